@@ -1,0 +1,1 @@
+//! ferrum-edge
