@@ -1,0 +1,322 @@
+//! A copy-on-write hash map in small shared shards: cheap to clone, cheap to change, read without a lock.
+//!
+//! A published snapshot is frozen, and the next one differs from it in a few entries. So the map is a shallow tree
+//! over the hash: leaves of at most [`SHARD`] entries, branches of [`FANOUT`]. A clone copies one pointer. A change
+//! copies the one leaf it touches and the branches above it, a few hundred pointers among a million entries,
+//! and leaves the rest shared with the older snapshots. The tree grows by splitting one leaf at a time: no change
+//! ever pays for a rebuild of all. Up to [`SHARD`] entries it is one plain hash table.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// Entries in a leaf before it splits.
+const SHARD: usize = 64;
+/// Entries below which a branch of leaves becomes one leaf again; well under [`SHARD`], so that it doesn't flap.
+const MERGE: usize = 16;
+/// Bits of the hash a branch consumes.
+const BITS: u32 = 5;
+/// Children of a branch.
+const FANOUT: usize = 1 << BITS;
+/// Bits 8 to 57 choose branches: a leaf's table uses the lowest and the top seven, which so stay independent.
+const FIRST_BIT: u32 = 8;
+/// Beyond it, keys whose hashes agree share a leaf however many they are.
+const LAST_BIT: u32 = 53;
+
+/// A map from `K` to `V` whose clones share what they have in common.
+pub struct Index<K, V> {
+    root: Node<K, V>,
+    len: usize,
+    hasher: RandomState,
+}
+
+impl<K, V> Index<K, V> {
+    /// An empty map.
+    pub fn new() -> Self {
+        Self { root: Node::leaf(), len: 0, hasher: RandomState::default() }
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True without entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Every entry, in no order.
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        let mut iter = Iter { leaf: None, pending: Vec::new() };
+        iter.descend(&self.root);
+        iter
+    }
+
+    /// The value whose key hashes to `hash` and pleases `is_key`.
+    pub fn get_hashed(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<&V> {
+        let mut node = &self.root;
+        let mut bit = FIRST_BIT;
+        loop {
+            match node {
+                Node::Branch(children) => node = &children[slot(hash, bit)],
+                Node::Leaf(table) => {
+                    let found = table.find(hash, |entry| entry.hash == hash && is_key(&entry.key));
+                    return found.map(|entry| &entry.value);
+                }
+            }
+            bit += BITS;
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Index<K, V> {
+    /// The value of `key`.
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.get_hashed(self.hasher.hash_one(key), |k| k.borrow() == key)
+    }
+
+    /// True when `key` has a value.
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.get(key).is_some()
+    }
+
+    /// The value of `key`, to be changed; copies what older clones still share.
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        self.get_mut_hashed(hash, |k| k.borrow() == key)
+    }
+
+    /// Sets the value of `key` and hands back the one it had.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let hash = self.hasher.hash_one(&key);
+        self.insert_hashed(hash, key, value)
+    }
+
+    /// Removes `key` and hands back its value.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        self.remove_hashed(hash, |k| k.borrow() == key)
+    }
+}
+
+/// For keys hashed by the caller: the same key must always come with the same hash, in all 64 bits a good one.
+impl<K: Eq + Clone, V: Clone> Index<K, V> {
+    /// As [`Self::get_mut`], with the hash given. Nothing is copied when the key is absent.
+    pub fn get_mut_hashed(&mut self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<&mut V> {
+        self.get_hashed(hash, &mut is_key)?;
+        let mut node = &mut self.root;
+        let mut bit = FIRST_BIT;
+        loop {
+            match node {
+                Node::Branch(children) => node = &mut Arc::make_mut(children)[slot(hash, bit)],
+                Node::Leaf(table) => {
+                    let table = Arc::make_mut(table);
+                    let found = table.find_mut(hash, |entry| entry.hash == hash && is_key(&entry.key));
+                    return found.map(|entry| &mut entry.value);
+                }
+            }
+            bit += BITS;
+        }
+    }
+
+    /// As [`Self::insert`], with the hash given.
+    pub fn insert_hashed(&mut self, hash: u64, key: K, value: V) -> Option<V> {
+        if let Some(old) = self.get_mut_hashed(hash, |k| *k == key) {
+            return Some(std::mem::replace(old, value));
+        }
+        self.root.insert(Entry { hash, key, value }, FIRST_BIT);
+        self.len += 1;
+        None
+    }
+
+    /// As [`Self::remove`], with the hash given. Nothing is copied when the key is absent.
+    pub fn remove_hashed(&mut self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<V> {
+        self.get_hashed(hash, &mut is_key)?;
+        let removed = self.root.remove(hash, &mut is_key, FIRST_BIT);
+        self.len -= usize::from(removed.is_some());
+        removed
+    }
+}
+
+impl<K, V> Default for Index<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V> Clone for Index<K, V> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone(), len: self.len, hasher: self.hasher.clone() }
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Index<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> FromIterator<(K, V)> for Index<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut index = Self::new();
+        for (key, value) in entries {
+            index.insert(key, value);
+        }
+        index
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a Index<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The entries of an [`Index`], in no order.
+pub struct Iter<'a, K, V> {
+    leaf: Option<hashbrown::hash_table::Iter<'a, Entry<K, V>>>,
+    pending: Vec<&'a Node<K, V>>,
+}
+
+impl<'a, K, V> Iter<'a, K, V> {
+    fn descend(&mut self, node: &'a Node<K, V>) {
+        match node {
+            Node::Leaf(table) => self.leaf = Some(table.iter()),
+            Node::Branch(children) => self.pending.extend(children.iter()),
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.leaf.as_mut().and_then(Iterator::next) {
+                return Some((&entry.key, &entry.value));
+            }
+            self.leaf = None;
+            let node = self.pending.pop()?;
+            self.descend(node);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Entry<K, V> {
+    hash: u64,
+    key: K,
+    value: V,
+}
+
+enum Node<K, V> {
+    Leaf(Arc<HashTable<Entry<K, V>>>),
+    Branch(Arc<[Self; FANOUT]>),
+}
+
+impl<K, V> Clone for Node<K, V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Leaf(table) => Self::Leaf(table.clone()),
+            Self::Branch(children) => Self::Branch(children.clone()),
+        }
+    }
+}
+
+impl<K, V> Node<K, V> {
+    fn leaf() -> Self {
+        Self::Leaf(Arc::new(HashTable::new()))
+    }
+}
+
+impl<K: Clone, V: Clone> Node<K, V> {
+    /// Adds an entry whose key is known to be absent.
+    fn insert(&mut self, entry: Entry<K, V>, bit: u32) {
+        match self {
+            Self::Branch(children) => {
+                Arc::make_mut(children)[slot(entry.hash, bit)].insert(entry, bit + BITS);
+            }
+            Self::Leaf(table) if table.len() < SHARD || bit > LAST_BIT => {
+                Arc::make_mut(table).insert_unique(entry.hash, entry, |e| e.hash);
+            }
+            Self::Leaf(table) => {
+                let mut children: [HashTable<Entry<K, V>>; FANOUT] = std::array::from_fn(|_| HashTable::new());
+                for e in table.iter().cloned().chain([entry]) {
+                    children[slot(e.hash, bit)].insert_unique(e.hash, e, |e| e.hash);
+                }
+                *self = Self::Branch(Arc::new(children.map(|table| Self::Leaf(Arc::new(table)))));
+            }
+        }
+    }
+
+    fn remove(&mut self, hash: u64, is_key: &mut impl FnMut(&K) -> bool, bit: u32) -> Option<V> {
+        match self {
+            Self::Leaf(table) => {
+                let found =
+                    Arc::make_mut(table).find_entry(hash, |entry| entry.hash == hash && is_key(&entry.key));
+                found.ok().map(|entry| entry.remove().0.value)
+            }
+            Self::Branch(children) => {
+                let removed = Arc::make_mut(children)[slot(hash, bit)].remove(hash, is_key, bit + BITS);
+                if let Some(table) = merged(children) {
+                    *self = Self::Leaf(Arc::new(table));
+                }
+                removed
+            }
+        }
+    }
+}
+
+/// The children's entries in one table, when all are leaves and hold [`MERGE`] entries or fewer.
+fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<HashTable<Entry<K, V>>> {
+    let mut total = 0;
+    for child in children {
+        match child {
+            Node::Leaf(table) => total += table.len(),
+            Node::Branch(_) => return None,
+        }
+        if total > MERGE {
+            return None;
+        }
+    }
+    let mut all = HashTable::with_capacity(total);
+    for child in children {
+        if let Node::Leaf(table) = child {
+            for entry in table.iter() {
+                all.insert_unique(entry.hash, entry.clone(), |e| e.hash);
+            }
+        }
+    }
+    Some(all)
+}
+
+fn slot(hash: u64, bit: u32) -> usize {
+    (hash >> bit) as usize & (FANOUT - 1)
+}
+
+#[cfg(test)]
+mod tests;
