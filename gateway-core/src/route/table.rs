@@ -335,3 +335,6 @@ impl<R: Clone> Paths<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
