@@ -1,0 +1,27 @@
+//! Balancing: which target of an upstream an exchange or a session goes to.
+//!
+//! [`Targets`] is the runtime form of an upstream, shared by every proxy that names it and by all workers. Picking
+//! takes no lock and allocates nothing. Health, breakers and targets already tried are looked at in one place
+//! ([`Targets::pick`]); an algorithm only says which of the remaining ones comes next.
+
+mod consistent_hash;
+mod field;
+mod latency;
+mod least_connections;
+mod least_latency;
+mod pick;
+mod policy;
+mod power_of_two;
+mod random;
+mod round_robin;
+mod target;
+mod targets;
+mod weighted;
+mod wheel;
+
+pub use pick::{Flight, Outcome, Pick, Settled};
+pub use target::{Target, TargetStatus};
+pub use targets::{Ask, Targets};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! A picked target, and what its exchange reports back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::target::{Target, Vitals};
+use crate::health::breaker::{Breakers, Permit, Verdict};
+use crate::health::{BreakerChange, HealthChange};
+
+/// A target picked for one try of an exchange or session.
+///
+/// It ends in [`Pick::report`], or by being dropped, which says nothing about the target (the client went away, a
+/// plugin refused). Either way half-open slots and the count of exchanges in flight come back by themselves.
+#[derive(Debug)]
+#[must_use = "dropping it says that the target was not used"]
+pub struct Pick<'t> {
+    /// Where to.
+    pub target: &'t Arc<Target>,
+    /// Its place in [`super::Targets::list`], for [`super::Ask::tried`].
+    pub index: usize,
+    /// No healthy target was left, so that this one is tried all the same.
+    pub degraded: bool,
+    pub(super) breakers: Option<&'t Breakers>,
+    pub(super) permit: Option<Permit<'t>>,
+    pub(super) measures_latency: bool,
+    pub(super) flight: Counted<'t>,
+}
+
+/// How a try ended, as far as the target is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// A response's head arrived.
+    Response {
+        /// What it says. For gRPC, the HTTP status that corresponds to the gRPC status.
+        status: StatusCode,
+        /// From the request's last byte, or from the pick, to the response's first byte.
+        first_byte: Duration,
+    },
+    /// A stream session's connection is made.
+    Connected {
+        /// Name lookup and handshakes.
+        took: Duration,
+    },
+    /// No connection could be made: name lookup, refusal, handshake, or the time for them.
+    ConnectFailed,
+    /// The connection broke, or brought nonsense, before the response's head.
+    Broken,
+    /// The response's head did not arrive in time.
+    TimedOut,
+    /// The try ended for reasons that are not the target's.
+    Cancelled,
+}
+
+/// What a report leaves behind.
+#[derive(Debug)]
+pub struct Settled {
+    /// Keeps the exchange counted; hold it until the body's or session's end.
+    pub flight: Flight,
+    /// Set when this report made the target change sides.
+    pub health: Option<HealthChange>,
+    /// Set when this report opened or closed the target's breaker.
+    pub breaker: Option<BreakerChange>,
+}
+
+/// Counts an exchange as in flight until dropped. Empty, and free, where nothing needs the count.
+#[derive(Debug, Default)]
+pub struct Flight(Option<Arc<Vitals>>);
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(vitals) = self.0.take() {
+            vitals.in_flight.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// The borrowed form of [`Flight`], for as long as the pick lives.
+#[derive(Debug)]
+pub(super) struct Counted<'t>(Option<&'t Arc<Vitals>>);
+
+impl<'t> Counted<'t> {
+    pub(super) fn begin(target: &'t Target, counts: bool) -> Self {
+        let vitals = counts.then(|| target.vitals());
+        if let Some(vitals) = vitals {
+            vitals.in_flight.fetch_add(1, Relaxed);
+        }
+        Self(vitals)
+    }
+
+    /// Hands the count over to a guard that borrows nothing.
+    fn detach(mut self) -> Flight {
+        Flight(self.0.take().cloned())
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if let Some(vitals) = self.0.take() {
+            vitals.in_flight.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Pick<'_> {
+    /// Whether it holds one of the half-open slots of the target's breaker.
+    pub fn is_probe(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::is_probe)
+    }
+
+    /// Tells passive health, the breaker and the latency average how the try went.
+    ///
+    /// Every try reports at most once, which is why this takes the pick away; what must go on is in [`Settled`].
+    pub fn report(self, outcome: Outcome, now: Instant) -> Settled {
+        let health = self.inform_health(outcome, now);
+        if self.measures_latency {
+            self.inform_latency(outcome, now);
+        }
+        let verdict = self.breakers.map_or(Verdict::Neutral, |breakers| verdict(breakers, outcome));
+        let breaker = self.permit.and_then(|permit| permit.settle(verdict, now));
+        Settled { flight: self.flight.detach(), health, breaker }
+    }
+
+    fn inform_health(&self, outcome: Outcome, now: Instant) -> Option<HealthChange> {
+        let observer = self.target.observer()?;
+        match outcome {
+            Outcome::Response { status, .. } if observer.is_failure(status) => observer.failed(now),
+            Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => observer.failed(now),
+            Outcome::Response { .. } | Outcome::Connected { .. } if self.degraded => observer.recovered(now),
+            Outcome::Response { .. } | Outcome::Connected { .. } | Outcome::Cancelled => None,
+        }
+    }
+
+    fn inform_latency(&self, outcome: Outcome, now: Instant) {
+        let vitals = self.target.vitals();
+        let at = vitals.millis(now);
+        match outcome {
+            Outcome::Response { status, first_byte } if !status.is_server_error() => {
+                vitals.latency.sample(first_byte, at);
+            }
+            Outcome::Connected { took } => vitals.latency.sample(took, at),
+            // A fast failure must not look like a fast target.
+            Outcome::Response { .. } | Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => {
+                vitals.latency.penalise(at);
+            }
+            Outcome::Cancelled => {}
+        }
+    }
+}
+
+fn verdict(breakers: &Breakers, outcome: Outcome) -> Verdict {
+    match outcome {
+        Outcome::Response { status, .. } if breakers.is_failure(status) => Verdict::Failure,
+        Outcome::Response { .. } | Outcome::Connected { .. } => Verdict::Success,
+        Outcome::ConnectFailed if breakers.counts_connection_errors() => Verdict::Failure,
+        Outcome::Broken | Outcome::TimedOut => Verdict::Failure,
+        Outcome::ConnectFailed | Outcome::Cancelled => Verdict::Neutral,
+    }
+}

@@ -1,0 +1,193 @@
+//! One member of an upstream and what is known about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::latency::Latency;
+use crate::config::model::{ActiveHealth, PassiveHealth, TargetRules};
+use crate::health::{Active, HealthChange, Passive};
+use crate::limit::epoch::Epoch;
+
+/// Where an exchange may go. Shared by all workers; replaced on reload, while what it learned stays.
+#[derive(Debug)]
+pub struct Target {
+    /// As configured.
+    pub rules: TargetRules,
+    /// `host:port`, with brackets around an IPv6 address.
+    pub authority: Arc<str>,
+    /// The authority as a header value, for a port that is not the scheme's default.
+    pub authority_value: HeaderValue,
+    /// The host alone as a header value, with brackets around an IPv6 address.
+    pub host_value: HeaderValue,
+    vitals: Arc<Vitals>,
+    active: Option<Arc<Active>>,
+    passive: Option<Arc<Passive>>,
+}
+
+/// What stays with a host and port across reloads.
+#[derive(Debug)]
+pub(super) struct Vitals {
+    key: u64,
+    epoch: Epoch,
+    pub(super) in_flight: AtomicU32,
+    pub(super) latency: Latency,
+}
+
+/// A target as the admin API shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TargetStatus {
+    /// Whether it gets traffic while others do.
+    pub healthy: bool,
+    /// The verdict of probes; `None` when nobody probes.
+    pub probed_healthy: Option<bool>,
+    /// The verdict of traffic; `None` when nobody watches.
+    pub observed_healthy: Option<bool>,
+    /// When traffic tries it again; `None` when it is observed healthy or waits for a probe.
+    pub retried_in: Option<Duration>,
+    /// Exchanges under way; stays 0 unless the algorithm counts them.
+    pub in_flight: u32,
+    /// Recent time to the first byte; `None` unless the algorithm measures it.
+    pub latency: Option<Duration>,
+}
+
+impl Target {
+    /// A target under these rules; it keeps what is known about `known`, the same host and port before a reload.
+    pub(super) fn new(rules: &TargetRules, health: Health<'_>, known: Option<&Self>, epoch: Epoch) -> Self {
+        let host = match rules.host.contains(':') {
+            true => format!("[{}]", rules.host),
+            false => rules.host.to_string(),
+        };
+        let authority = format!("{host}:{}", rules.port);
+        Self {
+            authority_value: header_value(&authority),
+            host_value: header_value(&host),
+            authority: Arc::from(authority),
+            rules: rules.clone(),
+            vitals: known.map_or_else(|| Arc::new(Vitals::new(epoch)), |known| known.vitals.clone()),
+            active: health.active(known),
+            passive: health.passive(known, epoch),
+        }
+    }
+
+    /// Whether a new target under these rules would differ in nothing.
+    pub(super) fn is_current(&self, rules: &TargetRules, health: Health<'_>) -> bool {
+        self.rules == *rules
+            && self.active.as_ref().map(|active| active.rules()) == health.active
+            && match (&self.passive, health.passive) {
+                (Some(passive), Some(rules)) => passive.is_current(rules, health.probes()),
+                (passive, rules) => passive.is_none() && rules.is_none(),
+            }
+    }
+
+    /// A number no other host and port of this upstream has, the same across reloads.
+    pub fn key(&self) -> u64 {
+        self.vitals.key
+    }
+
+    /// The value of a `Host` header: without the port where it is the scheme's default.
+    pub fn host_header(&self, default_port: u16) -> &HeaderValue {
+        if self.rules.port == default_port { &self.host_value } else { &self.authority_value }
+    }
+
+    /// Whether it gets traffic while others do.
+    pub fn is_healthy(&self, now: Instant) -> bool {
+        !self.active.as_ref().is_some_and(|active| active.is_down())
+            && !self.passive.as_ref().is_some_and(|passive| passive.is_down(now))
+    }
+
+    /// Takes one probe's result, from one prober at a time. Says when the target as a whole changed sides.
+    pub fn probed(&self, good: bool, now: Instant) -> Option<HealthChange> {
+        let before = self.is_healthy(now);
+        self.active.as_ref().and_then(|active| active.feed(good));
+        self.passive.as_ref().and_then(|passive| passive.probed(good));
+        match (before, self.is_healthy(now)) {
+            (true, false) => Some(HealthChange::Failed),
+            (false, true) => Some(HealthChange::Recovered),
+            _ => None,
+        }
+    }
+
+    /// What is known about it at this moment.
+    pub fn status(&self, now: Instant) -> TargetStatus {
+        TargetStatus {
+            healthy: self.is_healthy(now),
+            probed_healthy: self.active.as_ref().map(|active| !active.is_down()),
+            observed_healthy: self.passive.as_ref().map(|passive| !passive.is_down(now)),
+            retried_in: self.passive.as_ref().and_then(|passive| passive.out_for(now)).flatten(),
+            in_flight: self.vitals.in_flight.load(Relaxed),
+            latency: self.vitals.latency.average(),
+        }
+    }
+
+    pub(super) fn vitals(&self) -> &Arc<Vitals> {
+        &self.vitals
+    }
+
+    pub(super) fn observer(&self) -> Option<&Passive> {
+        self.passive.as_deref()
+    }
+
+    pub(super) fn weight(&self) -> u64 {
+        u64::from(self.rules.weight.max(1))
+    }
+}
+
+impl Vitals {
+    fn new(epoch: Epoch) -> Self {
+        static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
+        Self {
+            key: NEXT_KEY.fetch_add(1, Relaxed),
+            epoch,
+            in_flight: AtomicU32::new(0),
+            latency: Latency::default(),
+        }
+    }
+
+    pub(super) fn millis(&self, now: Instant) -> u64 {
+        self.epoch.millis(now)
+    }
+}
+
+/// The health rules of an upstream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Health<'u> {
+    pub(super) active: Option<&'u ActiveHealth>,
+    pub(super) passive: Option<&'u PassiveHealth>,
+}
+
+impl Health<'_> {
+    /// Good probes in a row that make a target well again, when there are probes.
+    fn probes(self) -> Option<u32> {
+        self.active.map(|active| active.healthy_threshold)
+    }
+
+    /// The same rules keep the whole state, changed ones only the verdict.
+    fn active(self, known: Option<&Target>) -> Option<Arc<Active>> {
+        let rules = self.active?;
+        Some(match known.and_then(|known| known.active.as_ref()) {
+            Some(active) if active.rules() == rules => active.clone(),
+            Some(active) => Arc::new(Active::resume(rules, active.is_down())),
+            None => Arc::new(Active::new(rules)),
+        })
+    }
+
+    /// The same rules keep the whole state; changed ones begin anew, since their windows cannot be compared.
+    fn passive(self, known: Option<&Target>, epoch: Epoch) -> Option<Arc<Passive>> {
+        let rules = self.passive?;
+        let probes = self.probes();
+        Some(match known.and_then(|known| known.passive.as_ref()) {
+            Some(passive) if passive.is_current(rules, probes) => passive.clone(),
+            _ => Arc::new(Passive::new(rules, probes, epoch)),
+        })
+    }
+}
+
+/// A host that passed the configuration's checks is a valid header value; should one ever not be, requests carry a
+/// name no server answers for instead of somebody else's.
+fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("invalid."))
+}

@@ -1,0 +1,1 @@
+//! Kept connections to targets, generic over the connection.
