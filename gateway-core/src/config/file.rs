@@ -1,1 +1,282 @@
-//! file
+//! Configuration as written: the document's types, and reading a text into them with every problem in it.
+//!
+//! A text becomes a tree whose every node knows its line. The tree is checked against the schema of these very types
+//! (the same schema that editors and the reference page get), and then read item by item, so that one bad proxy
+//! hides neither its own further problems nor another's. What the words mean together is [`super::resolve`]'s matter.
+
+mod check;
+mod consumer;
+mod gateway;
+mod json;
+mod places;
+mod plugin;
+mod proxy;
+mod reference;
+mod tree;
+mod upstream;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::problem::{Problem, Problems};
+pub use consumer::Consumer;
+pub use gateway::{
+    AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,
+};
+pub use plugin::{PluginConfig, Scope};
+pub use proxy::{
+    AuthMode, Backoff, BackendHttpVersion, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff, Plugin,
+    Protocol, Proxy, Retry, Scheme,
+};
+pub use reference::{NoReferences, References};
+pub use places::Places;
+use tree::{Node, Value};
+pub use upstream::{
+    ActiveHealth, Algorithm, CookieConfig, HealthChecks, PassiveHealth, ProbeType, SameSite, Target, Upstream,
+};
+
+/// Bytes a configuration text may have; beyond it the text isn't read at all.
+pub const MAX_BYTES: usize = 1 << 30;
+
+/// A whole configuration, as it stands in a file. Every part is optional.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct File {
+    /// The version of this format. Default `"1"`, the only one there is.
+    pub version: Option<String>,
+    /// What holds for the gateway as a whole: listeners, limits, timeouts.
+    pub gateway: Option<Gateway>,
+    /// Everything that takes traffic.
+    pub proxies: Vec<Proxy>,
+    /// Everybody who may be recognised.
+    pub consumers: Vec<Consumer>,
+    /// Named groups of targets.
+    pub upstreams: Vec<Upstream>,
+    /// Plugins and where they run.
+    pub plugin_configs: Vec<PluginConfig>,
+}
+
+impl File {
+    /// The JSON Schema of the whole document, for editors, for the reference page and for our own checks.
+    pub fn schema() -> &'static Schema {
+        static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(File));
+        &SCHEMA
+    }
+}
+
+/// Where a text comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// What problems call it: the file's path as the user wrote it, or a name such as `admin api`.
+    pub name: String,
+    /// Relative paths in the text start here.
+    pub folder: PathBuf,
+    /// How to read it; `None` goes by the name's ending, else by the first character.
+    pub format: Option<Format>,
+}
+
+/// How a text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// YAML 1.2.
+    Yaml,
+    /// JSON.
+    Json,
+}
+
+impl Origin {
+    /// A file: its folder is where relative paths start.
+    pub fn file(path: &Path) -> Self {
+        Self {
+            name: path.display().to_string(),
+            folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
+            format: None,
+        }
+    }
+
+    fn format(&self, text: &str) -> Format {
+        let ending = Path::new(&self.name).extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match (self.format, ending.as_deref()) {
+            (Some(format), _) => format,
+            (None, Some("json")) => Format::Json,
+            (None, Some("yaml" | "yml")) => Format::Yaml,
+            _ if text.trim_start().starts_with(['{', '[']) => Format::Json,
+            _ => Format::Yaml,
+        }
+    }
+}
+
+/// What could be read from a text, and what was wrong with the rest.
+#[derive(Debug, Default)]
+pub struct Document {
+    /// The settings section; default when absent or broken.
+    pub gateway: Gateway,
+    /// Readable proxies.
+    pub proxies: Items<Proxy>,
+    /// Readable consumers.
+    pub consumers: Items<Consumer>,
+    /// Readable upstreams.
+    pub upstreams: Items<Upstream>,
+    /// Readable plugin configs.
+    pub plugin_configs: Items<PluginConfig>,
+    /// Problems so far, with their lines.
+    pub problems: Problems,
+    /// Where everything stands, for the problems still to be found.
+    pub places: Places,
+}
+
+/// The readable items of one section.
+#[derive(Debug)]
+pub struct Items<T> {
+    /// Each with its position in the section, counted from 0 and including unreadable ones.
+    pub read: Vec<(usize, T)>,
+    /// The ids of items that couldn't be read, so that references to them aren't called dangling.
+    pub unread: Vec<String>,
+}
+
+impl<T> Default for Items<T> {
+    fn default() -> Self {
+        Self { read: Vec::new(), unread: Vec::new() }
+    }
+}
+
+/// Reads a text. Its problems stand in the document, beside everything that could be read.
+pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Document {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.len() > MAX_BYTES {
+        problems.add("", format!("the text has {} bytes, more than the {MAX_BYTES} that are read", text.len()));
+        return Document { problems: named(problems, origin), ..Document::default() };
+    }
+    let format = origin.format(text);
+    let mut document = match tree(text, format, &mut problems) {
+        Some(mut root) => {
+            reference::expand(&mut root, &origin.folder, references, &mut problems);
+            read(root, problems)
+        }
+        None => Document { problems, ..Document::default() },
+    };
+    document.problems = named(document.problems, origin);
+    document.places = Places::new(&origin.name, text, format);
+    document
+}
+
+/// Reads one object (a proxy, a consumer, …) that stands by itself, such as an admin request's body.
+///
+/// # Errors
+/// Every problem in it, its path beginning with `at`.
+pub fn parse_item<T: DeserializeOwned + JsonSchema>(text: &str, origin: &Origin, at: &str) -> Result<T, Problems> {
+    let mut problems = Problems::default();
+    let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
+        let schema = schema_for!(T);
+        check::check(schema.as_value(), schema.as_value(), &mut node, at, &mut problems);
+        if problems.is_empty() { convert(node, at, &mut problems) } else { None }
+    });
+    match item {
+        Some(item) if problems.is_empty() => Ok(item),
+        _ => Err(named(problems, origin)),
+    }
+}
+
+fn tree(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
+    match format {
+        Format::Yaml => yaml::parse(text, problems),
+        Format::Json => json::parse(text, problems),
+    }
+}
+
+fn named(mut problems: Problems, origin: &Origin) -> Problems {
+    for problem in &mut problems.0 {
+        problem.file.clone_from(&origin.name);
+    }
+    problems
+}
+
+fn read(mut root: Node, problems: Problems) -> Document {
+    let mut document = Document { problems, ..Document::default() };
+    if matches!(root.value, Value::Null) {
+        return document;
+    }
+    let schema = File::schema().as_value();
+    let before = document.problems.0.len();
+    check::check(schema, schema, &mut root, "", &mut document.problems);
+    let Value::Map(entries) = root.value else {
+        return document;
+    };
+    // An item is unreadable when a problem found by the check stands in it.
+    let bad: Vec<String> = document.problems.0[before..].iter().map(|p| p.path.clone()).collect();
+    for entry in entries {
+        let problems = &mut document.problems;
+        match entry.key.as_str() {
+            "version" => version(&entry.value, problems),
+            "gateway" if !bad.iter().any(|path| path.starts_with("gateway")) => {
+                document.gateway = convert(entry.value, "gateway", problems).unwrap_or_default();
+            }
+            "proxies" => document.proxies = items(entry.value, "proxies", &bad, problems),
+            "consumers" => document.consumers = items(entry.value, "consumers", &bad, problems),
+            "upstreams" => document.upstreams = items(entry.value, "upstreams", &bad, problems),
+            "plugin_configs" => document.plugin_configs = items(entry.value, "plugin_configs", &bad, problems),
+            _ => {}
+        }
+    }
+    document
+}
+
+fn version(node: &Node, problems: &mut Problems) {
+    if let Value::Text { text, .. } = &node.value
+        && text != "1"
+    {
+        problems.0.push(
+            Problem { line: node.line, ..Problem::new("version", format!("version `{text}` is not known")) }
+                .remedy("write \"1\""),
+        );
+    }
+}
+
+fn items<T: DeserializeOwned>(
+    section: Node,
+    name: &str,
+    bad: &[String],
+    problems: &mut Problems,
+) -> Items<T> {
+    let mut items = Items::default();
+    let Value::List(nodes) = section.value else {
+        return items;
+    };
+    let prefix = format!("{name}[");
+    let unreadable: std::collections::HashSet<usize> = bad
+        .iter()
+        .filter_map(|path| path.strip_prefix(&prefix)?.split(']').next()?.parse().ok())
+        .collect();
+    for (n, node) in nodes.into_iter().enumerate() {
+        let id = node.id().map(str::to_owned);
+        let item = (!unreadable.contains(&n))
+            .then(|| convert(node, &format!("{name}[{n}]"), problems))
+            .flatten();
+        match item {
+            Some(item) => items.read.push((n, item)),
+            None => items.unread.extend(id),
+        }
+    }
+    items
+}
+
+/// The last step: what the schema's check let pass, serde can read; a difference between the two is still a
+/// problem and never a panic.
+fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -> Option<T> {
+    let line = node.line;
+    match serde_json::from_value(node.into_json()) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            problems.0.push(Problem { line, ..Problem::new(at, error.to_string()) });
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

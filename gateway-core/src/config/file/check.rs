@@ -1,0 +1,311 @@
+//! A tree against the schema of our types: every unknown key, wrong type and value out of range at once.
+
+use serde_json::Value as Json;
+
+use super::tree::{Node, Trail, Value};
+use crate::config::problem::{Problem, Problems};
+
+/// Checks `node` against `schema`, whose definitions stand in `root`.
+///
+/// Two things are set right on the way, so that what passes can be read: a key with an empty value counts as absent,
+/// and text that came from a reference becomes the number or truth value that is wanted.
+pub(super) fn check(root: &Json, schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
+    Checker { root, trail: Trail::at(at), problems }.check(schema, node);
+}
+
+/// Keys other gateways have or this one used to have, and what to write here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("priority_override", "say `before: <plugin name>` or `after: <plugin name>`"),
+    ("service_discovery", "list the `targets`; discovery is not part of this version"),
+    ("routes", "write a proxy with `hosts` and `listen_path`"),
+    ("services", "write an upstream, and a proxy that names it by `upstream_id`"),
+    ("plugin", "the key is `plugin_name`"),
+];
+
+struct Checker<'s, 'p> {
+    root: &'s Json,
+    trail: Trail,
+    problems: &'p mut Problems,
+}
+
+impl<'s> Checker<'s, '_> {
+    fn problem(&mut self, line: u32, message: String) -> &mut Problem {
+        self.problems.0.push(Problem { line, ..Problem::new(self.trail.as_str(), message) });
+        let last = self.problems.0.len() - 1;
+        &mut self.problems.0[last]
+    }
+
+    fn check(&mut self, schema: &'s Json, node: &mut Node) {
+        let schema = self.follow(schema);
+        loosen(schema, node);
+        if let Some(choices) = choices(schema) {
+            return self.choose(choices, node);
+        }
+        let types = types(schema);
+        if !types.is_empty() && !types.iter().any(|wanted| fits(wanted, &node.value)) {
+            return self.wrong_type(&types, node);
+        }
+        match &mut node.value {
+            Value::Number(number) => self.number(schema, number.clone(), node.line),
+            Value::Text { text, .. } => {
+                let text = text.clone();
+                self.text(schema, &text, node.line);
+            }
+            Value::List(nodes) => self.list(schema, nodes, node.line),
+            Value::Map(_) => self.map(schema, node),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    fn follow(&self, schema: &'s Json) -> &'s Json {
+        let target = schema.get("$ref").and_then(Json::as_str).and_then(|to| to.strip_prefix('#'));
+        target.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+    }
+
+    /// One of several schemas: the one whose type fits the value, so that its problems are told rather than all.
+    fn choose(&mut self, choices: &'s [Json], node: &mut Node) {
+        let choices: Vec<&Json> = choices.iter().map(|choice| self.follow(choice)).collect();
+        let words: Vec<&str> = choices.iter().flat_map(|choice| allowed(choice)).collect();
+        if let (Value::Text { text, .. }, false) = (&node.value, words.is_empty()) {
+            let text = text.clone();
+            return self.word(&words, &text, node.line);
+        }
+        let fitting: Vec<&&Json> = choices
+            .iter()
+            .filter(|choice| {
+                let types = types(choice);
+                types.is_empty() || types.iter().any(|wanted| fits(wanted, &node.value))
+            })
+            .collect();
+        match fitting.as_slice() {
+            [] => {
+                let types: Vec<&str> = choices.iter().flat_map(|choice| types(choice)).collect();
+                self.wrong_type(&types, node);
+            }
+            [only] => self.check(only, node),
+            several => self.best(several, node),
+        }
+    }
+
+    /// Several maps may be meant: the one with the fewest problems was.
+    fn best(&mut self, schemas: &[&&'s Json], node: &mut Node) {
+        let tries = schemas.iter().map(|schema| {
+            let (mut problems, mut attempt) = (Problems::default(), node.clone());
+            let trail = Trail::at(self.trail.as_str());
+            Checker { root: self.root, trail, problems: &mut problems }.check(schema, &mut attempt);
+            (problems, attempt)
+        });
+        if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.0.len()) {
+            self.problems.0.extend(problems.0);
+            *node = attempt;
+        }
+    }
+
+    fn wrong_type(&mut self, types: &[&str], node: &Node) {
+        let mut wanted: Vec<&str> = types.iter().filter(|t| **t != "null").map(|t| title(t)).collect();
+        wanted.dedup();
+        let number_wanted = types.iter().any(|t| matches!(*t, "integer" | "number"));
+        let (is, remedy) = match &node.value {
+            Value::Null => ("nothing", None),
+            Value::Bool(_) => ("a truth value", None),
+            Value::Number(_) if number_wanted => ("a number with a fraction or a sign", None),
+            Value::Number(_) => ("a number", types.contains(&"string").then(|| "put it in quotes".to_owned())),
+            Value::Text { text, .. } => ("text", text_remedy(text, types)),
+            Value::List(_) => ("a list", None),
+            Value::Map(_) => ("a map", None),
+        };
+        let remedy = remedy.or_else(|| match node.value {
+            Value::List(_) | Value::Map(_) => None,
+            _ => types.contains(&"array").then(|| "write a list, even of one: `[…]`".to_owned()),
+        });
+        let message = format!("this has to be {}, and is {is}", wanted.join(" or "));
+        self.problem(node.line, message).remedy = remedy;
+    }
+
+    fn number(&mut self, schema: &Json, number: serde_json::Number, line: u32) {
+        let value = number.as_f64().unwrap_or(0.0);
+        let low = schema.get("minimum").and_then(Json::as_f64);
+        let high = schema.get("maximum").and_then(Json::as_f64);
+        let above = schema.get("exclusiveMinimum").and_then(Json::as_f64);
+        if above.is_some_and(|above| value <= above) {
+            self.problem(line, format!("{number} is too small")).remedy = above.map(|n| format!("more than {n}"));
+        }
+        if low.is_none_or(|low| value >= low) && high.is_none_or(|high| value <= high) {
+            return;
+        }
+        let remedy = match (low, high) {
+            (Some(low), Some(high)) => format!("{low} to {high}"),
+            (Some(low), None) => format!("{low} or more"),
+            (None, high) => format!("at most {}", high.unwrap_or_default()),
+        };
+        self.problem(line, format!("{number} is out of range")).remedy = Some(remedy);
+    }
+
+    fn text(&mut self, schema: &'s Json, text: &str, line: u32) {
+        let words = allowed(schema);
+        if !words.is_empty() {
+            return self.word(&words, text, line);
+        }
+        // Whatever ends in a log line must not be able to forge another one.
+        if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
+            self.problem(line, "this has control characters".to_owned()).remedy = Some("remove them".to_owned());
+        }
+        let length = text.chars().count() as u64;
+        if let Some(most) = schema.get("maxLength").and_then(Json::as_u64).filter(|most| length > *most) {
+            self.problem(line, format!("this has {length} characters, at most {most} are allowed"));
+        }
+        if schema.get("minLength").and_then(Json::as_u64).is_some_and(|least| length < least) {
+            self.problem(line, "this is empty".to_owned()).remedy = Some("write it, or leave the key out".to_owned());
+        }
+    }
+
+    fn word(&mut self, words: &[&str], text: &str, line: u32) {
+        if words.contains(&text) {
+            return;
+        }
+        let remedy = match nearest(text, words.iter().copied()) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => format!("one of: {}", words.join(", ")),
+        };
+        self.problem(line, format!("`{text}` is not known here")).remedy = Some(remedy);
+    }
+
+    fn list(&mut self, schema: &'s Json, nodes: &mut [Node], line: u32) {
+        if let Some(most) = schema.get("maxItems").and_then(Json::as_u64).filter(|most| nodes.len() as u64 > *most) {
+            self.problem(line, format!("this has {} items, at most {most} are allowed", nodes.len()));
+        }
+        let Some(items) = schema.get("items") else {
+            return;
+        };
+        for (n, node) in nodes.iter_mut().enumerate() {
+            let back = self.trail.position(n);
+            self.check(items, node);
+            self.trail.back(back);
+        }
+    }
+
+    fn map(&mut self, schema: &'s Json, node: &mut Node) {
+        let Value::Map(entries) = &mut node.value else {
+            return;
+        };
+        let line = node.line;
+        let known = schema.get("properties").and_then(Json::as_object);
+        let others = schema.get("additionalProperties");
+        if let Some(known) = known {
+            entries.retain(|entry| !(known.contains_key(&entry.key) && matches!(entry.value.value, Value::Null)));
+        }
+        for entry in entries.iter_mut() {
+            let back = self.trail.key(&entry.key);
+            match (known.and_then(|known| known.get(&entry.key)), others) {
+                (Some(schema), _) => self.check(schema, &mut entry.value),
+                (None, Some(Json::Bool(false))) => self.unknown(&entry.key, entry.line, known),
+                (None, Some(schema)) => self.check(schema, &mut entry.value),
+                (None, None) => {}
+            }
+            self.trail.back(back);
+        }
+        let required = schema.get("required").and_then(Json::as_array);
+        for key in required.into_iter().flatten().filter_map(Json::as_str) {
+            if entries.iter().all(|entry| entry.key != key) {
+                self.problem(line, format!("`{key}` is missing"));
+            }
+        }
+    }
+
+    fn unknown(&mut self, key: &str, line: u32, known: Option<&serde_json::Map<String, Json>>) {
+        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, remedy)| (*remedy).to_owned());
+        let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
+        let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
+        self.problem(line, "this key is not known".to_owned()).remedy =
+            remedy.or_else(|| Some("remove it".to_owned()));
+    }
+}
+
+/// The one of `words` that `word` most likely stands for; `None` when none is near.
+pub(in crate::config) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
+    words
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| *likeness > 0.84)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}
+
+fn text_remedy(text: &str, types: &[&str]) -> Option<String> {
+    if types.contains(&"boolean") {
+        return match text.to_ascii_lowercase().as_str() {
+            "yes" | "on" | "y" | "true" => Some("write true".to_owned()),
+            "no" | "off" | "n" | "false" => Some("write false".to_owned()),
+            _ => Some("write true or false".to_owned()),
+        };
+    }
+    let is_number = text.trim().parse::<f64>().is_ok();
+    let number_wanted = types.iter().any(|t| matches!(*t, "integer" | "number"));
+    (is_number && number_wanted).then(|| "remove the quotes".to_owned())
+}
+
+/// Turns text that came from a reference into what the schema wants, where it can.
+fn loosen(schema: &Json, node: &mut Node) {
+    let Value::Text { text, loose: true } = &node.value else {
+        return;
+    };
+    let types = types(schema);
+    if types.contains(&"string") {
+        return;
+    }
+    let text = text.trim();
+    if types.contains(&"boolean")
+        && let Ok(value) = text.parse()
+    {
+        node.value = Value::Bool(value);
+    } else if types.iter().any(|t| matches!(*t, "integer" | "number"))
+        && let Ok(number) = serde_json::from_str(text)
+    {
+        node.value = Value::Number(number);
+    }
+}
+
+fn choices(schema: &Json) -> Option<&[Json]> {
+    let choices = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
+    choices.as_array().map(Vec::as_slice)
+}
+
+fn types(schema: &Json) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Json::String(one)) => vec![one],
+        Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The words a text may be, when they are listed.
+fn allowed(schema: &Json) -> Vec<&str> {
+    let one = schema.get("const").and_then(Json::as_str);
+    let several = schema.get("enum").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+    one.into_iter().chain(several).collect()
+}
+
+fn fits(wanted: &str, value: &Value) -> bool {
+    match wanted {
+        "null" => matches!(value, Value::Null),
+        "boolean" => matches!(value, Value::Bool(_)),
+        "integer" => matches!(value, Value::Number(number) if number.is_u64() || number.is_i64()),
+        "number" => matches!(value, Value::Number(_)),
+        "string" => matches!(value, Value::Text { .. }),
+        "array" => matches!(value, Value::List(_)),
+        "object" => matches!(value, Value::Map(_)),
+        _ => true,
+    }
+}
+
+fn title(wanted: &str) -> &str {
+    match wanted {
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "string" => "text",
+        "array" => "a list",
+        "object" => "a map",
+        other => other,
+    }
+}

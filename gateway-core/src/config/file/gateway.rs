@@ -1,0 +1,166 @@
+//! The gateway's own settings as written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// What holds for the gateway as a whole.
+///
+/// Each setting also has an environment variable, which goes before the file, and some have a flag, which goes before
+/// both. Listeners and workers are read at start; the rest follows a reload.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gateway {
+    /// Where plain HTTP is taken. Default `0.0.0.0:8000`.
+    pub http: Option<Listener>,
+    /// Where HTTP over TLS is taken, once a certificate is given. Default `0.0.0.0:8443`.
+    pub https: Option<Listener>,
+    /// Serves HTTP/3 on the https port. Default false.
+    pub http3: Option<bool>,
+    /// Where the admin API listens. Default `127.0.0.1:9000`: this machine only.
+    pub admin: Option<Listener>,
+    /// The address stream proxies listen on. Default `0.0.0.0`.
+    pub stream_address: Option<String>,
+    /// Threads that carry traffic. Default 0: one for each core the process may use.
+    #[schemars(range(max = 1024))]
+    pub workers: Option<usize>,
+    /// Certificates shown to clients, and what is asked of theirs.
+    pub tls: Option<Tls>,
+    /// Sizes and counts; traffic beyond them is refused.
+    pub limits: Option<Limits>,
+    /// Timeouts on the client's side.
+    pub client_timeouts: Option<ClientTimeouts>,
+    /// Addresses and CIDR blocks whose forwarding headers and PROXY protocol headers are believed. Default none.
+    #[schemars(length(max = 1000))]
+    pub trusted_proxies: Option<Vec<String>>,
+    /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
+    pub forwarded_header: Option<bool>,
+    /// Adds `Via` with this pseudonym. Default `ferrum-edge`; empty adds none.
+    #[schemars(length(max = 255))]
+    pub via: Option<String>,
+    /// Writes one JSON line for each exchange and session. Default off.
+    pub access_log: Option<AccessLog>,
+    /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
+    #[schemars(range(max = 86_400))]
+    pub drain_timeout_seconds: Option<u64>,
+    /// Accepts a PROXY protocol header on http and https, from trusted proxies only. Default false.
+    pub accept_proxy_protocol: Option<bool>,
+}
+
+/// Where to listen: `off`, a port, an address with a port, or the two apart.
+///
+/// A port of 0 is off; an address that ends in `:0` takes any free port.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Listener {
+    /// A port on every address; 0 is off.
+    Port(#[schemars(range(max = 65535))] u32),
+    /// `off`, or an address with a port such as `127.0.0.1:8000`.
+    Address(String),
+    /// Address and port apart.
+    Parts(ListenerParts),
+}
+
+/// An address and a port, each with the default's when not given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenerParts {
+    /// An address such as `0.0.0.0` or `::1`, or one with a port.
+    pub address: Option<String>,
+    /// 1–65535; 0 is off.
+    #[schemars(range(max = 65535))]
+    pub port: Option<u32>,
+}
+
+/// Certificates shown to clients, and what is asked of theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// Chosen by the name a client asks for (SNI); the first is for everybody else. Default none: no https.
+    #[schemars(length(max = 10_000))]
+    pub certificates: Option<Vec<Certificate>>,
+    /// PEM file of the roots that client certificates are checked against. Default none are asked for.
+    #[schemars(length(min = 1, max = 4096))]
+    pub client_ca_path: Option<String>,
+    /// Refuses clients without a certificate. Default true when `client_ca_path` is given.
+    pub client_cert_required: Option<bool>,
+    /// The lowest version spoken. Default `"1.2"`.
+    pub min_version: Option<TlsVersion>,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// PEM file of the chain, leaf first.
+    #[schemars(length(min = 1, max = 4096))]
+    pub cert_path: String,
+    /// PEM file of the key.
+    #[schemars(length(min = 1, max = 4096))]
+    pub key_path: String,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// Sizes and counts; traffic beyond them is refused, never queued without bound.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Open client connections. Default 100000.
+    #[schemars(range(min = 1))]
+    pub max_connections: Option<usize>,
+    /// Bytes of a request line and headers together; beyond it 431. Default 32768.
+    #[schemars(range(min = 1024, max = 16_777_216))]
+    pub max_header_bytes: Option<usize>,
+    /// Header fields in one message; beyond it 431. Default 100.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_headers: Option<usize>,
+    /// Bytes of a request target; beyond it 414. Default 8192.
+    #[schemars(range(min = 64, max = 1_048_576))]
+    pub max_uri_bytes: Option<usize>,
+    /// Bytes of a request body; beyond it 413. Default 104857600 (100 MiB); 0 is no limit.
+    pub max_request_body_bytes: Option<u64>,
+    /// Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_concurrent_streams: Option<u32>,
+    /// Exchanges in flight; beyond it 503. Default 0: no limit.
+    pub max_requests: Option<usize>,
+}
+
+/// Timeouts on the client's side.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientTimeouts {
+    /// Milliseconds from a request's first byte to the end of its headers; then 408. Default 10000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub header_ms: Option<u64>,
+    /// Milliseconds a connection may be silent between two exchanges. Default 75000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub keep_alive_ms: Option<u64>,
+    /// Milliseconds between two reads of a request body or two writes of a response. Default 60000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub body_ms: Option<u64>,
+    /// Milliseconds for a TLS handshake. Default 10000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub handshake_ms: Option<u64>,
+}
+
+/// Where access records go, as JSON lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessLog {
+    /// A file, or `-` for standard output. Required.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: Option<String>,
+    /// Records waiting to be written; beyond it they are dropped and counted. Default 8192.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub queue: Option<usize>,
+}

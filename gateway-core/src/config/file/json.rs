@@ -1,0 +1,117 @@
+//! JSON into the tree, with duplicate keys refused.
+
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+
+use super::tree::{Entry, Node, Trail, Value};
+use super::yaml::duplicate;
+use crate::config::problem::{Problem, Problems};
+
+/// Reads a text; `None` when it isn't JSON at all, which is then a problem.
+///
+/// serde_json judges the text first (and bounds its depth at 128), because it says well what is wrong and where.
+/// What follows only has to find its way through a text known to be good, to learn the lines.
+pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        let line = u32::try_from(error.line()).unwrap_or(0);
+        problems.0.push(Problem { line, ..Problem::new("", format!("this is not JSON: {error}")) });
+        return None;
+    }
+    let mut scanner = Scanner { text, at: 0, line: 1, trail: Trail::default(), problems };
+    scanner.node()
+}
+
+struct Scanner<'t, 'p> {
+    text: &'t str,
+    at: usize,
+    line: u32,
+    trail: Trail,
+    problems: &'p mut Problems,
+}
+
+impl<'t> Scanner<'t, '_> {
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let Some(byte) = bytes.get(self.at) {
+            match byte {
+                b'\n' => self.line += 1,
+                b' ' | b'\t' | b'\r' | b',' | b':' => {}
+                byte => return Some(*byte),
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    fn node(&mut self) -> Option<Node> {
+        let first = self.peek()?;
+        let line = self.line;
+        let value = match first {
+            b'{' => Value::Map(self.map()?),
+            b'[' => Value::List(self.list()?),
+            b'"' => Value::Text { text: self.string()?, loose: false },
+            _ => self.word()?,
+        };
+        Some(Node { line, value })
+    }
+
+    fn list(&mut self) -> Option<Vec<Node>> {
+        self.at += 1;
+        let mut nodes = Vec::new();
+        while self.peek()? != b']' {
+            let back = self.trail.position(nodes.len());
+            nodes.push(self.node()?);
+            self.trail.back(back);
+        }
+        self.at += 1;
+        Some(nodes)
+    }
+
+    fn map(&mut self) -> Option<Vec<Entry>> {
+        self.at += 1;
+        let mut entries = Vec::new();
+        let mut seen = HashMap::new();
+        while self.peek()? != b'}' {
+            let line = self.line;
+            let key = self.string()?;
+            let back = self.trail.key(&key);
+            let value = self.node()?;
+            match seen.get(&key) {
+                Some(first) => duplicate(&self.trail, line, *first, self.problems),
+                None => {
+                    seen.insert(key.clone(), line);
+                    entries.push(Entry { key, line, value });
+                }
+            }
+            self.trail.back(back);
+        }
+        self.at += 1;
+        Some(entries)
+    }
+
+    /// A string, from its opening to its closing quote.
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let mut at = start + 1;
+        while *bytes.get(at)? != b'"' {
+            at += if bytes[at] == b'\\' { 2 } else { 1 };
+        }
+        self.at = at + 1;
+        serde_json::from_str(self.text.get(start..self.at)?).ok()
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Option<Value> {
+        let rest = self.text.get(self.at..)?;
+        let word: &'t str = rest.split([',', ']', '}', ' ', '\t', '\r', '\n']).next()?;
+        self.at += word.len();
+        Some(match word {
+            "null" => Value::Null,
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            number => Value::Number(serde_json::from_str(number).ok()?),
+        })
+    }
+}

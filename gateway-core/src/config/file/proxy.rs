@@ -1,0 +1,336 @@
+//! A proxy as written.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// One way in and where it leads.
+///
+/// An HTTP proxy takes requests by host and path; a stream proxy takes a port (`listen_port`) of its own.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Proxy {
+    /// Unique among proxies: 1–254 letters, digits, `.`, `_` and `-`, beginning with a letter or digit. Required.
+    #[schemars(length(max = 254))]
+    pub id: Option<String>,
+    /// For people; unique when given.
+    #[schemars(length(max = 255))]
+    pub name: Option<String>,
+    /// Host names or `*.suffix` patterns. Default none: any host. On a `passthrough` stream proxy: server names (SNI).
+    #[schemars(length(max = 100))]
+    pub hosts: Vec<String>,
+    /// `/prefix` on whole segments, or `~regex` over the whole path. Default none: every path of `hosts` that no other
+    /// proxy takes. An HTTP proxy needs this or `hosts`; a stream proxy has none.
+    #[schemars(length(max = 500))]
+    pub listen_path: Option<String>,
+    /// How the target is spoken to. Default `http`; a stream proxy must say it. Not together with `backend_protocol`.
+    pub backend_scheme: Option<Scheme>,
+    /// The older spelling of `backend_scheme`, which also chose the HTTP version. Not together with `backend_scheme`.
+    pub backend_protocol: Option<Protocol>,
+    /// The HTTP version the target is spoken to in. Default `auto`: ALPN over TLS, else HTTP/1.1, and HTTP/2 for gRPC.
+    pub backend_http_version: Option<BackendHttpVersion>,
+    /// The target's name or address. Required unless `upstream_id` is given.
+    #[schemars(length(min = 1, max = 255))]
+    pub backend_host: Option<String>,
+    /// The target's port. Required with `backend_host`.
+    #[schemars(range(min = 1, max = 65535))]
+    pub backend_port: Option<u32>,
+    /// The group of targets, instead of `backend_host` and `backend_port`.
+    pub upstream_id: Option<String>,
+    /// Put before the forwarded path. Default none. A target's own `path` replaces it.
+    #[schemars(length(max = 2048))]
+    pub backend_path: Option<String>,
+    /// Removes the matched part of the path before forwarding: all of it for a regex, nothing for a proxy without
+    /// `listen_path`. Default true.
+    pub strip_listen_path: Option<bool>,
+    /// Sends the client's Host to the target instead of the target's own. Default false.
+    pub preserve_host_header: Option<bool>,
+    /// Milliseconds for name lookup, TCP and TLS handshake. Default 5000.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub backend_connect_timeout_ms: Option<u64>,
+    /// Milliseconds; sets both `backend_first_byte_timeout_ms` and `backend_idle_timeout_ms` where they aren't given
+    /// themselves. 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub backend_read_timeout_ms: Option<u64>,
+    /// Milliseconds; sets `backend_idle_timeout_ms`, which covers both directions, where neither that nor
+    /// `backend_read_timeout_ms` is given. 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub backend_write_timeout_ms: Option<u64>,
+    /// Milliseconds from the end of the request to the first byte of the response; then 504. Default 30000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub backend_first_byte_timeout_ms: Option<u64>,
+    /// Milliseconds between two reads or writes of a body; then the exchange is cut off. Default 60000; 0 is off.
+    #[schemars(range(max = 86_400_000))]
+    pub backend_idle_timeout_ms: Option<u64>,
+    /// Milliseconds for the whole exchange. Default 0, which is off.
+    #[schemars(range(max = 86_400_000))]
+    pub total_timeout_ms: Option<u64>,
+    /// PEM file of the certificate chain shown to the target. Needs `backend_tls_client_key_path`.
+    #[schemars(length(min = 1, max = 4096))]
+    pub backend_tls_client_cert_path: Option<String>,
+    /// PEM file of that certificate's key.
+    #[schemars(length(min = 1, max = 4096))]
+    pub backend_tls_client_key_path: Option<String>,
+    /// Checks the target's certificate. Default true; false lets anybody between here and the target read along.
+    pub backend_tls_verify_server_cert: Option<bool>,
+    /// PEM file of the only roots trusted for the target. Default the public roots.
+    #[schemars(length(min = 1, max = 4096))]
+    pub backend_tls_server_ca_cert_path: Option<String>,
+    /// The name sent to the target and looked for in its certificate. Default the target's host.
+    #[schemars(length(min = 1, max = 253))]
+    pub backend_tls_server_name: Option<String>,
+    /// An address used instead of looking the target's name up.
+    pub dns_override: Option<String>,
+    /// Seconds a looked-up address is used. Default what the name server says.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub dns_cache_ttl_seconds: Option<u64>,
+    /// How several authentication plugins combine. Default `single`.
+    pub auth_mode: Option<AuthMode>,
+    /// Plugin configs of this proxy beside those that name it: its own and those of scope `proxy_group`.
+    pub plugins: Vec<Plugin>,
+    /// Seconds after which an unused connection to the target is closed. Default 90.
+    #[schemars(range(min = 1, max = 3600))]
+    pub pool_idle_timeout_seconds: Option<u64>,
+    /// Idle connections kept for each target and worker. Default 256.
+    #[schemars(range(max = 65_536))]
+    pub pool_max_idle_per_host: Option<u32>,
+    /// Keeps connections to the target for the next request. Default true.
+    pub pool_enable_http_keep_alive: Option<bool>,
+    /// Allows HTTP/2 to the target. Default true; false is `backend_http_version: "1.1"`.
+    pub pool_enable_http2: Option<bool>,
+    /// HTTP/2 connections to one target and worker. Default 2.
+    #[schemars(range(min = 1, max = 256))]
+    pub pool_http2_connections_per_host: Option<u32>,
+    /// Seconds between TCP keep-alive probes. Default 60; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub pool_tcp_keepalive_seconds: Option<u64>,
+    /// Seconds between HTTP/2 pings. Default 30; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub pool_http2_keep_alive_interval_seconds: Option<u64>,
+    /// Seconds to wait for a ping's answer before the connection is given up. Default 45.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub pool_http2_keep_alive_timeout_seconds: Option<u64>,
+    /// Bytes the target may send on one HTTP/2 stream before it has to wait. Default 1 MiB.
+    #[schemars(range(min = 65_535, max = 134_217_728))]
+    pub pool_http2_initial_stream_window_size: Option<u32>,
+    /// Bytes the target may send on one HTTP/2 connection before it has to wait. Default 4 MiB.
+    #[schemars(range(min = 65_535, max = 134_217_728))]
+    pub pool_http2_initial_connection_window_size: Option<u32>,
+    /// Sizes the HTTP/2 windows by measuring instead. Default false.
+    pub pool_http2_adaptive_window: Option<bool>,
+    /// Bytes of an HTTP/2 frame the target may send. Default 16384.
+    #[schemars(range(min = 16_384, max = 1_048_576))]
+    pub pool_http2_max_frame_size: Option<u32>,
+    /// Streams opened at a time on one HTTP/2 connection. Default what the target allows.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub pool_http2_max_concurrent_streams: Option<u32>,
+    /// HTTP/3 connections to one target and worker. Default 1.
+    #[schemars(range(min = 1, max = 256))]
+    pub pool_http3_connections_per_backend: Option<u32>,
+    /// When to leave a target alone for a while. Default never.
+    pub circuit_breaker: Option<CircuitBreaker>,
+    /// What is tried again. Default nothing, except that a kept connection found dead is replaced.
+    pub retry: Option<Retry>,
+    /// Only `stream`, which is the default: bodies pass through, and plugins that read one collect it themselves.
+    pub response_body_mode: Option<BodyMode>,
+    /// The port of a stream proxy. Not together with `listen_port_range`.
+    #[schemars(range(min = 1, max = 65535))]
+    pub listen_port: Option<u32>,
+    /// The ports of a stream proxy, first and last included, as `5000-5010`.
+    pub listen_port_range: Option<String>,
+    /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
+    pub frontend_tls: Option<bool>,
+    /// Forwards encrypted bytes unopened, choosing among proxies on one port by SNI. Default false.
+    pub passthrough: Option<bool>,
+    /// Seconds after which a silent UDP session ends. Default 60.
+    #[schemars(range(min = 1, max = 3600))]
+    pub udp_idle_timeout_seconds: Option<u64>,
+    /// Drops replies larger than the last request times this factor. Default no limit.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub udp_max_response_amplification_factor: Option<f64>,
+    /// Seconds after which a silent TCP session ends. Default 300; 0 is off.
+    #[schemars(range(max = 86_400))]
+    pub tcp_idle_timeout_seconds: Option<u64>,
+    /// Reads a PROXY protocol header first on a stream proxy, from trusted proxies only. Default false.
+    pub accept_proxy_protocol: Option<bool>,
+    /// Sends a PROXY protocol header of version 1 or 2 to the target of a stream proxy. Default none.
+    #[schemars(range(min = 1, max = 2))]
+    pub send_proxy_protocol: Option<u32>,
+    /// Methods that are let through; others get 405 with `Allow`. Default all.
+    pub allowed_methods: Option<Vec<String>>,
+    /// Origins that may open a WebSocket; others get 403. Default all.
+    #[schemars(length(max = 100))]
+    pub allowed_ws_origins: Vec<String>,
+    /// Bytes a request body may have; beyond it 413. Default the gateway's limit; 0 is no limit.
+    pub max_request_body_bytes: Option<u64>,
+    /// Only `ferrum`, which is the default.
+    pub namespace: Option<String>,
+    /// Set by the admin API, ignored here.
+    pub created_at: Option<String>,
+    /// Set by the admin API, ignored here.
+    pub updated_at: Option<String>,
+}
+
+/// A plugin config a proxy names.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plugin {
+    /// The plugin config's `id`.
+    pub plugin_config_id: String,
+}
+
+/// How a target is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS.
+    Https,
+    /// Plain TCP.
+    Tcp,
+    /// TLS over TCP.
+    Tcps,
+    /// Plain UDP.
+    Udp,
+    /// DTLS over UDP.
+    Dtls,
+}
+
+/// The older spelling of [`Scheme`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// `http`.
+    Http,
+    /// `https`.
+    Https,
+    /// `http`; WebSockets are recognised by their handshake.
+    Ws,
+    /// `https`; WebSockets are recognised by their handshake.
+    Wss,
+    /// `http` over HTTP/2.
+    Grpc,
+    /// `https` over HTTP/2.
+    Grpcs,
+    /// `https`, HTTP/3 first.
+    H3,
+    /// `tcp`.
+    Tcp,
+    /// `tcps`.
+    TcpTls,
+    /// `udp`.
+    Udp,
+    /// `dtls`.
+    Dtls,
+}
+
+/// The HTTP version a target is spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum BackendHttpVersion {
+    /// ALPN over TLS; else HTTP/1.1, and HTTP/2 for gRPC.
+    #[serde(rename = "auto")]
+    Auto,
+    /// HTTP/1.1 only.
+    #[serde(rename = "1.1")]
+    Http1,
+    /// HTTP/2 only; over plain TCP with prior knowledge.
+    #[serde(rename = "2")]
+    Http2,
+    /// HTTP/3 first, then what TLS offers. Needs an encrypted scheme.
+    #[serde(rename = "3")]
+    Http3,
+}
+
+/// How several authentication plugins combine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthMode {
+    /// The first plugin that finds a credential decides; a wrong one is refused at once.
+    Single,
+    /// Every plugin may try; the first success wins.
+    Multi,
+}
+
+/// How response bodies pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BodyMode {
+    /// As they come.
+    Stream,
+}
+
+/// When a target is left alone for a while.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CircuitBreaker {
+    /// Failures in a row that open it. Default 5.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub failure_threshold: Option<u32>,
+    /// Successes of probes that close it. Default 3.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub success_threshold: Option<u32>,
+    /// Seconds it stays open. Default 30.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub timeout_seconds: Option<u64>,
+    /// Statuses that count as failure. Default 500 502 503 504.
+    #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
+    pub failure_status_codes: Option<Vec<u16>>,
+    /// Probes at a time while half open. Default 1.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub half_open_max_requests: Option<u32>,
+    /// Counts failures to connect. Default true.
+    pub trip_on_connection_errors: Option<bool>,
+}
+
+/// What is tried again after a failure.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retry {
+    /// Tries after the first. Default 3.
+    #[schemars(range(max = 100))]
+    pub max_retries: Option<u32>,
+    /// Statuses that count as failure. Default none.
+    #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
+    pub retryable_status_codes: Option<Vec<u16>>,
+    /// Methods tried again on such a status. Default GET HEAD OPTIONS PUT DELETE.
+    #[schemars(length(max = 9))]
+    pub retryable_methods: Option<Vec<String>>,
+    /// Tries any method again when no connection could be made. Default true.
+    pub retry_on_connect_failure: Option<bool>,
+    /// The pause before each retry. Default none.
+    pub backoff: Option<Backoff>,
+    /// Retries allowed as a share of requests, in percent, so that retries never double a load. Default 20.
+    #[schemars(range(max = 1000))]
+    pub budget_percent: Option<u32>,
+}
+
+/// The pause before a retry: `{fixed: {delay_ms: 100}}`, or with a YAML tag `!fixed {delay_ms: 100}`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Backoff {
+    /// The same each time.
+    Fixed(FixedBackoff),
+    /// Doubles from base to max, with jitter between half and one and a half.
+    Exponential(ExponentialBackoff),
+}
+
+/// The same pause each time.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FixedBackoff {
+    /// Milliseconds. Default 100.
+    #[schemars(range(max = 300_000))]
+    pub delay_ms: Option<u64>,
+}
+
+/// A pause that doubles.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExponentialBackoff {
+    /// Milliseconds of the first pause. Default 100.
+    #[schemars(range(max = 300_000))]
+    pub base_ms: Option<u64>,
+    /// Milliseconds of the longest pause. Default 10000.
+    #[schemars(range(max = 300_000))]
+    pub max_ms: Option<u64>,
+}

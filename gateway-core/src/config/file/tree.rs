@@ -1,0 +1,106 @@
+//! A document as a tree in which everything knows its line.
+
+/// One value and its line.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    /// 1-based.
+    pub(super) line: u32,
+    pub(super) value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text {
+        text: String,
+        /// It comes from a reference and stands for a number or a truth value where one is wanted.
+        loose: bool,
+    },
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One key with its value.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) line: u32,
+    pub(super) value: Node,
+}
+
+impl Node {
+    pub(super) fn text(line: u32, text: impl Into<String>) -> Self {
+        Self { line, value: Value::Text { text: text.into(), loose: false } }
+    }
+
+    /// What `id` says, for items that cannot be read as a whole.
+    pub(super) fn id(&self) -> Option<&str> {
+        let Value::Map(entries) = &self.value else {
+            return None;
+        };
+        let id = entries.iter().find(|entry| entry.key == "id")?;
+        match &id.value.value {
+            Value::Text { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number of nodes, itself included.
+    pub(super) fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::List(nodes) => nodes.iter().map(Self::size).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.value.size()).sum(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn into_json(self) -> serde_json::Value {
+        match self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => value.into(),
+            Value::Number(value) => value.into(),
+            Value::Text { text, .. } => text.into(),
+            Value::List(nodes) => nodes.into_iter().map(Self::into_json).collect::<Vec<_>>().into(),
+            Value::Map(entries) => serde_json::Value::Object(
+                entries.into_iter().map(|entry| (entry.key, entry.value.into_json())).collect(),
+            ),
+        }
+    }
+}
+
+/// The path to where a walk through a document is, as people write it: `proxies[2].listen_path`.
+#[derive(Debug, Default)]
+pub(super) struct Trail(String);
+
+impl Trail {
+    pub(super) fn at(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// Goes to a key; what it returns leads back.
+    pub(super) fn key(&mut self, key: &str) -> usize {
+        let length = self.0.len();
+        if length > 0 {
+            self.0.push('.');
+        }
+        self.0.push_str(key);
+        length
+    }
+
+    /// Goes to a position; what it returns leads back.
+    pub(super) fn position(&mut self, n: usize) -> usize {
+        let length = self.0.len();
+        self.0.push_str(&format!("[{n}]"));
+        length
+    }
+
+    pub(super) fn back(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
