@@ -9,10 +9,14 @@ use std::sync::Arc;
 use super::field::{Cursor, Field};
 use super::policy::Policy;
 use super::target::Target;
-use super::wheel::{GOLDEN, Wheel, gcd};
+use super::wheel::{GOLDEN, Wheel};
 
 /// The longest cycle that is written down, in turns.
 const MAX_CYCLE: u64 = 1024;
+
+/// Steps looked at on either side of the golden section. Among so many neighbours some are coprime to any sum of
+/// weights.
+const CANDIDATES: u64 = 500;
 
 #[derive(Debug)]
 pub(super) struct Weighted {
@@ -66,7 +70,7 @@ impl Policy for Weighted {
 /// One cycle in which the target furthest behind its share is always next.
 fn interleave(wheel: &Wheel) -> Box<[u32]> {
     let weights: Vec<i64> = wheel.weights().map(|weight| weight as i64).collect();
-    let total = wheel.total() as i64;
+    let total = if weights.is_empty() { 0 } else { wheel.total() as i64 };
     let mut behind = vec![0; weights.len()];
     let order = (0..total).map(|_| {
         let mut next = 0;
@@ -82,11 +86,24 @@ fn interleave(wheel: &Wheel) -> Box<[u32]> {
     order.collect()
 }
 
-/// The number nearest the golden section of `total` that shares no divisor with it.
+/// A number near the golden section of `total` that shares no divisor with it and keeps picks even.
+///
+/// How evenly a walk covers the wheel is bounded by the sum of the partial quotients of `step / total`; among the
+/// candidates the one with the least sum is taken.
 fn golden_step(total: u64) -> u64 {
     let middle = ((u128::from(total) * u128::from(GOLDEN)) >> 64) as u64;
-    (0..total)
-        .flat_map(|distance| [middle.saturating_sub(distance), middle + distance])
-        .find(|step| *step > 0 && gcd(total, *step) == 1)
-        .unwrap_or(1)
+    (middle.saturating_sub(CANDIDATES)..middle + CANDIDATES)
+        .filter_map(|step| Some((quotients(total, step)?, step)))
+        .min()
+        .map_or(1, |(_, step)| step)
+}
+
+/// The sum of the partial quotients of the fraction; `None` when it can be reduced.
+fn quotients(mut large: u64, mut small: u64) -> Option<u64> {
+    let mut sum = 0;
+    while small != 0 {
+        sum += large / small;
+        (large, small) = (small, large % small);
+    }
+    (large == 1).then_some(sum)
 }

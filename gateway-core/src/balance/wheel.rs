@@ -63,7 +63,7 @@ impl Wheel {
     }
 }
 
-pub(super) fn gcd(mut left: u64, mut right: u64) -> u64 {
+fn gcd(mut left: u64, mut right: u64) -> u64 {
     while right != 0 {
         (left, right) = (right, left % right);
     }
