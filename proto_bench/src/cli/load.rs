@@ -1,0 +1,187 @@
+//! Flags in the habit of wrk, oha and h2load.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Target, Timing};
+
+/// How much load, for how long, and what the answers must be.
+#[derive(Debug, Clone, Args)]
+pub struct LoadArgs {
+    /// Connections.
+    #[arg(short = 'c', long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub connections: u32,
+    /// Requests in flight on each connection; HTTP/2, HTTP/3 and gRPC only.
+    #[arg(short = 'm', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub streams: u32,
+    /// Measured time, such as 10s, 500ms or 2m.
+    #[arg(short = 'd', long, default_value = "10s", value_parser = parse_duration)]
+    pub duration: Duration,
+    /// Load before the measured time that is not counted.
+    #[arg(short = 'w', long, default_value = "2s", value_parser = parse_duration)]
+    pub warm_up: Duration,
+    /// Payload bytes of each request or message.
+    #[arg(short = 's', long, default_value_t = 64, value_parser = payload_size)]
+    pub size: usize,
+    /// Open loop: requests a second over all connections. Without it each connection waits for its answers.
+    #[arg(short = 'r', long)]
+    pub rate: Option<f64>,
+    /// Threads of the generator; one a core unless told.
+    #[arg(short = 't', long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// Request header, `Name: value`; may be repeated.
+    #[arg(short = 'H', long = "header", value_parser = parse_header)]
+    pub headers: Vec<(String, String)>,
+    /// POST sends the payload; GET sends none and expects --expect-size bytes.
+    #[arg(long, default_value = "POST")]
+    pub method: Method,
+    /// Status every answer must have.
+    #[arg(long, default_value_t = 200)]
+    pub expect_status: u16,
+    /// Body bytes every answer must have, content unchecked; for servers that do not echo.
+    #[arg(long, visible_alias = "expect-body-bytes")]
+    pub expect_size: Option<usize>,
+    /// Accepts any body; the report says so.
+    #[arg(long, conflicts_with = "expect_size")]
+    pub no_verify_body: bool,
+    /// How long an answer may take before it is an error.
+    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    pub timeout: Duration,
+    /// A new connection for each request.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Verifies server certificates against this PEM file; any certificate is accepted without it.
+    #[arg(long, value_name = "PEM")]
+    pub verify_tls: Option<PathBuf>,
+    /// Runs of each row; medians are reported, with their spread.
+    #[arg(short = 'R', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OutputArgs {
+    /// Writes the result as JSON; `-` is standard output, in place of the text.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Writes a web page with charts.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Writes a Markdown table.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// No progress on standard error.
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+}
+
+const LARGEST_PAYLOAD: usize = 64 * 1024 * 1024;
+
+impl LoadArgs {
+    /// The plan of one round against this target.
+    #[must_use]
+    pub fn plan(&self, target: Target) -> Plan {
+        let body = match (self.expect_size, self.no_verify_body, self.method) {
+            (Some(size), _, _) => ExpectBody::Size(size),
+            (None, true, _) => ExpectBody::Unverified,
+            (None, false, Method::Post) => ExpectBody::Echo,
+            // Our own backends answer 64 bytes to any GET.
+            (None, false, Method::Get) => ExpectBody::Size(64),
+        };
+        let mut plan = Plan::new(target);
+        let streams = if plan.target.protocol.multiplexes() { self.streams } else { 1 };
+        let pace = self.rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
+        plan.load = Load { connections: self.connections, streams, pace };
+        plan.timing = Timing {
+            warm_up: self.warm_up,
+            duration: self.duration,
+            patience: self.timeout,
+            ..Timing::default()
+        };
+        plan.message = Message {
+            method: self.method,
+            payload: self.size,
+            headers: self.headers.clone(),
+            fresh: self.fresh,
+        };
+        plan.expect = Expect { status: self.expect_status, body };
+        plan.threads = self.threads.map_or(plan.threads, usize::from);
+        plan.verify_tls.clone_from(&self.verify_tls);
+        plan
+    }
+}
+
+/// Reads `10`, `10s`, `500ms`, `2m` or `1h`.
+///
+/// # Errors
+/// Anything else.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.strip_prefix(digits).unwrap_or_default();
+    let number: f64 = digits.parse().map_err(|_| format!("`{text}` is no duration; write 10s or 500ms"))?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("unknown unit `{unit}`; write ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is out of range"))
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or_else(|| format!("`{text}` has no colon"))?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(format!("`{name}` is no header name"));
+    }
+    let value = value.trim();
+    if value.bytes().any(|byte| byte < 32 && byte != 9) {
+        return Err("control characters in a header value".to_owned());
+    }
+    Ok((name.to_ascii_lowercase(), value.to_owned()))
+}
+
+fn payload_size(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (text.trim_end_matches(['k', 'K']), 1024),
+        Some(b'm' | b'M') => (text.trim_end_matches(['m', 'M']), 1024 * 1024),
+        _ => (text, 1),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("`{text}` is no size; write 64, 16k or 1m"))?;
+    number
+        .checked_mul(factor)
+        .filter(|size| *size <= LARGEST_PAYLOAD)
+        .ok_or_else(|| "payloads end at 64m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        for (text, milliseconds) in [("10", 10_000), ("1.5s", 1_500), ("250ms", 250), ("2m", 120_000)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for text in ["", "ms", "10x", "-1s", "s10"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_cannot_break_the_request() {
+        assert_eq!(parse_header("X-A: b"), Ok(("x-a".to_owned(), "b".to_owned())));
+        for text in ["no colon", ": v", "a b: v", "a: b\r\nc: d"] {
+            assert!(parse_header(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units_and_an_end() {
+        assert_eq!(payload_size("16k"), Ok(16_384));
+        assert!(payload_size("65m").is_err() && payload_size("k").is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! The commands, one file each, and what they share.
+
+use std::path::PathBuf;
+
+use crate::backend::BackendError;
+use crate::driver::Fault;
+use crate::plan::TargetError;
+use crate::report::model::FileError;
+use crate::tls::TlsError;
+
+pub mod backend;
+pub mod clients;
+pub mod compare;
+pub mod matrix;
+pub mod measure;
+pub mod output;
+pub mod process;
+pub mod report;
+pub mod run;
+pub mod scale;
+pub mod sweep;
+
+/// Why a command gave up. Wrong answers are no reason: they make rows void.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error("the round could not be run: {0}")]
+    Round(#[from] Fault),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Process(#[from] process::ProcessError),
+    #[error(transparent)]
+    Scale(#[from] crate::scale::ScaleError),
+    #[error("cannot make the directory {path}: {source}")]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] std::io::Error),
+    #[error("cannot pin to core {core}: {source}")]
+    Pin { core: usize, source: rustix::io::Errno },
+    #[error("{0}")]
+    Usage(String),
+}

@@ -1,0 +1,99 @@
+//! Runs rounds with a progress line, and makes rows of them.
+
+use std::io::{IsTerminal, Write};
+
+use crate::driver::Fault;
+use crate::engine::{self, Progress};
+use crate::measure::Watched;
+use crate::plan::Plan;
+use crate::report::model::{Round, Row, Verdict};
+
+/// Shows on standard error what is going on, if that is a terminal.
+#[derive(Debug)]
+pub struct Teller {
+    shown: bool,
+    label: String,
+}
+
+impl Teller {
+    /// A teller that may be told to be quiet.
+    #[must_use]
+    pub fn new(quiet: bool) -> Self {
+        Self { shown: !quiet && std::io::stderr().is_terminal(), label: String::new() }
+    }
+
+    /// What the next rounds are about.
+    pub fn label(&mut self, label: impl Into<String>) {
+        self.label = label.into();
+    }
+
+    /// Runs one round.
+    ///
+    /// # Errors
+    /// The plan cannot work at all.
+    pub fn round(&mut self, plan: &Plan, watched: &[Watched]) -> Result<Round, Fault> {
+        let outcome = engine::run(plan, watched, &mut |progress| self.tell(progress))?;
+        self.clear();
+        Ok(Round::new(plan, &outcome))
+    }
+
+    /// Shows a line that is not about a round.
+    pub fn say(&self, text: &str) {
+        self.line(text);
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        if self.shown {
+            // A closed standard error means that nobody is watching.
+            write!(std::io::stderr(), "\r\x1b[K").ok();
+        }
+    }
+
+    fn tell(&self, progress: Progress) {
+        if !self.shown {
+            return;
+        }
+        match progress {
+            Progress::Connecting { done, of } => self.line(&format!("connecting {done}/{of}")),
+            Progress::WarmingUp { left } => self.line(&format!("warming up, {:.0} s", left.as_secs_f64().ceil())),
+            Progress::Running { elapsed, of, completed } => {
+                let share = elapsed.as_secs_f64() / of.as_secs_f64();
+                #[expect(clippy::cast_precision_loss, reason = "shown in three digits")]
+                let rate = completed as f64 / elapsed.as_secs_f64().max(1e-3);
+                self.line(&format!("{} {:3.0} %  {rate:.0}/s", bar(share), share * 100.0));
+            }
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.shown {
+            write!(std::io::stderr(), "\r\x1b[K{:<28} {text}", self.label).ok();
+        }
+    }
+}
+
+fn bar(share: f64) -> String {
+    const WIDTH: usize = 24;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and WIDTH")]
+    let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(WIDTH - full))
+}
+
+/// An empty row of a plan.
+#[must_use]
+pub fn row(id: &str, label: &str, subject: &str, plan: &Plan) -> Row {
+    Row {
+        id: id.to_owned(),
+        label: label.to_owned(),
+        subject: subject.to_owned(),
+        path: plan.target.url(),
+        load: plan.load,
+        payload: plan.message.payload,
+        expect: plan.expect,
+        rounds: Vec::new(),
+        verdict: Verdict::Valid,
+        summary: None,
+        marks: Vec::new(),
+    }
+}

@@ -1,0 +1,42 @@
+//! Writes a finished document to wherever the user asked.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::CommandError;
+use crate::cli::{Ending, OutputArgs};
+use crate::report::model::write_file;
+use crate::report::{Document, html, markdown, terminal};
+
+/// Writes everything and says how the program should end.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn deliver(mut document: Document, output: &OutputArgs) -> Result<Ending, CommandError> {
+    document.finish();
+    let to_stdout = output.json.as_deref() == Some(Path::new("-"));
+    if to_stdout {
+        print(&document.to_json())?;
+    } else {
+        print(&terminal::render(&document))?;
+        if let Some(path) = &output.json {
+            document.write(path)?;
+        }
+    }
+    if let Some(path) = &output.html {
+        write_file(path, &html::render(std::slice::from_ref(&document)))?;
+    }
+    if let Some(path) = &output.markdown {
+        write_file(path, &markdown::render(&document))?;
+    }
+    Ok(if document.has_void() { Ending::Void } else { Ending::Valid })
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::Output)
+}

@@ -1,0 +1,112 @@
+//! Everything that can be wrong with an answer; one fault makes its row void.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::Stamp;
+
+/// Why a round trip does not count.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("cannot connect: {0}")]
+    Connect(#[source] io::Error),
+    #[error("handshake failed: {0}")]
+    Handshake(String),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("connection closed before the answer")]
+    Closed,
+    #[error("connection broke: {0}")]
+    Io(#[from] io::Error),
+    #[error("protocol broken: {0}")]
+    Protocol(String),
+    #[error("status {got}, expected {expected}")]
+    Status { got: u16, expected: u16 },
+    #[error("grpc-status {0}")]
+    GrpcStatus(String),
+    #[error("{got} bytes, expected {expected}")]
+    Length { got: usize, expected: usize },
+    #[error("byte {at} of the answer is wrong")]
+    Content { at: usize },
+    #[error("the answer belongs to another request ({got:?} instead of {expected:?})")]
+    Swapped { got: Stamp, expected: Stamp },
+}
+
+/// The kinds faults are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    Connect,
+    Handshake,
+    Timeout,
+    Closed,
+    Io,
+    Protocol,
+    Status,
+    Length,
+    Content,
+    Swapped,
+}
+
+impl Fault {
+    /// The kind it is counted by.
+    #[must_use]
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::Connect(_) => FaultKind::Connect,
+            Self::Handshake(_) => FaultKind::Handshake,
+            Self::Timeout => FaultKind::Timeout,
+            Self::Closed => FaultKind::Closed,
+            Self::Io(_) => FaultKind::Io,
+            Self::Protocol(_) => FaultKind::Protocol,
+            Self::Status { .. } | Self::GrpcStatus(_) => FaultKind::Status,
+            Self::Length { .. } => FaultKind::Length,
+            Self::Content { .. } => FaultKind::Content,
+            Self::Swapped { .. } => FaultKind::Swapped,
+        }
+    }
+
+    /// Whether the connection can carry no further request. A wrong status or content arrives in a well-framed
+    /// answer, so the lane may go on; a wrong length of a byte stream is told as `Protocol` or `Closed` instead.
+    #[must_use]
+    pub fn ends_connection(&self) -> bool {
+        !matches!(
+            self,
+            Self::Status { .. }
+                | Self::GrpcStatus(_)
+                | Self::Length { .. }
+                | Self::Content { .. }
+                | Self::Swapped { .. }
+        )
+    }
+
+    /// A handshake fault from any error.
+    pub fn handshake(error: impl std::fmt::Display) -> Self {
+        Self::Handshake(error.to_string())
+    }
+
+    /// A protocol fault from any error.
+    pub fn protocol(error: impl std::fmt::Display) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+impl FaultKind {
+    /// The kind in words, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect failures",
+            Self::Handshake => "handshake failures",
+            Self::Timeout => "answers missing",
+            Self::Closed => "connections closed early",
+            Self::Io => "connections broken",
+            Self::Protocol => "protocol errors",
+            Self::Status => "wrong statuses",
+            Self::Length => "wrong lengths",
+            Self::Content => "wrong contents",
+            Self::Swapped => "swapped answers",
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Runs one round: threads with their runtimes and connections, the window, and the samples taken beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::driver::{self, Fault};
+use crate::measure::process::{self, MachineTime, Usage};
+use crate::measure::{Tally, Watched};
+use crate::pace::Window;
+use crate::plan::{Plan, Protocol};
+
+mod lanes;
+mod worker;
+
+/// Everything a round has to say, before it is judged.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub tally: Tally,
+    pub window: Duration,
+    /// CPU time and memory of the watched processes within the window.
+    pub watched: Vec<(Watched, Consumed)>,
+    pub generator: Consumed,
+    pub machine: MachineTime,
+    /// Resident memory of the watched processes over time, first sample at the window's start.
+    pub memory: Vec<MemorySample>,
+    /// Verified answers in each slice of the window, by the time the slice ended.
+    pub progress: Vec<(Duration, u64)>,
+}
+
+/// What a process used within the window.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Consumed {
+    pub cpu: Duration,
+    pub resident_bytes: u64,
+    pub peak_resident_bytes: u64,
+    pub threads: u64,
+    /// The process was gone at the end.
+    pub gone: bool,
+}
+
+/// Resident bytes of the watched processes, in their order.
+#[derive(Debug, Clone)]
+pub struct MemorySample {
+    pub at: Duration,
+    pub resident_bytes: Vec<u64>,
+}
+
+/// Where a running round is, for progress bars.
+#[derive(Debug, Clone, Copy)]
+pub enum Progress {
+    Connecting { done: u64, of: u64 },
+    WarmingUp { left: Duration },
+    Running { elapsed: Duration, of: Duration, completed: u64 },
+}
+
+/// What the threads of a round share. Counters of each thread stand apart and are written by that thread alone.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Connections that were opened or given up.
+    pub(crate) settled: AtomicU64,
+    pub(crate) window: watch::Receiver<Option<Window>>,
+    pub(crate) completed: Vec<AtomicU64>,
+}
+
+/// One thread's share of a round.
+#[derive(Debug, Clone)]
+pub(crate) struct Seat {
+    pub(crate) thread: usize,
+    pub(crate) threads: usize,
+    /// Numbers of its connections.
+    pub(crate) connections: std::ops::Range<u32>,
+}
+
+/// Runs one round and waits for its end. `tell` is called a few times a second.
+///
+/// # Errors
+/// No runtime or thread could be made, or the plan cannot work at all. A server that fails is no error here: it
+/// shows in the outcome's faults.
+pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<Outcome, Fault> {
+    let threads = plan.threads.clamp(1, plan.load.connections.max(1) as usize);
+    let (open_window, window) = watch::channel(None);
+    let shared = Arc::new(Shared {
+        settled: AtomicU64::new(0),
+        window,
+        completed: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+    });
+    let workers = spawn_workers(plan, threads, &shared)?;
+    wait_connected(plan, &shared, &workers, tell);
+    let window = Window::starting_now(plan.timing.warm_up, plan.timing.duration);
+    open_window.send_replace(Some(window));
+    let sampled = sample(window, watched, &shared, tell);
+    let mut tally = Tally::default();
+    for worker in workers {
+        tally.add(&worker.join().map_err(|_| Fault::protocol("a generator thread panicked"))??);
+    }
+    Ok(Outcome { tally, window: window.length(), ..sampled })
+}
+
+type Worker = JoinHandle<Result<Tally, Fault>>;
+
+fn spawn_workers(plan: &Plan, threads: usize, shared: &Arc<Shared>) -> Result<Vec<Worker>, Fault> {
+    let total = plan.load.connections as usize;
+    (0..threads)
+        .map(|thread| {
+            let bound = |thread: usize| u32::try_from(total * thread / threads).unwrap_or(u32::MAX);
+            let seat = Seat { thread, threads, connections: bound(thread)..bound(thread + 1) };
+            let (plan, shared) = (plan.clone(), Arc::clone(shared));
+            thread::Builder::new()
+                .name(format!("load-{thread}"))
+                .spawn(move || run_worker(plan, &seat, &shared))
+                .map_err(Fault::Io)
+        })
+        .collect()
+}
+
+/// The one place that knows which driver speaks which protocol.
+fn run_worker(plan: Plan, seat: &Seat, shared: &Arc<Shared>) -> Result<Tally, Fault> {
+    match plan.target.protocol {
+        Protocol::Http1 => worker::run::<driver::h1::H1>(plan, seat, shared),
+        Protocol::Http2 => worker::run::<driver::h2::H2>(plan, seat, shared),
+        Protocol::Http3 => worker::run::<driver::h3::H3>(plan, seat, shared),
+        Protocol::Grpc => worker::run::<driver::grpc::Grpc>(plan, seat, shared),
+        Protocol::WebSocket => worker::run::<driver::ws::WebSocket>(plan, seat, shared),
+        Protocol::Tcp => worker::run::<driver::tcp::Tcp>(plan, seat, shared),
+        Protocol::Udp => worker::run::<driver::udp::Udp>(plan, seat, shared),
+        Protocol::Dtls => worker::run::<driver::dtls::Dtls>(plan, seat, shared),
+    }
+}
+
+fn wait_connected(plan: &Plan, shared: &Shared, workers: &[Worker], tell: &mut dyn FnMut(Progress)) {
+    let of = u64::from(plan.load.connections);
+    // Connecting ends by itself at its own limit; the margin is for the last handshakes.
+    let deadline = Instant::now() + plan.timing.connect + Duration::from_secs(1);
+    loop {
+        let done = shared.settled.load(Ordering::Relaxed);
+        tell(Progress::Connecting { done, of });
+        let dead = workers.iter().any(JoinHandle::is_finished);
+        if done >= of || dead || Instant::now() >= deadline {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+struct Sampler<'a> {
+    watched: &'a [Watched],
+    before: Vec<Option<Usage>>,
+    peaks: Vec<u64>,
+}
+
+fn sample(
+    window: Window,
+    watched: &[Watched],
+    shared: &Shared,
+    tell: &mut dyn FnMut(Progress),
+) -> Outcome {
+    let of = window.length();
+    while let Some(left) = window.from.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        tell(Progress::WarmingUp { left });
+        thread::sleep(left.min(Duration::from_millis(200)));
+    }
+    let completed = || shared.completed.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+    let mut sampler = Sampler::begin(watched);
+    let (own_before, machine_before) = (process::own_usage(), process::machine_time());
+    let slice = (of / 40).clamp(Duration::from_millis(10), Duration::from_millis(500));
+    let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
+    while let Some(left) = window.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        thread::sleep(left.min(slice));
+        let elapsed = window.from.elapsed().min(of);
+        let completed = completed();
+        memory.push(sampler.memory(elapsed));
+        progress.push((elapsed, completed));
+        tell(Progress::Running { elapsed, of, completed });
+    }
+    let (own, machine) = (process::own_usage(), process::machine_time());
+    Outcome {
+        tally: Tally::default(),
+        window: of,
+        watched: sampler.end(),
+        generator: Consumed {
+            cpu: own.cpu.saturating_sub(own_before.cpu),
+            resident_bytes: own.resident_bytes,
+            peak_resident_bytes: own.resident_bytes,
+            threads: own.threads,
+            gone: false,
+        },
+        machine: MachineTime {
+            busy: machine.busy.saturating_sub(machine_before.busy),
+            idle: machine.idle.saturating_sub(machine_before.idle),
+            stolen: machine.stolen.saturating_sub(machine_before.stolen),
+        },
+        memory,
+        progress,
+    }
+}
+
+impl<'a> Sampler<'a> {
+    fn begin(watched: &'a [Watched]) -> Self {
+        let before: Vec<_> = watched.iter().map(|watched| process::usage(watched.pid)).collect();
+        Self { watched, peaks: vec![0; watched.len()], before }
+    }
+
+    fn memory(&mut self, at: Duration) -> MemorySample {
+        let resident_bytes: Vec<u64> = self
+            .watched
+            .iter()
+            .map(|watched| process::usage(watched.pid).unwrap_or_default().resident_bytes)
+            .collect();
+        for (peak, now) in self.peaks.iter_mut().zip(&resident_bytes) {
+            *peak = (*peak).max(*now);
+        }
+        MemorySample { at, resident_bytes }
+    }
+
+    fn end(&self) -> Vec<(Watched, Consumed)> {
+        let consumed = |watched: &Watched, before: Option<Usage>, peak: u64| {
+            let after = process::usage(watched.pid);
+            let (Some(before), Some(after)) = (before, after) else {
+                return Consumed { gone: true, ..Consumed::default() };
+            };
+            Consumed {
+                cpu: after.cpu.saturating_sub(before.cpu),
+                resident_bytes: after.resident_bytes,
+                peak_resident_bytes: peak.max(after.resident_bytes),
+                threads: after.threads,
+                gone: false,
+            }
+        };
+        self.watched
+            .iter()
+            .zip(self.before.iter().zip(&self.peaks))
+            .map(|(watched, (before, peak))| (watched.clone(), consumed(watched, *before, *peak)))
+            .collect()
+    }
+}

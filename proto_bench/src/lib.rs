@@ -1,0 +1,14 @@
+//! A load generator for ten protocols: plan × pace × driver × measure, with verdicts that refuse bad rows.
+
+pub mod backend;
+pub mod cli;
+pub mod command;
+pub mod driver;
+pub mod engine;
+pub mod measure;
+pub mod pace;
+pub mod peers;
+pub mod plan;
+pub mod report;
+pub mod scale;
+pub mod tls;

@@ -1,0 +1,107 @@
+//! The machine a figure was measured on: a figure without it means nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// Hardware and kernel.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub kernel: String,
+    pub governor: String,
+    pub virtualised: bool,
+    /// Soft limit of open files of this process.
+    pub open_files: u64,
+}
+
+/// The source a program was built from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revision {
+    pub commit: String,
+    /// Files differ from the commit.
+    pub modified: bool,
+}
+
+/// Looks at this machine.
+#[must_use]
+pub fn look() -> Machine {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kernel = rustix::system::uname();
+    let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    Machine {
+        cpu: field(&cpuinfo, "model name").unwrap_or_else(|| "unknown".to_owned()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: field(&meminfo, "MemTotal")
+            .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024,
+        kernel: format!(
+            "{} {} {}",
+            kernel.sysname().to_string_lossy(),
+            kernel.release().to_string_lossy(),
+            kernel.machine().to_string_lossy()
+        ),
+        governor: governor.map_or_else(|_| "none (virtual machine or fixed)".to_owned(), |text| text.trim().to_owned()),
+        virtualised: field(&cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor")),
+        open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX),
+    }
+}
+
+/// The git revision of the working directory, if it is in a repository.
+#[must_use]
+pub fn revision() -> Option<Revision> {
+    let commit = output("git", &["rev-parse", "--short=12", "HEAD"])?;
+    let modified = output("git", &["status", "--porcelain", "--untracked-files=no"])?;
+    Some(Revision { commit, modified: !modified.is_empty() })
+}
+
+/// The command line this process was started with.
+#[must_use]
+pub fn command_line() -> String {
+    let words: Vec<String> = std::env::args().collect();
+    words.join(" ")
+}
+
+/// First lines of `program --version` (or what else prints it), for programs found on this machine.
+#[must_use]
+pub fn versions(programs: &[(&str, &str, &[&str])]) -> BTreeMap<String, String> {
+    programs
+        .iter()
+        .filter_map(|(name, program, arguments)| Some(((*name).to_owned(), first_line(program, arguments)?)))
+        .collect()
+}
+
+/// Raises the soft limit of open files to the hard one; returns the new limit.
+pub fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Refused only where the limit is fixed from outside; then what is there must do.
+    setrlimit(Resource::Nofile, raised).ok();
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    // wrk and nginx print their version on stderr, and wrk with a failure code.
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    String::from_utf8_lossy(&text).lines().next().map(|line| line.trim().to_owned())
+}

@@ -1,0 +1,210 @@
+//! What is to be run: whom to load, with which messages, at which pace, and what counts as a right answer.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+mod target;
+
+pub use target::{Target, TargetError};
+
+/// An application protocol; whether it runs over TLS is a property of the [`Target`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    Http1,
+    Http2,
+    Http3,
+    Grpc,
+    WebSocket,
+    Tcp,
+    Udp,
+    Dtls,
+}
+
+/// Everything one round needs to know.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub target: Target,
+    pub load: Load,
+    pub timing: Timing,
+    pub message: Message,
+    pub expect: Expect,
+    /// Threads of the generator; each has its own runtime and its share of the connections.
+    pub threads: usize,
+    /// Whether server certificates are verified against the system's or the given roots. Off by default, because
+    /// benches run on self-made certificates.
+    pub verify_tls: Option<std::path::PathBuf>,
+}
+
+/// How much is asked at once, and who decides when.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    pub connections: u32,
+    /// Requests in flight on one connection; more than 1 only where the protocol multiplexes.
+    pub streams: u32,
+    pub pace: Pace,
+}
+
+/// Who decides when the next request starts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// Each lane sends when its last answer is there.
+    Closed,
+    /// Requests start by the clock, this many a second over all connections, whatever the server does.
+    Open { rate: f64 },
+}
+
+/// Durations of one round.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// Load that is not counted, before the window.
+    pub warm_up: Duration,
+    /// The measured window.
+    pub duration: Duration,
+    /// How long one answer may take before it is an error.
+    pub patience: Duration,
+    /// How long all connections together may take to open.
+    pub connect: Duration,
+}
+
+/// What is sent.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub method: Method,
+    /// Bytes of the request's payload (of a stream's or datagram's message).
+    pub payload: usize,
+    /// Further request headers of HTTP family protocols.
+    pub headers: Vec<(String, String)>,
+    /// A new connection for each request.
+    pub fresh: bool,
+}
+
+/// The HTTP methods a generator needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    Post,
+    Get,
+}
+
+/// What an answer must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    pub status: u16,
+    pub body: ExpectBody,
+}
+
+/// What an answer's body must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpectBody {
+    /// The request's payload, every byte.
+    Echo,
+    /// Exactly this many bytes, content unchecked.
+    Size(usize),
+    /// Nothing is checked but the framing.
+    Unverified,
+}
+
+impl Plan {
+    /// A plan with the defaults of the command line: 200 connections, 10 s after 2 s of warm-up, 64 bytes, echo.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            target,
+            load: Load { connections: 200, streams: 1, pace: Pace::Closed },
+            timing: Timing::default(),
+            message: Message { method: Method::Post, payload: 64, headers: Vec::new(), fresh: false },
+            expect: Expect { status: 200, body: ExpectBody::Echo },
+            threads,
+            verify_tls: None,
+        }
+    }
+
+    /// Requests in flight at most.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        self.load.connections.saturating_mul(self.load.streams.max(1))
+    }
+
+    /// Where to connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.target.address
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            warm_up: Duration::from_secs(2),
+            duration: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            connect: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Protocol {
+    pub const ALL: [Self; 8] = [
+        Self::Http1,
+        Self::Http2,
+        Self::Http3,
+        Self::Grpc,
+        Self::WebSocket,
+        Self::Tcp,
+        Self::Udp,
+        Self::Dtls,
+    ];
+
+    /// Whether several requests share a connection.
+    #[must_use]
+    pub fn multiplexes(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http3 | Self::Grpc)
+    }
+
+    /// Whether answers carry an HTTP status.
+    #[must_use]
+    pub fn has_status(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2 | Self::Http3 | Self::Grpc)
+    }
+
+    /// The protocol names offered in the TLS handshake.
+    #[must_use]
+    pub fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Http1 | Self::WebSocket => &[b"http/1.1"],
+            Self::Http2 | Self::Grpc => &[b"h2"],
+            Self::Http3 => &[b"h3"],
+            Self::Tcp | Self::Udp | Self::Dtls => &[],
+        }
+    }
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_uppercase().as_str() {
+            "POST" => Ok(Self::Post),
+            "GET" => Ok(Self::Get),
+            _ => Err("write POST or GET".to_owned()),
+        }
+    }
+}
+
+impl Method {
+    /// The method as it stands on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Get => "GET",
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Results: the document that is kept as JSON, and what is made of it for terminals, Markdown and the web.
+
+pub mod html;
+pub mod markdown;
+pub mod model;
+pub mod summary;
+pub mod terminal;
+
+pub use model::{Document, Kind, Round, Row};

@@ -1,0 +1,168 @@
+//! Turns what the engine measured into what a result file says.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::{
+    Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage,
+};
+use crate::engine::{Consumed, Outcome};
+use crate::measure::{Role, judge};
+use crate::plan::{Pace, Plan};
+
+impl Round {
+    /// Works out a round's figures and judges them.
+    #[must_use]
+    pub fn new(plan: &Plan, outcome: &Outcome) -> Self {
+        let tally = &outcome.tally;
+        let window_seconds = outcome.window.as_secs_f64();
+        let completed = tally.completed;
+        let rate = count(completed) / window_seconds;
+        let latency = Latency::new(&tally.latency);
+        let generator_cores = plan.threads.min(available_cores());
+        let used = |name: &str, consumed: &Consumed, cores: f64| Usage {
+            name: name.to_owned(),
+            role: None,
+            cpu_seconds: consumed.cpu.as_secs_f64(),
+            cores_used: consumed.cpu.as_secs_f64() / window_seconds,
+            cores_allowed: cores,
+            cpu_us_per_request: per_request(consumed.cpu, completed),
+            resident_bytes: consumed.resident_bytes,
+            peak_resident_bytes: consumed.peak_resident_bytes,
+            threads: consumed.threads,
+        };
+        let of_role = |role: Role| {
+            outcome.watched.iter().find(|(watched, _)| watched.role == role).map(|(watched, consumed)| Usage {
+                role: Some(role),
+                ..used(&watched.name, consumed, watched.cores)
+            })
+        };
+        let generator = used("proto_bench", &outcome.generator, count(generator_cores as u64));
+        let open = match plan.load.pace {
+            Pace::Closed => None,
+            Pace::Open { rate } => Some(rate),
+        };
+        let mut round = Self {
+            window_seconds,
+            completed,
+            rate,
+            body_bytes: tally.body_bytes,
+            statuses: tally.statuses.clone(),
+            faults: tally
+                .faults
+                .iter()
+                .map(|(kind, (count, example))| FaultCount { kind: *kind, count: *count, example: example.clone() })
+                .collect(),
+            unstamped: tally.unstamped,
+            littles_law: open.is_none().then(|| littles_law(plan, rate, &latency, window_seconds)),
+            latency,
+            service: open.map(|_| Latency::new(&tally.service)),
+            generator_lateness: open.map(|_| Latency::new(&tally.lateness)),
+            connect: (!tally.connect.is_empty()).then(|| Latency::new(&tally.connect)),
+            connections: Connections {
+                asked: plan.load.connections,
+                opened: tally.opened,
+                reopened: tally.reopened,
+                negotiated: tally.negotiated.clone(),
+            },
+            open_loop: open.map(|asked_rate| OpenLoop {
+                asked_rate,
+                sustained: rate >= asked_rate * 0.99 && tally.never_started == 0,
+                never_started: tally.never_started,
+            }),
+            subject: of_role(Role::Subject),
+            backend: of_role(Role::Backend),
+            machine: machine_load(outcome, window_seconds),
+            generator,
+            memory: memory(outcome),
+            progress: outcome.progress.iter().map(|(at, count)| (at.as_secs_f64(), *count)).collect(),
+            marks: Vec::new(),
+            void: Vec::new(),
+        };
+        judge::judge(plan, outcome, &mut round);
+        round
+    }
+}
+
+impl Latency {
+    /// The usual percentiles of a histogram of nanoseconds.
+    #[must_use]
+    pub fn new(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        let at = |percentile: f64| microseconds(histogram.value_at_percentile(percentile));
+        let mut curve: Vec<(f64, f64)> = [0.0, 10.0, 25.0, 50.0, 75.0].map(|p| (p, at(p))).to_vec();
+        let mut rest = 10.0;
+        // 90, 95, 97.5, 99, 99.5, 99.75, 99.9, … as far as the number of samples carries.
+        while rest * count(histogram.len()) >= 100.0 && rest > 1e-4 {
+            curve.extend([rest, rest / 2.0, rest / 4.0].map(|rest| (100.0 - rest, at(100.0 - rest))));
+            rest /= 10.0;
+        }
+        curve.push((100.0, microseconds(histogram.max())));
+        Self {
+            count: histogram.len(),
+            mean_us: histogram.mean() / 1e3,
+            stdev_us: histogram.stdev() / 1e3,
+            min_us: microseconds(histogram.min()),
+            p50_us: at(50.0),
+            p90_us: at(90.0),
+            p95_us: at(95.0),
+            p99_us: at(99.0),
+            p999_us: at(99.9),
+            p9999_us: at(99.99),
+            max_us: microseconds(histogram.max()),
+            curve,
+        }
+    }
+}
+
+fn littles_law(plan: &Plan, rate: f64, latency: &Latency, window_seconds: f64) -> LittlesLaw {
+    let lanes = plan.lanes();
+    let in_flight = rate * latency.mean_us / 1e6;
+    // Requests that span an edge of the window count on one side of it only, so one longest latency's share is
+    // allowed on top of five per cent.
+    let edge = latency.max_us / 1e6 / window_seconds;
+    let off = (in_flight / f64::from(lanes) - 1.0).abs();
+    LittlesLaw { in_flight, lanes, holds: off <= 0.05 + edge.min(1.0) }
+}
+
+fn machine_load(outcome: &Outcome, window_seconds: f64) -> MachineLoad {
+    let ours: Duration =
+        outcome.watched.iter().map(|(_, consumed)| consumed.cpu).sum::<Duration>() + outcome.generator.cpu;
+    let cores = |time: Duration| time.as_secs_f64() / window_seconds;
+    MachineLoad {
+        busy: cores(outcome.machine.busy),
+        idle: cores(outcome.machine.idle),
+        stolen: cores(outcome.machine.stolen),
+        foreign: cores(outcome.machine.busy.saturating_sub(ours)),
+    }
+}
+
+fn memory(outcome: &Outcome) -> Vec<(f64, u64)> {
+    let Some(at) = outcome.watched.iter().position(|(watched, _)| watched.role == Role::Subject) else {
+        return Vec::new();
+    };
+    let sample = |sample: &crate::engine::MemorySample| {
+        Some((sample.at.as_secs_f64(), *sample.resident_bytes.get(at)?))
+    };
+    outcome.memory.iter().filter_map(sample).collect()
+}
+
+fn per_request(cpu: Duration, completed: u64) -> f64 {
+    if completed == 0 { 0.0 } else { cpu.as_secs_f64() * 1e6 / count(completed) }
+}
+
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn microseconds(nanoseconds: u64) -> f64 {
+    count(nanoseconds) / 1e3
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts and nanoseconds here stay far below 2^53")]
+fn count(value: u64) -> f64 {
+    value as f64
+}

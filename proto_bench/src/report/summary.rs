@@ -1,0 +1,96 @@
+//! From rounds to rows: medians, spreads, and a verdict over all.
+
+use super::model::{Latency, Round, Row, Spread, Summary, Verdict};
+
+impl Row {
+    /// Fills in verdict, summary and marks from the rounds.
+    pub fn conclude(&mut self) {
+        if let Verdict::Unavailable(_) = self.verdict {
+            return;
+        }
+        let several = self.rounds.len() > 1;
+        let reasons: Vec<String> = (1..)
+            .zip(&self.rounds)
+            .flat_map(|(number, round)| {
+                round.void.iter().map(move |reason| {
+                    if several { format!("round {number}: {reason}") } else { reason.clone() }
+                })
+            })
+            .collect();
+        let mut marks: Vec<String> = self.rounds.iter().flat_map(|round| round.marks.clone()).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        self.marks = marks;
+        if reasons.is_empty() && !self.rounds.is_empty() {
+            self.verdict = Verdict::Valid;
+            self.summary = Some(Summary::new(&self.rounds));
+        } else {
+            self.verdict = Verdict::Void(reasons);
+            self.summary = None;
+        }
+    }
+}
+
+impl Summary {
+    /// Medians and spreads of these rounds.
+    #[must_use]
+    pub fn new(rounds: &[Round]) -> Self {
+        let spread = |figure: &dyn Fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
+        let latency = |figure: &dyn Fn(&Latency) -> f64| spread(&|round: &Round| figure(&round.latency));
+        let watched = rounds.iter().all(|round| round.subject.is_some());
+        let subject = |figure: &dyn Fn(&super::model::Usage) -> f64| {
+            watched.then(|| Spread::of(rounds.iter().filter_map(|round| round.subject.as_ref()).map(figure)))
+        };
+        #[expect(clippy::cast_precision_loss, reason = "memory sizes stay far below 2^53")]
+        let resident = subject(&|usage| usage.resident_bytes as f64);
+        Self {
+            rate: spread(&|round| round.rate),
+            cpu_us_per_request: subject(&|usage| usage.cpu_us_per_request),
+            generator_us_per_request: spread(&|round| round.generator.cpu_us_per_request),
+            mean_us: latency(&|latency| latency.mean_us),
+            p50_us: latency(&|latency| latency.p50_us),
+            p90_us: latency(&|latency| latency.p90_us),
+            p95_us: latency(&|latency| latency.p95_us),
+            p99_us: latency(&|latency| latency.p99_us),
+            p999_us: latency(&|latency| latency.p999_us),
+            max_us: latency(&|latency| latency.max_us),
+            resident_bytes: resident,
+        }
+    }
+}
+
+impl Spread {
+    /// Median, extremes and coefficient of variation.
+    #[must_use]
+    pub fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (values.first().copied(), values.last().copied()) else {
+            return Self::default();
+        };
+        let middle = values.len() / 2;
+        let median =
+            if values.len().is_multiple_of(2) { values[middle - 1].midpoint(values[middle]) } else { values[middle] };
+        #[expect(clippy::cast_precision_loss, reason = "a handful of rounds")]
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
+        let cv_percent = if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 };
+        Self { median, min, max, cv_percent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn medians_of_odd_and_even_numbers() {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied());
+        assert_eq!(spread(&[]), Spread::default());
+        assert!((spread(&[3.0, 1.0, 2.0]).median - 2.0).abs() < 1e-9);
+        assert!((spread(&[4.0, 1.0, 2.0, 3.0]).median - 2.5).abs() < 1e-9);
+        assert!((spread(&[9.0, 11.0]).cv_percent - 14.142).abs() < 1e-3);
+    }
+}

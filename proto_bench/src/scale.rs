@@ -1,0 +1,3 @@
+//! stub
+#[derive(Debug, thiserror::Error)]
+pub enum ScaleError { #[error("x")] X }
