@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use tokio::time::Instant;
 
@@ -62,9 +63,11 @@ impl Target {
             false => rules.host.to_string(),
         };
         let authority = format!("{host}:{}", rules.port);
+        // One piece of memory for both headers: there may be a million targets.
+        let text = Bytes::copy_from_slice(authority.as_bytes());
         Self {
-            authority_value: header_value(&authority),
-            host_value: header_value(&host),
+            host_value: header_value(text.slice(..host.len())),
+            authority_value: header_value(text),
             authority: Arc::from(authority),
             rules: rules.clone(),
             vitals: known.map_or_else(|| Arc::new(Vitals::new(epoch)), |known| known.vitals.clone()),
@@ -188,6 +191,6 @@ impl Health<'_> {
 
 /// A host that passed the configuration's checks is a valid header value; should one ever not be, requests carry a
 /// name no server answers for instead of somebody else's.
-fn header_value(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("invalid."))
+fn header_value(text: Bytes) -> HeaderValue {
+    HeaderValue::from_maybe_shared(text).unwrap_or_else(|_| HeaderValue::from_static("invalid."))
 }

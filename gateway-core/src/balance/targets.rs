@@ -70,7 +70,8 @@ impl Targets {
         let several = list.len() > 1;
         let algorithm = upstream.algorithm;
         Self {
-            policy: policy::prepare(algorithm, &list),
+            // A group of one is never asked for an order.
+            policy: policy::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
             hash_on: (several && algorithm == Algorithm::ConsistentHashing).then(|| upstream.hash_on.clone()),
             cursor: Cursor::at(previous.map_or(0, |old| old.cursor.position())),
             epoch,

@@ -81,11 +81,8 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     start.wait();
-                    for _ in 0..10_000 {
-                        if let Some(_held) = places.permit() {
-                            assert!(places.used() <= 3);
-                        }
-                    }
+                    let held = (0..10_000).filter_map(|_| places.permit());
+                    held.for_each(|_held| assert!(places.used() <= 3));
                 });
             }
         });

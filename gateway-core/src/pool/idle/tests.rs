@@ -1,6 +1,7 @@
 //! The idle pool against a plain model of it.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,6 +11,11 @@ use super::*;
 
 fn rules(max_idle: usize, seconds: u64) -> PoolRules {
     PoolRules { max_idle, idle_timeout: Duration::from_secs(seconds), ..PoolRules::default() }
+}
+
+/// Puts a connection that must find room.
+fn keep<C: Debug + PartialEq>(idle: &mut Idle<C>, key: u64, connection: C, (seconds, now): (u64, Instant)) {
+    assert_eq!(idle.put(key, connection, &rules(8, seconds), now), None);
 }
 
 #[test]
@@ -26,12 +32,12 @@ fn gives_the_last_one_first_and_only_to_its_key() {
 #[test]
 fn what_waited_too_long_is_never_given() {
     let (mut idle, now) = (Idle::default(), Instant::now());
-    drop(idle.put(1, "patient", &rules(8, 1000), now));
-    drop(idle.put(1, "short", &rules(8, 10), now));
+    keep(&mut idle, 1, "patient", (1000, now));
+    keep(&mut idle, 1, "short", (10, now));
     let then = now + Duration::from_secs(10);
     assert_eq!(idle.take(1, then), Some("patient"));
     assert_eq!((idle.take(1, then), idle.len()), (None, 0));
-    drop(idle.put(1, "for ever", &rules(8, 0), now));
+    keep(&mut idle, 1, "for ever", (0, now));
     assert_eq!(idle.take(1, now + Duration::from_secs(1 << 30)), Some("for ever"));
 }
 
@@ -69,7 +75,7 @@ fn what_may_not_be_kept_comes_back() {
 fn a_sweep_drops_the_expired_and_the_dead() {
     let (mut idle, now) = (Idle::default(), Instant::now());
     for (connection, seconds) in [(0, 10), (1, 100), (2, 100), (3, 10)] {
-        drop(idle.put(u64::from(connection % 2_u8), connection, &rules(8, seconds), now));
+        keep(&mut idle, u64::from(connection % 2_u8), connection, (seconds, now));
     }
     assert_eq!(idle.sweep(now + Duration::from_secs(10), |connection| *connection != 2), 3);
     assert_eq!((idle.take(0, now), idle.take(1, now), idle.take(1, now)), (None, Some(1), None));
@@ -79,8 +85,8 @@ fn a_sweep_drops_the_expired_and_the_dead() {
 fn a_million_targets_leave_nothing_behind() {
     let (mut idle, now) = (Idle::new(1000), Instant::now());
     for key in 0..1_000_000 {
-        drop(idle.put(key, (), &rules(8, 90), now));
-        idle.take(key, now).unwrap();
+        keep(&mut idle, key, (), (90, now));
+        assert!(idle.take(key, now).is_some());
     }
     assert!(idle.stacks.len() <= 2001 && idle.slots.len() == 0);
     idle.sweep(now, |()| true);
@@ -92,7 +98,7 @@ fn forgetting_a_key_closes_its_connections() {
     let (mut idle, now) = (Idle::default(), Instant::now());
     let socket = Rc::new(());
     for key in [1, 1, 2] {
-        drop(idle.put(key, socket.clone(), &rules(8, 90), now));
+        keep(&mut idle, key, socket.clone(), (90, now));
     }
     assert_eq!(idle.forget(1), 2);
     assert_eq!((Rc::strong_count(&socket), idle.len(), idle.forget(1)), (2, 1, 0));
