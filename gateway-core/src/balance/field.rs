@@ -4,10 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tokio::time::Instant;
-
 use super::target::Target;
 use super::targets::Ask;
+use crate::limit::epoch::Epoch;
 
 /// A counter on a cache line of its own, so that turning it disturbs no reader of its neighbours.
 #[derive(Debug, Default)]
@@ -35,6 +34,8 @@ impl Cursor {
 pub(super) struct Field<'a> {
     pub(super) targets: &'a [Arc<Target>],
     pub(super) ask: &'a Ask<'a, 'a>,
+    /// What the targets count their time from.
+    pub(super) epoch: Epoch,
     pub(super) cursor: &'a Cursor,
     /// The number of this pick once somebody asked for it, the same in all its rounds: taking one for each round
     /// would keep picks and targets in step.
@@ -56,8 +57,9 @@ impl Field<'_> {
         self.targets.len()
     }
 
-    pub(super) fn now(&self) -> Instant {
-        self.ask.now
+    /// This moment, in milliseconds since the epoch of the targets.
+    pub(super) fn millis(&self) -> u64 {
+        self.epoch.millis(self.ask.now)
     }
 
     /// The one place that decides whether a target may be picked.

@@ -11,6 +11,7 @@ pub(super) struct LeastLatency;
 
 impl Policy for LeastLatency {
     fn pick(&self, field: &Field<'_>) -> Option<usize> {
+        let now = field.millis();
         let mut best: Option<(usize, u128, u64)> = None;
         for index in field.from(field.next_index()).filter(|index| field.is_open(*index)) {
             let target = field.targets.get(index)?;
@@ -19,7 +20,7 @@ impl Policy for LeastLatency {
             if latency.is_cold(in_flight) {
                 return Some(index);
             }
-            let expected = u128::from(latency.expected(in_flight, target.vitals().millis(field.now())));
+            let expected = u128::from(latency.expected(in_flight, now));
             let weight = field.weight(index);
             let is_better = best.is_none_or(|(_, least, of)| expected * u128::from(of) < least * u128::from(weight));
             if is_better {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::idle::Rejected;
 use crate::config::model::PoolRules;
 
 /// Shared connections one worker keeps over all targets, unless told otherwise.
@@ -136,10 +137,32 @@ impl<C> Multiplex<C> {
 
     /// Takes a dialled connection in. `max_streams` is what the peer allows at a time.
     pub fn dialled(&mut self, dial: Dial, connection: C, max_streams: usize, rules: &PoolRules) -> ConnectionId {
-        let id = ConnectionId { key: dial.key, serial: self.next_serial };
+        self.insert(dial.key, connection, max_streams, rules)
+    }
+
+    /// Takes in a connection made without leave, because only its handshake showed that it can be shared.
+    ///
+    /// # Errors
+    /// Gives it back when enough connections are there already, not counting dials under way.
+    pub fn adopt(
+        &mut self,
+        key: u64,
+        connection: C,
+        max_streams: usize,
+        rules: &PoolRules,
+    ) -> Result<ConnectionId, Rejected<C>> {
+        let in_service = self.groups.get(&key).map_or(0, Group::in_service);
+        if in_service >= rules.http2_connections.max(1) || self.total >= self.max_total {
+            return Err(Rejected(connection));
+        }
+        Ok(self.insert(key, connection, max_streams, rules))
+    }
+
+    fn insert(&mut self, key: u64, connection: C, max_streams: usize, rules: &PoolRules) -> ConnectionId {
+        let id = ConnectionId { key, serial: self.next_serial };
         self.next_serial += 1;
         self.total += 1;
-        self.groups.entry(dial.key).or_default().connections.push(Shared {
+        self.groups.entry(key).or_default().connections.push(Shared {
             serial: id.serial,
             connection,
             streams: Arc::default(),

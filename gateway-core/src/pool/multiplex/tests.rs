@@ -141,6 +141,15 @@ fn the_dead_and_the_unconfigured_go() {
 }
 
 #[test]
+fn a_connection_that_turned_out_to_be_shareable_is_adopted_once() {
+    let mut pool = Multiplex::default();
+    let id = pool.adopt(KEY, 5, 100, &rules(1)).unwrap();
+    assert_eq!(pool.adopt(KEY, 6, 100, &rules(1)), Err(Rejected(6)));
+    let (number, lease, _) = stream(pool.choose(KEY, &rules(1)));
+    assert_eq!((number, lease.connection()), (5, id));
+}
+
+#[test]
 fn the_pool_as_a_whole_has_a_limit() {
     let mut pool = Multiplex::new(2);
     for key in 0..2 {
