@@ -23,6 +23,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Problems};
+pub(super) use check::nearest;
 pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,
@@ -66,6 +67,26 @@ impl File {
         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(File));
         &SCHEMA
     }
+}
+
+/// The settings that one text stands for, its `path` inside the `gateway` section; numbers and truth values are
+/// read from the text.
+pub(super) fn setting(path: &str, value: Vec<String>, is_list: bool) -> Result<Gateway, Problems> {
+    let text = |text| Node { line: 0, value: Value::Text { text, loose: true } };
+    let mut texts = value.into_iter().map(text);
+    let leaf = match texts.next() {
+        Some(only) if !is_list => only,
+        first => Node { line: 0, value: Value::List(first.into_iter().chain(texts).collect()) },
+    };
+    let mut node = path.rsplit('.').fold(leaf, |value, key| {
+        let entry = tree::Entry { key: key.to_owned(), line: 0, value };
+        Node { line: 0, value: Value::Map(vec![entry]) }
+    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| schema_for!(Gateway));
+    let mut problems = Problems::default();
+    check::check(SCHEMA.as_value(), SCHEMA.as_value(), &mut node, "", &mut problems);
+    let read = if problems.is_empty() { convert(node, "", &mut problems) } else { None };
+    read.ok_or(problems)
 }
 
 /// Where a text comes from.

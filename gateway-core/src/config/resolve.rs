@@ -1,1 +1,184 @@
-//! resolve
+//! From what was written to what is meant: every rule that a single value's type cannot say.
+//!
+//! One object at a time ([`proxy`], [`upstream`], [`consumer`], [`plugin_config`], [`settings`]), against what it may
+//! refer to ([`Known`]), so that a database can apply one change without reading everything again. What only shows
+//! between objects (ids, names, ports and paths used twice) is [`document`]'s, for a whole file.
+
+mod backend;
+mod consumer;
+mod gateway;
+mod known;
+mod plugin;
+mod proxy;
+mod traffic;
+mod unique;
+mod upstream;
+mod words;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use consumer::{CREDENTIALS, consumer};
+pub use gateway::settings;
+pub(super) use gateway::values;
+pub use known::{Group, Known};
+pub use plugin::{Configured, PluginCheck, plugin_config};
+pub use proxy::proxy;
+pub use upstream::upstream;
+
+use super::file::{self, Document, Items};
+use super::model::Model;
+use super::problem::{Problem, Problems};
+
+/// Where an object stands and where its relative paths start.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The object's path in the document, such as `proxies[2]`; its problems' paths begin with it.
+    pub at: &'a str,
+    /// Relative file paths start here.
+    pub folder: &'a Path,
+}
+
+/// A whole document, with `plugins` to say which plugins there are and whether their settings are right.
+///
+/// # Errors
+/// Every problem of the document, also those found while reading it, in the order of its lines.
+pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -> Result<Model, Problems> {
+    let mut problems = Problems::default();
+    let settings = taken(settings(&document.gateway, Place { at: "gateway", folder }), &mut problems);
+    let mut known = Known::default();
+
+    let upstreams = each(&document.upstreams, "upstreams", &mut problems, |written, at| {
+        upstream(written, Place { at, folder })
+    });
+    for (_, group) in &upstreams {
+        known.add_upstream(group.clone());
+    }
+    let configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
+        plugin_config(written, at, plugins)
+    });
+    for (_, configured) in &configured {
+        known.add_plugin(configured.clone());
+    }
+    known.add_broken(document);
+    let proxies =
+        each(&document.proxies, "proxies", &mut problems, |written, at| proxy(written, Place { at, folder }, &known));
+    let consumers = each(&document.consumers, "consumers", &mut problems, consumer);
+
+    unique::check(document, &mut problems);
+    unique::plugin_targets(document, &mut problems);
+    unique::routes(&proxies, &mut problems);
+    unique::ports(&proxies, settings.as_ref(), &mut problems);
+    unique::credentials(&consumers, &mut problems);
+
+    let mut problems = document.places.locate(problems);
+    problems.0.extend(document.problems.0.iter().cloned());
+    problems.0.sort_by_key(|problem| problem.line);
+    let model = Model {
+        settings: Arc::new(settings.unwrap_or_default()),
+        proxies: proxies.into_iter().map(|(_, proxy)| Arc::new(proxy)).collect(),
+        consumers: consumers.into_iter().map(|(_, consumer)| Arc::new(consumer)).collect(),
+        upstreams: upstreams.into_iter().map(|(_, group)| group.upstream).collect(),
+        plugin_configs: configured.into_iter().filter(|(_, c)| c.enabled).map(|(_, c)| c.config).collect(),
+    };
+    problems.into_result(model)
+}
+
+/// Reads and resolves a text in one go; `adjust` lays environment and flags over its `gateway` section.
+///
+/// # Errors
+/// Every problem of the text, and those `adjust` found.
+pub fn load(
+    text: &str,
+    origin: &file::Origin,
+    references: &dyn file::References,
+    plugins: &dyn PluginCheck,
+    adjust: impl FnOnce(&mut file::Gateway) -> Problems,
+) -> Result<Model, Problems> {
+    let mut read = file::parse(text, origin, references);
+    let mut problems = adjust(&mut read.gateway);
+    match document(&read, &origin.folder, plugins) {
+        Ok(model) => problems.into_result(model),
+        Err(more) => {
+            problems.0.extend(more.0);
+            Err(problems)
+        }
+    }
+}
+
+
+/// Resolves the items of a section; those that can't be are left out, their problems noted.
+fn each<W, T>(
+    items: &Items<W>,
+    section: &str,
+    problems: &mut Problems,
+    mut resolve: impl FnMut(&W, &str) -> Result<T, Problems>,
+) -> Vec<(usize, T)> {
+    let mut resolved = Vec::with_capacity(items.read.len());
+    for (n, written) in &items.read {
+        if let Some(item) = taken(resolve(written, &format!("{section}[{n}]")), problems) {
+            resolved.push((*n, item));
+        }
+    }
+    resolved
+}
+
+fn taken<T>(result: Result<T, Problems>, problems: &mut Problems) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(more) => {
+            problems.0.extend(more.0);
+            None
+        }
+    }
+}
+
+/// Notes the problems of one object under its path.
+struct Notes<'a> {
+    at: &'a str,
+    problems: Problems,
+}
+
+impl<'a> Notes<'a> {
+    fn new(at: &'a str) -> Self {
+        Self { at, problems: Problems::default() }
+    }
+
+    /// A problem with `key` of this object.
+    fn add(&mut self, key: &str, message: impl Into<String>) -> &mut Problem {
+        let dot = if self.at.is_empty() || key.is_empty() { "" } else { "." };
+        self.problems.add(format!("{}{dot}{key}", self.at), message)
+    }
+
+    /// The value, or nothing with a problem noted at `key`.
+    fn value<T>(&mut self, key: &str, result: Result<T, Fault>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(Fault { message, remedy }) => {
+                self.add(key, message).remedy = remedy;
+                None
+            }
+        }
+    }
+}
+
+/// What is wrong with a value, before its place is known.
+#[derive(Debug)]
+struct Fault {
+    message: String,
+    remedy: Option<String>,
+}
+
+impl Fault {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), remedy: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

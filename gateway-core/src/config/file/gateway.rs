@@ -1,13 +1,13 @@
 //! The gateway's own settings as written.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What holds for the gateway as a whole.
 ///
 /// Each setting also has an environment variable, which goes before the file, and some have a flag, which goes before
 /// both. Listeners and workers are read at start; the rest follows a reload.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gateway {
     /// Where plain HTTP is taken. Default `0.0.0.0:8000`.
@@ -49,7 +49,7 @@ pub struct Gateway {
 /// Where to listen: `off`, a port, an address with a port, or the two apart.
 ///
 /// A port of 0 is off; an address that ends in `:0` takes any free port.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Listener {
     /// A port on every address; 0 is off.
@@ -61,7 +61,7 @@ pub enum Listener {
 }
 
 /// An address and a port, each with the default's when not given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenerParts {
     /// An address such as `0.0.0.0` or `::1`, or one with a port.
@@ -72,7 +72,7 @@ pub struct ListenerParts {
 }
 
 /// Certificates shown to clients, and what is asked of theirs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tls {
     /// Chosen by the name a client asks for (SNI); the first is for everybody else. Default none: no https.
@@ -88,7 +88,7 @@ pub struct Tls {
 }
 
 /// A certificate and its key.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// PEM file of the chain, leaf first.
@@ -100,7 +100,7 @@ pub struct Certificate {
 }
 
 /// A version of TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum TlsVersion {
     /// RFC 5246.
     #[serde(rename = "1.2")]
@@ -111,7 +111,7 @@ pub enum TlsVersion {
 }
 
 /// Sizes and counts; traffic beyond them is refused, never queued without bound.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Open client connections. Default 100000.
@@ -136,7 +136,7 @@ pub struct Limits {
 }
 
 /// Timeouts on the client's side.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTimeouts {
     /// Milliseconds from a request's first byte to the end of its headers; then 408. Default 10000; 0 is off.
@@ -154,7 +154,7 @@ pub struct ClientTimeouts {
 }
 
 /// Where access records go, as JSON lines.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLog {
     /// A file, or `-` for standard output. Required.

@@ -31,10 +31,6 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    pub(super) fn text(line: u32, text: impl Into<String>) -> Self {
-        Self { line, value: Value::Text { text: text.into(), loose: false } }
-    }
-
     /// What `id` says, for items that cannot be read as a whole.
     pub(super) fn id(&self) -> Option<&str> {
         let Value::Map(entries) = &self.value else {

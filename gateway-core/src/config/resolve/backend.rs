@@ -1,0 +1,252 @@
+//! Where a proxy's traffic goes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::known::{Group, Known};
+use super::{Notes, Place, words};
+use crate::config::file;
+use crate::config::model::{
+    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
+};
+
+/// How targets' certificates are judged, as a proxy or an upstream says it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tls<'a> {
+    client_cert: Option<&'a str>,
+    client_key: Option<&'a str>,
+    verify: Option<bool>,
+    ca: Option<&'a str>,
+    server_name: Option<&'a str>,
+}
+
+impl<'a> Tls<'a> {
+    fn of_proxy(written: &'a file::Proxy) -> Self {
+        Self {
+            client_cert: written.backend_tls_client_cert_path.as_deref(),
+            client_key: written.backend_tls_client_key_path.as_deref(),
+            verify: written.backend_tls_verify_server_cert,
+            ca: written.backend_tls_server_ca_cert_path.as_deref(),
+            server_name: written.backend_tls_server_name.as_deref(),
+        }
+    }
+
+    pub(super) fn of_upstream(written: &'a file::Upstream) -> Self {
+        Self {
+            client_cert: written.backend_tls_client_cert_path.as_deref(),
+            client_key: written.backend_tls_client_key_path.as_deref(),
+            verify: written.backend_tls_verify_server_cert,
+            ca: written.backend_tls_server_ca_cert_path.as_deref(),
+            server_name: written.backend_tls_server_name.as_deref(),
+        }
+    }
+
+    pub(super) fn is_given(self) -> bool {
+        self.first_key().is_some()
+    }
+
+    /// The first key that says anything of TLS. `verify: true` says nothing: it is the default.
+    fn first_key(self) -> Option<&'static str> {
+        [
+            ("backend_tls_client_cert_path", self.client_cert.is_some()),
+            ("backend_tls_client_key_path", self.client_key.is_some()),
+            ("backend_tls_verify_server_cert", self.verify == Some(false)),
+            ("backend_tls_server_ca_cert_path", self.ca.is_some()),
+            ("backend_tls_server_name", self.server_name.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(key, given)| given.then_some(key))
+    }
+}
+
+/// `None` when something is wrong, which is then noted.
+pub(super) fn tls(notes: &mut Notes<'_>, written: &Tls<'_>, folder: &Path) -> Option<Arc<BackendTls>> {
+    let client_cert = match (written.client_cert, written.client_key) {
+        (Some(cert), Some(key)) => Some((words::file_path(folder, cert), words::file_path(folder, key))),
+        (None, None) => None,
+        (Some(_), None) => {
+            notes.add("backend_tls_client_cert_path", "the certificate has no key").remedy =
+                Some("write `backend_tls_client_key_path` too".to_owned());
+            return None;
+        }
+        (None, Some(_)) => {
+            notes.add("backend_tls_client_key_path", "the key has no certificate").remedy =
+                Some("write `backend_tls_client_cert_path` too".to_owned());
+            return None;
+        }
+    };
+    let server_name = match written.server_name {
+        Some(name) => Some(notes.value("backend_tls_server_name", words::target_host(name))?),
+        None => None,
+    };
+    Some(Arc::new(BackendTls {
+        verify: written.verify.unwrap_or(true),
+        ca_path: written.ca.map(|path| words::file_path(folder, path)),
+        client_cert,
+        server_name,
+    }))
+}
+
+/// What a proxy says of its scheme, in either spelling; `None` when it says none or two.
+pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Scheme, BackendHttp)> {
+    let (scheme, implied) = match (written.backend_scheme, written.backend_protocol) {
+        (Some(_), Some(_)) => {
+            notes.add("backend_protocol", "`backend_scheme` says this already, in the newer spelling").remedy =
+                Some("keep one of the two".to_owned());
+            return None;
+        }
+        (None, None) => (Scheme::Http, BackendHttp::Auto),
+        (Some(scheme), None) => (newer(scheme), BackendHttp::Auto),
+        (None, Some(protocol)) => older(protocol),
+    };
+    let version = match written.backend_http_version {
+        None => implied,
+        Some(file::BackendHttpVersion::Auto) => BackendHttp::Auto,
+        Some(file::BackendHttpVersion::Http1) => BackendHttp::Http1,
+        Some(file::BackendHttpVersion::Http2) => BackendHttp::Http2,
+        Some(file::BackendHttpVersion::Http3) => BackendHttp::Http3,
+    };
+    if version == BackendHttp::Http3 && scheme == Scheme::Http {
+        notes.add("backend_http_version", "HTTP/3 is always encrypted").remedy =
+            Some("write `backend_scheme: https`".to_owned());
+    }
+    let version = match (written.pool_enable_http2, version) {
+        (Some(false), BackendHttp::Auto) => BackendHttp::Http1,
+        (Some(false), BackendHttp::Http2) => {
+            notes.add("pool_enable_http2", "HTTP/2 is switched off and asked for").remedy =
+                Some("remove it, or write `backend_http_version: \"1.1\"`".to_owned());
+            version
+        }
+        _ => version,
+    };
+    Some((scheme, version))
+}
+
+fn newer(scheme: file::Scheme) -> Scheme {
+    match scheme {
+        file::Scheme::Http => Scheme::Http,
+        file::Scheme::Https => Scheme::Https,
+        file::Scheme::Tcp => Scheme::Tcp,
+        file::Scheme::Tcps => Scheme::Tcps,
+        file::Scheme::Udp => Scheme::Udp,
+        file::Scheme::Dtls => Scheme::Dtls,
+    }
+}
+
+fn older(protocol: file::Protocol) -> (Scheme, BackendHttp) {
+    match protocol {
+        file::Protocol::Http | file::Protocol::Ws => (Scheme::Http, BackendHttp::Auto),
+        file::Protocol::Https | file::Protocol::Wss => (Scheme::Https, BackendHttp::Auto),
+        file::Protocol::Grpc => (Scheme::Http, BackendHttp::Http2),
+        file::Protocol::Grpcs => (Scheme::Https, BackendHttp::Http2),
+        file::Protocol::H3 => (Scheme::Https, BackendHttp::Http3),
+        file::Protocol::Tcp => (Scheme::Tcp, BackendHttp::Auto),
+        file::Protocol::TcpTls => (Scheme::Tcps, BackendHttp::Auto),
+        file::Protocol::Udp => (Scheme::Udp, BackendHttp::Auto),
+        file::Protocol::Dtls => (Scheme::Dtls, BackendHttp::Auto),
+    }
+}
+
+/// Where a proxy named `id` sends traffic of this scheme.
+pub(super) fn backend(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    (scheme, http_version): (Scheme, BackendHttp),
+    place: Place<'_>,
+    (id, known): (&Id, &Known),
+) -> Option<Backend> {
+    let group = match written.upstream_id.as_deref() {
+        Some(upstream) => named_group(notes, upstream, known),
+        None => own_group(notes, written, id),
+    };
+    let own = Tls::of_proxy(written);
+    if let Some(key) = own.first_key().filter(|_| !scheme.is_encrypted()) {
+        notes.add(key, format!("nothing is encrypted to a target of scheme `{}`", scheme.as_str())).remedy =
+            Some(format!("write `backend_scheme: {}`, or remove it", encrypted(scheme).as_str()));
+    }
+    let own = if scheme.is_encrypted() { Some(tls(notes, &own, place.folder)?) } else { None };
+    let dns_override =
+        written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
+    let Group { upstream, tls } = group?;
+    Some(Backend {
+        scheme,
+        http_version,
+        upstream,
+        tls: own.map(|own| tls.unwrap_or(own)),
+        pool: pool(written),
+        dns_override,
+        dns_ttl: written.dns_cache_ttl_seconds.map(Duration::from_secs),
+    })
+}
+
+fn encrypted(scheme: Scheme) -> Scheme {
+    match scheme {
+        Scheme::Http | Scheme::Https => Scheme::Https,
+        Scheme::Tcp | Scheme::Tcps => Scheme::Tcps,
+        Scheme::Udp | Scheme::Dtls => Scheme::Dtls,
+    }
+}
+
+fn named_group(notes: &mut Notes<'_>, upstream: &str, known: &Known) -> Option<Group> {
+    let group = known.upstream(upstream);
+    if group.is_none() && !known.is_broken_upstream(upstream) {
+        let near = words::did_you_mean(upstream, known.upstream_ids());
+        notes.add("upstream_id", format!("there is no upstream `{upstream}`")).remedy =
+            near.or_else(|| Some("write it under `upstreams`".to_owned()));
+    }
+    group.cloned()
+}
+
+/// A group of one, named after the proxy.
+fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Group> {
+    let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
+    if written.backend_host.is_none() {
+        notes.add("", "`backend_host` is missing").remedy = remedy();
+    } else if written.backend_port.is_none() {
+        notes.add("", "`backend_port` is missing").remedy = remedy();
+    }
+    let host = notes.value("backend_host", words::target_host(written.backend_host.as_deref()?))?;
+    let port = u16::try_from(written.backend_port?).ok()?;
+    let target = TargetRules { host, port, weight: 1, path: None, tags: Default::default() };
+    let upstream = Upstream {
+        id: id.clone(),
+        name: words::label(written.name.as_ref()),
+        targets: vec![target],
+        algorithm: Algorithm::RoundRobin,
+        hash_on: HashOn::Ip,
+        hash_cookie: None,
+        active_health: None,
+        passive_health: None,
+    };
+    Some(Group { upstream: Arc::new(upstream), tls: None })
+}
+
+fn pool(written: &file::Proxy) -> PoolRules {
+    let rules = PoolRules::default();
+    let seconds = |written: Option<u64>, default| written.map_or(default, Duration::from_secs);
+    let count = |written: Option<u32>, default| written.map_or(default, |n| n as usize);
+    PoolRules {
+        keep_alive: written.pool_enable_http_keep_alive.unwrap_or(rules.keep_alive),
+        idle_timeout: seconds(written.pool_idle_timeout_seconds, rules.idle_timeout),
+        max_idle: count(written.pool_max_idle_per_host, rules.max_idle),
+        http2_connections: count(written.pool_http2_connections_per_host, rules.http2_connections),
+        http3_connections: count(written.pool_http3_connections_per_backend, rules.http3_connections),
+        tcp_keepalive: seconds(written.pool_tcp_keepalive_seconds, rules.tcp_keepalive),
+        http2: http2(written),
+    }
+}
+
+fn http2(written: &file::Proxy) -> Http2Rules {
+    let rules = Http2Rules::default();
+    let seconds = |written: Option<u64>, default| written.map_or(default, Duration::from_secs);
+    Http2Rules {
+        keep_alive_interval: seconds(written.pool_http2_keep_alive_interval_seconds, rules.keep_alive_interval),
+        keep_alive_timeout: seconds(written.pool_http2_keep_alive_timeout_seconds, rules.keep_alive_timeout),
+        stream_window: written.pool_http2_initial_stream_window_size.unwrap_or(rules.stream_window),
+        connection_window: written.pool_http2_initial_connection_window_size.unwrap_or(rules.connection_window),
+        adaptive_window: written.pool_http2_adaptive_window.unwrap_or(rules.adaptive_window),
+        max_frame_size: written.pool_http2_max_frame_size.unwrap_or(rules.max_frame_size),
+        max_concurrent_streams: written.pool_http2_max_concurrent_streams,
+    }
+}

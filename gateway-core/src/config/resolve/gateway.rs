@@ -1,0 +1,207 @@
+//! The gateway's own settings.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use super::{Fault, Notes, Place, words};
+use crate::config::file;
+use crate::config::model::{
+    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, Settings, TlsVersion,
+};
+use crate::config::problem::Problems;
+
+/// Resolves the settings.
+///
+/// # Errors
+/// Every problem in them.
+pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, Problems> {
+    let mut notes = Notes::new(place.at);
+    let settings = each(&mut notes, written, place.folder);
+    together(&mut notes, &settings);
+    if written.access_log.is_some() && settings.access_log.is_none() {
+        notes.add("access_log", "`path` is missing").remedy = Some("a file, or `-` for standard output".to_owned());
+    }
+    notes.problems.into_result(settings)
+}
+
+/// The problems of each setting by itself.
+pub(in crate::config) fn values(written: &file::Gateway) -> Problems {
+    let mut notes = Notes::new("");
+    each(&mut notes, written, Path::new(""));
+    notes.problems
+}
+
+fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settings {
+    let defaults = Settings::default();
+    Settings {
+        http: listener(notes, "http", written.http.as_ref(), defaults.http),
+        https: listener(notes, "https", written.https.as_ref(), defaults.https),
+        http3: written.http3.unwrap_or(defaults.http3),
+        admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
+        stream_address: match written.stream_address.as_deref() {
+            Some(text) => notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address),
+            None => defaults.stream_address,
+        },
+        workers: written.workers.unwrap_or(defaults.workers),
+        tls: written.tls.as_ref().map(|tls| self::tls(notes, tls, folder)).unwrap_or_default(),
+        limits: written.limits.as_ref().map_or(defaults.limits, limits),
+        client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
+        trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
+        forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
+        via: via(notes, written.via.as_deref(), defaults.via),
+        access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
+        drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),
+        accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
+    }
+}
+
+/// What settings need of one another.
+fn together(notes: &mut Notes<'_>, settings: &Settings) {
+    if settings.http3 && (settings.https.is_none() || settings.tls.certificates.is_empty()) {
+        notes.add("http3", "HTTP/3 needs the https listener and a certificate").remedy =
+            Some("give `tls.certificates`, or remove it".to_owned());
+    }
+    if settings.accept_proxy_protocol && settings.trusted_proxies.is_empty() {
+        notes.add("accept_proxy_protocol", "nobody is trusted to send a PROXY protocol header").remedy =
+            Some("name the balancer's addresses in `trusted_proxies`".to_owned());
+    }
+}
+
+/// `None` is off; when something is wrong the default stands in.
+fn listener(
+    notes: &mut Notes<'_>,
+    key: &str,
+    written: Option<&file::Listener>,
+    default: Option<SocketAddr>,
+) -> Option<SocketAddr> {
+    let (written, default) = match (written, default) {
+        (Some(written), Some(default)) => (written, default),
+        (_, default) => return default,
+    };
+    let resolved = match written {
+        file::Listener::Port(port) => with_port(default, *port),
+        file::Listener::Address(text) => address(text, default),
+        file::Listener::Parts(file::ListenerParts { address: None, port }) => {
+            with_port(default, port.unwrap_or_else(|| default.port().into()))
+        }
+        file::Listener::Parts(file::ListenerParts { address: Some(text), port: None }) => address(text, default),
+        file::Listener::Parts(file::ListenerParts { address: Some(text), port: Some(port) }) => {
+            words::address(text).and_then(|ip| with_port(SocketAddr::new(ip, default.port()), *port))
+        }
+    };
+    notes.value(key, resolved).unwrap_or(Some(default))
+}
+
+fn with_port(address: SocketAddr, port: u32) -> Result<Option<SocketAddr>, Fault> {
+    match u16::try_from(port) {
+        Ok(0) => Ok(None),
+        Ok(port) => Ok(Some(SocketAddr::new(address.ip(), port))),
+        Err(_) => Err(Fault::new(format!("{port} is not a port")).remedy("1 to 65535, or 0 to switch it off")),
+    }
+}
+
+fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault> {
+    if matches!(text, "off" | "none" | "") {
+        return Ok(None);
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(Some(address));
+    }
+    if let Ok(ip) = words::address(text) {
+        return Ok(Some(SocketAddr::new(ip, default.port())));
+    }
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
+        return Err(Fault::new(format!("`{text}` is not an address")).remedy(format!("write `0.0.0.0:{port}`")));
+    }
+    Err(Fault::new(format!("`{text}` is not an address with a port"))
+        .remedy(format!("such as `{default}`, or `off`")))
+}
+
+fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls {
+    let certificates = written.certificates.as_deref().unwrap_or_default().iter();
+    let certificates: Vec<CertificateFiles> = certificates
+        .map(|files| CertificateFiles {
+            cert_path: words::file_path(folder, &files.cert_path),
+            key_path: words::file_path(folder, &files.key_path),
+        })
+        .collect();
+    let client_ca_path = written.client_ca_path.as_deref().map(|path| words::file_path(folder, path));
+    if client_ca_path.is_none() && written.client_cert_required == Some(true) {
+        notes.add("tls.client_cert_required", "there are no roots to check client certificates against").remedy =
+            Some("write `client_ca_path`".to_owned());
+    }
+    FrontendTls {
+        certificates,
+        client_cert_required: written.client_cert_required.unwrap_or(client_ca_path.is_some()),
+        client_ca_path,
+        min_version: match written.min_version {
+            Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
+            Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
+        },
+    }
+}
+
+fn limits(written: &file::Limits) -> Limits {
+    let defaults = Limits::default();
+    Limits {
+        max_connections: written.max_connections.unwrap_or(defaults.max_connections),
+        max_header_bytes: written.max_header_bytes.unwrap_or(defaults.max_header_bytes),
+        max_headers: written.max_headers.unwrap_or(defaults.max_headers),
+        max_uri_bytes: written.max_uri_bytes.unwrap_or(defaults.max_uri_bytes),
+        max_request_body_bytes: written.max_request_body_bytes.unwrap_or(defaults.max_request_body_bytes),
+        max_concurrent_streams: written.max_concurrent_streams.unwrap_or(defaults.max_concurrent_streams),
+        max_requests: written.max_requests.unwrap_or(defaults.max_requests),
+    }
+}
+
+fn client_timeouts(written: &file::ClientTimeouts) -> ClientTimeouts {
+    let defaults = ClientTimeouts::default();
+    ClientTimeouts {
+        header: words::millis(written.header_ms, defaults.header),
+        keep_alive: words::millis(written.keep_alive_ms, defaults.keep_alive),
+        body: words::millis(written.body_ms, defaults.body),
+        handshake: words::millis(written.handshake_ms, defaults.handshake),
+    }
+}
+
+fn trusted(notes: &mut Notes<'_>, written: &[String]) -> Vec<IpNet> {
+    let mut blocks = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        blocks.extend(notes.value(&format!("trusted_proxies[{n}]"), cidr(text)));
+    }
+    blocks
+}
+
+fn cidr(text: &str) -> Result<IpNet, Fault> {
+    let text = text.trim();
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.into());
+    }
+    let block: IpNet = text.parse().map_err(|_| {
+        Fault::new(format!("`{text}` is not an address or a CIDR block")).remedy("such as 10.0.0.0/8 or 192.0.2.7")
+    })?;
+    Ok(block.trunc())
+}
+
+fn via(notes: &mut Notes<'_>, written: Option<&str>, default: Option<Arc<str>>) -> Option<Arc<str>> {
+    match written {
+        None => default,
+        Some("") => None,
+        // A pseudonym is a token (RFC 9110 §7.6.3), as a header's name is.
+        Some(name) if http::HeaderName::from_bytes(name.as_bytes()).is_ok() => Some(Arc::from(name)),
+        Some(name) => {
+            notes.add("via", format!("`{name}` can't be a pseudonym")).remedy =
+                Some("letters, digits, `-` and `.`".to_owned());
+            default
+        }
+    }
+}
+
+fn access_log(written: &file::AccessLog, folder: &Path) -> Option<AccessLog> {
+    let path = written.path.as_deref()?;
+    let path = if path == "-" { PathBuf::from(path) } else { words::file_path(folder, path) };
+    Some(AccessLog { path, queue: written.queue.unwrap_or(8192) })
+}

@@ -1,0 +1,128 @@
+//! What an object may refer to.
+
+use std::sync::Arc;
+
+use super::plugin::Configured;
+use crate::config::file::Document;
+use crate::config::index::Index;
+use crate::config::model::{BackendTls, PluginConfig, Scope, Upstream};
+
+/// An upstream, and how its targets' certificates are judged when it says so itself.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
+    /// Replaces what a proxy says; `None` leaves it to the proxy.
+    pub tls: Option<Arc<BackendTls>>,
+}
+
+/// The upstreams and plugin configs that proxies may name, by id. A clone is cheap and shares everything.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    upstreams: Index<Arc<str>, Group>,
+    plugins: Index<Arc<str>, Configured>,
+    globals: Arc<Vec<Arc<PluginConfig>>>,
+    /// By proxy.
+    scoped: Index<Arc<str>, Vec<Arc<PluginConfig>>>,
+    /// Written but not valid: naming one is no further mistake.
+    broken_upstreams: Index<Arc<str>, ()>,
+    broken_plugins: Index<Arc<str>, ()>,
+}
+
+impl Known {
+    /// Adds an upstream, or puts it in the place of one with its id.
+    pub fn add_upstream(&mut self, group: Group) {
+        self.upstreams.insert(group.upstream.id.shared(), group);
+    }
+
+    /// Removes an upstream.
+    pub fn remove_upstream(&mut self, id: &str) {
+        self.upstreams.remove(id);
+    }
+
+    /// Adds a plugin config, or puts it in the place of one with its id.
+    pub fn add_plugin(&mut self, configured: Configured) {
+        let config = configured.config.clone();
+        self.remove_plugin(config.id.as_str());
+        if configured.enabled {
+            match &config.scope {
+                Scope::Global => Arc::make_mut(&mut self.globals).push(config.clone()),
+                Scope::Proxy(proxy) => {
+                    let mut scoped = self.scoped.get(proxy.as_str()).cloned().unwrap_or_default();
+                    scoped.push(config.clone());
+                    self.scoped.insert(proxy.shared(), scoped);
+                }
+                Scope::ProxyGroup => {}
+            }
+        }
+        self.plugins.insert(config.id.shared(), configured);
+    }
+
+    /// Removes a plugin config.
+    pub fn remove_plugin(&mut self, id: &str) {
+        let Some(Configured { config, .. }) = self.plugins.remove(id) else {
+            return;
+        };
+        match &config.scope {
+            Scope::Global => Arc::make_mut(&mut self.globals).retain(|c| c.id != config.id),
+            Scope::Proxy(proxy) => {
+                if let Some(scoped) = self.scoped.get_mut(proxy.as_str()) {
+                    scoped.retain(|c| c.id != config.id);
+                }
+            }
+            Scope::ProxyGroup => {}
+        }
+    }
+
+    /// The upstream with this id.
+    pub fn upstream(&self, id: &str) -> Option<&Group> {
+        self.upstreams.get(id)
+    }
+
+    /// The plugin config with this id, switched on or not.
+    pub fn plugin(&self, id: &str) -> Option<&Configured> {
+        self.plugins.get(id)
+    }
+
+    /// The switched-on plugin configs of every proxy, in the order they were added.
+    pub fn globals(&self) -> &[Arc<PluginConfig>] {
+        &self.globals
+    }
+
+    /// The switched-on plugin configs of one proxy that name it themselves, in the order they were added.
+    pub fn scoped(&self, proxy: &str) -> &[Arc<PluginConfig>] {
+        self.scoped.get(proxy).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn upstream_ids(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.iter().map(|(id, _)| &**id)
+    }
+
+    pub(super) fn plugin_ids(&self) -> impl Iterator<Item = &str> {
+        self.plugins.iter().map(|(id, _)| &**id)
+    }
+
+    pub(super) fn is_broken_upstream(&self, id: &str) -> bool {
+        self.broken_upstreams.contains_key(id)
+    }
+
+    pub(super) fn is_broken_plugin(&self, id: &str) -> bool {
+        self.broken_plugins.contains_key(id)
+    }
+
+    /// Notes what the document has and could not be read or resolved.
+    pub(super) fn add_broken(&mut self, document: &Document) {
+        let upstreams = document.upstreams.read.iter().filter_map(|(_, written)| written.id.as_ref());
+        for id in upstreams.chain(&document.upstreams.unread) {
+            if self.upstream(id).is_none() {
+                self.broken_upstreams.insert(Arc::from(id.as_str()), ());
+            }
+        }
+        let plugins = document.plugin_configs.read.iter().filter_map(|(_, written)| written.id.as_ref());
+        for id in plugins.chain(&document.plugin_configs.unread) {
+            if self.plugin(id).is_none() {
+                self.broken_plugins.insert(Arc::from(id.as_str()), ());
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A plugin config.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Notes, words};
+use crate::config::file;
+use crate::config::model::{Order, PluginConfig, Scope};
+use crate::config::problem::Problems;
+
+/// Bytes of a plugin's settings, as JSON.
+const MAX_CONFIG_BYTES: usize = 1 << 20;
+
+/// Knows the plugins there are; implemented by the registry, and by closures that only check settings.
+pub trait PluginCheck {
+    /// Whether a plugin takes these settings.
+    ///
+    /// # Errors
+    /// What is wrong, each path beginning inside the settings. An empty path is the settings as a whole.
+    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems>;
+
+    /// The names of all plugins; `None` when they aren't known, and then any name goes to [`Self::check`].
+    fn names(&self) -> Option<Vec<String>> {
+        None
+    }
+}
+
+impl<F: Fn(&str, &Value) -> Result<(), Problems>> PluginCheck for F {
+    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems> {
+        self(plugin_name, config)
+    }
+}
+
+/// A plugin config, and whether it is switched on.
+#[derive(Debug, Clone)]
+pub struct Configured {
+    /// The plugin config.
+    pub config: Arc<PluginConfig>,
+    /// Switched off it is as if absent, except that it may be named.
+    pub enabled: bool,
+}
+
+/// Resolves a plugin config that stands at `at`.
+///
+/// # Errors
+/// Every problem in it. Whether the proxy it names exists isn't looked at: in a database it may come later.
+pub fn plugin_config(
+    written: &file::PluginConfig,
+    at: &str,
+    plugins: &dyn PluginCheck,
+) -> Result<Configured, Problems> {
+    let mut notes = Notes::new(at);
+    let id = words::id(&mut notes, written.id.as_deref());
+    words::namespace(&mut notes, written.namespace.as_deref());
+    let config = settings(&mut notes, written, plugins);
+    let scope = scope(&mut notes, written);
+    let order = order(&mut notes, written, plugins);
+    let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
+        return Err(notes.problems);
+    };
+    let plugin_name = Arc::from(written.plugin_name.as_str());
+    let config = Arc::new(PluginConfig { id, plugin_name, config, scope, order });
+    Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
+}
+
+fn settings(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn PluginCheck) -> Value {
+    let config = match &written.config {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        config => config.clone(),
+    };
+    if config.to_string().len() > MAX_CONFIG_BYTES {
+        notes.add("config", format!("this has more than {MAX_CONFIG_BYTES} bytes"));
+        return config;
+    }
+    if let Some(names) = plugins.names()
+        && !names.contains(&written.plugin_name)
+    {
+        let remedy = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
+        notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
+        return config;
+    }
+    if let Err(problems) = plugins.check(&written.plugin_name, &config) {
+        for mut problem in problems.0 {
+            let dot = if problem.path.is_empty() || problem.path.starts_with('[') { "" } else { "." };
+            problem.path = format!("{}.config{dot}{}", notes.at, problem.path);
+            notes.problems.0.push(problem);
+        }
+    }
+    config
+}
+
+fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {
+    let proxy = written.proxy_id.as_deref();
+    match (written.scope, proxy) {
+        (Some(file::Scope::Proxy) | None, Some(proxy)) => {
+            notes.value("proxy_id", words::valid_id(proxy)).map(Scope::Proxy)
+        }
+        (Some(file::Scope::Proxy), None) => {
+            notes.add("", "`proxy_id` is missing").remedy = Some("name the proxy it runs for".to_owned());
+            None
+        }
+        (None, None) => {
+            notes.add("", "`scope` is missing").remedy =
+                Some("`global`, `proxy_group`, or `proxy` with `proxy_id`".to_owned());
+            None
+        }
+        (Some(_), Some(_)) => {
+            notes.add("proxy_id", "only scope `proxy` has a `proxy_id`").remedy =
+                Some("remove it, or write `scope: proxy`".to_owned());
+            None
+        }
+        (Some(file::Scope::Global), None) => Some(Scope::Global),
+        (Some(file::Scope::ProxyGroup), None) => Some(Scope::ProxyGroup),
+    }
+}
+
+fn order(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn PluginCheck) -> Option<Order> {
+    let (key, name) = match (&written.before, &written.after) {
+        (None, None) => return None,
+        (Some(_), Some(_)) => {
+            notes.add("after", "`before` stands here too").remedy = Some("keep one of the two".to_owned());
+            return None;
+        }
+        (Some(name), None) => ("before", name),
+        (None, Some(name)) => ("after", name),
+    };
+    if *name == written.plugin_name {
+        notes.add(key, "this is the plugin itself").remedy = Some("name another plugin".to_owned());
+    }
+    if let Some(names) = plugins.names()
+        && !names.contains(name)
+    {
+        let remedy = words::did_you_mean(name, names.iter().map(String::as_str));
+        notes.add(key, format!("there is no plugin `{name}`")).remedy = remedy;
+    }
+    let name = Arc::from(name.as_str());
+    Some(if key == "before" { Order::Before(name) } else { Order::After(name) })
+}

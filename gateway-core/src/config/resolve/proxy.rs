@@ -1,0 +1,159 @@
+//! A proxy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::known::Known;
+use super::{Notes, Place, backend, traffic, words};
+use crate::config::file;
+use crate::config::model::{
+    AuthMode, Backoff, CircuitBreaker, Id, PluginConfig, Proxy, Retry, Scope, Timeouts,
+};
+use crate::config::problem::Problems;
+
+/// Resolves a proxy against the upstreams and plugin configs it may name.
+///
+/// # Errors
+/// Every problem in it.
+pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<Proxy, Problems> {
+    let mut notes = Notes::new(place.at);
+    let id = words::id(&mut notes, written.id.as_deref());
+    words::namespace(&mut notes, written.namespace.as_deref());
+    let scheme = backend::scheme(&mut notes, written);
+    let traffic = scheme.and_then(|(scheme, _)| traffic::traffic(&mut notes, written, scheme));
+    // A proxy without an id has its other problems looked for all the same.
+    let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
+    let backend =
+        scheme.and_then(|scheme| backend::backend(&mut notes, written, scheme, place, (&name, known)));
+    let plugins = plugins(&mut notes, written, &name, known);
+    let retry = written.retry.as_ref().map(|retry| self::retry(&mut notes, retry)).unwrap_or_default();
+    let (Some(id), Some(traffic), Some(backend), true) = (id, traffic, backend, notes.problems.is_empty()) else {
+        return Err(notes.problems);
+    };
+    Ok(Proxy {
+        id,
+        name: words::label(written.name.as_ref()),
+        traffic,
+        backend,
+        timeouts: timeouts(written),
+        retry,
+        circuit_breaker: written.circuit_breaker.as_ref().map(circuit_breaker),
+        auth_mode: match written.auth_mode {
+            Some(file::AuthMode::Multi) => AuthMode::Multi,
+            Some(file::AuthMode::Single) | None => AuthMode::Single,
+        },
+        plugins,
+    })
+}
+
+fn timeouts(written: &file::Proxy) -> Timeouts {
+    let defaults = Timeouts::default();
+    let read = written.backend_read_timeout_ms;
+    let idle = written.backend_idle_timeout_ms.or(read).or(written.backend_write_timeout_ms);
+    Timeouts {
+        connect: words::millis(written.backend_connect_timeout_ms, defaults.connect),
+        first_byte: words::millis(written.backend_first_byte_timeout_ms.or(read), defaults.first_byte),
+        idle: words::millis(idle, defaults.idle),
+        total: words::millis(written.total_timeout_ms, defaults.total),
+    }
+}
+
+fn retry(notes: &mut Notes<'_>, written: &file::Retry) -> Retry {
+    let defaults = Retry::default();
+    let methods = match &written.retryable_methods {
+        Some(methods) => words::methods(notes, "retry.retryable_methods", methods),
+        None => defaults.methods,
+    };
+    Retry {
+        max_retries: written.max_retries.unwrap_or(3),
+        status_codes: written.retryable_status_codes.clone().unwrap_or_default(),
+        methods,
+        on_connect_failure: written.retry_on_connect_failure.unwrap_or(defaults.on_connect_failure),
+        backoff: backoff(notes, written.backoff),
+        budget_percent: written.budget_percent.unwrap_or(defaults.budget_percent),
+    }
+}
+
+fn backoff(notes: &mut Notes<'_>, written: Option<file::Backoff>) -> Backoff {
+    match written {
+        None => Backoff::None,
+        Some(file::Backoff::Fixed(fixed)) => Backoff::Fixed(Duration::from_millis(fixed.delay_ms.unwrap_or(100))),
+        Some(file::Backoff::Exponential(exponential)) => {
+            let base = exponential.base_ms.unwrap_or(100);
+            let max = exponential.max_ms.unwrap_or(10_000);
+            if base > max {
+                notes.add("retry.backoff.exponential.base_ms", format!("{base} is more than `max_ms`, {max}"));
+            }
+            Backoff::Exponential { base: Duration::from_millis(base), max: Duration::from_millis(max) }
+        }
+    }
+}
+
+fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
+    CircuitBreaker {
+        failure_threshold: written.failure_threshold.unwrap_or(5),
+        success_threshold: written.success_threshold.unwrap_or(3),
+        open_for: words::seconds(written.timeout_seconds, 30),
+        status_codes: written.failure_status_codes.clone().unwrap_or_else(|| vec![500, 502, 503, 504]),
+        half_open_max_requests: written.half_open_max_requests.unwrap_or(1),
+        trip_on_connection_errors: written.trip_on_connection_errors.unwrap_or(true),
+    }
+}
+
+/// The plugins that run for a proxy: those that name it, those it names, and every global one whose plugin isn't
+/// among them already.
+fn plugins(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, known: &Known) -> Vec<Arc<PluginConfig>> {
+    let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).to_vec();
+    let mut seen: Vec<&str> = Vec::new();
+    for (n, file::Plugin { plugin_config_id }) in written.plugins.iter().enumerate() {
+        let at = format!("plugins[{n}].plugin_config_id");
+        if seen.contains(&plugin_config_id.as_str()) {
+            notes.add(&at, format!("`{plugin_config_id}` stands here already")).remedy =
+                Some("remove it".to_owned());
+            continue;
+        }
+        seen.push(plugin_config_id);
+        own.extend(named_plugin(notes, &at, plugin_config_id, (id, known)));
+    }
+    let mut unique: Vec<Arc<PluginConfig>> = Vec::with_capacity(own.len());
+    for config in own {
+        if unique.iter().all(|other| other.id != config.id) {
+            unique.push(config);
+        }
+    }
+    let globals = known.globals().iter();
+    let missing: Vec<_> =
+        globals.filter(|g| unique.iter().all(|own| own.plugin_name != g.plugin_name)).cloned().collect();
+    unique.extend(missing);
+    unique
+}
+
+/// The plugin config a proxy names, when it is switched on and may be named.
+fn named_plugin(
+    notes: &mut Notes<'_>,
+    at: &str,
+    named: &str,
+    (id, known): (&Id, &Known),
+) -> Option<Arc<PluginConfig>> {
+    let Some(configured) = known.plugin(named) else {
+        if !known.is_broken_plugin(named) {
+            let near = words::did_you_mean(named, known.plugin_ids());
+            notes.add(at, format!("there is no plugin config `{named}`")).remedy =
+                near.or_else(|| Some("write it under `plugin_configs`".to_owned()));
+        }
+        return None;
+    };
+    match &configured.config.scope {
+        Scope::Global => {
+            notes.add(at, format!("`{named}` has scope `global` and runs for every proxy")).remedy =
+                Some("remove it here, or give it scope `proxy_group`".to_owned());
+            None
+        }
+        Scope::Proxy(other) if other != id => {
+            notes.add(at, format!("`{named}` belongs to the proxy `{other}`")).remedy =
+                Some("remove it here, or give it scope `proxy_group`".to_owned());
+            None
+        }
+        Scope::Proxy(_) | Scope::ProxyGroup => configured.enabled.then(|| configured.config.clone()),
+    }
+}

@@ -1,0 +1,1 @@
+//! Resolving, as people see it.

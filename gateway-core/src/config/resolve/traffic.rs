@@ -1,0 +1,213 @@
+//! What traffic a proxy takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Fault, Notes, words};
+use crate::config::file;
+use crate::config::model::{HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic};
+
+/// Ports one proxy may listen on; each is a socket a worker.
+const MAX_LISTEN_PORTS: u16 = 1024;
+/// Silence after which a TCP session ends, in seconds.
+const TCP_IDLE: u64 = 300;
+/// Silence after which a UDP session ends, in seconds.
+const UDP_IDLE: u64 = 60;
+
+/// The traffic of a proxy whose target has this scheme.
+pub(super) fn traffic(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Option<Traffic> {
+    match scheme {
+        Scheme::Http | Scheme::Https => http(notes, written).map(Traffic::Http),
+        Scheme::Tcp | Scheme::Tcps | Scheme::Udp | Scheme::Dtls => stream(notes, written, scheme).map(Traffic::Stream),
+    }
+}
+
+fn hosts(notes: &mut Notes<'_>, written: &[String]) -> Vec<HostPattern> {
+    let mut hosts = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        let at = format!("hosts[{n}]");
+        match notes.value(&at, words::host_pattern(text)) {
+            Some(host) if hosts.contains(&host) => {
+                notes.add(&at, format!("`{text}` stands here already")).remedy = Some("remove it".to_owned());
+            }
+            Some(host) => hosts.push(host),
+            None => {}
+        }
+    }
+    hosts
+}
+
+fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
+    only_for_streams(notes, written);
+    let hosts = hosts(notes, &written.hosts);
+    let path = match written.listen_path.as_deref() {
+        Some(text) => notes.value("listen_path", words::listen_path(text)),
+        None if written.hosts.is_empty() => {
+            notes.add("", "neither `listen_path` nor `hosts` is given").remedy =
+                Some("write `listen_path: /` to take everything".to_owned());
+            None
+        }
+        None => Some(PathPattern::HostOnly),
+    };
+    let allowed_methods = written.allowed_methods.as_ref().map(|methods| {
+        if methods.is_empty() {
+            notes.add("allowed_methods", "no method at all is allowed").remedy =
+                Some("name some, or leave it out to allow all".to_owned());
+        }
+        words::methods(notes, "allowed_methods", methods)
+    });
+    let backend_path =
+        written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
+    let allowed_ws_origins = origins(notes, &written.allowed_ws_origins);
+    Some(HttpRules {
+        hosts,
+        path: path?,
+        allowed_methods,
+        strip_listen_path: written.strip_listen_path.unwrap_or(true),
+        backend_path: backend_path.flatten(),
+        preserve_host_header: written.preserve_host_header.unwrap_or(false),
+        allowed_ws_origins,
+        max_request_body_bytes: written.max_request_body_bytes,
+    })
+}
+
+/// Origins as browsers send them: in lower case, without a path.
+fn origins(notes: &mut Notes<'_>, written: &[String]) -> Vec<Arc<str>> {
+    let mut origins = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        let lower = text.trim_end_matches('/').to_ascii_lowercase();
+        match lower.split_once("://") {
+            Some((scheme, host)) if !scheme.is_empty() && !host.is_empty() && !host.contains('/') => {
+                origins.push(Arc::from(lower));
+            }
+            _ if lower == "null" => origins.push(Arc::from(lower)),
+            _ => {
+                notes.add(&format!("allowed_ws_origins[{n}]"), format!("`{text}` is not an origin")).remedy =
+                    Some("such as `https://app.example.com`".to_owned());
+            }
+        }
+    }
+    origins
+}
+
+fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
+    let keys = [
+        ("listen_port", written.listen_port.is_some()),
+        ("listen_port_range", written.listen_port_range.is_some()),
+        ("frontend_tls", written.frontend_tls == Some(true)),
+        ("passthrough", written.passthrough == Some(true)),
+        ("udp_idle_timeout_seconds", written.udp_idle_timeout_seconds.is_some()),
+        ("udp_max_response_amplification_factor", written.udp_max_response_amplification_factor.is_some()),
+        ("tcp_idle_timeout_seconds", written.tcp_idle_timeout_seconds.is_some()),
+        ("accept_proxy_protocol", written.accept_proxy_protocol == Some(true)),
+        ("send_proxy_protocol", written.send_proxy_protocol.is_some()),
+    ];
+    for (key, _) in keys.iter().filter(|(_, given)| *given) {
+        let remedy = if key.starts_with("listen_port") {
+            "an HTTP proxy takes the gateway's ports: remove it, or write `backend_scheme: tcp`"
+        } else {
+            "remove it, or write `backend_scheme: tcp` and `listen_port`"
+        };
+        notes.add(key, "only a stream proxy has this").remedy = Some(remedy.to_owned());
+    }
+}
+
+fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
+    // The older spelling had an empty `listen_path` on every stream proxy.
+    let has_path = written.listen_path.as_deref().is_some_and(|path| !path.is_empty());
+    let keys = [
+        ("listen_path", has_path),
+        ("backend_path", written.backend_path.is_some()),
+        ("backend_http_version", written.backend_http_version.is_some()),
+        ("preserve_host_header", written.preserve_host_header == Some(true)),
+        ("allowed_methods", written.allowed_methods.is_some()),
+        ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
+        ("max_request_body_bytes", written.max_request_body_bytes.is_some()),
+    ];
+    for (key, _) in keys.iter().filter(|(_, given)| *given) {
+        notes.add(key, "only an HTTP proxy has this").remedy =
+            Some("remove it, or write `backend_scheme: http` or `https`".to_owned());
+    }
+}
+
+fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Option<StreamRules> {
+    only_for_http(notes, written);
+    let server_names = hosts(notes, &written.hosts);
+    let frontend_tls = written.frontend_tls.unwrap_or(false);
+    let passthrough = written.passthrough.unwrap_or(false);
+    if passthrough && frontend_tls {
+        notes.add("passthrough", "`frontend_tls` opens what `passthrough` leaves closed").remedy =
+            Some("keep one of the two".to_owned());
+    }
+    if passthrough && scheme.is_encrypted() {
+        notes.add("passthrough", "what is passed through is encrypted already").remedy =
+            Some(format!("write `backend_scheme: {}`", plain(scheme).as_str()));
+    }
+    if !server_names.is_empty() && !passthrough && !frontend_tls {
+        notes.add("hosts", "there is no server name to choose by in plain traffic").remedy =
+            Some("remove it, or write `passthrough: true` or `frontend_tls: true`".to_owned());
+    }
+    let is_udp = matches!(scheme, Scheme::Udp | Scheme::Dtls);
+    wrong_transport(notes, written, is_udp);
+    let idle = if is_udp {
+        written.udp_idle_timeout_seconds.unwrap_or(UDP_IDLE)
+    } else {
+        written.tcp_idle_timeout_seconds.unwrap_or(TCP_IDLE)
+    };
+    Some(StreamRules {
+        listen_ports: listen_ports(notes, written)?,
+        frontend_tls,
+        passthrough,
+        server_names,
+        idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
+        max_response_amplification: written.udp_max_response_amplification_factor,
+        accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(false),
+        send_proxy_protocol: written.send_proxy_protocol.and_then(|version| u8::try_from(version).ok()),
+    })
+}
+
+fn plain(scheme: Scheme) -> Scheme {
+    if matches!(scheme, Scheme::Udp | Scheme::Dtls) { Scheme::Udp } else { Scheme::Tcp }
+}
+
+fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
+    let keys = [
+        ("udp_idle_timeout_seconds", true, written.udp_idle_timeout_seconds.is_some()),
+        ("udp_max_response_amplification_factor", true, written.udp_max_response_amplification_factor.is_some()),
+        ("tcp_idle_timeout_seconds", false, written.tcp_idle_timeout_seconds.is_some()),
+    ];
+    for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {
+        let transport = if *of_udp { "UDP" } else { "TCP" };
+        notes.add(key, format!("only a {transport} proxy has this")).remedy = Some("remove it".to_owned());
+    }
+}
+
+fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u16)> {
+    match (written.listen_port, written.listen_port_range.as_deref()) {
+        (Some(port), None) => u16::try_from(port).ok().map(|port| (port, port)),
+        (None, Some(range)) => notes.value("listen_port_range", port_range(range)),
+        (None, None) => {
+            notes.add("", "`listen_port` is missing").remedy = Some("a stream proxy has a port of its own".to_owned());
+            None
+        }
+        (Some(_), Some(_)) => {
+            notes.add("listen_port_range", "`listen_port` stands here too").remedy =
+                Some("keep one of the two".to_owned());
+            None
+        }
+    }
+}
+
+fn port_range(text: &str) -> Result<(u16, u16), Fault> {
+    let bad = || Fault::new(format!("`{text}` is not a range of ports")).remedy("such as `5000-5010`");
+    let (first, last) = text.split_once('-').ok_or_else(bad)?;
+    let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(bad);
+    let (first, last) = (port(first)?, port(last)?);
+    if first > last {
+        return Err(bad());
+    }
+    if last - first >= MAX_LISTEN_PORTS {
+        return Err(Fault::new(format!("`{text}` has more than {MAX_LISTEN_PORTS} ports")));
+    }
+    Ok((first, last))
+}

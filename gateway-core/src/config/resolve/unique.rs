@@ -1,0 +1,189 @@
+//! What only shows between the objects of one document: things that stand twice, and things that aren't there.
+
+use std::collections::{HashMap, HashSet};
+
+use super::consumer::CREDENTIALS;
+use super::words;
+use crate::config::file::{Document, Items, Proxy as Written};
+use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
+use crate::config::problem::Problems;
+use crate::route::matcher::{Claims, hosts_overlap};
+
+/// Ids, names and spellings.
+pub(super) fn check(document: &Document, problems: &mut Problems) {
+    once(problems, "proxies", "id", keys(&document.proxies, |p| p.id.as_deref()));
+    once(problems, "proxies", "name", keys(&document.proxies, |p| p.name.as_deref()));
+    once(problems, "upstreams", "id", keys(&document.upstreams, |u| u.id.as_deref()));
+    once(problems, "upstreams", "name", keys(&document.upstreams, |u| u.name.as_deref()));
+    once(problems, "plugin_configs", "id", keys(&document.plugin_configs, |p| p.id.as_deref()));
+    once(problems, "consumers", "id", keys(&document.consumers, |c| c.id.as_deref()));
+    once(problems, "consumers", "username", keys(&document.consumers, |c| c.username.as_deref()));
+    once(problems, "consumers", "custom_id", keys(&document.consumers, |c| c.custom_id.as_deref()));
+    custom_ids(document, problems);
+    spellings(&document.proxies, problems);
+}
+
+fn keys<'d, T>(
+    items: &'d Items<T>,
+    key: impl Fn(&'d T) -> Option<&'d str> + 'd,
+) -> impl Iterator<Item = (usize, &'d str)> {
+    items.read.iter().filter_map(move |(n, item)| Some((*n, key(item).filter(|text| !text.is_empty())?)))
+}
+
+fn once<'d>(
+    problems: &mut Problems,
+    section: &str,
+    key: &str,
+    values: impl Iterator<Item = (usize, &'d str)>,
+) {
+    let mut first = HashMap::new();
+    for (n, value) in values {
+        if let Some(earlier) = first.get(value) {
+            problems
+                .add(format!("{section}[{n}].{key}"), format!("`{value}` is the {key} of {section}[{earlier}] already"))
+                .remedy = Some("give each its own".to_owned());
+            continue;
+        }
+        first.insert(value, n);
+    }
+}
+
+/// One consumer's `custom_id` as another's username would make them take each other's place.
+fn custom_ids(document: &Document, problems: &mut Problems) {
+    let names: HashMap<&str, usize> =
+        keys(&document.consumers, |c| c.username.as_deref()).map(|(n, name)| (name, n)).collect();
+    for (n, custom_id) in keys(&document.consumers, |c| c.custom_id.as_deref()) {
+        if let Some(other) = names.get(custom_id).filter(|other| **other != n) {
+            let message = format!("`{custom_id}` is the username of consumers[{other}]");
+            problems.add(format!("consumers[{n}].custom_id"), message).remedy = Some("give it another".to_owned());
+        }
+    }
+}
+
+fn spellings(proxies: &Items<Written>, problems: &mut Problems) {
+    let mut first: Option<(usize, &str)> = None;
+    for (n, proxy) in &proxies.read {
+        let key = match (proxy.backend_scheme, proxy.backend_protocol) {
+            (Some(_), None) => "backend_scheme",
+            (None, Some(_)) => "backend_protocol",
+            _ => continue,
+        };
+        let (earlier, spelling) = *first.get_or_insert((*n, key));
+        if spelling != key {
+            let message = format!("proxies[{earlier}] has the other spelling, `{spelling}`");
+            problems.add(format!("proxies[{n}].{key}"), message).remedy =
+                Some("use one of the two in the whole document; `backend_scheme` is the newer".to_owned());
+            return;
+        }
+    }
+}
+
+/// Whether the proxies that plugin configs name are there.
+pub(super) fn plugin_targets(document: &Document, problems: &mut Problems) {
+    let read = document.proxies.read.iter().filter_map(|(_, proxy)| proxy.id.as_deref());
+    let ids: HashSet<&str> = read.chain(document.proxies.unread.iter().map(String::as_str)).collect();
+    for (n, proxy) in keys(&document.plugin_configs, |config| config.proxy_id.as_deref()) {
+        if !ids.contains(proxy) {
+            let near = words::did_you_mean(proxy, ids.iter().copied());
+            problems
+                .add(format!("plugin_configs[{n}].proxy_id"), format!("there is no proxy `{proxy}`"))
+                .remedy = near.or_else(|| Some("write it under `proxies`".to_owned()));
+        }
+    }
+}
+
+/// Two proxies that ask for the same requests.
+pub(super) fn routes(proxies: &[(usize, Proxy)], problems: &mut Problems) {
+    let mut claims = Claims::default();
+    for (n, proxy) in proxies {
+        let Traffic::Http(rules) = &proxy.traffic else {
+            continue;
+        };
+        let Err(other) = claims.claim(&rules.hosts, &rules.path, n) else {
+            continue;
+        };
+        let (key, what) = match &rules.path {
+            PathPattern::HostOnly => ("hosts", "hosts"),
+            PathPattern::Prefix(_) | PathPattern::Regex(_) if rules.hosts.is_empty() => ("listen_path", "path"),
+            PathPattern::Prefix(_) | PathPattern::Regex(_) => ("listen_path", "path and hosts"),
+        };
+        problems
+            .add(format!("proxies[{n}].{key}"), format!("proxies[{other}] takes this {what} already"))
+            .remedy = Some("give them different paths, or hosts that don't overlap".to_owned());
+    }
+}
+
+/// Two listeners on one port.
+pub(super) fn ports(proxies: &[(usize, Proxy)], settings: Option<&Settings>, problems: &mut Problems) {
+    let mut taken: Vec<(bool, &StreamRules, usize)> = Vec::new();
+    for (n, proxy) in proxies {
+        if let Traffic::Stream(rules) = &proxy.traffic {
+            let is_udp = matches!(proxy.backend.scheme, Scheme::Udp | Scheme::Dtls);
+            taken.push((is_udp, rules, *n));
+            reserved(settings, (is_udp, rules, *n), problems);
+        }
+    }
+    taken.sort_by_key(|(is_udp, rules, n)| (*is_udp, rules.listen_ports, *n));
+    for (at, (is_udp, rules, n)) in taken.iter().enumerate() {
+        let later = taken[at + 1..].iter();
+        let meeting = later.take_while(|(udp, other, _)| udp == is_udp && other.listen_ports.0 <= rules.listen_ports.1);
+        // Only the first meeting is told: the others are the same mistake.
+        if let Some((_, _, other)) = meeting.into_iter().find(|(_, other, _)| !may_share(rules, other)) {
+            let (earlier, later) = if n < other { (n, other) } else { (other, n) };
+            problems
+                .add(format!("proxies[{later}].listen_port"), format!("proxies[{earlier}] listens there already"))
+                .remedy = Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
+        }
+    }
+}
+
+fn may_share(a: &StreamRules, b: &StreamRules) -> bool {
+    a.passthrough
+        && b.passthrough
+        && match (a.server_names.is_empty(), b.server_names.is_empty()) {
+            (true, true) => false,
+            // The one without names takes what the others leave.
+            (true, false) | (false, true) => true,
+            (false, false) => !hosts_overlap(&a.server_names, &b.server_names),
+        }
+}
+
+fn reserved(
+    settings: Option<&Settings>,
+    (is_udp, rules, n): (bool, &StreamRules, usize),
+    problems: &mut Problems,
+) {
+    let Some(settings) = settings else {
+        return;
+    };
+    let has_https = !settings.tls.certificates.is_empty();
+    let listeners = [
+        ("http", settings.http.filter(|_| !is_udp)),
+        ("https", settings.https.filter(|_| has_https && (!is_udp || settings.http3))),
+        ("admin", settings.admin.filter(|_| !is_udp)),
+    ];
+    let (first, last) = rules.listen_ports;
+    for (name, address) in listeners {
+        if address.is_some_and(|address| (first..=last).contains(&address.port())) {
+            let message = format!("the gateway's own {name} listener has this port");
+            problems.add(format!("proxies[{n}].listen_port"), message).remedy = Some("another port".to_owned());
+        }
+    }
+}
+
+/// Two consumers that show the same credential. The credential itself is not told.
+pub(super) fn credentials(consumers: &[(usize, Consumer)], problems: &mut Problems) {
+    let mut seen: HashMap<(&str, &str), usize> = HashMap::new();
+    for (n, consumer) in consumers {
+        for kind in CREDENTIALS.iter().filter(|kind| kind.unique) {
+            let secrets = consumer.credentials.get(kind.name).map_or(&[][..], Vec::as_slice);
+            for value in secrets.iter().filter_map(|secret| secret.expose().get(kind.key)?.as_str()) {
+                if let Some(other) = seen.insert((kind.name, value), *n).filter(|other| other != n) {
+                    let message = format!("consumers[{other}] has the same {}", kind.key);
+                    problems.add(format!("consumers[{n}].credentials.{}", kind.name), message).remedy =
+                        Some("give each its own".to_owned());
+                }
+            }
+        }
+    }
+}

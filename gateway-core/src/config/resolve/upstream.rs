@@ -1,0 +1,200 @@
+//! An upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backend::{self, Tls};
+use super::known::Group;
+use super::{Fault, Notes, Place, words};
+use crate::config::file;
+use crate::config::model::{
+    ActiveHealth, Algorithm, HashCookie, HashOn, PassiveHealth, Probe, SameSite, TargetRules, Upstream,
+};
+use crate::config::problem::Problems;
+
+/// Tags of one target, and characters of each.
+const MAX_TAGS: usize = 50;
+
+/// Resolves an upstream.
+///
+/// # Errors
+/// Every problem in it.
+pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Problems> {
+    let mut notes = Notes::new(place.at);
+    let id = words::id(&mut notes, written.id.as_deref());
+    words::namespace(&mut notes, written.namespace.as_deref());
+    let targets = targets(&mut notes, &written.targets);
+    let hash_on = hash_on(&mut notes, written);
+    let hash_cookie = written.hash_on_cookie_config.as_ref().and_then(|c| cookie(&mut notes, c, &hash_on));
+    let checks = written.health_checks.as_ref();
+    let active_health = checks.and_then(|c| c.active.as_ref()).and_then(|active| self::active(&mut notes, active));
+    let passive_health = checks.and_then(|c| c.passive.as_ref()).map(passive);
+    let tls = Tls::of_upstream(written);
+    let tls = tls.is_given().then(|| backend::tls(&mut notes, &tls, place.folder)).flatten();
+    let (Some(id), true) = (id, notes.problems.is_empty()) else {
+        return Err(notes.problems);
+    };
+    let upstream = Upstream {
+        id,
+        name: words::label(written.name.as_ref()),
+        targets,
+        algorithm: algorithm(written.algorithm),
+        hash_on,
+        hash_cookie,
+        active_health,
+        passive_health,
+    };
+    Ok(Group { upstream: Arc::new(upstream), tls })
+}
+
+fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> {
+    if written.is_empty() {
+        notes.add("targets", "there are none").remedy = Some("write at least one: `{host: …, port: …}`".to_owned());
+    }
+    let mut targets: Vec<TargetRules> = Vec::with_capacity(written.len());
+    for (n, target) in written.iter().enumerate() {
+        let at = |key: &str| format!("targets[{n}].{key}");
+        let host = notes.value(&at("host"), words::target_host(&target.host));
+        let path = target.path.as_deref().and_then(|path| notes.value(&at("path"), words::base_path(path)));
+        if target.tags.len() > MAX_TAGS {
+            notes.add(&at("tags"), format!("there are more than {MAX_TAGS}"));
+        }
+        let port = u16::try_from(target.port).unwrap_or(0);
+        let Some(host) = host else {
+            continue;
+        };
+        if let Some(first) = targets.iter().position(|t| t.host == host && t.port == port) {
+            notes.add(&format!("targets[{n}]"), format!("{host}:{port} stands here already, as targets[{first}]"))
+                .remedy = Some("give one of them more `weight` instead".to_owned());
+        }
+        targets.push(TargetRules {
+            host,
+            port,
+            weight: target.weight.map_or(1, |weight| u16::try_from(weight).unwrap_or(u16::MAX)),
+            path: path.flatten(),
+            tags: target.tags.clone(),
+        });
+    }
+    targets
+}
+
+fn algorithm(written: Option<file::Algorithm>) -> Algorithm {
+    match written.unwrap_or(file::Algorithm::RoundRobin) {
+        file::Algorithm::RoundRobin => Algorithm::RoundRobin,
+        file::Algorithm::WeightedRoundRobin => Algorithm::WeightedRoundRobin,
+        file::Algorithm::LeastConnections => Algorithm::LeastConnections,
+        file::Algorithm::LeastLatency => Algorithm::LeastLatency,
+        file::Algorithm::ConsistentHashing => Algorithm::ConsistentHashing,
+        file::Algorithm::Random => Algorithm::Random,
+        file::Algorithm::PowerOfTwo => Algorithm::PowerOfTwo,
+    }
+}
+
+fn hash_on(notes: &mut Notes<'_>, written: &file::Upstream) -> HashOn {
+    let Some(text) = written.hash_on.as_deref() else {
+        return HashOn::Ip;
+    };
+    if written.algorithm != Some(file::Algorithm::ConsistentHashing) {
+        notes.add("hash_on", "only `consistent_hashing` hashes").remedy =
+            Some("write `algorithm: consistent_hashing`, or remove it".to_owned());
+    }
+    notes.value("hash_on", hashed(text)).unwrap_or_default()
+}
+
+fn hashed(text: &str) -> Result<HashOn, Fault> {
+    let bad = || {
+        Fault::new(format!("`{text}` can't be hashed")).remedy("`ip`, `header:<name>` or `cookie:<name>`")
+    };
+    match text.split_once(':') {
+        None if text == "ip" => Ok(HashOn::Ip),
+        Some(("header", name)) => name.trim().parse().map(HashOn::Header).map_err(|_| bad()),
+        Some(("cookie", name)) if is_token(name.trim()) => Ok(HashOn::Cookie(Arc::from(name.trim()))),
+        _ => Err(bad()),
+    }
+}
+
+/// RFC 9110 §5.6.2; a cookie's name has the same characters as a header's.
+fn is_token(name: &str) -> bool {
+    http::HeaderName::from_bytes(name.as_bytes()).is_ok()
+}
+
+fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, hash_on: &HashOn) -> Option<HashCookie> {
+    const KEY: &str = "hash_on_cookie_config";
+    if !matches!(hash_on, HashOn::Cookie(_)) {
+        notes.add(KEY, "no cookie is hashed").remedy = Some("write `hash_on: cookie:<name>`, or remove it".to_owned());
+        return None;
+    }
+    let secure = written.secure.unwrap_or(false);
+    if written.same_site == Some(file::SameSite::None) && !secure {
+        notes.add(&format!("{KEY}.same_site"), "browsers drop `None` without `secure`").remedy =
+            Some("write `secure: true`".to_owned());
+    }
+    let path = written.path.as_deref().unwrap_or("/");
+    for (key, text) in [("path", Some(path)), ("domain", written.domain.as_deref())] {
+        if text.is_some_and(|text| text.contains(|c: char| c == ';' || c.is_control() || !c.is_ascii())) {
+            notes.add(&format!("{KEY}.{key}"), "this can't stand in a cookie").remedy =
+                Some("ASCII without `;`".to_owned());
+        }
+    }
+    Some(HashCookie {
+        path: Arc::from(path),
+        ttl: words::seconds(written.ttl_seconds, 3600),
+        domain: words::label(written.domain.as_ref()),
+        http_only: written.http_only.unwrap_or(true),
+        secure,
+        same_site: written.same_site.map(|same_site| match same_site {
+            file::SameSite::Strict => SameSite::Strict,
+            file::SameSite::Lax => SameSite::Lax,
+            file::SameSite::None => SameSite::None,
+        }),
+    })
+}
+
+fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveHealth> {
+    let at = |key: &str| format!("health_checks.active.{key}");
+    let tls = written.use_tls.unwrap_or(false);
+    let probe = match written.probe_type.unwrap_or(file::ProbeType::Http) {
+        file::ProbeType::Http => {
+            let path = written.http_path.as_deref().unwrap_or("/health");
+            if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || !c.is_ascii()) {
+                notes.add(&at("http_path"), format!("`{path}` can't be asked for")).remedy =
+                    Some("a path that begins with `/`, in ASCII".to_owned());
+            }
+            let healthy_status_codes = written.healthy_status_codes.clone().unwrap_or_else(|| vec![200, 302]);
+            Probe::Http { path: Arc::from(path), healthy_status_codes, tls }
+        }
+        file::ProbeType::Tcp => Probe::Tcp,
+        file::ProbeType::Udp => {
+            let payload = hex(written.udp_probe_payload.as_deref().unwrap_or(""));
+            Probe::Udp { payload: notes.value(&at("udp_probe_payload"), payload)? }
+        }
+        file::ProbeType::Grpc => {
+            Probe::Grpc { service: Arc::from(written.grpc_service_name.as_deref().unwrap_or("")), tls }
+        }
+    };
+    Some(ActiveHealth {
+        probe,
+        interval: words::seconds(written.interval_seconds, 10),
+        timeout: words::millis(written.timeout_ms, Duration::from_secs(5)),
+        healthy_threshold: written.healthy_threshold.unwrap_or(3),
+        unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
+    })
+}
+
+fn hex(text: &str) -> Result<Vec<u8>, Fault> {
+    let bad = || Fault::new("this is not hexadecimal").remedy("two digits a byte, such as `70696e67`");
+    if !text.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    text.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or_else(bad)
+}
+
+fn passive(written: &file::PassiveHealth) -> PassiveHealth {
+    PassiveHealth {
+        unhealthy_status_codes: written.unhealthy_status_codes.clone().unwrap_or_else(|| vec![500, 502, 503, 504]),
+        unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
+        window: words::seconds(written.unhealthy_window_seconds, 30),
+        healthy_after: words::seconds(written.healthy_after_seconds, 30),
+    }
+}

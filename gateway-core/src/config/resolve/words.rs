@@ -1,0 +1,220 @@
+//! Single values: ids, hosts, paths, methods, addresses.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use regex::{Regex, RegexBuilder};
+
+use super::{Fault, Notes};
+use crate::config::file;
+use crate::config::model::{HostPattern, Id, PathPattern};
+use crate::route::MAX_SEGMENTS;
+
+/// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
+const MAX_REGEX_BYTES: usize = 1 << 20;
+/// The namespace everything is in.
+const NAMESPACE: &str = "ferrum";
+
+/// An object's id, which has to be there.
+pub(super) fn id(notes: &mut Notes<'_>, written: Option<&str>) -> Option<Id> {
+    let Some(text) = written else {
+        notes.add("", "`id` is missing").remedy = Some("give it a name of its own, such as `id: orders`".to_owned());
+        return None;
+    };
+    notes.value("id", valid_id(text))
+}
+
+pub(super) fn valid_id(text: &str) -> Result<Id, Fault> {
+    let mut bytes = text.bytes();
+    let good = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+        && text.len() <= 254;
+    if good {
+        return Ok(Id(Arc::from(text)));
+    }
+    Err(Fault::new(format!("`{text}` can't be an id"))
+        .remedy("1 to 254 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"))
+}
+
+pub(super) fn namespace(notes: &mut Notes<'_>, written: Option<&str>) {
+    if let Some(other) = written.filter(|name| *name != NAMESPACE) {
+        notes.add("namespace", format!("there is no namespace `{other}`")).remedy =
+            Some(format!("leave it out: everything is in `{NAMESPACE}`"));
+    }
+}
+
+/// A name for people: `None` when absent or empty.
+pub(super) fn label(written: Option<&String>) -> Option<Arc<str>> {
+    written.filter(|text| !text.is_empty()).map(|text| Arc::from(text.as_str()))
+}
+
+pub(super) fn host_pattern(text: &str) -> Result<HostPattern, Fault> {
+    let lower = text.trim_end_matches('.').to_ascii_lowercase();
+    let bad = |remedy: String| Fault::new(format!("`{text}` is not a host")).remedy(remedy);
+    if lower == "*" {
+        return Err(bad("leave `hosts` out to take any host".to_owned()));
+    }
+    if let Some((_, rest)) = lower.split_once("://") {
+        return Err(bad(format!("write only the name: `{}`", bare(rest))));
+    }
+    if lower.starts_with('[') {
+        let address = lower.strip_prefix('[').and_then(|a| a.strip_suffix(']'));
+        return match address.and_then(|a| a.parse::<std::net::Ipv6Addr>().ok()) {
+            Some(_) => Ok(HostPattern::Exact(lower.into())),
+            None => Err(bad("write an IPv6 address as `[::1]`, without a port".to_owned())),
+        };
+    }
+    if lower.contains([':', '/']) {
+        return Err(bad(format!("write only the name: `{}`", bare(&lower))));
+    }
+    let name = lower.strip_prefix("*.").unwrap_or(&lower);
+    if name.contains('*') {
+        return Err(bad("`*.` may only stand at the beginning, before whole labels".to_owned()));
+    }
+    if lower.len() > 253 || !name.split('.').all(is_label) {
+        return Err(bad("labels of letters, digits, `-` and `_`, with dots between".to_owned()));
+    }
+    Ok(match lower.strip_prefix('*') {
+        Some(suffix) => HostPattern::Suffix(suffix.into()),
+        None => HostPattern::Exact(lower.into()),
+    })
+}
+
+fn is_label(label: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    (1..=63).contains(&label.len()) && label.bytes().all(inner)
+}
+
+/// The host in something like `host:80/path`.
+fn bare(text: &str) -> &str {
+    text.split([':', '/']).next().unwrap_or(text)
+}
+
+/// A target's host: a name or an address, in lower case, without brackets.
+pub(super) fn target_host(text: &str) -> Result<Arc<str>, Fault> {
+    let lower = text.trim().trim_end_matches('.').to_ascii_lowercase();
+    let bad = || Fault::new(format!("`{text}` is not a host"));
+    let unbracketed = lower.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(&lower);
+    if let Ok(address) = unbracketed.parse::<IpAddr>() {
+        return Ok(address.to_string().into());
+    }
+    if let Some((_, rest)) = lower.split_once("://") {
+        return Err(bad().remedy(format!("write only the name: `{}`", bare(rest))));
+    }
+    if let Some((name, port)) = lower.rsplit_once(':')
+        && !name.contains(':')
+    {
+        return Err(bad().remedy(format!("write `{name}`, and {port} as the port")));
+    }
+    if lower.is_empty() || lower.len() > 253 || !lower.split('.').all(is_label) {
+        return Err(bad().remedy("write a name such as `api.example.com`, or an address"));
+    }
+    Ok(lower.into())
+}
+
+pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
+    if let Some(pattern) = text.strip_prefix('~') {
+        return path_regex(pattern).map(PathPattern::Regex);
+    }
+    if text.is_empty() {
+        return Err(Fault::new("this is empty").remedy("write `/` for every path, or leave it out and give `hosts`"));
+    }
+    if !text.starts_with('/') {
+        return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
+            .remedy(format!("write `/{text}`, or `~{text}` if it is a regex")));
+    }
+    if let Some(prefix) = text.strip_suffix("/*").or_else(|| text.strip_suffix("/**")) {
+        let prefix = if prefix.is_empty() { "/" } else { prefix };
+        return Err(Fault::new("`*` means nothing in a path").remedy(format!("write `{prefix}`, which takes all below")));
+    }
+    if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
+        return Err(Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces"));
+    }
+    let prefix = if text == "/" { text } else { text.strip_suffix('/').unwrap_or(text) };
+    if prefix != "/" && prefix.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err(Fault::new(format!("`{text}` has an empty, `.` or `..` segment"))
+            .remedy("requests' paths have none when they are matched"));
+    }
+    if prefix.matches('/').count() > MAX_SEGMENTS {
+        return Err(Fault::new(format!("this has more than {MAX_SEGMENTS} segments")));
+    }
+    Ok(PathPattern::Prefix(prefix.into()))
+}
+
+fn path_regex(pattern: &str) -> Result<Regex, Fault> {
+    let inner = pattern.strip_prefix('^').unwrap_or(pattern);
+    // A `\$` at the end is a dollar sign, not the anchor.
+    let inner = match inner.strip_suffix('$') {
+        Some(cut) if !cut.ends_with('\\') => cut,
+        _ => inner,
+    };
+    let anchored = format!("^(?:{inner})$");
+    RegexBuilder::new(&anchored).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
+        let told = error.to_string();
+        let reason = told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Fault::new(format!("`{pattern}` is not a regex: {reason}"))
+            .remedy("see docs.rs/regex for the syntax; a plain prefix has no `~`")
+    })
+}
+
+/// A path put before the forwarded one: `None` when it adds nothing.
+pub(super) fn base_path(text: &str) -> Result<Option<Arc<str>>, Fault> {
+    let cut = text.trim_end_matches('/');
+    if cut.is_empty() {
+        return Ok(None);
+    }
+    if !cut.starts_with('/') {
+        return Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy(format!("write `/{text}`")));
+    }
+    if cut.contains(['?', '#']) || cut.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+        return Err(Fault::new(format!("`{text}` can't be a path"))
+            .remedy("a path has no query, fragment or spaces; percent-encode what isn't ASCII"));
+    }
+    Ok(Some(Arc::from(cut)))
+}
+
+pub(super) fn methods(notes: &mut Notes<'_>, key: &str, written: &[String]) -> Vec<Method> {
+    let mut methods = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        let at = format!("{key}[{n}]");
+        match Method::from_bytes(text.to_ascii_uppercase().as_bytes()) {
+            Ok(method) if methods.contains(&method) => {
+                notes.add(&at, format!("{method} stands here already")).remedy = Some("remove it".to_owned());
+            }
+            Ok(method) => methods.push(method),
+            Err(_) => {
+                notes.add(&at, format!("`{text}` is not a method")).remedy = Some("such as GET".to_owned());
+            }
+        }
+    }
+    methods
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
+    let cut = text.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(text);
+    cut.parse().map_err(|_| {
+        let remedy = if text == "localhost" { "write 127.0.0.1 or ::1" } else { "such as 127.0.0.1, 0.0.0.0 or ::" };
+        Fault::new(format!("`{text}` is not an address")).remedy(remedy)
+    })
+}
+
+/// A path of a file, relative ones from the document's folder.
+pub(super) fn file_path(folder: &Path, text: &str) -> PathBuf {
+    folder.join(text)
+}
+
+pub(super) fn seconds(written: Option<u64>, default: u64) -> Duration {
+    Duration::from_secs(written.unwrap_or(default))
+}
+
+pub(super) fn millis(written: Option<u64>, default: Duration) -> Duration {
+    written.map_or(default, Duration::from_millis)
+}
+
+/// The nearest of `names`, as a question.
+pub(super) fn did_you_mean<'n>(text: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
+    file::nearest(text, names).map(|name| format!("did you mean `{name}`?"))
+}
