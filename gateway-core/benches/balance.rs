@@ -28,9 +28,8 @@ const ALGORITHMS: [&str; 7] = [
 
 /// An upstream as a user would write it, with weights from 1 to 3.
 fn upstream(algorithm: &str, targets: usize, watched: bool) -> Arc<Upstream> {
-    let list: Vec<_> = (0..targets)
-        .map(|n| format!("{{host: t{n}.test, port: 80, weight: {}}}", 1 + n % 3))
-        .collect();
+    let list: Vec<_> =
+        (0..targets).map(|n| format!("{{host: t{n}.test, port: 80, weight: {}}}", 1 + n % 3)).collect();
     let health = if watched { ", health_checks: {passive: {}}" } else { "" };
     let text =
         format!("upstreams: [{{id: u, algorithm: {algorithm}, targets: [{}]{health}}}]", list.join(", "));
@@ -91,7 +90,8 @@ fn picking(c: &mut Criterion) {
 fn building(c: &mut Criterion) {
     let now = Instant::now();
     let mut group = c.benchmark_group("build");
-    for (algorithm, count) in [("round_robin", 1), ("weighted_round_robin", 100), ("consistent_hashing", 100)] {
+    for (algorithm, count) in [("round_robin", 1), ("weighted_round_robin", 100), ("consistent_hashing", 100)]
+    {
         let rules = upstream(algorithm, count, false);
         let before = Targets::build(&rules, None, now);
         group.bench_function(BenchmarkId::new(algorithm, count), |b| {

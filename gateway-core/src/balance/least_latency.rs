@@ -22,7 +22,8 @@ impl Policy for LeastLatency {
             }
             let expected = u128::from(latency.expected(in_flight, now));
             let weight = field.weight(index);
-            let is_better = best.is_none_or(|(_, least, of)| expected * u128::from(of) < least * u128::from(weight));
+            let is_better =
+                best.is_none_or(|(_, least, of)| expected * u128::from(of) < least * u128::from(weight));
             if is_better {
                 best = Some((index, expected, weight));
             }

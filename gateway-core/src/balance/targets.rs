@@ -109,8 +109,14 @@ impl Targets {
             if changes_nothing {
                 continue;
             }
-            let field =
-                Field { targets: &self.list, ask, epoch: self.epoch, cursor: &self.cursor, turn: &turn, round };
+            let field = Field {
+                targets: &self.list,
+                ask,
+                epoch: self.epoch,
+                cursor: &self.cursor,
+                turn: &turn,
+                round,
+            };
             if let Some((index, permit)) = self.play(ask, &field) {
                 return self.picked(index, !round.healthy, (ask, permit));
             }

@@ -95,6 +95,15 @@ fn response(status: u16) -> Outcome {
 }
 
 #[test]
+fn picks_may_cross_await_points_and_targets_threads() {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Send + Sync>() {}
+    is_send::<Pick<'static>>();
+    is_sync::<Targets>();
+    is_sync::<Flight>();
+}
+
+#[test]
 fn names_and_headers_of_a_target() {
     let mut rules = upstream(Algorithm::RoundRobin, &[1, 1]);
     rules.targets[0] = TargetRules { port: 8443, ..target("2001:db8::1", 1) };
@@ -269,13 +278,16 @@ fn exchanges_are_counted_until_their_flight_ends() {
 fn threads_leave_no_count_and_no_slot_behind() {
     let now = Instant::now();
     let targets = probed(Algorithm::LeastConnections, &[1, 3, 5], now);
-    let breakers = Breakers::build(&CircuitBreaker { open_for: Duration::ZERO, ..breaker(2) }, &targets, None, now);
+    let breakers =
+        Breakers::build(&CircuitBreaker { open_for: Duration::ZERO, ..breaker(2) }, &targets, None, now);
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for step in 0..5_000_u64 {
                     let now = now + Duration::from_millis(step * 2);
-                    let Some(pick) = targets.pick(&Ask { breakers: Some(&breakers), ..ask(now) }) else { continue };
+                    let Some(pick) = targets.pick(&Ask { breakers: Some(&breakers), ..ask(now) }) else {
+                        continue;
+                    };
                     match fastrand::u8(..4) {
                         0 => drop(pick),
                         1 => drop(pick.report(Outcome::Broken, now)),

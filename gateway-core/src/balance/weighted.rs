@@ -51,7 +51,9 @@ impl Weighted {
             Cycle::Walked { wheel, step } => {
                 let total = wheel.total();
                 let walked = u128::from(turn % total) * u128::from(*step);
-                wheel.at(u64::try_from(walked).map_or_else(|_| (walked % u128::from(total)) as u64, |w| w % total))
+                wheel
+                    .at(u64::try_from(walked)
+                        .map_or_else(|_| (walked % u128::from(total)) as u64, |w| w % total))
             }
         }
     }

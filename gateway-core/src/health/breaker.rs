@@ -181,12 +181,16 @@ impl Breakers {
         match (word.state, verdict) {
             (State::Closed { failures: 0 }, Verdict::Success) => None,
             (State::Closed { .. }, Verdict::Success) => Some(word.with(State::Closed { failures: 0 })),
-            (State::Closed { failures }, Verdict::Failure) if failures + 1 >= self.rules.failures => Some(open()),
+            (State::Closed { failures }, Verdict::Failure) if failures + 1 >= self.rules.failures => {
+                Some(open())
+            }
             (State::Closed { failures }, Verdict::Failure) => {
                 Some(word.with(State::Closed { failures: failures + 1 }))
             }
             (State::HalfOpen { .. }, Verdict::Failure) => Some(open()),
-            (State::HalfOpen { successes, .. }, Verdict::Success) if successes + 1 >= self.rules.successes => {
+            (State::HalfOpen { successes, .. }, Verdict::Success)
+                if successes + 1 >= self.rules.successes =>
+            {
                 Some(word.next(State::Closed { failures: 0 }))
             }
             (State::HalfOpen { probes, successes }, verdict) => {

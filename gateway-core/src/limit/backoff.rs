@@ -35,7 +35,9 @@ mod tests {
     #[test]
     fn exponential_pauses_double_within_their_jitter() {
         let backoff = Backoff::Exponential { base: Duration::from_millis(100), max: Duration::from_secs(1) };
-        for (retry, middle) in [(0, 100), (1, 200), (2, 400), (3, 800), (4, 1000), (40, 1000), (u32::MAX, 1000)] {
+        for (retry, middle) in
+            [(0, 100), (1, 200), (2, 400), (3, 800), (4, 1000), (40, 1000), (u32::MAX, 1000)]
+        {
             for _ in 0..200 {
                 let pause = pause(backoff, retry);
                 assert!(pause >= Duration::from_millis(middle / 2), "{retry}: {pause:?}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// A ceiling on things under way. A ceiling of 0 is none: nothing is counted then, and a permit costs nothing.
 #[derive(Debug)]
 pub struct Concurrency {
-    ceiling: usize,
+    ceiling: AtomicUsize,
     used: AtomicUsize,
 }
 
@@ -18,15 +18,16 @@ pub struct Permit(Option<Arc<Concurrency>>);
 impl Concurrency {
     /// No more than `ceiling` at a time; 0 is no limit.
     pub fn new(ceiling: usize) -> Arc<Self> {
-        Arc::new(Self { ceiling, used: AtomicUsize::new(0) })
+        Arc::new(Self { ceiling: AtomicUsize::new(ceiling), used: AtomicUsize::new(0) })
     }
 
     /// A place, unless all are taken.
     pub fn permit(self: &Arc<Self>) -> Option<Permit> {
-        if self.ceiling == 0 {
+        let ceiling = self.ceiling();
+        if ceiling == 0 {
             return Some(Permit(None));
         }
-        let admit = |used| (used < self.ceiling).then_some(used + 1);
+        let admit = |used| (used < ceiling).then_some(used + 1);
         self.used.fetch_update(Relaxed, Relaxed, admit).ok()?;
         Some(Permit(Some(self.clone())))
     }
@@ -38,7 +39,13 @@ impl Concurrency {
 
     /// The ceiling; 0 is none.
     pub fn ceiling(&self) -> usize {
-        self.ceiling
+        self.ceiling.load(Relaxed)
+    }
+
+    /// Sets another ceiling. What is under way beyond a lower one ends in its own time; what began without any
+    /// ceiling stays uncounted.
+    pub fn resize(&self, ceiling: usize) {
+        self.ceiling.store(ceiling, Relaxed);
     }
 }
 

@@ -21,13 +21,10 @@ impl Overload {
         }
     }
 
-    /// The ceilings after a reload. One that did not change goes on counting; what began under another one is
-    /// counted there until it ends.
-    pub fn renewed(&self, limits: &Limits) -> Self {
-        Self {
-            connections: keep(&self.connections, limits.max_connections),
-            exchanges: keep(&self.exchanges, limits.max_requests),
-        }
+    /// Sets the ceilings anew after a reload; what is under way stays counted.
+    pub fn resize(&self, limits: &Limits) {
+        self.connections.resize(limits.max_connections);
+        self.exchanges.resize(limits.max_requests);
     }
 
     /// A place for a client connection, from accepting to closing it.
@@ -51,10 +48,6 @@ impl Overload {
     }
 }
 
-fn keep(old: &Arc<Concurrency>, ceiling: usize) -> Arc<Concurrency> {
-    if old.ceiling() == ceiling { old.clone() } else { Concurrency::new(ceiling) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,12 +55,14 @@ mod tests {
     #[test]
     fn keeps_counting_across_a_reload() {
         let limits = Limits { max_connections: 1, max_requests: 1, ..Limits::default() };
-        let before = Overload::new(&limits);
-        let held = (before.connection().unwrap(), before.exchange().unwrap());
-        let after = before.renewed(&Limits { max_requests: 2, ..limits });
-        assert!(after.connection().is_none());
-        assert!(after.exchange().is_some());
-        drop(held);
-        assert_eq!((after.connections(), after.exchanges()), (0, 0));
+        let overload = Overload::new(&limits);
+        let held = (overload.connection().unwrap(), overload.exchange().unwrap());
+        overload.resize(&Limits { max_connections: 2, ..limits });
+        let second = overload.connection().unwrap();
+        assert!(overload.exchange().is_none());
+        overload.resize(&Limits { max_connections: 1, max_requests: 0, ..limits });
+        assert!(overload.connection().is_none() && overload.exchange().is_some());
+        drop((held, second));
+        assert_eq!((overload.connections(), overload.exchanges()), (0, 0));
     }
 }

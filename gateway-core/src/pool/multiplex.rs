@@ -136,7 +136,13 @@ impl<C> Multiplex<C> {
     }
 
     /// Takes a dialled connection in. `max_streams` is what the peer allows at a time.
-    pub fn dialled(&mut self, dial: Dial, connection: C, max_streams: usize, rules: &PoolRules) -> ConnectionId {
+    pub fn dialled(
+        &mut self,
+        dial: Dial,
+        connection: C,
+        max_streams: usize,
+        rules: &PoolRules,
+    ) -> ConnectionId {
         self.insert(dial.key, connection, max_streams, rules)
     }
 
@@ -212,7 +218,8 @@ impl<C> Multiplex<C> {
             self.total -= group.drop_where(|shared| !alive(&mut shared.connection) || shared.has_idled(now));
         }
         // A dial under way holds the group's counter too; forgetting it would let another be dialled.
-        self.groups.retain(|_, group| !group.connections.is_empty() || Arc::strong_count(&group.dialling) > 1);
+        self.groups
+            .retain(|_, group| !group.connections.is_empty() || Arc::strong_count(&group.dialling) > 1);
         if self.groups.capacity() > 64.max(4 * self.groups.len()) {
             self.groups.shrink_to_fit();
         }

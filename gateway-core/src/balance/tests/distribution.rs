@@ -14,7 +14,8 @@ fn counts(picks: &[usize], len: usize) -> Vec<usize> {
 
 /// Whether each count is within `percent` of its weight's share.
 fn assert_shares(counts: &[usize], weights: &[u16], percent: f64) {
-    let (all, total) = (counts.iter().sum::<usize>() as f64, weights.iter().map(|w| f64::from(*w)).sum::<f64>());
+    let (all, total) =
+        (counts.iter().sum::<usize>() as f64, weights.iter().map(|w| f64::from(*w)).sum::<f64>());
     for (count, weight) in counts.iter().zip(weights) {
         let expected = all * f64::from(*weight) / total;
         let error = (*count as f64 - expected).abs();
@@ -64,7 +65,8 @@ fn a_thousand_targets_of_any_weight_get_their_share() {
     let weights: Vec<u16> = (0..1000).map(|index| 1 + index * 60).collect();
     let targets = Targets::build(&upstream(Algorithm::WeightedRoundRobin, &weights), None, now);
     let picks = picks(&targets, 1_000_000, now);
-    let heavy = |picks: &[usize]| picks.iter().filter(|index| **index >= 500).count() as f64 / picks.len() as f64;
+    let heavy =
+        |picks: &[usize]| picks.iter().filter(|index| **index >= 500).count() as f64 / picks.len() as f64;
     assert!((heavy(&picks) - 0.75).abs() < 0.001);
     assert!(picks.chunks(100).all(|chunk| (heavy(chunk) - 0.75).abs() < 0.06), "not smooth");
 }
@@ -228,7 +230,8 @@ fn consistent_hashing_moves_only_the_keys_it_must() {
         rules.targets.insert(count / 2, target("new", 1));
         let after = owners(&Targets::build(&rules, None, now), 5000, now);
         let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
-        let astray = before.iter().zip(&after).filter(|(before, after)| before != after && &***after != "new:80");
+        let astray =
+            before.iter().zip(&after).filter(|(before, after)| before != after && &***after != "new:80");
         assert!(moved * count < 5000 * 2, "{count}: {moved} moved");
         assert!(astray.count() < 5000 / 50, "{count}: keys moved between targets that stayed");
     }

@@ -8,8 +8,7 @@ use super::*;
 use crate::config::model::{Algorithm, HashOn, Id, TargetRules, Upstream};
 
 fn targets(now: Instant) -> Targets {
-    let target =
-        TargetRules { host: Arc::from("a"), port: 80, weight: 1, path: None, tags: BTreeMap::new() };
+    let target = TargetRules { host: Arc::from("a"), port: 80, weight: 1, path: None, tags: BTreeMap::new() };
     let upstream = Upstream {
         id: Id(Arc::from("u")),
         name: None,
@@ -135,7 +134,10 @@ fn hostile_rules_are_tamed() {
     };
     let breakers = Breakers::build(&zero, &targets(now), None, now);
     assert_eq!(settle(&breakers, Verdict::Failure, now), Some(BreakerChange::Opened));
-    assert_eq!(settle(&breakers, Verdict::Success, now + Duration::from_millis(1)), Some(BreakerChange::Closed));
+    assert_eq!(
+        settle(&breakers, Verdict::Success, now + Duration::from_millis(1)),
+        Some(BreakerChange::Closed)
+    );
     let huge = CircuitBreaker {
         failure_threshold: u32::MAX,
         success_threshold: u32::MAX,

@@ -13,7 +13,8 @@ fn pool(connections: usize, max_streams: usize) -> (Multiplex<usize>, Vec<Connec
     let mut pool = Multiplex::default();
     let dials: Vec<_> = (0..connections).map(|_| dial(pool.choose(KEY, &rules(connections)))).collect();
     let ids = dials.into_iter().enumerate();
-    let ids = ids.map(|(number, dial)| pool.dialled(dial, number, max_streams, &rules(connections))).collect();
+    let ids =
+        ids.map(|(number, dial)| pool.dialled(dial, number, max_streams, &rules(connections))).collect();
     (pool, ids)
 }
 
