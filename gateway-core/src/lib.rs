@@ -1,1 +1,19 @@
-//! gateway-core
+//! The gateway's mind: what is routed where, which plugins run, which target answers.
+//!
+//! This crate opens no socket, reads no file and no environment, sees no wall clock and spawns nothing. Traffic
+//! comes in through [`http::pipeline::Pipeline`] (requests and responses) and [`stream`] (byte streams and
+//! datagrams); it goes out through [`upstream::Upstream`]. A newcomer reads `http/pipeline.rs` first.
+#![warn(missing_docs)]
+
+pub mod balance;
+pub mod config;
+pub mod consumer;
+pub mod health;
+pub mod http;
+pub mod limit;
+pub mod plugin;
+pub mod pool;
+pub mod record;
+pub mod route;
+pub mod stream;
+pub mod upstream;

@@ -1,1 +1,17 @@
-//! gateway-plugins
+//! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`].
+
+mod correlation_id;
+mod request_termination;
+
+use gateway_core::plugin::{Entry, entry};
+
+/// Every plugin; the order of this table is the order of execution.
+pub const PLUGINS: &[Entry] = &[
+    // see it
+    entry::<correlation_id::CorrelationId>(),
+    // answer it here
+    entry::<request_termination::RequestTermination>(),
+];
+
+#[cfg(test)]
+mod tests;

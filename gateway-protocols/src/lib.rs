@@ -1,1 +1,16 @@
-//! gateway-protocols
+//! Bytes to core types and back: the sockets, TLS and the HTTP versions of the gateway.
+//!
+//! Clients come in through [`downstream`], targets are reached through [`upstream`]; between them stands the pipeline
+//! of `gateway-core`, which never learns which version either side speaks. A [`worker`] is one thread with its own
+//! sockets and its own pools.
+
+mod date;
+pub mod dns;
+pub mod downstream;
+pub mod h1;
+mod h2;
+pub mod link;
+pub mod timer;
+pub mod tls;
+pub mod upstream;
+pub mod worker;

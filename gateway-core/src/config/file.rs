@@ -16,6 +16,7 @@ mod tree;
 mod upstream;
 mod yaml;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -134,8 +135,10 @@ impl Origin {
 /// What could be read from a text, and what was wrong with the rest.
 #[derive(Debug, Default)]
 pub struct Document {
-    /// The settings section; default when absent or broken.
+    /// The settings section, without what couldn't be read of it.
     pub gateway: Gateway,
+    /// The paths of problems in the settings section.
+    pub gateway_damage: Vec<String>,
     /// Readable proxies.
     pub proxies: Items<Proxy>,
     /// Readable consumers.
@@ -155,13 +158,15 @@ pub struct Document {
 pub struct Items<T> {
     /// Each with its position in the section, counted from 0 and including unreadable ones.
     pub read: Vec<(usize, T)>,
-    /// The ids of items that couldn't be read, so that references to them aren't called dangling.
+    /// Which of them lack what couldn't be read of them, with the paths of those problems.
+    pub damaged: HashMap<usize, Vec<String>>,
+    /// The ids of items that couldn't be read at all, so that references to them aren't called dangling.
     pub unread: Vec<String>,
 }
 
 impl<T> Default for Items<T> {
     fn default() -> Self {
-        Self { read: Vec::new(), unread: Vec::new() }
+        Self { read: Vec::new(), damaged: HashMap::new(), unread: Vec::new() }
     }
 }
 
@@ -192,9 +197,15 @@ pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Docume
 /// Every problem in it, its path beginning with `at`.
 pub fn parse_item<T: DeserializeOwned + JsonSchema>(text: &str, origin: &Origin, at: &str) -> Result<T, Problems> {
     let mut problems = Problems::default();
+    let root = File::schema().as_value();
     let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
-        let schema = schema_for!(T);
-        check::check(schema.as_value(), schema.as_value(), &mut node, at, &mut problems);
+        match root.get("$defs").and_then(|types| types.get(&*T::schema_name())) {
+            Some(schema) => check::check(root, schema, &mut node, at, &mut problems),
+            None => {
+                let schema = schema_for!(T);
+                check::check(schema.as_value(), schema.as_value(), &mut node, at, &mut problems);
+            }
+        }
         if problems.is_empty() { convert(node, at, &mut problems) } else { None }
     });
     match item {
@@ -228,23 +239,66 @@ fn read(mut root: Node, problems: Problems) -> Document {
     let Value::Map(entries) = root.value else {
         return document;
     };
-    // An item is unreadable when a problem found by the check stands in it.
-    let bad: Vec<String> = document.problems.0[before..].iter().map(|p| p.path.clone()).collect();
-    for entry in entries {
+    let mut damage = Damage::new(&document.problems.0[before..]);
+    for mut entry in entries {
         let problems = &mut document.problems;
         match entry.key.as_str() {
             "version" => version(&entry.value, problems),
-            "gateway" if !bad.iter().any(|path| path.starts_with("gateway")) => {
-                document.gateway = convert(entry.value, "gateway", problems).unwrap_or_default();
+            "gateway" => {
+                document.gateway_damage = damage.gateway.clone();
+                if prune(&mut entry.value, "gateway", &damage.gateway) {
+                    document.gateway = convert(entry.value, "gateway", problems).unwrap_or_default();
+                }
             }
-            "proxies" => document.proxies = items(entry.value, "proxies", &bad, problems),
-            "consumers" => document.consumers = items(entry.value, "consumers", &bad, problems),
-            "upstreams" => document.upstreams = items(entry.value, "upstreams", &bad, problems),
-            "plugin_configs" => document.plugin_configs = items(entry.value, "plugin_configs", &bad, problems),
+            "proxies" => document.proxies = items(entry.value, "proxies", &mut damage, problems),
+            "consumers" => document.consumers = items(entry.value, "consumers", &mut damage, problems),
+            "upstreams" => document.upstreams = items(entry.value, "upstreams", &mut damage, problems),
+            "plugin_configs" => {
+                document.plugin_configs = items(entry.value, "plugin_configs", &mut damage, problems);
+            }
             _ => {}
         }
     }
     document
+}
+
+/// The paths of the check's problems, by where they are.
+struct Damage {
+    gateway: Vec<String>,
+    /// By section and position.
+    items: HashMap<(String, usize), Vec<String>>,
+}
+
+impl Damage {
+    fn new(problems: &[Problem]) -> Self {
+        let mut damage = Self { gateway: Vec::new(), items: HashMap::new() };
+        for Problem { path, .. } in problems {
+            if path.starts_with("gateway") {
+                damage.gateway.push(path.clone());
+            } else if let Some((section, rest)) = path.split_once('[')
+                && let Some(n) = rest.split(']').next().and_then(|n| n.parse().ok())
+            {
+                damage.items.entry((section.to_owned(), n)).or_default().push(path.clone());
+            }
+        }
+        damage
+    }
+}
+
+/// Takes the keys with problems out of an object, so that what is left can be read and looked at further.
+/// False when the object as a whole has a problem.
+fn prune(node: &mut Node, at: &str, damage: &[String]) -> bool {
+    let Value::Map(entries) = &mut node.value else {
+        return false;
+    };
+    for path in damage {
+        let Some(key) = path.strip_prefix(at).and_then(|rest| rest.strip_prefix('.')) else {
+            return false;
+        };
+        let key = key.split(['.', '[']).next().unwrap_or(key);
+        entries.retain(|entry| entry.key != key);
+    }
+    true
 }
 
 fn version(node: &Node, problems: &mut Problems) {
@@ -261,26 +315,30 @@ fn version(node: &Node, problems: &mut Problems) {
 fn items<T: DeserializeOwned>(
     section: Node,
     name: &str,
-    bad: &[String],
+    damage: &mut Damage,
     problems: &mut Problems,
 ) -> Items<T> {
     let mut items = Items::default();
     let Value::List(nodes) = section.value else {
         return items;
     };
-    let prefix = format!("{name}[");
-    let unreadable: std::collections::HashSet<usize> = bad
-        .iter()
-        .filter_map(|path| path.strip_prefix(&prefix)?.split(']').next()?.parse().ok())
-        .collect();
-    for (n, node) in nodes.into_iter().enumerate() {
+    for (n, mut node) in nodes.into_iter().enumerate() {
+        let at = format!("{name}[{n}]");
         let id = node.id().map(str::to_owned);
-        let item = (!unreadable.contains(&n))
-            .then(|| convert(node, &format!("{name}[{n}]"), problems))
-            .flatten();
+        let damage = damage.items.remove(&(name.to_owned(), n)).unwrap_or_default();
+        let item = if prune(&mut node, &at, &damage) {
+            // What is left of a damaged item may lack what it can't be read without: that is no further problem.
+            let mut ignored = Problems::default();
+            convert(node, &at, if damage.is_empty() { problems } else { &mut ignored })
+        } else {
+            None
+        };
         match item {
             Some(item) => items.read.push((n, item)),
             None => items.unread.extend(id),
+        }
+        if !damage.is_empty() {
+            items.damaged.insert(n, damage);
         }
     }
     items

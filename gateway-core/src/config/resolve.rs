@@ -45,7 +45,8 @@ pub struct Place<'a> {
 /// Every problem of the document, also those found while reading it, in the order of its lines.
 pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -> Result<Model, Problems> {
     let mut problems = Problems::default();
-    let settings = taken(settings(&document.gateway, Place { at: "gateway", folder }), &mut problems);
+    let settings = settings(&document.gateway, Place { at: "gateway", folder });
+    let settings = taken(settings, "gateway", Some(&document.gateway_damage), &mut problems);
     let mut known = Known::default();
 
     let upstreams = each(&document.upstreams, "upstreams", &mut problems, |written, at| {
@@ -116,21 +117,34 @@ fn each<W, T>(
 ) -> Vec<(usize, T)> {
     let mut resolved = Vec::with_capacity(items.read.len());
     for (n, written) in &items.read {
-        if let Some(item) = taken(resolve(written, &format!("{section}[{n}]")), problems) {
-            resolved.push((*n, item));
-        }
+        let at = format!("{section}[{n}]");
+        let damage = items.damaged.get(n);
+        let item = taken(resolve(written, &at), &at, damage, problems);
+        // What only half of an item says must not collide with others.
+        resolved.extend(item.filter(|_| damage.is_none()).map(|item| (*n, item)));
     }
     resolved
 }
 
-fn taken<T>(result: Result<T, Problems>, problems: &mut Problems) -> Option<T> {
+fn taken<T>(
+    result: Result<T, Problems>,
+    at: &str,
+    damage: Option<&Vec<String>>,
+    problems: &mut Problems,
+) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(more) => {
-            problems.0.extend(more.0);
+            let damage = damage.map_or(&[][..], Vec::as_slice);
+            problems.0.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, at, damage)));
             None
         }
     }
+}
+
+/// Whether a problem of a damaged object is one of its own: what is missing may stand in what couldn't be read.
+fn is_news(path: &str, at: &str, damage: &[String]) -> bool {
+    damage.is_empty() || path != at && damage.iter().all(|d| !d.starts_with(path) && !path.starts_with(d.as_str()))
 }
 
 /// Notes the problems of one object under its path.

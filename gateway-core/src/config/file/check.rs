@@ -70,6 +70,10 @@ impl<'s> Checker<'s, '_> {
             let text = text.clone();
             return self.word(&words, &text, node.line);
         }
+        let tags: Vec<&str> = choices.iter().filter_map(|choice| tag(choice)).collect();
+        if let (Value::Map(_), true) = (&node.value, tags.len() == choices.len()) {
+            return self.tagged(&choices, &tags, node);
+        }
         let fitting: Vec<&&Json> = choices
             .iter()
             .filter(|choice| {
@@ -85,6 +89,22 @@ impl<'s> Checker<'s, '_> {
             [only] => self.check(only, node),
             several => self.best(several, node),
         }
+    }
+
+    /// A map of one key, which says what its value is.
+    fn tagged(&mut self, choices: &[&'s Json], tags: &[&str], node: &mut Node) {
+        let Value::Map(entries) = &node.value else {
+            return;
+        };
+        let [entry] = entries.as_slice() else {
+            self.problem(node.line, format!("this has to have one key, and has {}", entries.len())).remedy =
+                Some(format!("one of: {}", tags.join(", ")));
+            return;
+        };
+        if let Some(choice) = choices.iter().find(|choice| tag(choice) == Some(&entry.key)) {
+            return self.check(choice, node);
+        }
+        self.word(tags, &entry.key.clone(), entry.line);
     }
 
     /// Several maps may be meant: the one with the fewest problems was.
@@ -268,6 +288,16 @@ fn loosen(schema: &Json, node: &mut Node) {
 fn choices(schema: &Json) -> Option<&[Json]> {
     let choices = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
     choices.as_array().map(Vec::as_slice)
+}
+
+/// The only key of a map that stands for one variant of several.
+fn tag(schema: &Json) -> Option<&str> {
+    let required = schema.get("required")?.as_array()?;
+    let properties = schema.get("properties")?.as_object()?;
+    match required.as_slice() {
+        [only] if properties.len() == 1 => only.as_str(),
+        _ => None,
+    }
 }
 
 fn types(schema: &Json) -> Vec<&str> {

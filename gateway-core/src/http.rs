@@ -1,0 +1,11 @@
+//! Exchanges: one request with its response, the same for HTTP/1.1, HTTP/2, HTTP/3 and gRPC.
+
+pub mod body;
+pub mod dialect;
+pub mod downstream;
+pub mod exchange;
+pub mod guard;
+pub mod headers;
+pub mod pipeline;
+pub mod reply;
+pub mod retry;

@@ -1,0 +1,274 @@
+//! Bodies: nothing, some bytes at hand, or a stream that is pulled; never collected unless somebody asks.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+/// A message body with a limit and a count of what has passed.
+pub struct Body {
+    kind: Kind,
+    /// Bytes that may pass in all; `u64::MAX` is no limit.
+    allowed: u64,
+    passed: Meter,
+}
+
+/// How many bytes of a body have passed; outlives the body, for the record.
+#[derive(Debug, Clone)]
+pub struct Meter(Option<Arc<AtomicU64>>, u64);
+
+impl Meter {
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(self.1, |shared| shared.load(Ordering::Relaxed))
+    }
+
+    fn add(&mut self, bytes: usize) -> u64 {
+        match &self.0 {
+            // One body is pulled by one task at a time, so load and store suffice.
+            Some(shared) => {
+                let total = shared.load(Ordering::Relaxed) + bytes as u64;
+                shared.store(total, Ordering::Relaxed);
+                total
+            }
+            None => {
+                self.1 += bytes as u64;
+                self.1
+            }
+        }
+    }
+}
+
+enum Kind {
+    Empty,
+    Full(Bytes),
+    Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send>>),
+}
+
+/// Why a body ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// More bytes than the limit allows.
+    #[error("the body is larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The peer sent nothing for the idle timeout.
+    #[error("the body stalled")]
+    Idle,
+    /// The peer closed, or reset the stream, before the end.
+    #[error("the body was cut off")]
+    Incomplete,
+    /// The peer broke the framing.
+    #[error("the body's framing is broken: {0}")]
+    Framing(&'static str),
+    /// The connection failed.
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+}
+
+impl Body {
+    /// No body at all.
+    pub const fn empty() -> Self {
+        Self::of(Kind::Empty)
+    }
+
+    /// These bytes.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() { Self::empty() } else { Self::of(Kind::Full(bytes)) }
+    }
+
+    /// Whatever `stream` yields.
+    pub fn stream(stream: impl HttpBody<Data = Bytes, Error = BodyError> + Send + 'static) -> Self {
+        let mut body = Self::of(Kind::Stream(Box::pin(stream)));
+        body.passed = Meter(Some(Arc::new(AtomicU64::new(0))), 0);
+        body
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self { kind, allowed: u64::MAX, passed: Meter(None, 0) }
+    }
+
+    /// Lets at most `limit` bytes pass; zero is no limit.
+    #[must_use]
+    pub fn limited(mut self, limit: u64) -> Self {
+        self.allowed = if limit == 0 { u64::MAX } else { limit };
+        self
+    }
+
+    /// Counts the bytes taken out of this body, also after it has moved elsewhere. A body whose bytes are at hand
+    /// counts as passed from the start.
+    pub fn meter(&self) -> Meter {
+        match &self.kind {
+            Kind::Full(bytes) => Meter(None, bytes.len() as u64),
+            Kind::Empty | Kind::Stream(_) => self.passed.clone(),
+        }
+    }
+
+    /// The length still to come, where it is known.
+    pub fn exact_length(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Empty => Some(0),
+            Kind::Full(bytes) => Some(bytes.len() as u64),
+            Kind::Stream(stream) => stream.size_hint().exact(),
+        }
+    }
+
+    /// Whether nothing is left, so that no framing is needed.
+    pub fn is_empty(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(_) => false,
+            Kind::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    /// Whether the body can be sent a second time: nothing has been pulled from a stream.
+    pub fn replay(&self) -> Option<Self> {
+        match &self.kind {
+            Kind::Empty => Some(Self::empty()),
+            Kind::Full(bytes) => Some(Self { allowed: self.allowed, ..Self::full(bytes.clone()) }),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// The bytes, when all of them are at hand; the body is empty afterwards.
+    pub fn take_full(&mut self) -> Option<Bytes> {
+        match std::mem::replace(&mut self.kind, Kind::Empty) {
+            Kind::Full(bytes) if bytes.len() as u64 <= self.allowed => {
+                self.passed.add(bytes.len());
+                Some(bytes)
+            }
+            other => {
+                self.kind = other;
+                None
+            }
+        }
+    }
+
+    /// The next frame; `None` at the end.
+    ///
+    /// # Errors
+    /// What ended the body early.
+    pub async fn frame(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Reads all of it, at most `limit` bytes, and keeps the trailers aside.
+    ///
+    /// # Errors
+    /// [`BodyError::TooLarge`] beyond the limit, or what ended the body early.
+    pub async fn collect(&mut self, limit: u64) -> Result<(Bytes, Option<HeaderMap>), BodyError> {
+        if self.exact_length().is_some_and(|length| length > limit) {
+            return Err(BodyError::TooLarge { limit });
+        }
+        let mut trailers = None;
+        let mut first: Option<Bytes> = None;
+        let mut rest = BytesMut::new();
+        while let Some(frame) = self.frame().await {
+            match frame?.into_data() {
+                Ok(data) => {
+                    let total = first.as_ref().map_or(0, Bytes::len) + rest.len() + data.len();
+                    if total as u64 > limit {
+                        return Err(BodyError::TooLarge { limit });
+                    }
+                    match &first {
+                        None => first = Some(data),
+                        Some(_) => rest.extend_from_slice(&data),
+                    }
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        let bytes = match first {
+            None => Bytes::new(),
+            Some(first) if rest.is_empty() => first,
+            Some(first) => {
+                let mut all = BytesMut::with_capacity(first.len() + rest.len());
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&rest);
+                all.freeze()
+            }
+        };
+        Ok((bytes, trailers))
+    }
+
+    /// As [`Body::frame`], for those who poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = match &mut self.kind {
+            Kind::Empty => return Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.kind = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Stream(stream) => stream.as_mut().poll_frame(cx),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let passed = self.passed.add(frame.data_ref().map_or(0, Bytes::len));
+            if passed > self.allowed {
+                self.kind = Kind::Empty;
+                return Poll::Ready(Some(Err(BodyError::TooLarge { limit: self.allowed })));
+            }
+        }
+        polled
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.poll_next(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.exact_length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::full(bytes)
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self::full(Bytes::from_static(text.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Empty => "empty",
+            Kind::Full(_) => "full",
+            Kind::Stream(_) => "stream",
+        };
+        write!(f, "Body({kind}, {} passed)", self.passed.bytes())
+    }
+}

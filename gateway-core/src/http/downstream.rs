@@ -1,0 +1,27 @@
+//! The client's side as the pipeline sees it; implemented once per HTTP version.
+
+use std::future::Future;
+
+use http::{HeaderMap, Response, StatusCode};
+
+use super::body::Body;
+use crate::http::reply::Cause;
+
+/// Takes an exchange's answer to the client. Implemented by the adapters for HTTP/1.1, HTTP/2 and HTTP/3; the
+/// pipeline calls [`Downstream::interim`] any number of times and [`Downstream::respond`] once.
+pub trait Downstream: Send {
+    /// Passes an informational (1xx) response on. A client that can't take it is not told.
+    fn interim(&mut self, status: StatusCode, headers: &HeaderMap) -> impl Future<Output = ()> + Send;
+
+    /// Sends the final response, its body and trailers to the end.
+    fn respond(&mut self, response: Response<Body>) -> impl Future<Output = Delivery> + Send;
+}
+
+/// How the response reached the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Body bytes handed to the client's connection.
+    pub bytes: u64,
+    /// What cut it short; `None` when it is complete.
+    pub cut: Option<Cause>,
+}

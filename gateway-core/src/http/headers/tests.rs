@@ -1,0 +1,104 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::Request;
+
+use super::*;
+use crate::http::body::Body;
+use crate::http::exchange::Client;
+
+fn exchange(peer: &str, trusted: bool, fields: &[(&str, &str)]) -> Exchange {
+    let mut request = Request::new(Body::empty());
+    for (name, value) in fields {
+        request.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+    }
+    let peer = SocketAddr::new(peer.parse().unwrap(), 1234);
+    Exchange::new(request, Arc::new(Client::new(peer, "127.0.0.1:8000".parse().unwrap(), trusted, None)))
+}
+
+fn field<'a>(exchange: &'a Exchange, name: &str) -> Vec<&'a str> {
+    exchange.request.headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[test]
+fn hop_by_hop_fields_and_those_connection_names_are_removed() {
+    let mut it = exchange(
+        "192.0.2.1",
+        false,
+        &[
+            ("connection", "close, X-Secret"),
+            ("x-secret", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("proxy-authorization", "x"),
+            ("accept", "*/*"),
+        ],
+    );
+    strip(&mut it.request.headers, Side::Request);
+    let left: Vec<_> = it.request.headers.keys().map(HeaderName::as_str).collect();
+    assert_eq!(left, ["accept"]);
+}
+
+#[test]
+fn connection_cannot_remove_what_others_check() {
+    let mut it = exchange(
+        "192.0.2.1",
+        false,
+        &[("connection", "authorization, host, x-forwarded-for, content-length"), ("authorization", "Bearer x")],
+    );
+    strip(&mut it.request.headers, Side::Request);
+    assert_eq!(field(&it, "authorization"), ["Bearer x"]);
+}
+
+#[test]
+fn identity_of_a_client_is_not_believed() {
+    let mut it = exchange("192.0.2.1", false, &[("X-Consumer-Username", "admin"), ("x-consumer-groups", "root")]);
+    strip(&mut it.request.headers, Side::Request);
+    assert!(it.request.headers.is_empty());
+}
+
+#[test]
+fn an_untrusted_client_cannot_claim_a_way() {
+    let mut it = exchange(
+        "192.0.2.1",
+        false,
+        &[("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("host", "a.example")],
+    );
+    assert_eq!(client_address(&it, &[]).to_string(), "192.0.2.1");
+    forward(&mut it, &Settings::default());
+    assert_eq!(field(&it, "x-forwarded-for"), ["192.0.2.1"]);
+    assert_eq!(field(&it, "x-forwarded-proto"), ["http"]);
+    assert_eq!(field(&it, "x-forwarded-host"), ["a.example"]);
+    assert_eq!(field(&it, "via"), ["1.1 ferrum-edge"]);
+    assert!(field(&it, "forwarded").is_empty());
+}
+
+#[test]
+fn a_trusted_proxy_is_believed_up_to_the_first_stranger() {
+    let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
+    let mut it = exchange(
+        "10.0.0.9",
+        true,
+        &[("x-forwarded-for", "198.51.100.7, 203.0.113.5"), ("x-forwarded-for", "10.1.1.1"), ("via", "1.0 edge")],
+    );
+    assert_eq!(client_address(&it, &trusted).to_string(), "203.0.113.5");
+    forward(&mut it, &Settings { forwarded_header: true, ..Settings::default() });
+    assert_eq!(field(&it, "x-forwarded-for"), ["198.51.100.7, 203.0.113.5, 10.1.1.1, 10.0.0.9"]);
+    assert_eq!(field(&it, "via"), ["1.0 edge, 1.1 ferrum-edge"]);
+    assert_eq!(field(&it, "forwarded"), ["for=10.0.0.9;proto=http"]);
+}
+
+#[test]
+fn hops_with_ports_and_brackets_are_read() {
+    for (hop, expected) in [
+        ("10.0.0.1:80", Some("10.0.0.1")),
+        (" [2001:db8::1]:443", Some("2001:db8::1")),
+        ("[2001:db8::1]", Some("2001:db8::1")),
+        ("::ffff:10.0.0.1", Some("10.0.0.1")),
+        ("unknown", None),
+    ] {
+        assert_eq!(parse_hop(hop.as_bytes()).map(|it| it.to_string()).as_deref(), expected);
+    }
+}

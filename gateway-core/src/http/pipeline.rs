@@ -1,0 +1,418 @@
+//! The way of every exchange: guard, route, chain, balance, send, and back. Read this file first.
+//!
+//! Nothing here knows which HTTP version the client or the target speaks: the client's side comes in as a
+//! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
+//! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::body::{Body, Meter};
+use super::dialect::Dialect;
+use super::downstream::{Delivery, Downstream};
+use super::exchange::Exchange;
+use super::guard;
+use super::headers::{self, Side};
+use super::reply::{Cause, Reply};
+use super::retry::Attempts;
+use crate::balance::{Ask, Flight, Outcome, Pick, Settled};
+use crate::config::model::{HashOn, HttpRules, Traffic};
+use crate::config::snapshot::{Route, Snapshot};
+use crate::limit::concurrency::Permit;
+use crate::limit::overload::Overload;
+use crate::plugin::chain::Reached;
+use crate::record::{ExchangeRecord, Recorder};
+use crate::route::forward_path;
+use crate::upstream::{Call, Upstream};
+
+/// When to come back to a gateway or target at its limits.
+const A_SECOND: HeaderValue = HeaderValue::from_static("1");
+
+/// Marks a response after which the connection must not carry another exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Close;
+
+/// The pipeline of one worker.
+pub struct Pipeline<U> {
+    upstream: U,
+    recorder: Arc<dyn Recorder>,
+    overload: Overload,
+}
+
+/// A proxy's share of a request: the route and how much of the path it took.
+struct Matched<'s> {
+    route: &'s Route,
+    rules: &'s HttpRules,
+    path_bytes: usize,
+}
+
+impl<U: Upstream> Pipeline<U> {
+    /// A pipeline that sends through `upstream`, as much at a time as `overload` allows.
+    pub fn new(upstream: U, recorder: Arc<dyn Recorder>, overload: Overload) -> Self {
+        Self { upstream, recorder, overload }
+    }
+
+    /// The way out, for the stream pipeline.
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// Serves one exchange from its head to its record.
+    pub async fn serve<D: Downstream>(
+        &self,
+        snapshot: &Snapshot,
+        exchange: Exchange,
+        downstream: &mut D,
+    ) -> Delivery {
+        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        let mut reached = Reached::NONE;
+        let response = match self.answer(snapshot, &mut end, &mut reached, downstream).await {
+            Ok(response) => response,
+            Err(reply) => end.reply(*reply),
+        };
+        self.finish(end, response, reached, downstream).await
+    }
+
+    /// Answers a request the adapter could not make an exchange of, so that it is recorded like any other.
+    pub async fn refuse<D: Downstream>(&self, exchange: Exchange, reply: Reply, downstream: &mut D) -> Delivery {
+        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        let response = end.reply(reply);
+        self.finish(end, response, Reached::NONE, downstream).await
+    }
+
+    /// Records a request nobody waits for any more.
+    pub fn abandon(&self, exchange: Exchange, cause: Cause) {
+        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        end.cause = Some(cause);
+    }
+
+    async fn finish<D: Downstream>(
+        &self,
+        mut end: Ending<'_>,
+        mut response: Response<Body>,
+        reached: Reached,
+        downstream: &mut D,
+    ) -> Delivery {
+        if let Some(route) = end.route {
+            route.chain.response(&mut end.exchange, &mut response, reached).await;
+        }
+        end.status = response.status();
+        let delivery = match end.deadline() {
+            None => downstream.respond(response).await,
+            Some(deadline) => tokio::time::timeout_at(deadline, downstream.respond(response))
+                .await
+                .unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) }),
+        };
+        end.response_bytes = delivery.bytes;
+        end.finished = true;
+        end.cause = delivery.cut.or(end.cause);
+        delivery
+    }
+
+    async fn answer<'s, D: Downstream>(
+        &'s self,
+        snapshot: &'s Snapshot,
+        end: &mut Ending<'s>,
+        reached: &mut Reached,
+        downstream: &mut D,
+    ) -> Result<Response<Body>, Box<Reply>> {
+        let Some(place) = self.overload.exchange() else {
+            return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
+        };
+        end.place = Some(place);
+        let matched = admit(snapshot, end)?;
+        let Some(deadline) = end.deadline() else {
+            return self.through(snapshot, &matched, end, reached, downstream).await;
+        };
+        tokio::time::timeout_at(deadline, self.through(snapshot, &matched, end, reached, downstream))
+            .await
+            .unwrap_or_else(|_| Err(Box::new(Reply::new(Cause::TotalTimeout))))
+    }
+
+    /// The chain, then the target.
+    async fn through<'s, D: Downstream>(
+        &'s self,
+        snapshot: &'s Snapshot,
+        matched: &Matched<'s>,
+        end: &mut Ending<'s>,
+        reached: &mut Reached,
+        downstream: &mut D,
+    ) -> Result<Response<Body>, Box<Reply>> {
+        let route = matched.route;
+        route.chain.request(&mut end.exchange, route.proxy.auth_mode, reached).await?;
+        headers::forward(&mut end.exchange, &snapshot.settings);
+        self.attempt(matched, end, downstream).await
+    }
+
+    /// Tries targets until one answers or nothing more may be tried.
+    async fn attempt<'s, D: Downstream>(
+        &'s self,
+        matched: &Matched<'s>,
+        end: &mut Ending<'s>,
+        downstream: &mut D,
+    ) -> Result<Response<Body>, Box<Reply>> {
+        let route = matched.route;
+        let mut body = std::mem::take(&mut end.exchange.body);
+        let method = end.exchange.request.method.clone();
+        let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
+        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
+        route.budget.request(Instant::now());
+        loop {
+            let pick = pick(route, &end.exchange, &tried)?;
+            attempts.begin();
+            end.attempts = attempts.made();
+            end.target = Some(pick.target);
+            let replay = body.replay();
+            let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
+            let call = Call {
+                route,
+                target: pick.target,
+                index: pick.index,
+                method: &method,
+                path: &path,
+                host: matched.host(&end.exchange, pick.target),
+                headers: &end.exchange.request.headers,
+                dialect: end.exchange.dialect,
+                upgrade: end.exchange.upgrade.as_ref(),
+            };
+            let pause = match self.upstream.send(call, body, downstream).await {
+                Ok(answer) => {
+                    let (status, index) = (answer.response.status(), pick.index);
+                    let outcome = Outcome::Response { status, first_byte: answer.first_byte };
+                    end.settle(pick.report(outcome, Instant::now()));
+                    end.first_byte = Some(answer.first_byte);
+                    let Some(pause) = attempts.after_status(status, replay.is_some()) else {
+                        return Ok(from_target(answer.response));
+                    };
+                    body = replay.unwrap_or_default();
+                    tried.push(index);
+                    pause
+                }
+                Err(mut failure) => {
+                    let again = failure.body.take().or(replay);
+                    let pause = attempts.after_failure(&failure, again.is_some());
+                    if !failure.stale || pause.is_none() {
+                        tried.push(pick.index);
+                        end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
+                    }
+                    let Some(pause) = pause else { return Err(Box::new(Reply::new(failure.cause))) };
+                    body = again.unwrap_or_default();
+                    pause
+                }
+            };
+            if pause > Duration::ZERO {
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+impl Matched<'_> {
+    /// Path and query as the target gets them.
+    fn path<'e>(&self, exchange: &'e Exchange, target_path: Option<&str>) -> std::borrow::Cow<'e, str> {
+        if let Some(path) = &exchange.forward_path {
+            return std::borrow::Cow::Borrowed(path);
+        }
+        let original = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
+        let prefix = target_path.or(self.rules.backend_path.as_deref());
+        forward_path(original, self.path_bytes, self.rules.strip_listen_path, prefix)
+    }
+
+    /// The host as the target gets it.
+    fn host<'e>(&self, exchange: &'e Exchange, target: &'e crate::balance::Target) -> &'e HeaderValue {
+        let client = exchange.request.headers.get(http::header::HOST);
+        match client {
+            Some(host) if self.rules.preserve_host_header => host,
+            _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
+            _ => target.host_header(80),
+        }
+    }
+}
+
+/// Finds the proxy of a request and makes sure that it may be tried at all.
+fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>, Box<Reply>> {
+    let settings = &*snapshot.settings;
+    let exchange = &mut end.exchange;
+    exchange.dialect =
+        Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
+    guard::check(exchange, &settings.limits)?;
+    normalise(exchange)?;
+    exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
+    headers::strip(&mut exchange.request.headers, Side::Request);
+    let found = snapshot.routes.find(exchange.authority(), exchange.request.uri.path());
+    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
+    let route: &'s Route = found.route;
+    end.route = Some(route);
+    if route.quarantine.is_some() {
+        return Err(Box::new(Reply::new(Cause::Quarantined)));
+    }
+    let Traffic::Http(rules) = &route.proxy.traffic else {
+        return Err(Box::new(Reply::new(Cause::NoRoute)));
+    };
+    if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)
+        && !methods.contains(&exchange.request.method)
+    {
+        let reply = Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, allow.clone());
+        return Err(Box::new(reply));
+    }
+    let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
+    exchange.body = std::mem::take(&mut exchange.body).limited(limit);
+    Ok(Matched { route, rules, path_bytes: found.matched })
+}
+
+/// Rewrites the target to its one spelling where the client used another.
+fn normalise(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
+    let Some(target) = exchange.request.uri.path_and_query() else { return Ok(()) };
+    let clean = match guard::normalise(target.as_str())? {
+        std::borrow::Cow::Borrowed(_) => return Ok(()),
+        std::borrow::Cow::Owned(clean) => clean,
+    };
+    let mut parts = exchange.request.uri.clone().into_parts();
+    let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
+    parts.path_and_query = Some(clean.parse().map_err(|_| bad())?);
+    exchange.request.uri = http::Uri::from_parts(parts).map_err(|_| bad())?;
+    Ok(())
+}
+
+/// Picks a target not yet tried.
+fn pick<'s>(route: &'s Route, exchange: &Exchange, tried: &[usize]) -> Result<Pick<'s>, Box<Reply>> {
+    let address;
+    let hash_key = match route.targets.hash_on() {
+        None => None,
+        Some(on) => {
+            address = exchange.client_address.to_string();
+            Some(hash_key(on, &exchange.request.headers).unwrap_or(address.as_bytes()))
+        }
+    };
+    let ask = Ask { hash_key, tried, breakers: route.breakers.as_ref(), now: exchange.started };
+    route.targets.pick(&ask).ok_or_else(|| {
+        let cause = if route.breakers.is_some() { Cause::CircuitOpen } else { Cause::NoTarget };
+        Box::new(Reply::new(cause).header(RETRY_AFTER, A_SECOND))
+    })
+}
+
+/// What consistent hashing hashes of a request; `None` falls back to the client's address.
+fn hash_key<'e>(on: &HashOn, headers: &'e http::HeaderMap) -> Option<&'e [u8]> {
+    match on {
+        HashOn::Ip => None,
+        HashOn::Header(name) => headers.get(name).map(HeaderValue::as_bytes),
+        HashOn::Cookie(name) => headers.get_all(http::header::COOKIE).iter().find_map(|field| {
+            field.as_bytes().split(|c| *c == b';').find_map(|pair| {
+                let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?;
+                value.strip_prefix(b"=").map(<[u8]>::trim_ascii_end)
+            })
+        }),
+    }
+}
+
+fn outcome_of(cause: Cause) -> Outcome {
+    match cause {
+        Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed => {
+            Outcome::ConnectFailed
+        }
+        Cause::UpstreamTimeout => Outcome::TimedOut,
+        Cause::UpstreamClosed | Cause::UpstreamGarbage => Outcome::Broken,
+        // The client's own doing, or ours: says nothing about the target.
+        _ => Outcome::Cancelled,
+    }
+}
+
+/// A target's response, without what belonged to its hop.
+fn from_target(mut response: Response<Body>) -> Response<Body> {
+    headers::strip(response.headers_mut(), Side::Response);
+    response
+}
+
+/// What is known of an exchange so far; writes its record when it goes, however it goes.
+struct Ending<'s> {
+    recorder: &'s dyn Recorder,
+    exchange: Exchange,
+    meter: Meter,
+    route: Option<&'s Route>,
+    target: Option<&'s crate::balance::Target>,
+    /// Counts against the gateway's ceiling to the end.
+    place: Option<Permit>,
+    /// Held to the end, so that balancing by load sees streaming responses too.
+    flight: Flight,
+    status: StatusCode,
+    cause: Option<Cause>,
+    attempts: u32,
+    first_byte: Option<Duration>,
+    response_bytes: u64,
+    finished: bool,
+}
+
+impl<'s> Ending<'s> {
+    fn new(recorder: &'s dyn Recorder, exchange: Exchange) -> Self {
+        recorder.began();
+        Self {
+            recorder,
+            meter: exchange.body.meter(),
+            exchange,
+            route: None,
+            target: None,
+            place: None,
+            flight: Flight::default(),
+            status: StatusCode::OK,
+            cause: None,
+            attempts: 0,
+            first_byte: None,
+            response_bytes: 0,
+            finished: false,
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) -> Response<Body> {
+        self.cause = Some(reply.cause);
+        let close = reply.close;
+        let mut response = reply.into_response(self.exchange.dialect);
+        if close {
+            response.extensions_mut().insert(Close);
+        }
+        response
+    }
+
+    fn settle(&mut self, settled: Settled) {
+        self.flight = settled.flight;
+        if let (Some(change), Some(target)) = (settled.health, self.target) {
+            self.recorder.health(target, change);
+        }
+    }
+
+    /// When the whole exchange must be over.
+    fn deadline(&self) -> Option<Instant> {
+        let total = self.route?.proxy.timeouts.total;
+        (total > Duration::ZERO).then(|| self.exchange.started + total)
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(Cause::ClientGone)) };
+        let status = match (self.finished, cut) {
+            (false, Some(cause)) => cause.status().as_u16(),
+            _ => self.status.as_u16(),
+        };
+        let record = ExchangeRecord {
+            exchange: &self.exchange,
+            route: self.route,
+            target: self.target,
+            status,
+            cause: cut,
+            attempts: self.attempts,
+            first_byte: self.first_byte,
+            duration: self.exchange.started.elapsed(),
+            request_bytes: self.meter.bytes(),
+            response_bytes: self.response_bytes,
+        };
+        if let Some(route) = self.route {
+            route.chain.end(&record);
+        }
+        self.recorder.exchange(&record);
+    }
+}

@@ -1,0 +1,297 @@
+//! What the gateway answers itself. Nothing else may answer without an upstream.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::body::Body;
+use super::dialect::Dialect;
+
+/// Why the gateway answers itself; the one table from cause to HTTP status, gRPC status and reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A plugin's own answer.
+    Plugin,
+    /// The request breaks HTTP.
+    BadRequest,
+    /// No or more than one Host.
+    BadHost,
+    /// Head fields too large or too many.
+    HeadersTooLarge,
+    /// A transfer coding other than `chunked`.
+    CodingUnsupported,
+    /// An HTTP version the listener doesn't speak.
+    HttpVersionUnsupported,
+    /// Request target too long.
+    UriTooLong,
+    /// Body larger than the limit.
+    BodyTooLarge,
+    /// The body did not arrive in time.
+    RequestTimeout,
+    /// No proxy takes this host and path.
+    NoRoute,
+    /// The proxy doesn't take this method.
+    MethodNotAllowed,
+    /// The gateway never takes this method.
+    MethodUnknown,
+    /// Credentials are missing or wrong.
+    Unauthenticated,
+    /// Known, but not allowed.
+    Forbidden,
+    /// Too much of it.
+    TooManyRequests,
+    /// Sent in TLS early data, and not safe to be replayed.
+    TooEarly,
+    /// The proxy's configuration is incomplete, so it is closed.
+    Quarantined,
+    /// No target may be used now.
+    NoTarget,
+    /// The circuit breaker is open.
+    CircuitOpen,
+    /// The gateway is at its limits.
+    Overloaded,
+    /// The target's name could not be resolved.
+    DnsFailed,
+    /// No connection to the target.
+    ConnectFailed,
+    /// No connection to the target in time.
+    ConnectTimeout,
+    /// The target's certificate was not accepted, or the handshake failed.
+    TlsFailed,
+    /// The target closed before it answered.
+    UpstreamClosed,
+    /// The target answered something that is not HTTP.
+    UpstreamGarbage,
+    /// The target did not answer in time.
+    UpstreamTimeout,
+    /// The exchange took longer than its total.
+    TotalTimeout,
+    /// The target doesn't speak what the request needs.
+    VersionUnsupported,
+    /// The upgrade asked for is not supported here.
+    UpgradeRefused,
+    /// The client went away; never sent, only recorded.
+    ClientGone,
+    /// A defect of ours.
+    Internal,
+}
+
+/// One row of the table.
+struct Row {
+    status: u16,
+    grpc: u8,
+    /// RFC 9209 §2.3 error type where one fits; empty adds no `Proxy-Status`.
+    proxy_error: &'static str,
+    /// Stable reason for logs, metrics and the problem's `code`.
+    reason: &'static str,
+    title: &'static str,
+}
+
+const fn row(
+    status: u16,
+    grpc: u8,
+    proxy_error: &'static str,
+    reason: &'static str,
+    title: &'static str,
+) -> Row {
+    Row { status, grpc, proxy_error, reason, title }
+}
+
+impl Cause {
+    #[rustfmt::skip]
+    fn row(self) -> Row {
+        match self {
+            Self::Plugin => row(200, 2, "", "plugin", "Answered by a plugin"),
+            Self::BadRequest => row(400, 3, "http_request_error", "bad_request", "The request is malformed"),
+            Self::BadHost => row(400, 3, "http_request_error", "bad_host", "The request needs exactly one valid Host"),
+            Self::HeadersTooLarge => row(431, 8, "http_request_error", "headers_too_large", "The request's header fields are too large"),
+            Self::CodingUnsupported => row(501, 12, "http_request_error", "coding_unsupported", "The transfer coding is not supported"),
+            Self::HttpVersionUnsupported => row(505, 12, "http_request_error", "http_version_unsupported", "The HTTP version is not supported"),
+            Self::UriTooLong => row(414, 8, "http_request_error", "uri_too_long", "The request target is too long"),
+            Self::BodyTooLarge => row(413, 8, "http_request_error", "body_too_large", "The request body is too large"),
+            Self::RequestTimeout => row(408, 4, "http_request_error", "request_timeout", "The request did not arrive in time"),
+            Self::NoRoute => row(404, 12, "destination_not_found", "no_route", "No proxy takes this host and path"),
+            Self::MethodNotAllowed => row(405, 12, "http_request_denied", "method_not_allowed", "The method is not allowed here"),
+            Self::MethodUnknown => row(405, 12, "http_request_denied", "method_unsupported", "The gateway does not take this method"),
+            Self::Unauthenticated => row(401, 16, "http_request_denied", "unauthenticated", "Authentication required"),
+            Self::Forbidden => row(403, 7, "http_request_denied", "forbidden", "Not allowed"),
+            Self::TooManyRequests => row(429, 8, "http_request_denied", "too_many_requests", "Too many requests"),
+            Self::TooEarly => row(425, 14, "http_request_denied", "too_early", "Send this again after the handshake"),
+            Self::Quarantined => row(503, 14, "proxy_configuration_error", "quarantined", "This proxy is not ready"),
+            Self::NoTarget => row(503, 14, "destination_unavailable", "no_target", "No upstream is available"),
+            Self::CircuitOpen => row(503, 14, "destination_unavailable", "circuit_open", "The upstream is resting after failures"),
+            Self::Overloaded => row(503, 14, "proxy_internal_response", "overloaded", "The gateway is at its limits"),
+            Self::DnsFailed => row(502, 14, "dns_error", "dns_failed", "The upstream could not be found"),
+            Self::ConnectFailed => row(502, 14, "connection_refused", "connect_failed", "The upstream could not be reached"),
+            Self::ConnectTimeout => row(504, 14, "connection_timeout", "connect_timeout", "The upstream could not be reached in time"),
+            Self::TlsFailed => row(502, 14, "tls_protocol_error", "tls_failed", "The upstream could not be reached securely"),
+            Self::UpstreamClosed => row(502, 14, "connection_terminated", "upstream_closed", "The upstream closed without an answer"),
+            Self::UpstreamGarbage => row(502, 14, "http_protocol_error", "upstream_garbage", "The upstream's answer is malformed"),
+            Self::UpstreamTimeout => row(504, 4, "http_response_timeout", "upstream_timeout", "The upstream did not answer in time"),
+            Self::TotalTimeout => row(504, 4, "http_response_timeout", "total_timeout", "The exchange took too long"),
+            Self::VersionUnsupported => row(502, 12, "http_upgrade_failed", "version_unsupported", "The upstream does not speak what this request needs"),
+            Self::UpgradeRefused => row(501, 12, "http_upgrade_failed", "upgrade_refused", "This upgrade is not supported here"),
+            Self::ClientGone => row(499, 1, "", "client_gone", "The client went away"),
+            Self::Internal => row(500, 13, "proxy_internal_error", "internal", "The gateway failed"),
+        }
+    }
+
+    /// The HTTP status this cause is answered with.
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The gRPC status code this cause is answered with.
+    pub fn grpc_status(self) -> u8 {
+        self.row().grpc
+    }
+
+    /// A stable word for logs and metrics.
+    pub fn reason(self) -> &'static str {
+        self.row().reason
+    }
+}
+
+/// An answer of the gateway's own.
+#[derive(Debug)]
+pub struct Reply {
+    /// Why.
+    pub cause: Cause,
+    /// The status, where it differs from the cause's.
+    pub status: Option<StatusCode>,
+    /// One sentence for the client; never an internal detail.
+    pub detail: Option<Cow<'static, str>>,
+    /// Header fields to add.
+    pub headers: HeaderMap,
+    /// A body of its own instead of the problem document.
+    pub body: Option<Bytes>,
+    /// The connection must not carry another exchange.
+    pub close: bool,
+}
+
+impl Reply {
+    /// The plain answer for a cause.
+    pub fn new(cause: Cause) -> Self {
+        Self { cause, status: None, detail: None, headers: HeaderMap::new(), body: None, close: false }
+    }
+
+    /// A plugin's answer with a status and body of its own.
+    pub fn fixed(status: StatusCode, body: impl Into<Bytes>) -> Self {
+        Self { status: Some(status), body: Some(body.into()), ..Self::new(Cause::Plugin) }
+    }
+
+    /// Adds a sentence for the client.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a header field.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Ends the connection after this answer.
+    #[must_use]
+    pub fn closing(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    /// The status the client sees in plain HTTP.
+    pub fn http_status(&self) -> StatusCode {
+        self.status.unwrap_or_else(|| self.cause.status())
+    }
+
+    /// The response, in the exchange's dialect.
+    pub fn into_response(self, dialect: Dialect) -> Response<Body> {
+        match dialect {
+            Dialect::Grpc => self.into_grpc(),
+            Dialect::Plain | Dialect::Upgrade => self.into_problem(),
+        }
+    }
+
+    /// RFC 9457, or the reply's own body.
+    fn into_problem(self) -> Response<Body> {
+        let status = self.http_status();
+        let Row { title, reason, proxy_error, .. } = self.cause.row();
+        let own = self.body.is_some();
+        let body = self.body.unwrap_or_else(|| problem(status, title, reason, self.detail.as_deref()));
+        let mut response = Response::new(Body::full(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = self.headers;
+        let headers = response.headers_mut();
+        if !own {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        }
+        add_proxy_status(headers, proxy_error);
+        response
+    }
+
+    /// A gRPC trailers-only answer: the status travels in the head.
+    fn into_grpc(self) -> Response<Body> {
+        let Row { title, proxy_error, .. } = self.cause.row();
+        let code = self.status.map_or_else(|| self.cause.grpc_status(), grpc_status_of);
+        let mut response = Response::new(Body::empty());
+        *response.headers_mut() = self.headers;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-status", HeaderValue::from(u16::from(code)));
+        let message = self.detail.as_deref().unwrap_or(title);
+        let encoded: String = percent_encoding::utf8_percent_encode(message, GRPC_MESSAGE).collect();
+        if let Ok(value) = HeaderValue::from_str(&encoded) {
+            headers.insert("grpc-message", value);
+        }
+        add_proxy_status(headers, proxy_error);
+        response
+    }
+}
+
+fn add_proxy_status(headers: &mut HeaderMap, error: &'static str) {
+    if error.is_empty() {
+        return;
+    }
+    if let Ok(value) = HeaderValue::from_str(&format!("ferrum-edge; error={error}")) {
+        headers.insert("proxy-status", value);
+    }
+}
+
+/// The gRPC status for an HTTP status, for replies that chose their own (the mapping of gRPC's HTTP/2 document,
+/// completed for what a gateway answers).
+pub fn grpc_status_of(status: StatusCode) -> u8 {
+    match status.as_u16() {
+        200..=299 => 2,
+        400 => 3,
+        401 => 16,
+        403 => 7,
+        404 | 405 | 501 => 12,
+        408 | 504 => 4,
+        409 => 10,
+        412 => 9,
+        413 | 414 | 429 | 431 => 8,
+        502 | 503 => 14,
+        _ => 13,
+    }
+}
+
+fn problem(status: StatusCode, title: &str, code: &str, detail: Option<&str>) -> Bytes {
+    let mut document = serde_json::Map::new();
+    document.insert("type".into(), "about:blank".into());
+    document.insert("title".into(), title.into());
+    document.insert("status".into(), status.as_u16().into());
+    document.insert("code".into(), code.into());
+    if let Some(detail) = detail {
+        document.insert("detail".into(), detail.into());
+    }
+    let mut text = serde_json::Value::Object(document).to_string();
+    text.push('\n');
+    Bytes::from(text)
+}
+
+/// What `grpc-message` must percent-encode: everything outside printable ASCII, and the percent sign.
+const GRPC_MESSAGE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');

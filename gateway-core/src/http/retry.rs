@@ -1,0 +1,77 @@
+//! Whether a failed attempt may be made again, and after how long.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+
+use crate::config::model::Retry;
+use crate::limit::backoff;
+use crate::limit::budget::RetryBudget;
+use crate::upstream::Failure;
+
+/// The attempts of one exchange.
+#[derive(Debug)]
+pub struct Attempts<'a> {
+    rules: &'a Retry,
+    budget: &'a RetryBudget,
+    method: &'a Method,
+    made: u32,
+    stale: u32,
+}
+
+/// Dead kept connections replaced within one exchange, beyond which the target counts as failing.
+const MAX_STALE: u32 = 3;
+
+impl<'a> Attempts<'a> {
+    /// No attempt made yet.
+    pub fn new(rules: &'a Retry, budget: &'a RetryBudget, method: &'a Method) -> Self {
+        Self { rules, budget, method, made: 0, stale: 0 }
+    }
+
+    /// Attempts made so far.
+    pub fn made(&self) -> u32 {
+        self.made
+    }
+
+    /// Notes that an attempt begins.
+    pub fn begin(&mut self) {
+        self.made += 1;
+    }
+
+    /// The pause before trying again after `failure`; `None` when it may not be tried again.
+    ///
+    /// A kept connection that died before it answered is replaced at once when the request may be sent twice; that
+    /// happens without any retry rule, since the target has done nothing wrong.
+    pub fn after_failure(&mut self, failure: &Failure, replayable: bool) -> Option<Duration> {
+        if !replayable {
+            return None;
+        }
+        let safe_to_repeat = !failure.reached_wire || self.method.is_idempotent();
+        if failure.stale && safe_to_repeat && self.stale < MAX_STALE {
+            self.stale += 1;
+            return Some(Duration::ZERO);
+        }
+        let allowed = if failure.is_connect() {
+            self.rules.on_connect_failure
+        } else {
+            self.rules.methods.contains(self.method)
+        };
+        if allowed { self.spend() } else { None }
+    }
+
+    /// The pause before trying again after a response with `status`; `None` when it is passed on.
+    pub fn after_status(&mut self, status: StatusCode, replayable: bool) -> Option<Duration> {
+        let wanted = replayable
+            && self.rules.status_codes.contains(&status.as_u16())
+            && self.rules.methods.contains(self.method);
+        if wanted { self.spend() } else { None }
+    }
+
+    fn spend(&self) -> Option<Duration> {
+        let retries = self.made.saturating_sub(1 + self.stale);
+        if retries >= self.rules.max_retries {
+            return None;
+        }
+        self.budget.retry(tokio::time::Instant::now()).then(|| backoff::pause(self.rules.backoff, retries))
+    }
+}

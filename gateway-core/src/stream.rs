@@ -1,0 +1,3 @@
+//! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
+
+pub mod session;

@@ -1,0 +1,102 @@
+//! The way out: what the pipelines ask of whoever owns the sockets.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Response};
+
+use crate::balance::Target;
+use crate::config::snapshot::Route;
+use crate::http::body::Body;
+use crate::http::dialect::Dialect;
+use crate::http::downstream::Downstream;
+use crate::http::reply::Cause;
+
+/// Sends requests to targets. Implemented by the worker (pool, then dial) and by fakes in tests; called once an attempt.
+pub trait Upstream: Send + Sync + 'static {
+    /// Sends one request and waits for the head of its final response; informational ones go to `downstream`.
+    /// The answer's body goes on reading from the target, and drives what is left of the request's.
+    fn send<D: Downstream>(
+        &self,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send;
+}
+
+/// One attempt to have a request answered by a target.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The proxy with its timeouts, TLS and pool rules.
+    pub route: &'a Route,
+    /// Where to.
+    pub target: &'a Target,
+    /// The target's place in its upstream, and in the route's pool keys.
+    pub index: usize,
+    /// The method as the client sent it.
+    pub method: &'a Method,
+    /// Path and query as the target gets them.
+    pub path: &'a str,
+    /// The host as the target gets it.
+    pub host: &'a HeaderValue,
+    /// Every header field to send but `host` and the framing (`content-length`, `transfer-encoding`), which the
+    /// adapter derives from the body.
+    pub headers: &'a HeaderMap,
+    /// What the request needs of the target.
+    pub dialect: Dialect,
+    /// The protocol asked for when the dialect is an upgrade.
+    pub upgrade: Option<&'a HeaderValue>,
+}
+
+/// A target's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The final response; hop-by-hop fields still in it.
+    pub response: Response<Body>,
+    /// From the start of the attempt to the head of the response.
+    pub first_byte: Duration,
+    /// Whether a kept connection served it.
+    pub reused: bool,
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The row of the reply table this failure is answered with.
+    pub cause: Cause,
+    /// Whether any byte of the request may have reached the target.
+    pub reached_wire: bool,
+    /// Whether a kept connection turned out to be dead, which says nothing about the target.
+    pub stale: bool,
+    /// The body, when nothing of it was taken.
+    pub body: Option<Body>,
+    /// For the log; never for the client.
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// A failure before any byte was sent.
+    pub fn unsent(cause: Cause, body: Body) -> Self {
+        Self { cause, reached_wire: false, stale: false, body: Some(body), source: None }
+    }
+
+    /// A failure after bytes were sent.
+    pub fn sent(cause: Cause) -> Self {
+        Self { cause, reached_wire: true, stale: false, body: None, source: None }
+    }
+
+    /// Adds what the log should know.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Whether the failure is about making a connection.
+    pub fn is_connect(&self) -> bool {
+        matches!(
+            self.cause,
+            Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed
+        )
+    }
+}

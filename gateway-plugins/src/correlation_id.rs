@@ -1,0 +1,103 @@
+//! Gives every request an id that the target, the client and the logs see alike.
+//!
+//! A client's own id is kept when it is short and printable, so that a chain of services shares one; otherwise the
+//! gateway makes one (a random UUID, version 4).
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Step, World};
+use http::{HeaderName, HeaderValue, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `correlation_id`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The header that carries the id. Default `x-request-id`.
+    header_name: String,
+    /// Says the id to the client too, in the same header. Default true.
+    echo_downstream: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { header_name: "x-request-id".into(), echo_downstream: true }
+    }
+}
+
+/// The plugin.
+pub(crate) struct CorrelationId {
+    header: HeaderName,
+    echo: bool,
+}
+
+/// The id of one exchange.
+struct Id(HeaderValue);
+
+/// Longer ids of clients are replaced: they would fill logs.
+const MAX_BYTES: usize = 256;
+
+impl Plugin for CorrelationId {
+    const NAME: &'static str = "correlation_id";
+    const SUMMARY: &'static str = "Gives every request an id that the target, the client and the logs see alike.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let header = HeaderName::from_bytes(config.header_name.as_bytes()).map_err(|_| {
+            Problems::one("config.header_name", format!("`{}` is no header name", config.header_name))
+        })?;
+        Ok(Self { header, echo: config.echo_downstream })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        if self.echo {
+            hooks.on_response(self);
+        }
+    }
+}
+
+impl OnRequest for CorrelationId {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+        let headers = &mut exchange.request.headers;
+        let id = match headers.get(&self.header) {
+            Some(id) if is_usable(id) => id.clone(),
+            _ => {
+                let id = make();
+                headers.insert(self.header.clone(), id.clone());
+                id
+            }
+        };
+        if self.echo {
+            exchange.state.put(Id(id));
+        }
+        Step::Next
+    }
+}
+
+impl OnResponse for CorrelationId {
+    fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+        if let Some(Id(id)) = exchange.state.of() {
+            response.headers_mut().insert(self.header.clone(), id.clone());
+        }
+        Step::Next
+    }
+}
+
+fn is_usable(id: &HeaderValue) -> bool {
+    (1..=MAX_BYTES).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+/// A random UUID (RFC 9562 §5.4). It need not be unguessable, only unique.
+fn make() -> HeaderValue {
+    let random = fastrand::u128(..);
+    let bits = random & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    let parts = [hex.get(..8), hex.get(8..12), hex.get(12..16), hex.get(16..20), hex.get(20..)];
+    let text = parts.map(Option::unwrap_or_default).join("-");
+    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+}

@@ -1,0 +1,46 @@
+//! What holds for every plugin; walks the table.
+
+use std::collections::HashSet;
+
+use gateway_core::plugin::{Registry, World};
+use serde_json::json;
+
+use super::PLUGINS;
+
+#[test]
+fn names_are_unique_snake_case_and_said_in_one_sentence() {
+    let mut seen = HashSet::new();
+    for plugin in PLUGINS {
+        assert!(plugin.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{}", plugin.name);
+        assert!(seen.insert(plugin.name), "{} stands twice in the table", plugin.name);
+        assert!(plugin.summary.ends_with('.') && plugin.summary.len() > 20, "{}", plugin.name);
+    }
+}
+
+#[test]
+fn unknown_settings_are_refused_and_every_option_is_explained() {
+    let registry = Registry::new(PLUGINS);
+    for plugin in PLUGINS {
+        let refused = registry.build(plugin.name, &json!({ "no_such_option": 1 }), &World::default());
+        assert!(refused.is_err(), "{} takes an unknown option", plugin.name);
+        let schema = (plugin.schema)();
+        let properties = schema.get("properties").and_then(|it| it.as_object()).cloned().unwrap_or_default();
+        for (option, about) in properties {
+            assert!(about.get("description").is_some(), "{}.{option} is not explained", plugin.name);
+        }
+    }
+}
+
+#[test]
+fn bad_settings_are_named() {
+    let registry = Registry::new(PLUGINS);
+    for (name, config, path) in [
+        ("correlation_id", json!({ "header_name": "a b" }), "config.header_name"),
+        ("request_termination", json!({ "status_code": 99 }), "config.status_code"),
+        ("request_termination", json!({ "trigger": { "header_value": "x" } }), "config.trigger.header_value"),
+        ("request_terminaton", json!({}), "plugin_name"),
+    ] {
+        let Err(problems) = registry.build(name, &config, &World::default()) else { panic!("{name} took {config}") };
+        assert_eq!(problems.0[0].path, path);
+    }
+}

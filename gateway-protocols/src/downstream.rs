@@ -1,0 +1,22 @@
+//! The clients' side: listeners, connections, and the HTTP versions that end in the pipeline.
+
+pub mod accept;
+pub mod bind;
+mod h1;
+mod h2;
+mod registry;
+
+pub(crate) use registry::{Entry, Registry};
+
+use gateway_core::http::body::BodyError;
+use gateway_core::http::reply::Cause;
+
+/// Why a response broke off while its body came from a target.
+fn cut_by(error: &BodyError) -> Cause {
+    match error {
+        BodyError::Idle => Cause::UpstreamTimeout,
+        BodyError::Framing(_) => Cause::UpstreamGarbage,
+        BodyError::TooLarge { .. } => Cause::BodyTooLarge,
+        BodyError::Incomplete | BodyError::Io(_) => Cause::UpstreamClosed,
+    }
+}

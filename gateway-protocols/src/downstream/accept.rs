@@ -1,0 +1,188 @@
+//! From a listening socket to a connection of a known version.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::limit::concurrency::Permit;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use super::{Entry, h1, h2};
+use crate::link::Link;
+use crate::worker::Worker;
+
+/// What a listener's connections speak first.
+#[derive(Debug, Clone)]
+pub enum Entrance {
+    /// HTTP as it is.
+    Plain,
+    /// HTTP over TLS.
+    Tls(Arc<arc_swap::ArcSwap<ServerConfig>>),
+}
+
+/// An accepted connection on its way to the worker that serves it.
+pub(crate) struct Accepted {
+    pub(crate) tcp: std::net::TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) entrance: Entrance,
+    pub(crate) permit: Permit,
+}
+
+/// What an HTTP/2 client with prior knowledge sends first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A pause after running out of file descriptors: accepting again at once would only spin.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts until the worker stops listening.
+pub(crate) async fn accept(worker: Arc<Worker>, listener: TcpListener, entrance: Entrance) {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, peer)) => worker.place(tcp, peer, &entrance),
+            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "accepting connections failed; trying again");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors of a connection that died in the queue, not of the listener.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+/// Serves a connection from its first byte to its last.
+pub(crate) async fn serve(worker: Arc<Worker>, tcp: TcpStream, peer: SocketAddr, entrance: Entrance, entry: Arc<Entry>) {
+    let Ok(local) = tcp.local_addr() else { return };
+    if tcp.set_nodelay(true).is_err() {
+        return;
+    }
+    let settings = worker.snapshot().settings.clone();
+    let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+    let (link, tls) = match entrance {
+        Entrance::Plain => (Link::Tcp(tcp), None),
+        Entrance::Tls(config) => {
+            let acceptor = TlsAcceptor::from(config.load_full());
+            let timeout = settings.client_timeouts.handshake;
+            match tokio::time::timeout(timeout, acceptor.accept(tcp)).await {
+                Ok(Ok(tls)) => {
+                    let facts = facts(tls.get_ref().1);
+                    (Link::Tls(Box::new(TlsStream::Server(tls))), Some(facts))
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(%peer, %error, "TLS handshake failed");
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+    };
+    drop(settings);
+    let client = Arc::new(Client::new(peer, local, trusted, tls));
+    if link.alpn() == Some(b"h2") {
+        return h2::serve(&worker, link, client, &entry).await;
+    }
+    by_preface(&worker, link, client, &entry).await;
+}
+
+/// Looks at the first bytes: HTTP/2 with prior knowledge begins with its preface, everything else is HTTP/1.
+async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, entry: &Entry) {
+    let mut buffer = BytesMut::new();
+    let timeout = worker.snapshot().settings.client_timeouts.header;
+    let sniffing = async {
+        loop {
+            let read = poll_fn(|cx| link.poll_fill(cx, &mut buffer)).await;
+            let common = buffer.len().min(PREFACE.len());
+            if buffer[..common] != PREFACE[..common] || matches!(read, Ok(0) | Err(_)) {
+                return Some(false);
+            }
+            if common == PREFACE.len() {
+                return Some(true);
+            }
+        }
+    };
+    // A client that sends nothing at all opened the connection early; it is closed in silence.
+    match tokio::time::timeout(timeout, sniffing).await {
+        Ok(Some(true)) => {
+            let io = Rewound { ahead: buffer.freeze(), link };
+            h2::serve(worker, io, client, entry).await;
+        }
+        Ok(_) => h1::serve(worker, link, client, entry, buffer).await,
+        Err(_) if buffer.is_empty() => {}
+        Err(_) => h1::serve(worker, link, client, entry, buffer).await,
+    }
+}
+
+fn facts(session: &rustls::ServerConnection) -> ClientTls {
+    ClientTls {
+        server_name: session.server_name().map(Arc::from),
+        version: match session.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "unknown",
+        },
+        cipher: session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
+        certificate: session
+            .peer_certificates()
+            .and_then(|chain| chain.first())
+            .map(|leaf| Arc::from(leaf.as_ref())),
+    }
+}
+
+/// A link whose first bytes have been read already.
+struct Rewound {
+    ahead: Bytes,
+    link: Link,
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ahead.is_empty() {
+            return Pin::new(&mut this.link).poll_read(cx, buf);
+        }
+        let take = this.ahead.len().min(buf.remaining());
+        buf.put_slice(&this.ahead[..take]);
+        this.ahead.advance(take);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().link).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().link).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().link), cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().link).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,292 @@
+//! HTTP/1.1 with a client: one exchange after the other on one connection.
+
+mod body;
+mod reply;
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::http::body::Body;
+use gateway_core::http::downstream::Delivery;
+use gateway_core::http::exchange::{Client, Exchange};
+use gateway_core::http::reply::{Cause, Reply};
+use http::{Method, Request, Uri, Version};
+use tokio::sync::oneshot;
+
+use super::Entry;
+use crate::h1::body::Decoder;
+use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
+use crate::link::{Link, ReadHalf};
+use crate::timer::Timer;
+use crate::worker::Worker;
+use body::{Continue, RequestBody, Returned};
+use reply::Responder;
+
+/// The reading side of a connection: its half of the link and what was read ahead.
+#[derive(Debug)]
+pub(super) struct Reader {
+    half: ReadHalf,
+    buffer: BytesMut,
+}
+
+/// Bytes a client may send ahead while its request is being served; beyond that it is not read.
+const MAX_AHEAD: usize = 64 << 10;
+/// Bytes of an unwanted request body that are read to keep the connection; beyond that it is closed.
+const MAX_DISCARD: u64 = 256 << 10;
+/// How long a closed connection is still read, so that the client gets to see the last response.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How reading a head ended.
+enum Incoming {
+    Head(Box<RequestHead>),
+    Refused(HeadError),
+    /// The client closed, or stayed silent too long, between two exchanges.
+    Over,
+    /// The client closed in the middle of a head.
+    Torn,
+    /// The head did not arrive in time.
+    Late,
+}
+
+/// What the connection does after an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Next,
+    /// Close, but let the client read what it was sent.
+    Linger,
+    Close,
+}
+
+/// Serves a connection until it ends. `buffer` holds what was read to find out the version.
+pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
+    let (read, write) = link.into_split();
+    let mut reader = Reader { half: read, buffer };
+    let mut responder = Responder::new(write);
+    let mut timer = Timer::default();
+    let mut first = true;
+    loop {
+        let snapshot = worker.snapshot();
+        entry.set_idle(!first && reader.buffer.is_empty());
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &snapshot, first)).await;
+        entry.set_idle(false);
+        timer.clear();
+        let after = match incoming {
+            Incoming::Over => return,
+            Incoming::Torn => {
+                worker.pipeline().abandon(unreadable(&client), Cause::ClientGone);
+                return;
+            }
+            Incoming::Late => refuse(worker, &client, &mut responder, Cause::RequestTimeout).await,
+            Incoming::Refused(error) => refuse(worker, &client, &mut responder, cause_of(error)).await,
+            Incoming::Head(head) => {
+                responder.begin(&head, entry.is_draining(), snapshot.settings.client_timeouts.body);
+                let (after, returned) =
+                    exchange(worker, &snapshot, (*head, reader, client.clone()), &mut responder).await;
+                let Some(returned) = returned else { return };
+                reader = returned;
+                after
+            }
+        };
+        match after {
+            After::Next => {}
+            After::Linger => return linger(reader, responder).await,
+            After::Close => return,
+        }
+        first = false;
+    }
+}
+
+/// Reads until a head is complete, broken, or too late.
+fn poll_head(
+    cx: &mut Context<'_>,
+    reader: &mut Reader,
+    timer: &mut Timer,
+    snapshot: &Snapshot,
+    first: bool,
+) -> Poll<Incoming> {
+    let settings = &snapshot.settings;
+    let limits = HeadLimits {
+        bytes: settings.limits.max_header_bytes,
+        fields: settings.limits.max_headers,
+        target: settings.limits.max_uri_bytes,
+    };
+    loop {
+        if !reader.buffer.is_empty() {
+            match head::request(&mut reader.buffer, &limits) {
+                Ok(Some(head)) => return Poll::Ready(Incoming::Head(Box::new(head))),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Incoming::Refused(error)),
+            }
+        }
+        let begun = !reader.buffer.is_empty();
+        match reader.half.poll_fill(cx, &mut reader.buffer) {
+            Poll::Ready(Ok(0) | Err(_)) => {
+                return Poll::Ready(if begun { Incoming::Torn } else { Incoming::Over });
+            }
+            Poll::Ready(Ok(_)) => {
+                if !begun {
+                    // The time for a head runs from its first byte.
+                    timer.set(settings.client_timeouts.header);
+                }
+            }
+            Poll::Pending => {
+                if !timer.is_set() {
+                    let timeouts = &settings.client_timeouts;
+                    timer.set(if begun || first { timeouts.header } else { timeouts.keep_alive });
+                }
+                let late = if begun { Incoming::Late } else { Incoming::Over };
+                return timer.poll_elapsed(cx).map(|()| late);
+            }
+        }
+    }
+}
+
+/// Serves one exchange; gives the reader back unless the connection is lost.
+async fn exchange(
+    worker: &Worker,
+    snapshot: &Snapshot,
+    (head, reader, client): (RequestHead, Reader, Arc<Client>),
+    responder: &mut Responder,
+) -> (After, Option<Reader>) {
+    let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = head;
+    request.headers_mut().remove(http::header::EXPECT);
+    let (body, mut reading) = match framing {
+        Framing::None => {
+            (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
+        }
+        framing => request_body(reader, framing, expects_continue, snapshot),
+    };
+    let mut exchange = Exchange::new(request.map(|()| body), client);
+    exchange.upgrade = upgrade;
+    let delivery = {
+        let mut serving = pin!(worker.pipeline().serve(snapshot, exchange, responder));
+        poll_fn(|cx| match serving.as_mut().poll(cx) {
+            Poll::Ready(delivery) => Poll::Ready(Some(delivery)),
+            Poll::Pending => reading.poll_gone(cx).map(|()| None),
+        })
+        .await
+    };
+    // The client is gone: dropping the exchange has recorded it.
+    let Some(delivery) = delivery else { return (After::Close, None) };
+    let returned = match reading {
+        Reading::Here(returned) => Some(returned),
+        Reading::Away(receiver) => receiver.await.ok(),
+    };
+    let Some(returned) = returned else { return (After::Close, None) };
+    after(delivery, returned, responder, snapshot.settings.client_timeouts.body).await
+}
+
+/// Decides what becomes of the connection.
+async fn after(
+    delivery: Delivery,
+    mut returned: Returned,
+    responder: &Responder,
+    timeout: Duration,
+) -> (After, Option<Reader>) {
+    if delivery.cut.is_some() {
+        return (After::Close, None);
+    }
+    if !responder.keeps_alive() {
+        return (After::Linger, Some(returned.reader));
+    }
+    if !returned.decoder.is_done() && !returned.discard(MAX_DISCARD, timeout).await {
+        return (After::Linger, Some(returned.reader));
+    }
+    (After::Next, Some(returned.reader))
+}
+
+/// Where the reader is while its request is served.
+enum Reading {
+    Here(Returned),
+    /// In the body, which gives it back when it is dropped.
+    Away(oneshot::Receiver<Returned>),
+}
+
+fn request_body(
+    mut reader: Reader,
+    framing: Framing,
+    expects_continue: bool,
+    snapshot: &Snapshot,
+) -> (Body, Reading) {
+    if let Framing::Length(length) = framing
+        && let Ok(length) = usize::try_from(length)
+        && reader.buffer.len() >= length
+    {
+        let bytes = reader.buffer.split_to(length).freeze();
+        return (Body::full(bytes), Reading::Here(Returned { reader, decoder: Decoder::Done }));
+    }
+    let (home, receiver) = oneshot::channel();
+    let idle = snapshot.settings.client_timeouts.body;
+    let go_ahead = expects_continue.then(Continue::default);
+    let body = RequestBody::new(reader, framing.into(), home, idle, go_ahead);
+    (Body::stream(body), Reading::Away(receiver))
+}
+
+impl Reading {
+    /// Ready when the client has closed. What it sends ahead is kept for the next exchange.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Self::Away(receiver) = self {
+            match ready!(Pin::new(receiver).poll(cx)) {
+                Ok(returned) => *self = Self::Here(returned),
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+        let Self::Here(Returned { reader, decoder }) = self else { return Poll::Pending };
+        // With a rest of the body on the way, its end will show when it is discarded.
+        while decoder.is_done() && reader.buffer.len() < MAX_AHEAD {
+            match ready!(reader.half.poll_fill(cx, &mut reader.buffer)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {}
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Answers what is no request, and records it like one.
+async fn refuse(worker: &Worker, client: &Arc<Client>, responder: &mut Responder, cause: Cause) -> After {
+    responder.begin_refusal();
+    let delivery = worker.pipeline().refuse(unreadable(client), Reply::new(cause).closing(), responder).await;
+    if delivery.cut.is_some() { After::Close } else { After::Linger }
+}
+
+/// Stands in for a request that could not be read.
+fn unreadable(client: &Arc<Client>) -> Exchange {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
+    *request.uri_mut() = Uri::from_static("/");
+    *request.version_mut() = Version::HTTP_11;
+    Exchange::new(request, client.clone())
+}
+
+fn cause_of(error: HeadError) -> Cause {
+    match error {
+        HeadError::TooLarge | HeadError::TooMany => Cause::HeadersTooLarge,
+        HeadError::TargetTooLong => Cause::UriTooLong,
+        HeadError::Coding => Cause::CodingUnsupported,
+        HeadError::Version => Cause::HttpVersionUnsupported,
+        HeadError::Malformed(_) => Cause::BadRequest,
+    }
+}
+
+/// Closes without a reset, which could destroy the response before the client has read it (RFC 9112 §9.6).
+async fn linger(mut reader: Reader, mut responder: Responder) {
+    let lingering = async {
+        if responder.shutdown().await.is_err() {
+            return;
+        }
+        loop {
+            reader.buffer.clear();
+            match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer)).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    let _in_time = tokio::time::timeout(LINGER, lingering).await;
+}

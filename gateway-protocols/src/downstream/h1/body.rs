@@ -1,0 +1,145 @@
+//! A request's body as it comes from an HTTP/1.1 client.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway_core::http::body::BodyError;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+use super::Reader;
+use crate::h1::body::{Decoder, Step};
+use crate::timer::Timer;
+
+/// Reads a body and gives the reader back when it is dropped, at whatever point.
+pub(super) struct RequestBody {
+    reader: Option<Reader>,
+    decoder: Decoder,
+    home: Option<oneshot::Sender<Returned>>,
+    idle: Duration,
+    timer: Timer,
+    go_ahead: Option<Continue>,
+}
+
+/// A reader that has come back, and what of the body it has not read.
+pub(super) struct Returned {
+    pub(super) reader: Reader,
+    pub(super) decoder: Decoder,
+}
+
+/// The `100 Continue` a client waits for before it sends its body (RFC 9110 §10.1.1).
+#[derive(Default)]
+pub(super) struct Continue {
+    written: usize,
+}
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+impl RequestBody {
+    pub(super) fn new(
+        reader: Reader,
+        decoder: Decoder,
+        home: oneshot::Sender<Returned>,
+        idle: Duration,
+        go_ahead: Option<Continue>,
+    ) -> Self {
+        Self { reader: Some(reader), decoder, home: Some(home), idle, timer: Timer::default(), go_ahead }
+    }
+
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, BodyError>> {
+        let Some(reader) = &mut self.reader else { return Poll::Ready(Err(BodyError::Incomplete)) };
+        loop {
+            match self.decoder.next(&mut reader.buffer)? {
+                Step::More => {}
+                step => {
+                    self.timer.clear();
+                    return Poll::Ready(Ok(step));
+                }
+            }
+            // Only now is it certain that the body is wanted and not there yet.
+            if let Some(go_ahead) = &mut self.go_ahead {
+                while go_ahead.written < CONTINUE.len() {
+                    let rest = &CONTINUE[go_ahead.written..];
+                    go_ahead.written += ready!(reader.half.poll_write_ahead(cx, rest))?;
+                }
+                self.go_ahead = None;
+            }
+            match reader.half.poll_fill(cx, &mut reader.buffer)? {
+                Poll::Ready(0) => return Poll::Ready(Err(BodyError::Incomplete)),
+                Poll::Ready(_) => {}
+                Poll::Pending => break,
+            }
+        }
+        if !self.timer.is_set() {
+            self.timer.set(self.idle);
+        }
+        self.timer.poll_elapsed(cx).map(|()| Err(BodyError::Idle))
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let step = ready!(self.get_mut().poll_step(cx));
+        Poll::Ready(match step {
+            Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(Step::End | Step::More) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.decoder.exact_length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let (Some(reader), Some(home)) = (self.reader.take(), self.home.take()) {
+            drop(home.send(Returned { reader, decoder: self.decoder }));
+        }
+    }
+}
+
+impl Returned {
+    /// Reads and forgets the rest of the body, at most `limit` bytes; false when it is not worth it.
+    pub(super) async fn discard(&mut self, limit: u64, timeout: Duration) -> bool {
+        if self.decoder.exact_length().is_some_and(|left| left > limit) {
+            return false;
+        }
+        let reading = async {
+            let mut read = 0;
+            loop {
+                match self.decoder.next(&mut self.reader.buffer) {
+                    Ok(Step::End | Step::Trailers(_)) => return true,
+                    Ok(Step::Data(data)) => read += data.len() as u64,
+                    Ok(Step::More) => {
+                        let reader = &mut self.reader;
+                        match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer)).await {
+                            Ok(0) | Err(_) => return false,
+                            Ok(_) => {}
+                        }
+                    }
+                    Err(_) => return false,
+                }
+                if read > limit {
+                    return false;
+                }
+            }
+        };
+        tokio::time::timeout(timeout, reading).await.unwrap_or(false)
+    }
+}

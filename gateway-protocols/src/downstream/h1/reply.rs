@@ -1,0 +1,130 @@
+//! Responses to an HTTP/1.1 client.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gateway_core::http::body::Body;
+use gateway_core::http::downstream::{Delivery, Downstream};
+use gateway_core::http::pipeline::Close;
+use gateway_core::http::reply::Cause;
+use http::{HeaderMap, Method, Response, StatusCode, Version};
+
+use super::super::cut_by;
+use crate::h1::head::RequestHead;
+use crate::h1::send::{Sender, Stopped};
+use crate::h1::write::{self, Frame, Tail};
+use crate::link::WriteHalf;
+use crate::timer::Timer;
+
+/// The writing side of a connection, for one exchange after the other.
+pub(super) struct Responder {
+    half: WriteHalf,
+    out: BytesMut,
+    timer: Timer,
+    idle: Duration,
+    method: Method,
+    version: Version,
+    keep_alive: bool,
+}
+
+impl Responder {
+    pub(super) fn new(half: WriteHalf) -> Self {
+        Self {
+            half,
+            out: BytesMut::new(),
+            timer: Timer::default(),
+            idle: Duration::from_secs(60),
+            method: Method::GET,
+            version: Version::HTTP_11,
+            keep_alive: false,
+        }
+    }
+
+    /// Gets ready for the answer to this request.
+    pub(super) fn begin(&mut self, head: &RequestHead, draining: bool, idle: Duration) {
+        self.method.clone_from(head.request.method());
+        self.version = head.request.version();
+        self.keep_alive = head.keep_alive && !draining;
+        self.idle = idle;
+    }
+
+    /// Gets ready to refuse what is no request.
+    pub(super) fn begin_refusal(&mut self) {
+        self.method = Method::GET;
+        self.version = Version::HTTP_11;
+        self.keep_alive = false;
+    }
+
+    /// Whether the connection may carry another exchange.
+    pub(super) fn keeps_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Ends our side of the connection.
+    pub(super) async fn shutdown(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.half.poll_shutdown(cx)).await
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, sender: &mut Sender) -> Poll<Result<(), Cause>> {
+        match sender.poll_send(cx, &mut self.half) {
+            Poll::Ready(Ok(())) => {
+                self.timer.clear();
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(Stopped::Body(error))) => return Poll::Ready(Err(cut_by(&error))),
+            Poll::Ready(Err(Stopped::Peer(_))) => return Poll::Ready(Err(Cause::ClientGone)),
+            Poll::Pending => {}
+        }
+        if !sender.is_blocked() {
+            // The body is slow, not the client; its own timeout watches it.
+            self.timer.clear();
+            return Poll::Pending;
+        }
+        if sender.moved() || !self.timer.is_set() {
+            self.timer.set(self.idle);
+        }
+        self.timer.poll_elapsed(cx).map(|()| Err(Cause::ClientGone))
+    }
+}
+
+impl Downstream for Responder {
+    async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
+        // HTTP/1.0 knows none, and a second `100 Continue` would confuse.
+        if self.version < Version::HTTP_11 || status == StatusCode::CONTINUE {
+            return;
+        }
+        let mut head = std::mem::take(&mut self.out);
+        write::interim(&mut head, status, headers);
+        let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
+        if poll_fn(|cx| self.poll_send(cx, &mut sender)).await.is_err() {
+            self.keep_alive = false;
+        }
+        self.out = sender.into_buffer();
+    }
+
+    async fn respond(&mut self, response: Response<Body>) -> Delivery {
+        let (parts, body) = response.into_parts();
+        let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
+        self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
+        let date = crate::date::now();
+        let tail = Tail {
+            frame,
+            close: !self.keep_alive,
+            keep_alive: self.keep_alive && self.version == Version::HTTP_10,
+            date: &date,
+        };
+        let mut head = std::mem::take(&mut self.out);
+        write::response(&mut head, parts.status, &parts.headers, &tail);
+        let mut sender = Sender::new(head, body, frame);
+        let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
+        let bytes = sender.sent;
+        self.out = sender.into_buffer();
+        if sent.is_err() {
+            self.keep_alive = false;
+        }
+        Delivery { bytes, cut: sent.err() }
+    }
+}

@@ -1,0 +1,243 @@
+//! HTTP/2 with a client: many exchanges at a time on one connection, each a task of its own on the same worker.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::h2::server::{Connection, SendResponse};
+use ::h2::{Reason, RecvStream};
+use atomic_refcell::AtomicRefCell;
+use bytes::Bytes;
+use gateway_core::http::body::Body;
+use gateway_core::http::downstream::{Delivery, Downstream};
+use gateway_core::http::exchange::{Client, Exchange};
+use gateway_core::http::reply::Cause;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use super::{Entry, cut_by};
+use crate::h2::recv::RecvBody;
+use crate::h2::send::{SendBody, SendError};
+use crate::timer::Timer;
+use crate::worker::Worker;
+
+/// What one stream may send before it is read.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// What one connection may send before it is read.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of responses that wait for a slow client, for each connection.
+const MAX_SEND_BUFFER: usize = 256 << 10;
+
+type Wire<T> = Connection<T, Bytes>;
+
+/// Serves a connection until it ends.
+pub(super) async fn serve<T>(worker: &Arc<Worker>, io: T, client: Arc<Client>, entry: &Entry)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let settings = worker.snapshot().settings.clone();
+    let handshake = ::h2::server::Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(settings.limits.max_concurrent_streams)
+        .max_header_list_size(u32::try_from(settings.limits.max_header_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .handshake(io);
+    let Ok(Ok(mut wire)) = tokio::time::timeout(settings.client_timeouts.header, handshake).await else { return };
+    let streams = Arc::new(AtomicUsize::new(0));
+    let mut idle = Idle { timer: Timer::default(), after: settings.client_timeouts.keep_alive };
+    let mut leaving = false;
+    loop {
+        match poll_fn(|cx| poll_next(cx, &mut wire, &mut idle, entry, (&streams, leaving))).await {
+            Next::Stream(request, respond) => {
+                let stream = Counted::begin(&streams);
+                let (worker, client) = (worker.clone(), client.clone());
+                tokio::spawn(async move {
+                    exchange(&worker, request, respond, client).await;
+                    drop(stream);
+                });
+            }
+            Next::Leave => {
+                wire.graceful_shutdown();
+                leaving = true;
+            }
+            Next::Over => return,
+        }
+    }
+}
+
+enum Next {
+    Stream(Request<RecvStream>, SendResponse<Bytes>),
+    /// Say goodbye: no more streams, those open are finished.
+    Leave,
+    Over,
+}
+
+/// Closes a connection without streams after a while.
+struct Idle {
+    timer: Timer,
+    after: Duration,
+}
+
+/// Counts a stream as open until dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn begin(streams: &Arc<AtomicUsize>) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self(streams.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn poll_next<T>(
+    cx: &mut Context<'_>,
+    wire: &mut Wire<T>,
+    idle: &mut Idle,
+    entry: &Entry,
+    (streams, leaving): (&AtomicUsize, bool),
+) -> Poll<Next>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    match wire.poll_accept(cx) {
+        Poll::Ready(Some(Ok((request, respond)))) => {
+            idle.timer.clear();
+            return Poll::Ready(Next::Stream(request, respond));
+        }
+        Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Next::Over),
+        Poll::Pending => {}
+    }
+    if leaving {
+        return Poll::Pending;
+    }
+    entry.watch(cx);
+    if entry.is_draining() {
+        return Poll::Ready(Next::Leave);
+    }
+    if !idle.timer.is_set() {
+        idle.timer.set(idle.after);
+    }
+    while idle.timer.poll_elapsed(cx).is_ready() {
+        if streams.load(Ordering::Relaxed) == 0 {
+            return Poll::Ready(Next::Leave);
+        }
+        idle.timer.set(idle.after);
+    }
+    Poll::Pending
+}
+
+/// Serves one exchange.
+async fn exchange(
+    worker: &Worker,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    client: Arc<Client>,
+) {
+    let snapshot = worker.snapshot();
+    let idle = snapshot.settings.client_timeouts.body;
+    let head = *request.method() == Method::HEAD;
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let request = request.map(|recv| {
+        if recv.is_end_stream() {
+            return Body::empty();
+        }
+        // The h2 crate checks that a declared length is kept.
+        Body::stream(RecvBody::new(recv, length, idle))
+    });
+    let respond = Arc::new(AtomicRefCell::new(respond));
+    let mut responder = Responder { respond: respond.clone(), head, idle };
+    let mut exchange = Exchange::new(request, client);
+    exchange.started = Instant::now();
+    let mut serving = pin!(worker.pipeline().serve(&snapshot, exchange, &mut responder));
+    poll_fn(|cx| {
+        if serving.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        // A client that resets the stream no longer waits: dropping the exchange records that and frees the target.
+        match respond.try_borrow_mut() {
+            Ok(mut respond) => respond.poll_reset(cx).map(drop),
+            Err(_) => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+struct Responder {
+    respond: Arc<AtomicRefCell<SendResponse<Bytes>>>,
+    head: bool,
+    idle: Duration,
+}
+
+impl Downstream for Responder {
+    async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.headers_mut() = headers.clone();
+        if let Ok(mut respond) = self.respond.try_borrow_mut() {
+            // A client that can't take it is gone, which the final response will find out.
+            drop(respond.send_informational(response));
+        }
+    }
+
+    async fn respond(&mut self, response: Response<Body>) -> Delivery {
+        let (parts, body) = response.into_parts();
+        let status = parts.status;
+        let mut response = Response::from_parts(parts, ());
+        let bodiless = self.head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        complete(response.headers_mut(), bodiless, &body);
+        let ends = bodiless || body.is_empty();
+        let sent = match self.respond.try_borrow_mut() {
+            Ok(mut respond) => respond.send_response(response, ends),
+            Err(_) => return Delivery { bytes: 0, cut: Some(Cause::Internal) },
+        };
+        let Ok(stream) = sent else { return Delivery { bytes: 0, cut: Some(Cause::ClientGone) } };
+        if ends {
+            return Delivery { bytes: 0, cut: None };
+        }
+        let mut sending = SendBody::new(stream, body, self.idle);
+        let cut = match poll_fn(|cx| sending.poll_send(cx)).await {
+            Ok(()) => None,
+            Err(SendError::Body(error)) => {
+                // What was sent is not the whole, and must not look like it.
+                sending.reset(Reason::INTERNAL_ERROR);
+                Some(cut_by(&error))
+            }
+            Err(SendError::Stream) => {
+                sending.reset(Reason::CANCEL);
+                Some(Cause::ClientGone)
+            }
+        };
+        Delivery { bytes: sending.sent, cut }
+    }
+}
+
+/// Adds what the target left out: the date, and the length where it is known.
+fn complete(headers: &mut HeaderMap, bodiless: bool, body: &Body) {
+    if !headers.contains_key(http::header::DATE)
+        && let Ok(date) = HeaderValue::from_bytes(&crate::date::now())
+    {
+        headers.insert(http::header::DATE, date);
+    }
+    if bodiless {
+        return;
+    }
+    match body.exact_length() {
+        Some(length) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        None => {
+            headers.remove(CONTENT_LENGTH);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A worker's open connections, so that a drain reaches each of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atomic_refcell::AtomicRefCell;
+use futures_util::task::AtomicWaker;
+use tokio::task::AbortHandle;
+
+/// What a connection and its worker share.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// No exchange is under way: closing now loses nothing.
+    idle: AtomicBool,
+    draining: AtomicBool,
+    /// Wakes a connection that carries several exchanges at a time.
+    waker: AtomicWaker,
+}
+
+impl Entry {
+    /// Says whether an exchange is under way.
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Ordering::Relaxed);
+    }
+
+    /// Whether the connection should end when it can.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Wants to be woken when the drain begins.
+    pub(crate) fn watch(&self, cx: &std::task::Context<'_>) {
+        self.waker.register(cx.waker());
+    }
+}
+
+/// The open connections of one worker; touched by its own thread only.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    open: AtomicRefCell<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    connections: HashMap<u64, Connection>,
+    draining: bool,
+}
+
+#[derive(Debug)]
+struct Connection {
+    entry: Arc<Entry>,
+    task: Option<AbortHandle>,
+}
+
+impl Registry {
+    /// Takes a connection in; the number takes it out again.
+    pub(crate) fn add(&self, entry: Arc<Entry>) -> u64 {
+        let Ok(mut open) = self.open.try_borrow_mut() else { return 0 };
+        if open.draining {
+            entry.draining.store(true, Ordering::Relaxed);
+        }
+        open.next += 1;
+        let number = open.next;
+        open.connections.insert(number, Connection { entry, task: None });
+        number
+    }
+
+    /// Names the task that serves a connection.
+    pub(crate) fn attach(&self, number: u64, task: AbortHandle) {
+        if let Ok(mut open) = self.open.try_borrow_mut()
+            && let Some(connection) = open.connections.get_mut(&number)
+        {
+            connection.task = Some(task);
+        }
+    }
+
+    /// The connection has ended.
+    pub(crate) fn remove(&self, number: u64) {
+        if let Ok(mut open) = self.open.try_borrow_mut() {
+            open.connections.remove(&number);
+        }
+    }
+
+    /// Connections now open.
+    pub(crate) fn len(&self) -> usize {
+        self.open.try_borrow().map_or(0, |open| open.connections.len())
+    }
+
+    /// Ends idle connections now and asks the others to end when they can.
+    pub(crate) fn drain(&self) {
+        let Ok(mut open) = self.open.try_borrow_mut() else { return };
+        open.draining = true;
+        for Connection { entry, task } in open.connections.values() {
+            entry.draining.store(true, Ordering::Relaxed);
+            match task {
+                Some(task) if entry.idle.load(Ordering::Relaxed) => task.abort(),
+                _ => entry.waker.wake(),
+            }
+        }
+    }
+
+    /// Ends what is left.
+    pub(crate) fn abort(&self) {
+        let Ok(open) = self.open.try_borrow() else { return };
+        for task in open.connections.values().filter_map(|connection| connection.task.as_ref()) {
+            task.abort();
+        }
+    }
+}

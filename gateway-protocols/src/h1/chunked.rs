@@ -1,0 +1,254 @@
+//! The chunked coding (RFC 9112 §7.1), read without a socket.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderValue};
+
+/// Reads chunks off the front of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunked {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before a chunk's size line.
+    Size,
+    /// Within a chunk; so many bytes of it are left.
+    Data(u64),
+    /// After a chunk's data, before its CR LF.
+    DataEnd,
+    /// Within the trailer section.
+    Trailers,
+    Done,
+}
+
+/// One step of reading.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes of the body.
+    Data(Bytes),
+    /// The end, with trailers if any came.
+    End(Option<HeaderMap>),
+    /// More bytes are needed.
+    More,
+}
+
+/// Why the coding is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("chunked coding: {0}")]
+pub struct ChunkError(pub &'static str);
+
+/// Bytes of a size line, extensions included; longer ones serve only to burn memory.
+const MAX_SIZE_LINE: usize = 256;
+/// Bytes of a trailer section.
+const MAX_TRAILERS: usize = 8 << 10;
+/// Fields of a trailer section.
+const MAX_TRAILER_FIELDS: usize = 32;
+
+impl Default for Chunked {
+    fn default() -> Self {
+        Self { state: State::Size }
+    }
+}
+
+impl Chunked {
+    /// Whether the last chunk has been read.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Takes the next piece off `buffer`.
+    ///
+    /// # Errors
+    /// When no two readers would agree on what the bytes mean.
+    pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+        loop {
+            match self.state {
+                State::Size => {
+                    let Some(line) = take_line(buffer, MAX_SIZE_LINE)? else { return Ok(Piece::More) };
+                    self.state = match size(&line)? {
+                        0 => State::Trailers,
+                        bytes => State::Data(bytes),
+                    };
+                }
+                State::Data(left) => {
+                    if buffer.is_empty() {
+                        return Ok(Piece::More);
+                    }
+                    let take = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                    let left = left - take as u64;
+                    self.state = if left == 0 { State::DataEnd } else { State::Data(left) };
+                    return Ok(Piece::Data(buffer.split_to(take).freeze()));
+                }
+                State::DataEnd => match buffer.get(..2) {
+                    Some(b"\r\n") => {
+                        let _end = buffer.split_to(2);
+                        self.state = State::Size;
+                    }
+                    Some(_) => return Err(ChunkError("data does not end in CR LF")),
+                    None if buffer.first().is_some_and(|c| *c != b'\r') => {
+                        return Err(ChunkError("data does not end in CR LF"));
+                    }
+                    None => return Ok(Piece::More),
+                },
+                State::Trailers => return self.trailers(buffer),
+                State::Done => return Ok(Piece::End(None)),
+            }
+        }
+    }
+
+    fn trailers(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+        if buffer.starts_with(b"\r\n") {
+            let _end = buffer.split_to(2);
+            self.state = State::Done;
+            return Ok(Piece::End(None));
+        }
+        let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") else {
+            return if buffer.len() > MAX_TRAILERS { Err(ChunkError("trailers too large")) } else { Ok(Piece::More) };
+        };
+        if end > MAX_TRAILERS {
+            return Err(ChunkError("trailers too large"));
+        }
+        let section = buffer.split_to(end + 4).freeze();
+        if memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r') {
+            return Err(ChunkError("bare line feed in trailers"));
+        }
+        self.state = State::Done;
+        Ok(Piece::End(Some(fields(&section)?)))
+    }
+}
+
+fn fields(section: &Bytes) -> Result<HeaderMap, ChunkError> {
+    let mut parsed = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
+    let Ok(httparse::Status::Complete((_, parsed))) = httparse::parse_headers(section, &mut parsed) else {
+        return Err(ChunkError("malformed trailers"));
+    };
+    let mut map = HeaderMap::with_capacity(parsed.len());
+    for field in parsed {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| ChunkError("trailer name"))?;
+        let value = HeaderValue::from_bytes(field.value).map_err(|_| ChunkError("trailer value"))?;
+        if may_trail(&name) {
+            map.append(name, value);
+        }
+    }
+    Ok(map)
+}
+
+/// RFC 9110 §6.5.1: what frames, routes or authorises a message must not come after it; dropped when it does.
+pub fn may_trail(name: &HeaderName) -> bool {
+    !(*name == TRANSFER_ENCODING
+        || *name == CONTENT_LENGTH
+        || *name == HOST
+        || *name == CONNECTION
+        || *name == TE
+        || *name == TRAILER
+        || *name == UPGRADE
+        || *name == http::header::AUTHORIZATION
+        || *name == http::header::COOKIE
+        || *name == http::header::SET_COOKIE
+        || *name == http::header::CONTENT_TYPE
+        || *name == http::header::CONTENT_ENCODING
+        || name.as_str().starts_with("x-forwarded-")
+        || name.as_str().starts_with("x-consumer-"))
+}
+
+/// Takes a line without its CR LF.
+fn take_line(buffer: &mut BytesMut, limit: usize) -> Result<Option<BytesMut>, ChunkError> {
+    match memchr::memchr(b'\n', buffer) {
+        Some(at) if at > limit => Err(ChunkError("size line too long")),
+        Some(at) if at == 0 || buffer[at - 1] != b'\r' => Err(ChunkError("bare line feed")),
+        Some(at) => {
+            let mut line = buffer.split_to(at + 1);
+            line.truncate(at - 1);
+            Ok(Some(line))
+        }
+        None if buffer.len() > limit => Err(ChunkError("size line too long")),
+        None => Ok(None),
+    }
+}
+
+/// `1*HEXDIG`, then nothing or an extension, which is ignored.
+fn size(line: &[u8]) -> Result<u64, ChunkError> {
+    let digits = line.iter().take_while(|c| c.is_ascii_hexdigit()).count();
+    if digits == 0 || digits > 15 {
+        return Err(ChunkError("size"));
+    }
+    match line.get(digits) {
+        None | Some(b';') => {}
+        Some(b' ' | b'\t') if line[digits..].trim_ascii().first().is_none_or(|c| *c == b';') => {}
+        Some(_) => return Err(ChunkError("size")),
+    }
+    if line[digits..].iter().any(|c| c.is_ascii_control() && *c != b'\t') {
+        return Err(ChunkError("extension"));
+    }
+    std::str::from_utf8(&line[..digits])
+        .ok()
+        .and_then(|text| u64::from_str_radix(text, 16).ok())
+        .ok_or(ChunkError("size"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(mut bytes: &[u8], step: usize) -> Result<(Vec<u8>, Option<HeaderMap>, usize), ChunkError> {
+        let mut chunked = Chunked::default();
+        let mut buffer = BytesMut::new();
+        let mut body = Vec::new();
+        loop {
+            match chunked.next(&mut buffer)? {
+                Piece::Data(data) => body.extend_from_slice(&data),
+                Piece::End(trailers) => return Ok((body, trailers, buffer.len() + bytes.len())),
+                Piece::More => {
+                    assert!(!bytes.is_empty(), "wants more than there is");
+                    let (now, later) = bytes.split_at(step.min(bytes.len()));
+                    buffer.extend_from_slice(now);
+                    bytes = later;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_in_any_slicing() {
+        let wire = b"4\r\nWiki\r\n6;name=\"v\"\r\npedia \r\nE \r\nin \r\n\r\nchunks.\r\n0\r\nX-Sum: 1\r\nHost: evil\r\n\r\nNEXT";
+        for step in 1..=wire.len() {
+            let (body, trailers, rest) = read_all(wire, step).unwrap();
+            assert_eq!(body, b"Wikipedia in \r\n\r\nchunks.");
+            assert_eq!(rest, 4);
+            let trailers = trailers.unwrap();
+            assert_eq!(trailers["x-sum"], "1");
+            assert!(!trailers.contains_key("host"));
+        }
+    }
+
+    #[test]
+    fn what_two_readers_could_read_differently_is_refused() {
+        for bad in [
+            &b"4\nWiki\r\n0\r\n\r\n"[..],
+            b"4\r\nWikiX\r\n0\r\n\r\n",
+            b"4\r\nWiki\n0\r\n\r\n",
+            b"0x4\r\nWiki\r\n0\r\n\r\n",
+            b"-1\r\n\r\n",
+            b" 4\r\nWiki\r\n0\r\n\r\n",
+            b"4 4\r\nWiki\r\n0\r\n\r\n",
+            b"\r\n4\r\nWiki\r\n0\r\n\r\n",
+            b"1ffffffffffffffff\r\n",
+            b"4;\x01\r\nWiki\r\n0\r\n\r\n",
+            b"0\r\nbad name: x\r\n\r\n",
+            b"0\r\nx: 1\ny: 2\r\n\r\n",
+        ] {
+            assert!(read_all(bad, 1000).is_err(), "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn endless_lines_and_trailers_are_refused() {
+        let mut chunked = Chunked::default();
+        assert!(chunked.next(&mut BytesMut::from(&[b'1'; 300][..])).is_err());
+        let mut long = b"0\r\n".to_vec();
+        long.extend_from_slice(&[b'a'; MAX_TRAILERS + 10]);
+        assert!(Chunked::default().next(&mut BytesMut::from(&long[..])).is_err());
+    }
+}

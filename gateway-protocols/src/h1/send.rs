@@ -1,0 +1,207 @@
+//! Sending a message: its head, then its body as it comes, framed.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use gateway_core::http::body::{Body, BodyError};
+use smallvec::SmallVec;
+
+use super::write::{self, Frame};
+use crate::link::Sink;
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    /// What goes first: the head, then size lines.
+    head: BytesMut,
+    data: Bytes,
+    tail: &'static [u8],
+    body: Body,
+    frame: Frame,
+    /// Bytes of a body with a length that are still to come.
+    left: u64,
+    stage: Stage,
+    /// Body bytes taken from the body.
+    pub(crate) sent: u64,
+    moved: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Sending,
+    /// Everything is written; TLS may hold some of it.
+    Flushing,
+    Done,
+}
+
+/// Which side stopped the sending.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The body could not be read.
+    Body(BodyError),
+    /// The peer takes no more.
+    Peer(io::Error),
+}
+
+/// Bodies up to this size are copied behind the head, so that one plain write sends both.
+const COPY_BYTES: usize = 2 << 10;
+
+impl Sender {
+    /// `head` is sent first, then `body` in `frame`.
+    pub(crate) fn new(mut head: BytesMut, mut body: Body, frame: Frame) -> Self {
+        let left = if let Frame::Length(length) = frame { length } else { 0 };
+        let mut it = Self {
+            head: BytesMut::new(),
+            data: Bytes::new(),
+            tail: b"",
+            body: Body::empty(),
+            frame,
+            left,
+            stage: Stage::Sending,
+            sent: 0,
+            moved: false,
+        };
+        match frame {
+            Frame::Bare => it.stage = Stage::Flushing,
+            Frame::Length(_) => {
+                if let Some(bytes) = body.take_full() {
+                    it.sent = bytes.len() as u64;
+                    it.stage = Stage::Flushing;
+                    match bytes.len() <= COPY_BYTES {
+                        true => head.extend_from_slice(&bytes),
+                        false => it.data = bytes,
+                    }
+                } else if left == 0 {
+                    it.stage = Stage::Flushing;
+                }
+            }
+            Frame::Chunked | Frame::UntilClose => {}
+        }
+        it.head = head;
+        it.body = body;
+        it
+    }
+
+    /// Whether everything is on its way.
+    pub(crate) fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// Whether framed bytes wait for the peer to take them.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !(self.head.is_empty() && self.data.is_empty() && self.tail.is_empty())
+            || self.stage == Stage::Flushing
+    }
+
+    /// Whether bytes moved since last asked.
+    pub(crate) fn moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// The buffer of the head, to be used for the next message.
+    pub(crate) fn into_buffer(self) -> BytesMut {
+        let mut buffer = self.head;
+        buffer.clear();
+        buffer
+    }
+
+    /// Sends what can be sent now; ready when all of it is.
+    pub(crate) fn poll_send<S: Sink>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut S,
+    ) -> Poll<Result<(), Stopped>> {
+        loop {
+            ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
+            match self.stage {
+                Stage::Done => return Poll::Ready(Ok(())),
+                Stage::Flushing => {
+                    ready!(sink.poll_flush(cx)).map_err(Stopped::Peer)?;
+                    self.stage = Stage::Done;
+                }
+                Stage::Sending => {
+                    let Poll::Ready(frame) = self.body.poll_next(cx) else {
+                        // What was written must not wait in TLS while the body is slow.
+                        let _flushed = sink.poll_flush(cx).map_err(Stopped::Peer)?;
+                        return Poll::Pending;
+                    };
+                    self.take(frame.transpose().map_err(Stopped::Body)?).map_err(Stopped::Body)?;
+                }
+            }
+        }
+    }
+
+    fn poll_write<S: Sink>(&mut self, cx: &mut Context<'_>, sink: &mut S) -> Poll<io::Result<()>> {
+        loop {
+            let parts = [&self.head[..], &self.data[..], self.tail];
+            let slices: SmallVec<[IoSlice<'_>; 3]> =
+                parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
+            if slices.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let written = ready!(sink.poll_write(cx, &slices))?;
+            drop(slices);
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.moved = true;
+            self.advance(written);
+        }
+    }
+
+    fn advance(&mut self, written: usize) {
+        let of_head = written.min(self.head.len());
+        self.head.advance(of_head);
+        let of_data = (written - of_head).min(self.data.len());
+        self.data.advance(of_data);
+        self.tail = self.tail.get(written - of_head - of_data..).unwrap_or_default();
+    }
+
+    /// Frames the next piece of the body.
+    fn take(&mut self, frame: Option<http_body::Frame<Bytes>>) -> Result<(), BodyError> {
+        let trailers = match frame.map(http_body::Frame::into_data) {
+            Some(Ok(data)) if data.is_empty() => return Ok(()),
+            Some(Ok(data)) => return self.take_data(data),
+            Some(Err(frame)) => frame.into_trailers().ok(),
+            None => None,
+        };
+        self.stage = Stage::Flushing;
+        match self.frame {
+            Frame::Chunked => write::last_chunk(&mut self.head, trailers.as_ref()),
+            Frame::Length(_) if self.left > 0 => return Err(BodyError::Incomplete),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_data(&mut self, data: Bytes) -> Result<(), BodyError> {
+        self.sent += data.len() as u64;
+        match self.frame {
+            Frame::Chunked => {
+                write::chunk_size(&mut self.head, data.len());
+                self.tail = b"\r\n";
+            }
+            Frame::Length(_) => {
+                let Some(left) = self.left.checked_sub(data.len() as u64) else {
+                    return Err(BodyError::Framing("more bytes than the length says"));
+                };
+                self.left = left;
+            }
+            Frame::Bare | Frame::UntilClose => {}
+        }
+        self.data = data;
+        // The end of the body is often known with its last piece; one write then sends everything.
+        if self.body.is_empty() {
+            match self.frame {
+                Frame::Chunked => {
+                    self.tail = b"\r\n0\r\n\r\n";
+                    self.stage = Stage::Flushing;
+                }
+                Frame::Length(_) if self.left == 0 => self.stage = Stage::Flushing,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

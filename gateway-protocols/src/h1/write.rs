@@ -1,0 +1,186 @@
+//! Writing a message's head and its body's framing.
+
+use bytes::{BufMut, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+
+use super::chunked::may_trail;
+
+/// How a body will be framed on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// No body and no length.
+    Bare,
+    /// A length, also zero.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+    /// The end of the connection.
+    UntilClose,
+}
+
+/// Writes a request's head. Framing fields in `headers` are ignored in favour of `frame`.
+pub fn request(
+    out: &mut BytesMut,
+    (method, path, host): (&Method, &str, &HeaderValue),
+    headers: &HeaderMap,
+    frame: Frame,
+    upgrade: Option<&HeaderValue>,
+) {
+    out.reserve(256 + path.len());
+    out.put_slice(method.as_str().as_bytes());
+    out.put_slice(b" ");
+    out.put_slice(path.as_bytes());
+    out.put_slice(b" HTTP/1.1\r\nhost: ");
+    out.put_slice(host.as_bytes());
+    out.put_slice(b"\r\n");
+    for (name, value) in headers {
+        if *name != HOST && *name != CONTENT_LENGTH {
+            field(out, name.as_str(), value.as_bytes());
+        }
+    }
+    framing(out, frame);
+    if let Some(protocol) = upgrade {
+        out.put_slice(b"connection: upgrade\r\n");
+        field(out, "upgrade", protocol.as_bytes());
+    }
+    out.put_slice(b"\r\n");
+}
+
+/// What a response's head says about its connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Tail<'a> {
+    /// How the body is framed.
+    pub frame: Frame,
+    /// Says `connection: close`.
+    pub close: bool,
+    /// Says `connection: keep-alive`, for HTTP/1.0 clients that asked.
+    pub keep_alive: bool,
+    /// The time, for responses without a `Date`.
+    pub date: &'a [u8],
+}
+
+/// Writes a response's head. Framing fields in `headers` are ignored in favour of the tail's.
+pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tail: &Tail<'_>) {
+    out.reserve(256);
+    status_line(out, status);
+    let mut dated = false;
+    for (name, value) in headers {
+        if *name == CONTENT_LENGTH && tail.frame != Frame::Bare {
+            continue;
+        }
+        if *name == TRANSFER_ENCODING || *name == CONNECTION {
+            continue;
+        }
+        dated |= *name == DATE;
+        field(out, name.as_str(), value.as_bytes());
+    }
+    framing(out, tail.frame);
+    if !dated {
+        field(out, "date", tail.date);
+    }
+    if tail.close {
+        out.put_slice(b"connection: close\r\n");
+    } else if tail.keep_alive {
+        out.put_slice(b"connection: keep-alive\r\n");
+    }
+    out.put_slice(b"\r\n");
+}
+
+/// Writes an informational response.
+pub fn interim(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap) {
+    status_line(out, status);
+    for (name, value) in headers {
+        if *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING && *name != CONNECTION {
+            field(out, name.as_str(), value.as_bytes());
+        }
+    }
+    out.put_slice(b"\r\n");
+}
+
+/// Writes the head of a switch to another protocol.
+pub fn switching(out: &mut BytesMut, headers: &HeaderMap, protocol: &HeaderValue) {
+    status_line(out, StatusCode::SWITCHING_PROTOCOLS);
+    for (name, value) in headers {
+        if *name != CONTENT_LENGTH {
+            field(out, name.as_str(), value.as_bytes());
+        }
+    }
+    out.put_slice(b"connection: upgrade\r\n");
+    field(out, "upgrade", protocol.as_bytes());
+    out.put_slice(b"\r\n");
+}
+
+/// Writes a chunk's size line.
+pub fn chunk_size(out: &mut BytesMut, mut bytes: usize) {
+    let mut digits = [0_u8; 16];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = HEX[bytes & 15];
+        bytes >>= 4;
+        if bytes == 0 {
+            break;
+        }
+    }
+    out.put_slice(&digits[at..]);
+    out.put_slice(b"\r\n");
+}
+
+/// Writes the last chunk with its trailers.
+pub fn last_chunk(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
+    out.put_slice(b"0\r\n");
+    for (name, value) in trailers.into_iter().flatten() {
+        if may_trail(name) {
+            field(out, name.as_str(), value.as_bytes());
+        }
+    }
+    out.put_slice(b"\r\n");
+}
+
+fn status_line(out: &mut BytesMut, status: StatusCode) {
+    if status == StatusCode::OK {
+        out.put_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
+    out.put_slice(b"HTTP/1.1 ");
+    out.put_slice(status.as_str().as_bytes());
+    out.put_slice(b" ");
+    out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.put_slice(b"\r\n");
+}
+
+fn framing(out: &mut BytesMut, frame: Frame) {
+    match frame {
+        Frame::Bare | Frame::UntilClose => {}
+        Frame::Length(length) => {
+            let mut digits = itoa::Buffer::new();
+            field(out, "content-length", digits.format(length).as_bytes());
+        }
+        Frame::Chunked => out.put_slice(b"transfer-encoding: chunked\r\n"),
+    }
+}
+
+fn field(out: &mut BytesMut, name: &str, value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name.as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+}
+
+/// How a response is framed for a client of `version`, given what is known of its body.
+pub fn response_frame(version: Version, method: &Method, status: StatusCode, length: Option<u64>) -> Frame {
+    let bodiless = *method == Method::HEAD
+        || status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED;
+    match length {
+        _ if bodiless => Frame::Bare,
+        Some(length) => Frame::Length(length),
+        None if version == Version::HTTP_10 => Frame::UntilClose,
+        None => Frame::Chunked,
+    }
+}
+
+const HEX: [u8; 16] = *b"0123456789abcdef";

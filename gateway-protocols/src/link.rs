@@ -1,0 +1,280 @@
+//! One connection's bytes, plain or encrypted, whole or as two halves.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use atomic_refcell::AtomicRefCell;
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::TlsStream;
+use tokio_util::io::poll_read_buf;
+
+/// A connection.
+#[derive(Debug)]
+pub enum Link {
+    /// TCP as it is.
+    Tcp(TcpStream),
+    /// TLS over TCP, either side of it.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Link {
+    /// The TCP socket below.
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// The other end's address.
+    ///
+    /// # Errors
+    /// When the socket is no longer connected.
+    pub fn peer(&self) -> io::Result<SocketAddr> {
+        self.socket().peer_addr()
+    }
+
+    /// What ALPN settled on.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol(),
+        }
+    }
+
+    /// Reads what is there into `buffer`; `Ok(0)` is the end of the stream.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => poll_fill(Pin::new(tcp), cx, buffer),
+            Self::Tls(tls) => poll_fill(Pin::new(tls.as_mut()), cx, buffer),
+        }
+    }
+
+    /// Two halves that may be held by different owners within one task.
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        match self {
+            Self::Tcp(tcp) => {
+                let (read, write) = tcp.into_split();
+                (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
+            }
+            Self::Tls(tls) => {
+                let tls: Shared = Arc::new(AtomicRefCell::new(tls));
+                (ReadHalf::Tls(tls.clone()), WriteHalf::Tls(tls))
+            }
+        }
+    }
+
+    /// The whole again; `None` when the halves are not of one link.
+    pub fn unsplit(read: ReadHalf, write: WriteHalf) -> Option<Self> {
+        match (read, write) {
+            (ReadHalf::Tcp(read), WriteHalf::Tcp(write)) => read.reunite(write).ok().map(Self::Tcp),
+            (ReadHalf::Tls(read), WriteHalf::Tls(write)) => {
+                drop(read);
+                Arc::try_unwrap(write).ok().map(|cell| Self::Tls(cell.into_inner()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AsyncRead for Link {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls.as_mut()).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls.as_mut()).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls.as_mut()).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            // A TCP socket has nothing to flush.
+            Self::Tcp(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => Pin::new(tls.as_mut()).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls.as_mut()).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Both halves of a TLS link need the one session. They live in one task, so the cell is never contended: it checks,
+/// it never waits.
+type Shared = Arc<AtomicRefCell<Box<TlsStream<TcpStream>>>>;
+
+/// The half of a link that reads.
+#[derive(Debug)]
+pub enum ReadHalf {
+    /// Of a plain link.
+    Tcp(OwnedReadHalf),
+    /// Of an encrypted one.
+    Tls(Shared),
+}
+
+/// The half of a link that writes.
+#[derive(Debug)]
+pub enum WriteHalf {
+    /// Of a plain link.
+    Tcp(OwnedWriteHalf),
+    /// Of an encrypted one.
+    Tls(Shared),
+}
+
+/// Both halves polled at once, from two tasks: never done by this crate, and an error rather than a panic.
+fn contended() -> io::Error {
+    io::Error::other("the halves of a link were used by two tasks at once")
+}
+
+impl ReadHalf {
+    /// Reads what is there into `buffer`; `Ok(0)` is the end of the stream.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(half) => poll_fill(Pin::new(half), cx, buffer),
+            Self::Tls(cell) => {
+                let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+                poll_fill(Pin::new(tls.as_mut()), cx, buffer)
+            }
+        }
+    }
+
+    /// Writes a few bytes ahead of whatever the write half will write: an interim response.
+    pub fn poll_write_ahead(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(half) => {
+                let socket: &TcpStream = half.as_ref();
+                loop {
+                    ready!(socket.poll_write_ready(cx))?;
+                    match socket.try_write(bytes) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        other => return Poll::Ready(other),
+                    }
+                }
+            }
+            Self::Tls(cell) => {
+                let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+                let written = ready!(Pin::new(tls.as_mut()).poll_write(cx, bytes))?;
+                // An interim response that waits in a buffer would be waited for in vain.
+                let _flushed = Pin::new(tls.as_mut()).poll_flush(cx)?;
+                Poll::Ready(Ok(written))
+            }
+        }
+    }
+}
+
+impl WriteHalf {
+    /// Ends our side of the stream.
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(half) => Pin::new(half).poll_shutdown(cx),
+            Self::Tls(cell) => {
+                let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+                Pin::new(tls.as_mut()).poll_shutdown(cx)
+            }
+        }
+    }
+}
+
+/// Where bytes go: a whole link, or the half of one that writes.
+pub trait Sink {
+    /// Writes some of the slices.
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Pushes out what TLS still holds.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Sink for Link {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => write_slices(Pin::new(tcp), cx, slices),
+            Self::Tls(tls) => write_slices(Pin::new(tls.as_mut()), cx, slices),
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        AsyncWrite::poll_flush(Pin::new(self), cx)
+    }
+}
+
+impl Sink for WriteHalf {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(half) => write_slices(Pin::new(half), cx, slices),
+            Self::Tls(cell) => {
+                let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+                write_slices(Pin::new(tls.as_mut()), cx, slices)
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            // A TCP socket has nothing to flush.
+            Self::Tcp(_) => Poll::Ready(Ok(())),
+            Self::Tls(cell) => {
+                let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+                Pin::new(tls.as_mut()).poll_flush(cx)
+            }
+        }
+    }
+}
+
+/// One slice goes out by `send`, which costs the kernel less than `writev`.
+fn write_slices<W: AsyncWrite>(
+    writer: Pin<&mut W>,
+    cx: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    match slices {
+        [one] => writer.poll_write(cx, one),
+        several => writer.poll_write_vectored(cx, several),
+    }
+}
+
+/// One read into the buffer's spare capacity.
+fn poll_fill<R: AsyncRead>(
+    reader: Pin<&mut R>,
+    cx: &mut Context<'_>,
+    buffer: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    if buffer.capacity() == buffer.len() {
+        buffer.reserve(READ_BYTES);
+    }
+    poll_read_buf(reader, cx, buffer)
+}
+
+/// Spare capacity made before a read.
+const READ_BYTES: usize = 8 << 10;

@@ -1,0 +1,62 @@
+//! A timeout that costs almost nothing while it doesn't fire.
+//!
+//! Registering a timer for every request would be one of the larger costs of a small request. Here the deadline is a
+//! plain value that moves freely; the real timer is armed once, and when it fires too early it is armed again for
+//! what is left. So a busy connection touches the timer wheel once a timeout, not once a request.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// A deadline that may be moved for free.
+#[derive(Debug, Default)]
+pub struct Timer {
+    deadline: Option<Instant>,
+    armed: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timer {
+    /// Sets the deadline to `after` from now; zero switches the timer off.
+    pub fn set(&mut self, after: Duration) {
+        self.deadline = (!after.is_zero()).then(|| Instant::now() + after);
+    }
+
+    /// As [`Timer::set`], for those who know the time already.
+    pub fn set_at(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Whether a deadline is set.
+    pub fn is_set(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Switches the timer off.
+    pub fn clear(&mut self) {
+        self.deadline = None;
+    }
+
+    /// Ready once the deadline has passed. To be polled only after everything else was pending.
+    pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline else { return Poll::Pending };
+        loop {
+            let armed = self.armed.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if armed.deadline() > deadline {
+                // Only an earlier deadline makes the armed timer too late.
+                armed.as_mut().reset(deadline);
+            }
+            if armed.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if Instant::now() >= deadline {
+                self.deadline = None;
+                self.armed = None;
+                return Poll::Ready(());
+            }
+            armed.as_mut().reset(deadline);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! TLS: what is shown to clients, and how targets are judged. One crypto provider, aws-lc-rs, named everywhere.
+
+pub mod client;
+pub mod pem;
+pub mod server;
+
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+
+/// The one crypto provider, made once.
+pub fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    PROVIDER.clone()
+}

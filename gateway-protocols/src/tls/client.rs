@@ -1,0 +1,144 @@
+//! How targets are judged, and what is shown to them.
+
+use std::sync::{Arc, LazyLock};
+
+use dashmap::DashMap;
+use gateway_core::config::model::{BackendHttp, BackendTls};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::pem::{self, PemError};
+
+/// Why a proxy's TLS rules can't be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientTlsError {
+    /// A file is of no use.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// Certificate and key don't go together, or a name is none.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// The built configurations, one for each set of rules; session tickets live in them, so they are kept.
+#[derive(Default)]
+pub struct ClientConfigs {
+    built: DashMap<(BackendTls, BackendHttp), Arc<ClientConfig>>,
+}
+
+/// Sets of rules kept at the most; beyond that they are built anew for each connection.
+const MAX_BUILT: usize = 10_000;
+
+impl ClientConfigs {
+    /// The configuration for these rules.
+    ///
+    /// # Errors
+    /// When a file they name is of no use.
+    pub fn of(&self, rules: &BackendTls, http: BackendHttp) -> Result<Arc<ClientConfig>, ClientTlsError> {
+        let key = (rules.clone(), http);
+        if let Some(config) = self.built.get(&key) {
+            return Ok(config.clone());
+        }
+        let config = Arc::new(build(rules, http)?);
+        if self.built.len() < MAX_BUILT {
+            self.built.insert(key, config.clone());
+        }
+        Ok(config)
+    }
+
+    /// Forgets everything, so that files are read again after a reload.
+    pub fn clear(&self) {
+        self.built.clear();
+    }
+}
+
+/// Builds a configuration from its rules and files.
+///
+/// # Errors
+/// When a file is of no use.
+pub fn build(rules: &BackendTls, http: BackendHttp) -> Result<ClientConfig, ClientTlsError> {
+    let provider = super::provider();
+    let versions = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
+    let judged = if rules.verify {
+        match &rules.ca_path {
+            Some(path) => versions.with_root_certificates(pem::roots(path)?),
+            None => versions.with_root_certificates(public_roots()),
+        }
+    } else {
+        versions.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+    };
+    let mut config = match &rules.client_cert {
+        None => judged.with_no_client_auth(),
+        Some((cert, key)) => judged
+            .with_client_auth_cert(pem::chain(cert)?, pem::key(key)?)
+            .map_err(|error| ClientTlsError::Unusable(format!("{}: {error}", cert.display())))?,
+    };
+    config.alpn_protocols = match http {
+        BackendHttp::Auto | BackendHttp::Http3 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        BackendHttp::Http1 => vec![b"http/1.1".to_vec()],
+        BackendHttp::Http2 => vec![b"h2".to_vec()],
+    };
+    Ok(config)
+}
+
+fn public_roots() -> Arc<RootCertStore> {
+    static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+        let mut store = RootCertStore::empty();
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        Arc::new(store)
+    });
+    ROOTS.clone()
+}
+
+/// The name to send and check.
+///
+/// # Errors
+/// When it is neither a name nor an address.
+pub fn server_name(rules: &BackendTls, host: &str) -> Result<ServerName<'static>, ClientTlsError> {
+    let name = rules.server_name.as_deref().unwrap_or(host);
+    ServerName::try_from(name.to_owned())
+        .map_err(|_| ClientTlsError::Unusable(format!("{name} is no valid server name")))
+}
+
+/// Takes any certificate, where the operator said so. Signatures are still checked: the peer holds the key it shows.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,143 @@
+//! What is shown to clients: certificates by SNI, read again on reload without touching connections.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use gateway_core::config::model::{CertificateFiles, FrontendTls, TlsVersion};
+use rustls::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::CertificateDer;
+
+use super::pem::{self, PemError};
+
+/// Why a frontend's certificates can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerTlsError {
+    /// A file is of no use.
+    #[error(transparent)]
+    Pem(#[from] PemError),
+    /// Certificate and key don't go together, or the rules contradict each other.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// The current certificates; swapped whole on reload.
+#[derive(Default)]
+pub struct Certificates {
+    current: ArcSwapOption<Store>,
+}
+
+/// Certificates by the names they carry.
+#[derive(Default)]
+struct Store {
+    exact: HashMap<Box<str>, Arc<CertifiedKey>>,
+    /// `*.example.com`, by `example.com`.
+    wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
+    default: Option<Arc<CertifiedKey>>,
+}
+
+impl Certificates {
+    /// Reads all files and, when every one is good, puts them in use.
+    ///
+    /// # Errors
+    /// The first bad file; the certificates in use stay.
+    pub fn load(&self, files: &[CertificateFiles]) -> Result<(), ServerTlsError> {
+        let mut store = Store::default();
+        for file in files {
+            store.add(Arc::new(certified_key(file)?));
+        }
+        self.current.store(Some(Arc::new(store)));
+        Ok(())
+    }
+}
+
+impl Store {
+    fn add(&mut self, key: Arc<CertifiedKey>) {
+        for name in names(&key.cert[0]) {
+            let name = name.to_ascii_lowercase();
+            match name.strip_prefix("*.") {
+                Some(parent) => self.wildcard.entry(parent.into()).or_insert_with(|| key.clone()),
+                None => self.exact.entry(name.into()).or_insert_with(|| key.clone()),
+            };
+        }
+        self.default.get_or_insert(key);
+    }
+
+    fn find(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let found = name.and_then(|name| {
+            // rustls hands names over in lower case and without a trailing dot.
+            let parent = name.split_once('.').map(|(_, parent)| parent);
+            self.exact.get(name).or_else(|| self.wildcard.get(parent?))
+        });
+        found.or(self.default.as_ref()).cloned()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.current.load().as_ref()?.find(hello.server_name())
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificates(…)")
+    }
+}
+
+fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError> {
+    let chain = pem::chain(&file.cert_path)?;
+    let key = pem::key(&file.key_path)?;
+    CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| {
+        let (cert, key) = (file.cert_path.display(), file.key_path.display());
+        ServerTlsError::Unusable(format!("{cert} and {key}: {error}"))
+    })
+}
+
+/// The DNS names of a certificate's subjectAltName.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    match webpki::EndEntityCert::try_from(certificate) {
+        Ok(parsed) => parsed.valid_dns_names().map(str::to_owned).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Builds the server's side of TLS.
+///
+/// # Errors
+/// When the client CA file is of no use.
+pub fn build(
+    rules: &FrontendTls,
+    certificates: Arc<Certificates>,
+    alpn: &[&[u8]],
+) -> Result<ServerConfig, ServerTlsError> {
+    let provider = super::provider();
+    let versions: &[&rustls::SupportedProtocolVersion] = match rules.min_version {
+        TlsVersion::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        TlsVersion::Tls13 => &[&rustls::version::TLS13],
+    };
+    let unusable = |error: &dyn fmt::Display| ServerTlsError::Unusable(error.to_string());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(versions)
+        .map_err(|error| unusable(&error))?;
+    let builder = match &rules.client_ca_path {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(pem::roots(path)?);
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            if !rules.client_cert_required {
+                verifier = verifier.allow_unauthenticated();
+            }
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| unusable(&error))?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(certificates);
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    // Tickets resume on any worker and need no memory a client; the keys turn over by themselves.
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?;
+    config.send_tls13_tickets = 2;
+    Ok(config)
+}

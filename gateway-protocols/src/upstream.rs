@@ -1,0 +1,223 @@
+//! The way to targets: a kept connection, else a new one, in whichever HTTP version the target speaks.
+//!
+//! HTTP/1.1 connections carry one exchange at a time and wait in [`Idle`] between two; HTTP/2 connections are shared.
+//! A target whose version only its handshake can tell is asked once ([`Inner::learn`]), and the answer remembered.
+
+pub mod dial;
+pub mod h1;
+pub mod h2;
+mod shared;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use atomic_refcell::AtomicRefCell;
+use gateway_core::config::model::{BackendHttp, PoolRules};
+use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::downstream::Downstream;
+use gateway_core::pool::{Idle, Multiplex};
+use gateway_core::upstream::{Answer, Call, Failure, Upstream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::dns::Dns;
+use crate::tls::client::ClientConfigs;
+use dial::{Destination, Dialled, Dialler};
+
+/// A worker's way out.
+#[derive(Clone)]
+pub struct Outbound {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    dialler: Dialler,
+    pools: AtomicRefCell<Pools>,
+}
+
+/// A worker's kept connections. Only its own thread touches them: the cell checks, it never waits.
+#[derive(Default)]
+struct Pools {
+    idle: Idle<h1::Connection>,
+    multiplex: Multiplex<h2::Connection>,
+    /// Which version a target's TLS settled on last, by pool key.
+    learned: HashMap<u64, Version>,
+    /// Rung when a shared connection was made or one of its streams ended, by pool key.
+    bells: HashMap<u64, Arc<Notify>>,
+    /// Held by the one exchange that finds out a target's version, by pool key.
+    learning: HashMap<u64, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// What an upstream connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+}
+
+/// Targets whose version is remembered; beyond that everything is learned anew.
+const MAX_LEARNED: usize = 100_000;
+
+impl Outbound {
+    /// A way out with empty pools.
+    pub fn new(dns: Arc<Dns>, tls: Arc<ClientConfigs>) -> Self {
+        let inner = Inner { dialler: Dialler { dns, tls }, pools: AtomicRefCell::new(Pools::default()) };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Closes kept connections that have waited too long. To be called every few seconds.
+    pub fn sweep(&self) {
+        let Ok(mut pools) = self.inner.pools.try_borrow_mut() else { return };
+        let now = Instant::now();
+        pools.idle.sweep(now, h1::Connection::is_open);
+        pools.multiplex.sweep(now, h2::Connection::is_open);
+        pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
+        pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
+        if pools.learned.len() > MAX_LEARNED {
+            pools.learned.clear();
+        }
+    }
+
+    /// Kept connections, idle and shared.
+    pub fn kept(&self) -> usize {
+        self.inner.pools.try_borrow().map_or(0, |pools| pools.idle.len() + pools.multiplex.len())
+    }
+}
+
+impl Upstream for Outbound {
+    async fn send<D: Downstream>(
+        &self,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        match self.inner.version(&call) {
+            Some(Version::Http1) => {
+                if let Some(kept) = self.inner.take(key(&call)) {
+                    return h1::send(kept, &self.inner, call, body, downstream).await;
+                }
+                self.inner.dial_and_send(call, body, downstream).await
+            }
+            Some(Version::Http2) => self.inner.share(call, body, downstream).await,
+            None => self.inner.learn(call, body, downstream).await,
+        }
+    }
+}
+
+/// The trust domain a call's connection must belong to.
+fn key(call: &Call<'_>) -> u64 {
+    call.route.pool_keys.get(call.index).map_or(0, |key| key.number())
+}
+
+/// The version to ask a new connection for.
+fn wanted(call: &Call<'_>) -> BackendHttp {
+    match call.route.proxy.backend.http_version {
+        BackendHttp::Auto if call.dialect == Dialect::Grpc => BackendHttp::Http2,
+        // An upgrade is an HTTP/1.1 affair unless the target is told to speak HTTP/2.
+        BackendHttp::Auto if call.dialect == Dialect::Upgrade => BackendHttp::Http1,
+        other => other,
+    }
+}
+
+impl Inner {
+    /// The version to use without asking; `None` when only a handshake can tell.
+    fn version(&self, call: &Call<'_>) -> Option<Version> {
+        match wanted(call) {
+            BackendHttp::Http1 => Some(Version::Http1),
+            BackendHttp::Http2 => Some(Version::Http2),
+            BackendHttp::Auto | BackendHttp::Http3 if !call.route.proxy.backend.scheme.is_encrypted() => {
+                Some(Version::Http1)
+            }
+            BackendHttp::Auto | BackendHttp::Http3 => {
+                self.pools.try_borrow().ok()?.learned.get(&key(call)).copied()
+            }
+        }
+    }
+
+    /// A kept HTTP/1.1 connection that is still open.
+    fn take(&self, key: u64) -> Option<h1::Connection> {
+        let mut pools = self.pools.try_borrow_mut().ok()?;
+        let now = Instant::now();
+        while let Some(mut kept) = pools.idle.take(key, now) {
+            if kept.is_open() {
+                return Some(kept);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next exchange.
+    fn keep(&self, connection: h1::Connection, key: u64, rules: &PoolRules) {
+        if let Ok(mut pools) = self.pools.try_borrow_mut() {
+            drop(pools.idle.put(key, connection, rules, Instant::now()));
+        }
+    }
+
+    /// Sends over a connection of its own.
+    async fn dial_and_send<D: Downstream>(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        match self.dialler.dial(&Destination::of(&call)).await {
+            Ok(dialled) => self.send_over(dialled, call, body, downstream).await,
+            Err(error) => Err(error.into_failure(body)),
+        }
+    }
+
+    /// Sends over a connection just made, in the version it turned out to speak.
+    async fn send_over<D: Downstream>(
+        self: &Arc<Self>,
+        dialled: Dialled,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        if dialled.version == Version::Http2 {
+            return match self.adopt(dialled, &call).await {
+                Ok(()) => self.share(call, body, downstream).await,
+                Err(error) => Err(error.into_failure(body)),
+            };
+        }
+        h1::send(h1::Connection::new(dialled.link), self, call, body, downstream).await
+    }
+
+    /// Sends to a target whose version is not known yet: one exchange finds out, the others wait for it.
+    async fn learn<D: Downstream>(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        let lock = match self.pools.try_borrow_mut() {
+            Ok(mut pools) => pools.learning.entry(key(&call)).or_default().clone(),
+            Err(_) => Arc::default(),
+        };
+        let turn = lock.lock().await;
+        let dialled = match self.version(&call) {
+            Some(Version::Http2) => {
+                drop(turn);
+                return self.share(call, body, downstream).await;
+            }
+            Some(Version::Http1) => {
+                drop(turn);
+                return match self.take(key(&call)) {
+                    Some(kept) => h1::send(kept, self, call, body, downstream).await,
+                    None => self.dial_and_send(call, body, downstream).await,
+                };
+            }
+            None => self.dialler.dial(&Destination::of(&call)).await,
+        };
+        let dialled = match dialled {
+            Ok(dialled) => dialled,
+            Err(error) => return Err(error.into_failure(body)),
+        };
+        if let Ok(mut pools) = self.pools.try_borrow_mut() {
+            pools.learned.insert(key(&call), dialled.version);
+        }
+        drop(turn);
+        self.send_over(dialled, call, body, downstream).await
+    }
+}

@@ -1,0 +1,146 @@
+//! Making connections to targets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::config::model::{BackendHttp, BackendTls, PoolRules};
+use gateway_core::http::body::Body;
+use gateway_core::http::reply::Cause;
+use gateway_core::upstream::{Call, Failure};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, TlsStream};
+
+use super::{Version, wanted};
+use crate::dns::{Dns, DnsError};
+use crate::link::Link;
+use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
+
+/// Makes connections.
+pub(crate) struct Dialler {
+    pub(crate) dns: Arc<Dns>,
+    pub(crate) tls: Arc<ClientConfigs>,
+}
+
+/// Everything a connection depends on, independent of the exchange that asks for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    pub(crate) key: u64,
+    pub(crate) rules: PoolRules,
+    host: Arc<str>,
+    port: u16,
+    dns_override: Option<IpAddr>,
+    tls: Option<Arc<BackendTls>>,
+    http: BackendHttp,
+    timeout: Duration,
+}
+
+impl Destination {
+    /// Where a call goes.
+    pub(crate) fn of(call: &Call<'_>) -> Self {
+        let backend = &call.route.proxy.backend;
+        Self {
+            key: super::key(call),
+            rules: backend.pool,
+            host: call.target.rules.host.clone(),
+            port: call.target.rules.port,
+            dns_override: backend.dns_override,
+            tls: backend.tls.clone(),
+            http: wanted(call),
+            timeout: call.route.proxy.timeouts.connect,
+        }
+    }
+}
+
+/// A connection just made.
+pub(crate) struct Dialled {
+    pub(crate) link: Link,
+    pub(crate) version: Version,
+}
+
+/// Why no connection was made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    #[error("connect to {address}: {source}")]
+    Connect { address: SocketAddr, source: io::Error },
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+    #[error("TLS to {host}: {source}")]
+    Handshake { host: Arc<str>, source: io::Error },
+    #[error(transparent)]
+    TlsRules(#[from] ClientTlsError),
+    #[error("HTTP/2 handshake: {0}")]
+    Http2(#[from] ::h2::Error),
+    #[error("the target does not speak HTTP/2")]
+    NoHttp2,
+    #[error("every connection to the target carries all it may")]
+    Full,
+}
+
+impl DialError {
+    /// The failed attempt; the body was not touched.
+    pub(crate) fn into_failure(self, body: Body) -> Failure {
+        let cause = match &self {
+            Self::Dns(_) => Cause::DnsFailed,
+            Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
+            Self::Connect { .. } | Self::Http2(_) => Cause::ConnectFailed,
+            Self::Timeout(_) => Cause::ConnectTimeout,
+            Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
+            Self::NoHttp2 => Cause::VersionUnsupported,
+            Self::Full => Cause::Overloaded,
+        };
+        tracing::debug!(error = %self, "no connection to the target");
+        Failure::unsent(cause, body).source(self)
+    }
+}
+
+impl Dialler {
+    /// Resolves, connects and, where wanted, encrypts, all within the connect timeout.
+    pub(crate) async fn dial(&self, to: &Destination) -> Result<Dialled, DialError> {
+        if to.timeout.is_zero() {
+            return self.connect(to).await;
+        }
+        tokio::time::timeout(to.timeout, self.connect(to)).await.unwrap_or(Err(DialError::Timeout(to.timeout)))
+    }
+
+    async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {
+        let tcp = self.tcp(to).await?;
+        let Some(rules) = &to.tls else {
+            let version = if to.http == BackendHttp::Http2 { Version::Http2 } else { Version::Http1 };
+            return Ok(Dialled { link: Link::Tcp(tcp), version });
+        };
+        let config = self.tls.of(rules, to.http)?;
+        let name = server_name(rules, &to.host)?;
+        let tls = TlsConnector::from(config).connect(name, tcp).await;
+        let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
+        let link = Link::Tls(Box::new(TlsStream::Client(tls)));
+        let version = if link.alpn() == Some(b"h2") { Version::Http2 } else { Version::Http1 };
+        if to.http == BackendHttp::Http2 && version != Version::Http2 {
+            return Err(DialError::NoHttp2);
+        }
+        Ok(Dialled { link, version })
+    }
+
+    /// Tries the target's addresses in turn.
+    async fn tcp(&self, to: &Destination) -> Result<TcpStream, DialError> {
+        let addresses = match to.dns_override {
+            Some(address) => vec![SocketAddr::new(address, to.port)],
+            None => self.dns.resolve(&to.host, to.port).await?,
+        };
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => {
+                    // Requests are written whole; waiting for more to send would only delay them.
+                    tcp.set_nodelay(true).map_err(|source| DialError::Connect { address, source })?;
+                    return Ok(tcp);
+                }
+                Err(source) => last = Some(DialError::Connect { address, source }),
+            }
+        }
+        Err(last.unwrap_or_else(|| DialError::Dns(DnsError::NoResolver { name: to.host.clone() })))
+    }
+}

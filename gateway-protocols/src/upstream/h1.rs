@@ -1,0 +1,252 @@
+//! An exchange with a target over HTTP/1.1, inline: no task, no channel.
+//!
+//! While the response's head is awaited the request's body goes out beside it; once the head is there, whoever pulls
+//! the response's body drives what is left of the request's too. A connection goes back to its pool the moment both
+//! are through.
+
+mod answer;
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gateway_core::config::model::PoolRules;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::downstream::Downstream;
+use gateway_core::http::reply::Cause;
+use gateway_core::upstream::{Answer, Call, Failure};
+use http::{Response, StatusCode};
+use tokio::time::Instant;
+
+use super::{Inner, key};
+use crate::h1::body::Decoder;
+use crate::h1::head::{self, HeadError, HeadLimits, ResponseHead};
+use crate::h1::send::{Sender, Stopped};
+use crate::h1::write::{self, Frame};
+use crate::link::Link;
+use crate::timer::Timer;
+use answer::AnswerBody;
+
+/// A connection to a target.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    link: Link,
+    buffer: BytesMut,
+    out: BytesMut,
+    timer: Timer,
+    /// Whether it has carried an exchange before.
+    used: bool,
+}
+
+/// Heads of targets may be this large; what they send is not in the operator's hands alone.
+const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 };
+/// Informational responses passed on before a target counts as broken.
+const MAX_INTERIM: u32 = 16;
+
+impl Connection {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link, buffer: BytesMut::new(), out: BytesMut::new(), timer: Timer::default(), used: false }
+    }
+
+    /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
+    pub(crate) fn is_open(&mut self) -> bool {
+        // Readiness was used up by the last read, so an open connection costs no system call here.
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        self.buffer.is_empty() && self.link.poll_fill(&mut cx, &mut self.buffer).is_pending()
+    }
+}
+
+/// Why an exchange failed before the response's head.
+enum Broken {
+    Body(BodyError),
+    Io(io::Error),
+    Head(HeadError),
+    Closed,
+    Stalled,
+}
+
+/// An exchange under way.
+struct Exchange {
+    connection: Connection,
+    upload: Sender,
+    /// The target no longer takes the request; its answer may still come.
+    deaf: bool,
+}
+
+/// Sends a request over `connection` and waits for the response's head.
+pub(crate) async fn send<D: Downstream>(
+    mut connection: Connection,
+    home: &Arc<Inner>,
+    call: Call<'_>,
+    body: Body,
+    downstream: &mut D,
+) -> Result<Answer, Failure> {
+    let started = Instant::now();
+    let reused = connection.used;
+    connection.used = true;
+    let frame = request_frame(&call, &body);
+    let mut head = std::mem::take(&mut connection.out);
+    write::request(&mut head, (call.method, call.path, call.host), call.headers, frame, call.upgrade);
+    let mut exchange = Exchange { connection, upload: Sender::new(head, body, frame), deaf: false };
+    for _ in 0..MAX_INTERIM {
+        let head = poll_fn(|cx| exchange.poll_head(cx, &call)).await;
+        match head {
+            Ok(head) if head.response.status().is_informational() && !switches(&head, &call) => {
+                downstream.interim(head.response.status(), head.response.headers()).await;
+            }
+            Ok(head) => {
+                let first_byte = started.elapsed();
+                let (parts, ()) = head.response.into_parts();
+                let body = exchange.into_body(head.framing.into(), head.keep_alive, home, &call);
+                return Ok(Answer { response: Response::from_parts(parts, body), first_byte, reused });
+            }
+            Err(broken) => return Err(failure(broken, reused, &exchange)),
+        }
+    }
+    Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
+}
+
+fn switches(head: &ResponseHead, call: &Call<'_>) -> bool {
+    head.response.status() == StatusCode::SWITCHING_PROTOCOLS && call.upgrade.is_some()
+}
+
+fn request_frame(call: &Call<'_>, body: &Body) -> Frame {
+    match body.exact_length() {
+        // A length of zero is only said where a body is expected (RFC 9110 §8.6).
+        Some(0) if !expects_body(call.method) => Frame::Bare,
+        Some(length) => Frame::Length(length),
+        None => Frame::Chunked,
+    }
+}
+
+fn expects_body(method: &http::Method) -> bool {
+    *method == http::Method::POST || *method == http::Method::PUT || *method == http::Method::PATCH
+}
+
+fn failure(broken: Broken, reused: bool, exchange: &Exchange) -> Failure {
+    match broken {
+        Broken::Body(BodyError::TooLarge { .. }) => Failure::sent(Cause::BodyTooLarge),
+        Broken::Body(BodyError::Idle) => Failure::sent(Cause::RequestTimeout),
+        Broken::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
+        Broken::Body(error) => Failure::sent(Cause::ClientGone).source(error),
+        Broken::Stalled => Failure::sent(Cause::UpstreamTimeout),
+        Broken::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
+        Broken::Io(error) => stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange),
+        Broken::Closed => stale(Failure::sent(Cause::UpstreamClosed), reused, exchange),
+    }
+}
+
+/// A kept connection that ends without a byte of an answer was closed while it waited, which is nobody's fault.
+fn stale(failure: Failure, reused: bool, exchange: &Exchange) -> Failure {
+    Failure { stale: reused && exchange.connection.buffer.is_empty(), ..failure }
+}
+
+impl Exchange {
+    /// Sends what can be sent and reads until a head is complete.
+    fn poll_head(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<ResponseHead, Broken>> {
+        let timeouts = &call.route.proxy.timeouts;
+        if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
+            return Poll::Ready(Err(error));
+        }
+        loop {
+            let connection = &mut self.connection;
+            if !connection.buffer.is_empty() {
+                match head::response(&mut connection.buffer, &LIMITS, call.method) {
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Err(Broken::Head(error))),
+                }
+            }
+            match connection.link.poll_fill(cx, &mut connection.buffer) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::Closed)),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Io(error))),
+                Poll::Pending => break,
+            }
+        }
+        let timer = &mut self.connection.timer;
+        if !timer.is_set() {
+            let waits_for = if self.upload.is_done() { timeouts.first_byte } else { timeouts.idle };
+            timer.set(waits_for);
+        }
+        timer.poll_elapsed(cx).map(|()| Err(Broken::Stalled))
+    }
+
+    /// Sends what can be sent of the request.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if self.deaf || self.upload.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        let progress = self.upload.poll_send(cx, &mut self.connection.link);
+        if self.upload.moved() {
+            self.connection.timer.clear();
+        }
+        match progress {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => {
+                self.connection.timer.clear();
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(Stopped::Body(error))) => Poll::Ready(Err(Broken::Body(error))),
+            // A target may refuse a request half-way: it answers and closes. Read on to learn which.
+            Poll::Ready(Err(Stopped::Peer(error))) => {
+                tracing::debug!(%error, "the target stopped taking the request");
+                self.deaf = true;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// The response's body; the connection goes back to its pool as soon as nothing of the exchange is left on it.
+    fn into_body(
+        mut self,
+        decoder: Decoder,
+        keep_alive: bool,
+        home: &Arc<Inner>,
+        call: &Call<'_>,
+    ) -> Body {
+        self.connection.timer.clear();
+        let proxy = &call.route.proxy;
+        let home = Home {
+            pools: home.clone(),
+            key: key(&call),
+            rules: proxy.backend.pool,
+            keep_alive: keep_alive && !self.deaf,
+            idle: proxy.timeouts.idle,
+        };
+        if self.upload.is_done() {
+            if decoder.is_done() {
+                self.give_back(&home);
+                return Body::empty();
+            }
+            if let Some(length) = decoder.exact_length().and_then(|length| usize::try_from(length).ok())
+                && self.connection.buffer.len() >= length
+            {
+                let bytes = self.connection.buffer.split_to(length).freeze();
+                self.give_back(&home);
+                return Body::full(bytes);
+            }
+        }
+        Body::stream(AnswerBody::new(self, decoder, home))
+    }
+
+    fn give_back(mut self, home: &Home) {
+        // Bytes beyond the response belong to no request: such a connection can't be trusted with another.
+        if home.keep_alive && self.connection.buffer.is_empty() && !self.deaf {
+            self.connection.out = self.upload.into_buffer();
+            home.pools.keep(self.connection, home.key, &home.rules);
+        }
+    }
+}
+
+/// Where a connection goes when its exchange is over, and how long the rest of the exchange may stall.
+struct Home {
+    pools: Arc<Inner>,
+    key: u64,
+    rules: PoolRules,
+    keep_alive: bool,
+    idle: Duration,
+}

@@ -1,0 +1,130 @@
+//! Shared connections: choosing one, making another in time, waiting when all are full.
+
+use std::sync::Arc;
+
+use gateway_core::http::body::Body;
+use gateway_core::http::downstream::Downstream;
+use gateway_core::pool::{Choice, multiplex::Dial};
+use gateway_core::upstream::{Answer, Call, Failure};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::dial::{Destination, DialError, Dialled};
+use super::{Inner, Version, h2, key};
+
+/// What to do about a shared connection, decided without waiting.
+enum Plan {
+    Use(h2::Connection, h2::Stream, Option<Dial>),
+    Dial(Dial),
+    Wait,
+}
+
+impl Inner {
+    /// Sends over a shared connection, making one where there is none with room.
+    pub(super) async fn share<D: Downstream>(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        match self.room(&call).await {
+            Ok((connection, stream)) => h2::send(connection, stream, call, body, downstream).await,
+            Err(error) => Err(error.into_failure(body)),
+        }
+    }
+
+    /// A connection with room for one more stream; waits for one no longer than a dial may take.
+    async fn room(self: &Arc<Self>, call: &Call<'_>) -> Result<(h2::Connection, h2::Stream), DialError> {
+        let timeout = call.route.proxy.timeouts.connect;
+        let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
+        loop {
+            let bell = self.bell(key(call));
+            let rung = bell.notified();
+            match self.plan(call, &bell) {
+                Plan::Use(connection, stream, dial) => {
+                    if let Some(dial) = dial {
+                        self.dial_aside(call, dial);
+                    }
+                    return Ok((connection, stream));
+                }
+                Plan::Dial(dial) => self.dial_shared(&Destination::of(call), dial).await?,
+                Plan::Wait => match deadline {
+                    None => rung.await,
+                    Some(deadline) => {
+                        tokio::time::timeout_at(deadline, rung).await.map_err(|_| DialError::Full)?;
+                    }
+                },
+            }
+        }
+    }
+
+    fn plan(&self, call: &Call<'_>, bell: &Arc<Notify>) -> Plan {
+        let Ok(mut pools) = self.pools.try_borrow_mut() else { return Plan::Wait };
+        loop {
+            match pools.multiplex.choose(key(call), &call.route.proxy.backend.pool) {
+                Choice::Use { connection, lease, dial } => {
+                    if connection.is_open() {
+                        let stream = h2::Stream::new(lease, bell.clone());
+                        return Plan::Use(connection.clone(), stream, dial);
+                    }
+                    let id = lease.connection();
+                    drop(lease);
+                    drop(dial);
+                    drop(pools.multiplex.remove(id));
+                }
+                Choice::Dial(dial) => return Plan::Dial(dial),
+                Choice::Wait | Choice::Full => return Plan::Wait,
+            }
+        }
+    }
+
+    /// Makes one more connection without anybody waiting for it.
+    fn dial_aside(self: &Arc<Self>, call: &Call<'_>, dial: Dial) {
+        let (inner, to) = (self.clone(), Destination::of(call));
+        tokio::spawn(async move {
+            if let Err(error) = inner.dial_shared(&to, dial).await {
+                tracing::debug!(%error, "one more shared connection could not be made");
+            }
+        });
+    }
+
+    async fn dial_shared(&self, to: &Destination, dial: Dial) -> Result<(), DialError> {
+        let made = match self.dialler.dial(to).await {
+            Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
+            Ok(dialled) => h2::Connection::open(dialled.link).await,
+            Err(error) => Err(error),
+        };
+        let result = made.map(|connection| {
+            if let Ok(mut pools) = self.pools.try_borrow_mut() {
+                let room = connection.max_streams();
+                pools.multiplex.dialled(dial, connection, room, &to.rules);
+            }
+        });
+        // Also after a failure: somebody else should try, or fail, now.
+        self.bell(to.key).notify_waiters();
+        result
+    }
+
+    /// Takes a connection made by somebody who did not know that it would be shared.
+    pub(super) async fn adopt(&self, dialled: Dialled, call: &Call<'_>) -> Result<(), DialError> {
+        let connection = h2::Connection::open(dialled.link).await?;
+        if let Ok(mut pools) = self.pools.try_borrow_mut() {
+            let rules = &call.route.proxy.backend.pool;
+            let room = connection.max_streams();
+            let dial = match pools.multiplex.choose(key(call), rules) {
+                Choice::Dial(dial) | Choice::Use { dial: Some(dial), .. } => dial,
+                // Others were faster; theirs will do.
+                Choice::Use { dial: None, .. } | Choice::Wait | Choice::Full => return Ok(()),
+            };
+            pools.multiplex.dialled(dial, connection, room, rules);
+        }
+        Ok(())
+    }
+
+    fn bell(&self, key: u64) -> Arc<Notify> {
+        match self.pools.try_borrow_mut() {
+            Ok(mut pools) => pools.bells.entry(key).or_default().clone(),
+            Err(_) => Arc::default(),
+        }
+    }
+}

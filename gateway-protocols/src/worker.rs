@@ -1,0 +1,246 @@
+//! Workers: one thread, one core, one runtime each, with sockets and pools of their own.
+//!
+//! A request never changes thread and the hot path takes no lock. What workers share is in [`Shared`] and read-only
+//! to traffic: the snapshot, certificates, resolved names.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::http::pipeline::Pipeline;
+use gateway_core::limit::concurrency::Permit;
+use gateway_core::limit::overload::Overload;
+use gateway_core::record::Recorder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::dns::Dns;
+use crate::downstream::accept::{Accepted, Entrance, accept, serve};
+use crate::downstream::{Entry, Registry};
+use crate::tls::client::ClientConfigs;
+use crate::upstream::Outbound;
+
+/// What the workers of one gateway share.
+pub struct Shared {
+    /// The configuration in use.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// Ceilings on connections and exchanges.
+    pub overload: Overload,
+    /// Resolved names.
+    pub dns: Arc<Dns>,
+    /// How targets' certificates are judged.
+    pub client_tls: Arc<ClientConfigs>,
+    /// Open connections of each worker, so that an accepted one goes to the idlest.
+    loads: Box<[AtomicUsize]>,
+    inboxes: Box<[mpsc::Sender<Accepted>]>,
+}
+
+/// Counts what happens to connections before there is an exchange. Must not wait.
+pub trait ConnectionRecorder: Send + Sync {
+    /// A connection was accepted.
+    fn accepted(&self);
+    /// A connection was refused at the ceiling.
+    fn refused(&self);
+    /// A connection ended.
+    fn closed(&self);
+    /// A task panicked and was caught.
+    fn panicked(&self);
+}
+
+/// One worker.
+pub struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    pipeline: Pipeline<Outbound>,
+    outbound: Outbound,
+    registry: Registry,
+    recorder: Arc<dyn ConnectionRecorder>,
+}
+
+/// What a worker is told from outside.
+#[derive(Debug)]
+pub enum Order {
+    /// Listen on this socket.
+    Listen(std::net::TcpListener, Entrance),
+    /// Accept nothing more, end idle connections, let the others finish.
+    Drain,
+    /// End everything.
+    Stop,
+}
+
+/// Orders and handed-over connections that wait for a worker; more would mean that it hangs.
+const QUEUE: usize = 1024;
+/// How often kept connections are looked through.
+const SWEEP: Duration = Duration::from_secs(5);
+/// A connection is handed to another worker when that one has so many fewer.
+const HANDOVER_MARGIN: usize = 2;
+
+/// The workers' ends of their queues.
+pub struct Inboxes(Vec<mpsc::Receiver<Accepted>>);
+
+impl Shared {
+    /// Shared state for `workers` workers.
+    pub fn new(snapshot: Snapshot, workers: usize) -> (Self, Inboxes) {
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUEUE)).unzip();
+        let shared = Self {
+            overload: Overload::new(&snapshot.settings.limits),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            dns: Arc::default(),
+            client_tls: Arc::default(),
+            loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            inboxes: inboxes.into(),
+        };
+        (shared, Inboxes(receivers))
+    }
+
+    /// Client connections now open, over all workers.
+    pub fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The worker with the fewest connections, and how many.
+    fn idlest(&self) -> (usize, usize) {
+        let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed)).enumerate();
+        loads.min_by_key(|(_, load)| *load).unwrap_or((0, 0))
+    }
+}
+
+impl Inboxes {
+    /// The queue of the next worker, in order.
+    pub fn next(&mut self) -> Option<Inbox> {
+        (!self.0.is_empty()).then(|| Inbox(self.0.remove(0)))
+    }
+}
+
+/// The worker's end of its queue.
+pub struct Inbox(mpsc::Receiver<Accepted>);
+
+impl Worker {
+    /// Worker number `index`.
+    pub fn new<R>(index: usize, shared: Arc<Shared>, recorder: Arc<R>) -> Arc<Self>
+    where
+        R: Recorder + ConnectionRecorder,
+    {
+        let outbound = Outbound::new(shared.dns.clone(), shared.client_tls.clone());
+        Arc::new(Self {
+            index,
+            pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone()),
+            outbound,
+            shared,
+            registry: Registry::default(),
+            recorder,
+        })
+    }
+
+    /// The way of every exchange.
+    pub(crate) fn pipeline(&self) -> &Pipeline<Outbound> {
+        &self.pipeline
+    }
+
+    /// The configuration in use now.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// Works until told to stop. To be run on a runtime of its own thread.
+    pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
+        let mut listening = Vec::new();
+        let mut sweep = tokio::time::interval(SWEEP);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Listen(socket, entrance)) => match TcpListener::from_std(socket) {
+                        Ok(listener) => {
+                            listening.push(tokio::spawn(accept(self.clone(), listener, entrance)));
+                        }
+                        Err(error) => tracing::error!(%error, "a listener could not be taken over"),
+                    },
+                    Some(Order::Drain) => {
+                        listening.drain(..).for_each(|task| task.abort());
+                        self.registry.drain();
+                    }
+                    Some(Order::Stop) | None => break,
+                },
+                Some(accepted) = inbox.0.recv() => match TcpStream::from_std(accepted.tcp) {
+                    Ok(tcp) => self.serve(tcp, accepted.peer, accepted.entrance, accepted.permit),
+                    Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
+                },
+                _ = sweep.tick() => self.outbound.sweep(),
+            }
+        }
+        self.registry.abort();
+    }
+
+    /// Serves an accepted connection here, or hands it to a worker with clearly fewer.
+    pub(crate) fn place(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: &Entrance) {
+        let Some(permit) = self.shared.overload.connection() else {
+            self.recorder.refused();
+            // Reset rather than linger: at the ceiling every byte of state counts.
+            drop(tcp.set_zero_linger());
+            return;
+        };
+        self.recorder.accepted();
+        let mine = self.registry.len();
+        let (idlest, fewest) = self.shared.idlest();
+        if idlest == self.index || mine < fewest + HANDOVER_MARGIN {
+            return self.serve(tcp, peer, entrance.clone(), permit);
+        }
+        let Ok(tcp) = tcp.into_std() else { return };
+        let accepted = Accepted { tcp, peer, entrance: entrance.clone(), permit };
+        if let Err(refused) = self.shared.inboxes[idlest].try_send(accepted) {
+            let accepted = refused.into_inner();
+            if let Ok(tcp) = TcpStream::from_std(accepted.tcp) {
+                self.serve(tcp, peer, accepted.entrance, accepted.permit);
+            }
+        }
+    }
+
+    fn serve(
+        self: &Arc<Self>,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        entrance: Entrance,
+        permit: Permit,
+    ) {
+        let entry = Arc::new(Entry::default());
+        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
+        let number = self.registry.add(entry.clone());
+        let open = Open { worker: self.clone(), number, _permit: permit };
+        let task = tokio::spawn(async move {
+            let worker = open.worker.clone();
+            worker.guarded(serve(worker.clone(), tcp, peer, entrance, entry)).await;
+            drop(open);
+        });
+        self.registry.attach(number, task.abort_handle());
+    }
+
+    /// One connection's panic ends that connection and nothing else.
+    async fn guarded(&self, serving: impl Future<Output = ()>) {
+        if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
+            tracing::error!("a connection's task panicked; the connection was closed");
+            self.recorder.panicked();
+        }
+    }
+}
+
+/// A connection that counts as open.
+struct Open {
+    worker: Arc<Worker>,
+    number: u64,
+    _permit: Permit,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.registry.remove(self.number);
+        self.worker.shared.loads[self.worker.index].fetch_sub(1, Ordering::Relaxed);
+        self.worker.recorder.closed();
+    }
+}
