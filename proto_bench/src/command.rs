@@ -18,6 +18,7 @@ pub mod process;
 pub mod report;
 pub mod run;
 pub mod scale;
+pub mod stand;
 pub mod sweep;
 
 /// Why a command gave up. Wrong answers are no reason: they make rows void.

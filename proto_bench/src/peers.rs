@@ -1,1 +1,151 @@
-//! stub
+//! Proxies to measure: how each is configured and started for each test. One file a proxy.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use crate::backend::Ports;
+use crate::command::process::find;
+use crate::plan::Protocol;
+
+pub mod caddy;
+pub mod envoy;
+pub mod gateway;
+pub mod haproxy;
+pub mod nginx;
+pub mod tests;
+
+pub use tests::Test;
+
+/// A proxy that can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Peer {
+    Nginx,
+    Haproxy,
+    Envoy,
+    Caddy,
+    Gateway,
+}
+
+/// Where a proxy listens and where it forwards to.
+#[derive(Debug, Clone)]
+pub struct Site<'a> {
+    pub listen: SocketAddr,
+    pub backend: &'a Ports,
+    /// Holds cert.pem, key.pem and both.pem, and takes the proxy's files.
+    pub directory: &'a Path,
+    pub workers: usize,
+    /// Port of the gateway's admin API.
+    pub admin: SocketAddr,
+}
+
+/// A proxy made ready for one test.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub command: Vec<String>,
+    pub files: Vec<(PathBuf, String)>,
+}
+
+impl Peer {
+    pub const ALL: [Self; 5] = [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Gateway];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Envoy => "envoy",
+            Self::Caddy => "caddy",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// Its program, if it is on this machine.
+    #[must_use]
+    pub fn program(self, gateway: Option<&Path>) -> Option<PathBuf> {
+        match self {
+            Self::Gateway => gateway::find_program(gateway),
+            peer => find(peer.name()),
+        }
+    }
+
+    /// How it says its version.
+    #[must_use]
+    pub fn version_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Nginx | Self::Haproxy => &["-v"],
+            Self::Envoy => &["--version"],
+            Self::Caddy | Self::Gateway => &["version"],
+        }
+    }
+
+    /// The configuration for a test, or nothing where the proxy cannot do that work.
+    #[must_use]
+    pub fn setup(self, test: Test, program: &Path, site: &Site<'_>) -> Option<Setup> {
+        match self {
+            Self::Nginx => nginx::setup(test, program, site),
+            Self::Haproxy => haproxy::setup(test, program, site),
+            Self::Envoy => envoy::setup(test, program, site),
+            Self::Caddy => caddy::setup(test, program, site),
+            Self::Gateway => gateway::setup(test, program, site),
+        }
+    }
+}
+
+impl Setup {
+    /// The configuration files as one text, for the result file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        const LONGEST: usize = 8_000;
+        let mut out = String::new();
+        for (path, text) in &self.files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let shown: String = text.chars().take(LONGEST).collect();
+            let cut = if shown.len() < text.len() { "\n[cut]\n" } else { "" };
+            out.push_str(&format!("# {name}\n{shown}{cut}"));
+        }
+        out
+    }
+}
+
+/// A port of loopback that was free a moment ago, for both TCP and UDP.
+///
+/// # Errors
+/// No port is left.
+pub fn free_port() -> std::io::Result<SocketAddr> {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        if UdpSocket::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+}
+
+/// The backend's address for what a proxy speaks to it.
+pub(crate) fn upstream(ports: &Ports, protocol: Protocol, tls: bool) -> Option<SocketAddr> {
+    match (protocol, tls) {
+        (Protocol::Http1 | Protocol::WebSocket, false) => ports.http,
+        (Protocol::Http1 | Protocol::WebSocket | Protocol::Http2, true) => ports.https,
+        (Protocol::Http2 | Protocol::Grpc, false) => ports.h2c,
+        (Protocol::Grpc, true) => ports.https,
+        (Protocol::Http3, _) => ports.h3,
+        (Protocol::Tcp, false) => ports.tcp,
+        (Protocol::Tcp, true) => ports.tls,
+        (Protocol::Udp, _) => ports.udp,
+        (Protocol::Dtls, _) => ports.dtls,
+    }
+}
+
+/// Versions of the proxies that are here.
+#[must_use]
+pub fn versions(found: &[(Peer, PathBuf)]) -> BTreeMap<String, String> {
+    found
+        .iter()
+        .flat_map(|(peer, program)| {
+            let program = program.to_string_lossy();
+            crate::measure::machine::versions(&[(peer.name(), program.as_ref(), peer.version_arguments())])
+        })
+        .collect()
+}

@@ -38,6 +38,9 @@ pub struct Document {
     /// Configurations of the servers, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configurations: BTreeMap<String, String>,
+    /// Other generators on the same server in the same run; only in results of `compare`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// Only in results of `scale`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
@@ -224,6 +227,23 @@ pub struct Spread {
     pub cv_percent: f64,
 }
 
+/// Our generator against another one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Check {
+    pub test: String,
+    pub other: String,
+    pub ours: Vec<CheckRun>,
+    pub theirs: Vec<CheckRun>,
+}
+
+/// One run of a generator.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct CheckRun {
+    pub rate: f64,
+    pub generator_us_per_request: f64,
+    pub server_us_per_request: f64,
+}
+
 /// The growing configuration of `scale`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Scale {
@@ -296,6 +316,7 @@ impl Document {
             rows: Vec::new(),
             notes: Vec::new(),
             configurations: BTreeMap::new(),
+            checks: Vec::new(),
             scale: None,
         }
     }

@@ -1,0 +1,118 @@
+//! The test stand of `matrix` and `compare`: a directory, free ports, and proxies started for one test each.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::CommandError;
+use super::process::Server;
+use crate::backend::Ports;
+use crate::engine;
+use crate::peers::{Peer, Setup, Site, Test, free_port};
+use crate::plan::{Plan, Protocol, Target};
+
+/// A directory of its own that vanishes with it.
+#[derive(Debug)]
+pub struct Stand {
+    pub directory: PathBuf,
+}
+
+/// Round trips that a proxy must get right before it is measured.
+const PROBE: Duration = Duration::from_millis(100);
+
+impl Stand {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> Result<Self, CommandError> {
+        let name = format!("proto_bench-{}-{:08x}", std::process::id(), fastrand::u32(..));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory)
+            .map_err(|source| CommandError::Directory { path: directory.clone(), source })?;
+        Ok(Self { directory })
+    }
+
+    /// A free port of loopback.
+    ///
+    /// # Errors
+    /// None is left.
+    pub fn port(&self) -> Result<SocketAddr, CommandError> {
+        free_port().map_err(|source| CommandError::Usage(format!("no free port: {source}")))
+    }
+
+    /// What a client asks a proxy that listens there.
+    #[must_use]
+    pub fn target(test: Test, listen: SocketAddr) -> Target {
+        let (protocol, tls) = test.front();
+        Target::at(protocol, tls, listen)
+    }
+
+    /// Starts a proxy for a test and waits until it accepts.
+    ///
+    /// # Errors
+    /// In words: it has no configuration for the test, or refused the one it was given.
+    pub fn start(
+        &self,
+        peer: Peer,
+        test: Test,
+        program: &Path,
+        (backend, listen, workers, core): (&Ports, SocketAddr, usize, Option<usize>),
+    ) -> Result<(Server, Setup), String> {
+        let admin = free_port().map_err(|error| error.to_string())?;
+        let site = Site { listen, backend, directory: &self.directory, workers, admin };
+        let Some(setup) = peer.setup(test, program, &site) else {
+            return Err(format!("{} has no configuration that does this work", peer.name()));
+        };
+        for (path, text) in &setup.files {
+            std::fs::write(path, text).map_err(|error| error.to_string())?;
+        }
+        let mut server =
+            Server::start(peer.name(), &setup.command, &self.directory, core).map_err(|error| error.to_string())?;
+        let datagrams = matches!(test.front().0, Protocol::Http3 | Protocol::Udp | Protocol::Dtls);
+        if datagrams {
+            wait_bound(&mut server, listen)?;
+        } else {
+            server.wait_listening(listen).map_err(|error| error.to_string())?;
+        }
+        Ok((server, setup))
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // Left behind only if something in it cannot be deleted, which harms nobody.
+        std::fs::remove_dir_all(&self.directory).ok();
+    }
+}
+
+/// Waits until somebody holds the UDP port: then binding it fails.
+fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), String> {
+    for _ in 0..200 {
+        server.check_alive().map_err(|error| error.to_string())?;
+        if std::net::UdpSocket::bind(listen).is_err() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    Err(format!("{} opened no UDP port within 5 s: {}", server.name, server.last_words()))
+}
+
+/// Runs a few round trips over one connection; tells what is wrong with them.
+///
+/// # Errors
+/// In words, the first fault.
+pub fn probe(plan: &Plan) -> Result<(), String> {
+    let mut plan = plan.clone();
+    (plan.load.connections, plan.load.streams, plan.threads) = (1, 1, 1);
+    plan.timing.warm_up = Duration::ZERO;
+    plan.timing.duration = PROBE;
+    plan.timing.patience = Duration::from_secs(5);
+    plan.timing.connect = Duration::from_secs(5);
+    let outcome = engine::run(&plan, &[], &mut |_| {}).map_err(|fault| fault.to_string())?;
+    match outcome.tally.faults.values().next() {
+        Some((_, example)) => Err(format!("the first round trip failed: {example}")),
+        None if outcome.tally.completed == 0 => Err("no round trip was completed".to_owned()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,117 @@
+//! ferrum-edge, configured by a spec file that holds what the test needs and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::tests::{FIXED_BODY, KEY, ROUTES, Test};
+use super::{Setup, Site, upstream};
+use crate::command::process::find;
+use crate::plan::Protocol;
+
+const PROGRAM: &str = "ferrum-edge";
+
+/// The gateway's program: as given, else beside ours, else in the search path.
+#[must_use]
+pub fn find_program(given: Option<&Path>) -> Option<PathBuf> {
+    if let Some(given) = given {
+        return Some(given.to_owned()).filter(|path| path.exists());
+    }
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
+    beside.filter(|path| path.exists()).or_else(|| find(PROGRAM))
+}
+
+pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup> {
+    let spec = site.directory.join("ferrum-edge.json");
+    let text = serde_json::to_string_pretty(&document(test, site)?).ok()?;
+    let command = vec![
+        program.to_string_lossy().into_owned(),
+        "run".to_owned(),
+        "--spec".to_owned(),
+        spec.to_string_lossy().into_owned(),
+    ];
+    Some(Setup { command, files: vec![(spec, text)] })
+}
+
+fn document(test: Test, site: &Site<'_>) -> Option<Value> {
+    let (front, tls) = test.front();
+    let is_stream = matches!(front, Protocol::Tcp | Protocol::Udp | Protocol::Dtls);
+    let file = |name: &str| site.directory.join(name).to_string_lossy().into_owned();
+    let certificates = json!({ "certificates": [{ "cert_path": file("cert.pem"), "key_path": file("key.pem") }] });
+    let mut gateway = json!({ "admin": { "address": site.admin.to_string() }, "workers": site.workers });
+    if tls {
+        gateway["tls"] = certificates;
+    }
+    // Stream proxies open ports of their own; the HTTP listener then goes to a port nobody asks for.
+    let http = if is_stream || tls { "127.0.0.1:0".to_owned() } else { site.listen.to_string() };
+    gateway["http"] = json!({ "address": http });
+    if tls && !is_stream {
+        gateway["https"] = json!({ "address": site.listen.to_string() });
+    }
+    let mut spec = json!({ "gateway": gateway });
+    spec["proxies"] = match test {
+        Test::Routes => (0..ROUTES)
+            .map(|number| {
+                let mut proxy = http_proxy(test, site)?;
+                proxy["id"] = format!("proxy-{number}").into();
+                proxy["listen_path"] = format!("/svc/{number}").into();
+                Some(proxy)
+            })
+            .collect::<Option<Value>>()?,
+        _ if is_stream => json!([stream_proxy(test, site)?]),
+        _ => json!([http_proxy(test, site)?]),
+    };
+    if test == Test::KeyAuth {
+        spec["consumers"] = json!([{
+            "id": "bench", "username": "bench", "credentials": { "keyauth": { "key": KEY } }
+        }]);
+        spec["plugin_configs"] = json!([plugin("key_auth", json!({ "key_location": "header:X-API-Key" }))]);
+    }
+    if test.is_fixed() {
+        let config = json!({ "status_code": 200, "body": FIXED_BODY, "content_type": "text/plain" });
+        spec["plugin_configs"] = json!([plugin("request_termination", config)]);
+    }
+    Some(spec)
+}
+
+fn plugin(name: &str, config: Value) -> Value {
+    json!({ "id": name, "plugin_name": name, "scope": "proxy", "proxy_id": "bench", "config": config })
+}
+
+fn http_proxy(test: Test, site: &Site<'_>) -> Option<Value> {
+    let backend = upstream(site.backend, test.back(), false)?;
+    let mut proxy = json!({
+        "id": "bench",
+        "listen_path": "/",
+        "strip_listen_path": test == Test::Routes,
+        "backend_scheme": "http",
+        "backend_host": backend.ip().to_string(),
+        "backend_port": backend.port(),
+    });
+    if test == Test::KeyAuth || test.is_fixed() {
+        let name = if test == Test::KeyAuth { "key_auth" } else { "request_termination" };
+        proxy["plugins"] = json!([{ "plugin_config_id": name }]);
+    }
+    if test == Test::H2c {
+        // Without a word for it the gateway would have to learn what the backend speaks.
+        proxy["backend_http_version"] = "2".into();
+    }
+    Some(proxy)
+}
+
+fn stream_proxy(test: Test, site: &Site<'_>) -> Option<Value> {
+    let (front, tls) = test.front();
+    let backend = upstream(site.backend, test.back(), false)?;
+    let scheme = if front == Protocol::Tcp { "tcp" } else { "udp" };
+    let mut proxy = json!({
+        "id": "bench",
+        "listen_port": site.listen.port(),
+        "backend_scheme": scheme,
+        "backend_host": backend.ip().to_string(),
+        "backend_port": backend.port(),
+    });
+    if tls {
+        proxy["frontend_tls"] = true.into();
+    }
+    Some(proxy)
+}
