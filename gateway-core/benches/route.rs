@@ -24,7 +24,8 @@ fn table(routes: usize, hosts: &[HostPattern]) -> Table {
 fn lookups(c: &mut Criterion) {
     for routes in [30, 100_000] {
         let paths: Vec<String> = (0..routes).map(|n| format!("/svc/{n}/a/b")).collect();
-        for (name, hosts) in [("any host", vec![]), ("one host", vec![HostPattern::Exact("api.test".into())])] {
+        for (name, hosts) in [("any host", vec![]), ("one host", vec![HostPattern::Exact("api.test".into())])]
+        {
             let table = table(routes, &hosts);
             let mut next = 0;
             c.bench_function(&format!("find among {routes}, {name}"), |b| {

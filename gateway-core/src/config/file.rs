@@ -29,13 +29,13 @@ pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,
 };
+pub use places::Places;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
-    AuthMode, Backoff, BackendHttpVersion, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff, Plugin,
-    Protocol, Proxy, Retry, Scheme,
+    AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
+    Plugin, Protocol, Proxy, Retry, Scheme,
 };
 pub use reference::{NoReferences, References};
-pub use places::Places;
 use tree::{Node, Value};
 pub use upstream::{
     ActiveHealth, Algorithm, CookieConfig, HealthChecks, PassiveHealth, ProbeType, SameSite, Target, Upstream,
@@ -175,14 +175,17 @@ pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Docume
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > MAX_BYTES {
-        problems.add("", format!("the text has {} bytes, more than the {MAX_BYTES} that are read", text.len()));
+        problems
+            .add("", format!("the text has {} bytes, more than the {MAX_BYTES} that are read", text.len()));
         return Document { problems: named(problems, origin), ..Document::default() };
     }
     let format = origin.format(text);
     let mut document = match tree(text, format, &mut problems) {
         Some(mut root) => {
+            // A key that stands twice is read once; everything found from here on leaves a value unusable.
+            let before = problems.0.len();
             reference::expand(&mut root, &origin.folder, references, &mut problems);
-            read(root, problems)
+            read(root, problems, before)
         }
         None => Document { problems, ..Document::default() },
     };
@@ -195,7 +198,11 @@ pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Docume
 ///
 /// # Errors
 /// Every problem in it, its path beginning with `at`.
-pub fn parse_item<T: DeserializeOwned + JsonSchema>(text: &str, origin: &Origin, at: &str) -> Result<T, Problems> {
+pub fn parse_item<T: DeserializeOwned + JsonSchema>(
+    text: &str,
+    origin: &Origin,
+    at: &str,
+) -> Result<T, Problems> {
     let mut problems = Problems::default();
     let root = File::schema().as_value();
     let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
@@ -228,13 +235,12 @@ fn named(mut problems: Problems, origin: &Origin) -> Problems {
     problems
 }
 
-fn read(mut root: Node, problems: Problems) -> Document {
+fn read(mut root: Node, problems: Problems, before: usize) -> Document {
     let mut document = Document { problems, ..Document::default() };
     if matches!(root.value, Value::Null) {
         return document;
     }
     let schema = File::schema().as_value();
-    let before = document.problems.0.len();
     check::check(schema, schema, &mut root, "", &mut document.problems);
     let Value::Map(entries) = root.value else {
         return document;

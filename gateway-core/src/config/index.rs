@@ -264,7 +264,8 @@ impl<K: Clone, V: Clone> Node<K, V> {
                 Arc::make_mut(table).insert_unique(entry.hash, entry, |e| e.hash);
             }
             Self::Leaf(table) => {
-                let mut children: [HashTable<Entry<K, V>>; FANOUT] = std::array::from_fn(|_| HashTable::new());
+                let mut children: [HashTable<Entry<K, V>>; FANOUT] =
+                    std::array::from_fn(|_| HashTable::new());
                 for e in table.iter().cloned().chain([entry]) {
                     children[slot(e.hash, bit)].insert_unique(e.hash, e, |e| e.hash);
                 }

@@ -62,8 +62,9 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
         known.add_plugin(configured.clone());
     }
     known.add_broken(document);
-    let proxies =
-        each(&document.proxies, "proxies", &mut problems, |written, at| proxy(written, Place { at, folder }, &known));
+    let proxies = each(&document.proxies, "proxies", &mut problems, |written, at| {
+        proxy(written, Place { at, folder }, &known)
+    });
     let consumers = each(&document.consumers, "consumers", &mut problems, consumer);
 
     unique::check(document, &mut problems);
@@ -72,9 +73,9 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     unique::ports(&proxies, settings.as_ref(), &mut problems);
     unique::credentials(&consumers, &mut problems);
 
-    let mut problems = document.places.locate(problems);
-    problems.0.extend(document.problems.0.iter().cloned());
-    problems.0.sort_by_key(|problem| problem.line);
+    let mut all = document.problems.clone();
+    all.0.extend(document.places.locate(problems).0);
+    all.0.sort_by_key(|problem| problem.line);
     let model = Model {
         settings: Arc::new(settings.unwrap_or_default()),
         proxies: proxies.into_iter().map(|(_, proxy)| Arc::new(proxy)).collect(),
@@ -82,7 +83,7 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
         upstreams: upstreams.into_iter().map(|(_, group)| group.upstream).collect(),
         plugin_configs: configured.into_iter().filter(|(_, c)| c.enabled).map(|(_, c)| c.config).collect(),
     };
-    problems.into_result(model)
+    all.into_result(model)
 }
 
 /// Reads and resolves a text in one go; `adjust` lays environment and flags over its `gateway` section.
@@ -106,7 +107,6 @@ pub fn load(
         }
     }
 }
-
 
 /// Resolves the items of a section; those that can't be are left out, their problems noted.
 fn each<W, T>(
@@ -144,7 +144,8 @@ fn taken<T>(
 
 /// Whether a problem of a damaged object is one of its own: what is missing may stand in what couldn't be read.
 fn is_news(path: &str, at: &str, damage: &[String]) -> bool {
-    damage.is_empty() || path != at && damage.iter().all(|d| !d.starts_with(path) && !path.starts_with(d.as_str()))
+    damage.is_empty()
+        || path != at && damage.iter().all(|d| !d.starts_with(path) && !path.starts_with(d.as_str()))
 }
 
 /// Notes the problems of one object under its path.

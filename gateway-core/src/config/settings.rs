@@ -106,8 +106,12 @@ pub fn apply(
             tls.certificates = Some(vec![Certificate { cert_path, key_path }]);
         }
         (None, None) => {}
-        (Some(_), None) => half(&mut applied, "FERRUM_FRONTEND_TLS_CERT_PATH", "FERRUM_FRONTEND_TLS_KEY_PATH"),
-        (None, Some(_)) => half(&mut applied, "FERRUM_FRONTEND_TLS_KEY_PATH", "FERRUM_FRONTEND_TLS_CERT_PATH"),
+        (Some(_), None) => {
+            half(&mut applied, "FERRUM_FRONTEND_TLS_CERT_PATH", "FERRUM_FRONTEND_TLS_KEY_PATH")
+        }
+        (None, Some(_)) => {
+            half(&mut applied, "FERRUM_FRONTEND_TLS_KEY_PATH", "FERRUM_FRONTEND_TLS_CERT_PATH")
+        }
     }
     for problem in applied.problems.0.iter_mut().chain(&mut applied.warnings.0) {
         layer.name.clone_into(&mut problem.file);
@@ -163,9 +167,11 @@ fn unknown(name: &str, also: &[&str], warnings: &mut Problems) {
     if also.iter().any(|also| *also == name || name.strip_suffix("_FILE") == Some(also)) {
         return;
     }
-    let near = nearest(name, SETTINGS.iter().map(|setting| setting.name).chain(also.iter().copied()));
+    // What all names begin with would make any two of them look alike.
+    let names = SETTINGS.iter().map(|setting| setting.name).chain(also.iter().copied());
+    let near = nearest(name.trim_start_matches(PREFIX), names.map(|name| name.trim_start_matches(PREFIX)));
     warnings.add(name, "nothing of this name is known, so it changes nothing").remedy =
-        near.map(|near| format!("did you mean {near}?"));
+        near.map(|near| format!("did you mean {PREFIX}{near}?"));
 }
 
 /// What one value changes.
@@ -182,12 +188,14 @@ impl Setting {
     fn read(&self, text: &str, folder: &Path) -> Result<Change, Problems> {
         let text = text.trim();
         let values = match self.how {
-            How::Value | How::Certificate | How::Key => vec![text.to_owned()],
+            How::Value => vec![text.to_owned()],
             How::Path if text == "-" => vec![text.to_owned()],
-            How::Path => vec![folder.join(text).display().to_string()],
+            How::Path | How::Certificate | How::Key => vec![folder.join(text).display().to_string()],
             How::Switch => vec![self.switch(text)?.to_string()],
             How::Via => return self.switch(text).map(Change::Via),
-            How::List => text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect(),
+            How::List => {
+                text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
+            }
             How::Seconds => vec![self.milliseconds(text)?.to_string()],
             How::Port => {
                 let port = text.parse::<u16>().map_err(|_| {
@@ -279,7 +287,9 @@ fn parts(listener: Option<Listener>) -> ListenerParts {
     };
     // `127.0.0.1:80` holds both; what lies over it changes one.
     match apart.address.as_deref().map(str::parse::<std::net::SocketAddr>) {
-        Some(Ok(both)) => ListenerParts { address: Some(both.ip().to_string()), port: Some(both.port().into()) },
+        Some(Ok(both)) => {
+            ListenerParts { address: Some(both.ip().to_string()), port: Some(both.port().into()) }
+        }
         _ if apart.address.as_deref() == Some("off") => ListenerParts { address: None, port: Some(0) },
         _ => apart,
     }

@@ -20,7 +20,9 @@ pub(super) fn literal_start(pattern: &str) -> String {
     }
     let literal = inner.get(..end).unwrap_or("");
     match literal.rfind('/') {
-        Some(slash) if slash > 0 && literal.starts_with('/') => literal.get(..slash).unwrap_or("/").to_owned(),
+        Some(slash) if slash > 0 && literal.starts_with('/') => {
+            literal.get(..slash).unwrap_or("/").to_owned()
+        }
         _ => "/".to_owned(),
     }
 }

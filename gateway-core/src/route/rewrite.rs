@@ -61,7 +61,11 @@ mod tests {
             ("/a", 99, true, None, "/a"),
         ];
         for (target, matched, strip, base, expected) in cases {
-            assert_eq!(forward_path(target, matched, strip, base), expected, "{target} {matched} {strip} {base:?}");
+            assert_eq!(
+                forward_path(target, matched, strip, base),
+                expected,
+                "{target} {matched} {strip} {base:?}"
+            );
         }
     }
 

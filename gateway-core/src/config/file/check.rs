@@ -129,7 +129,9 @@ impl<'s> Checker<'s, '_> {
             Value::Null => ("nothing", None),
             Value::Bool(_) => ("a truth value", None),
             Value::Number(_) if number_wanted => ("a number with a fraction or a sign", None),
-            Value::Number(_) => ("a number", types.contains(&"string").then(|| "put it in quotes".to_owned())),
+            Value::Number(_) => {
+                ("a number", types.contains(&"string").then(|| "put it in quotes".to_owned()))
+            }
             Value::Text { text, .. } => ("text", text_remedy(text, types)),
             Value::List(_) => ("a list", None),
             Value::Map(_) => ("a map", None),
@@ -148,7 +150,8 @@ impl<'s> Checker<'s, '_> {
         let high = schema.get("maximum").and_then(Json::as_f64);
         let above = schema.get("exclusiveMinimum").and_then(Json::as_f64);
         if above.is_some_and(|above| value <= above) {
-            self.problem(line, format!("{number} is too small")).remedy = above.map(|n| format!("more than {n}"));
+            self.problem(line, format!("{number} is too small")).remedy =
+                above.map(|n| format!("more than {n}"));
         }
         if low.is_none_or(|low| value >= low) && high.is_none_or(|high| value <= high) {
             return;
@@ -168,14 +171,16 @@ impl<'s> Checker<'s, '_> {
         }
         // Whatever ends in a log line must not be able to forge another one.
         if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
-            self.problem(line, "this has control characters".to_owned()).remedy = Some("remove them".to_owned());
+            self.problem(line, "this has control characters".to_owned()).remedy =
+                Some("remove them".to_owned());
         }
         let length = text.chars().count() as u64;
         if let Some(most) = schema.get("maxLength").and_then(Json::as_u64).filter(|most| length > *most) {
             self.problem(line, format!("this has {length} characters, at most {most} are allowed"));
         }
         if schema.get("minLength").and_then(Json::as_u64).is_some_and(|least| length < least) {
-            self.problem(line, "this is empty".to_owned()).remedy = Some("write it, or leave the key out".to_owned());
+            self.problem(line, "this is empty".to_owned()).remedy =
+                Some("write it, or leave the key out".to_owned());
         }
     }
 
@@ -191,7 +196,9 @@ impl<'s> Checker<'s, '_> {
     }
 
     fn list(&mut self, schema: &'s Json, nodes: &mut [Node], line: u32) {
-        if let Some(most) = schema.get("maxItems").and_then(Json::as_u64).filter(|most| nodes.len() as u64 > *most) {
+        if let Some(most) =
+            schema.get("maxItems").and_then(Json::as_u64).filter(|most| nodes.len() as u64 > *most)
+        {
             self.problem(line, format!("this has {} items, at most {most} are allowed", nodes.len()));
         }
         let Some(items) = schema.get("items") else {
@@ -212,7 +219,9 @@ impl<'s> Checker<'s, '_> {
         let known = schema.get("properties").and_then(Json::as_object);
         let others = schema.get("additionalProperties");
         if let Some(known) = known {
-            entries.retain(|entry| !(known.contains_key(&entry.key) && matches!(entry.value.value, Value::Null)));
+            entries.retain(|entry| {
+                !(known.contains_key(&entry.key) && matches!(entry.value.value, Value::Null))
+            });
         }
         for entry in entries.iter_mut() {
             let back = self.trail.key(&entry.key);
@@ -233,7 +242,8 @@ impl<'s> Checker<'s, '_> {
     }
 
     fn unknown(&mut self, key: &str, line: u32, known: Option<&serde_json::Map<String, Json>>) {
-        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, remedy)| (*remedy).to_owned());
+        let elsewhere =
+            ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, remedy)| (*remedy).to_owned());
         let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
         self.problem(line, "this key is not known".to_owned()).remedy =

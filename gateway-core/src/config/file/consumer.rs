@@ -37,6 +37,9 @@ pub struct Consumer {
 impl fmt::Debug for Consumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Credentials never reach a log, also not by way of a debug print.
-        f.debug_struct("Consumer").field("id", &self.id).field("username", &self.username).finish_non_exhaustive()
+        f.debug_struct("Consumer")
+            .field("id", &self.id)
+            .field("username", &self.username)
+            .finish_non_exhaustive()
     }
 }

@@ -63,7 +63,9 @@ fn walk(node: &mut Node, trail: &mut Trail, expander: &Expander<'_>, problems: &
                 *loose = expanded != *text;
                 *text = expanded;
             }
-            Err(problem) => problems.0.push(Problem { line: node.line, path: trail.as_str().to_owned(), ..problem }),
+            Err(problem) => {
+                problems.0.push(Problem { line: node.line, path: trail.as_str().to_owned(), ..problem })
+            }
         },
         _ => {}
     }

@@ -14,8 +14,7 @@ const MAX_ALIASED: usize = 100_000;
 
 /// Reads a text; `None` when it isn't YAML at all, which is then a problem.
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
-    let mut composer =
-        Composer {
+    let mut composer = Composer {
         parser: Parser::new_from_str(text),
         anchors: HashMap::new(),
         aliased: 0,
@@ -77,7 +76,10 @@ impl<'t> Composer<'t, '_> {
 
     fn node(&mut self, event: Event<'t>, line: u32, depth: usize) -> Result<Node, Broken> {
         if depth > MAX_DEPTH {
-            return Err(Broken { line, message: format!("more than {MAX_DEPTH} levels stand in one another") });
+            return Err(Broken {
+                line,
+                message: format!("more than {MAX_DEPTH} levels stand in one another"),
+            });
         }
         let (node, anchor) = match event {
             Event::Alias(anchor) => return self.alias(anchor, line),
@@ -163,8 +165,11 @@ impl<'t> Composer<'t, '_> {
 /// A key that stands twice: which of the two was meant, nobody can tell.
 pub(super) fn duplicate(at: &Trail, line: u32, first: u32, problems: &mut Problems) {
     problems.0.push(
-        Problem { line, ..Problem::new(at.as_str(), format!("this key stands here already, on line {first}")) }
-            .remedy("keep one of the two"),
+        Problem {
+            line,
+            ..Problem::new(at.as_str(), format!("this key stands here already, on line {first}"))
+        }
+        .remedy("keep one of the two"),
     );
 }
 

@@ -8,7 +8,8 @@ use super::known::{Group, Known};
 use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
+    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
+    Upstream,
 };
 
 /// How targets' certificates are judged, as a proxy or an upstream says it.
@@ -92,8 +93,9 @@ pub(super) fn tls(notes: &mut Notes<'_>, written: &Tls<'_>, folder: &Path) -> Op
 pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Scheme, BackendHttp)> {
     let (scheme, implied) = match (written.backend_scheme, written.backend_protocol) {
         (Some(_), Some(_)) => {
-            notes.add("backend_protocol", "`backend_scheme` says this already, in the newer spelling").remedy =
-                Some("keep one of the two".to_owned());
+            notes
+                .add("backend_protocol", "`backend_scheme` says this already, in the newer spelling")
+                .remedy = Some("keep one of the two".to_owned());
             return None;
         }
         (None, None) => (Scheme::Http, BackendHttp::Auto),
@@ -241,10 +243,15 @@ fn http2(written: &file::Proxy) -> Http2Rules {
     let rules = Http2Rules::default();
     let seconds = |written: Option<u64>, default| written.map_or(default, Duration::from_secs);
     Http2Rules {
-        keep_alive_interval: seconds(written.pool_http2_keep_alive_interval_seconds, rules.keep_alive_interval),
+        keep_alive_interval: seconds(
+            written.pool_http2_keep_alive_interval_seconds,
+            rules.keep_alive_interval,
+        ),
         keep_alive_timeout: seconds(written.pool_http2_keep_alive_timeout_seconds, rules.keep_alive_timeout),
         stream_window: written.pool_http2_initial_stream_window_size.unwrap_or(rules.stream_window),
-        connection_window: written.pool_http2_initial_connection_window_size.unwrap_or(rules.connection_window),
+        connection_window: written
+            .pool_http2_initial_connection_window_size
+            .unwrap_or(rules.connection_window),
         adaptive_window: written.pool_http2_adaptive_window.unwrap_or(rules.adaptive_window),
         max_frame_size: written.pool_http2_max_frame_size.unwrap_or(rules.max_frame_size),
         max_concurrent_streams: written.pool_http2_max_concurrent_streams,

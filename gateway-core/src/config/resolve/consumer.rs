@@ -55,8 +55,22 @@ pub const CREDENTIALS: &[CredentialType] = &[
         unique: false,
         min_bytes: MIN_SECRET,
     },
-    CredentialType { name: "hmac_auth", also: &["hmacauth"], key: "secret", or: &[], unique: false, min_bytes: 1 },
-    CredentialType { name: "mtls_auth", also: &["mtlsauth"], key: "identity", or: &[], unique: true, min_bytes: 1 },
+    CredentialType {
+        name: "hmac_auth",
+        also: &["hmacauth"],
+        key: "secret",
+        or: &[],
+        unique: false,
+        min_bytes: 1,
+    },
+    CredentialType {
+        name: "mtls_auth",
+        also: &["mtlsauth"],
+        key: "identity",
+        or: &[],
+        unique: true,
+        min_bytes: 1,
+    },
 ];
 
 /// Resolves a consumer that stands at `at`.
@@ -94,7 +108,9 @@ fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> BTre
     let mut resolved: BTreeMap<String, Vec<Secret>> = BTreeMap::new();
     for (name, value) in written {
         let at = format!("credentials.{name}");
-        let Some(kind) = CREDENTIALS.iter().find(|kind| kind.name == name || kind.also.contains(&name.as_str())) else {
+        let Some(kind) =
+            CREDENTIALS.iter().find(|kind| kind.name == name || kind.also.contains(&name.as_str()))
+        else {
             let names = CREDENTIALS.iter().map(|kind| kind.name);
             let near = words::did_you_mean(name, names.clone());
             notes.add(&at, format!("there are no credentials of type `{name}`")).remedy =
@@ -129,7 +145,8 @@ fn secret(notes: &mut Notes<'_>, at: &str, value: &Value, kind: &CredentialType)
         Value::String(text) => Map::from_iter([(kind.key.to_owned(), Value::String(text.clone()))]),
         Value::Object(fields) => fields.clone(),
         _ => {
-            notes.add(at, "this is not a credential").remedy = Some(format!("`{{{}: …}}`, in quotes", kind.key));
+            notes.add(at, "this is not a credential").remedy =
+                Some(format!("`{{{}: …}}`, in quotes", kind.key));
             return None;
         }
     };
@@ -146,8 +163,9 @@ fn secret(notes: &mut Notes<'_>, at: &str, value: &Value, kind: &CredentialType)
                 notes.add(&at, format!("this has more than {MAX_TEXT} bytes"));
             }
             Some(text) if name == kind.key && text.len() < kind.min_bytes => {
-                notes.add(&at, format!("this has {} bytes, fewer than {}", text.len(), kind.min_bytes)).remedy =
-                    Some("a longer one, made by chance".to_owned());
+                notes
+                    .add(&at, format!("this has {} bytes, fewer than {}", text.len(), kind.min_bytes))
+                    .remedy = Some("a longer one, made by chance".to_owned());
             }
             Some(_) => {}
         }

@@ -22,7 +22,8 @@ pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, P
     let settings = each(&mut notes, written, place.folder);
     together(&mut notes, &settings);
     if written.access_log.is_some() && settings.access_log.is_none() {
-        notes.add("access_log", "`path` is missing").remedy = Some("a file, or `-` for standard output".to_owned());
+        notes.add("access_log", "`path` is missing").remedy =
+            Some("a file, or `-` for standard output".to_owned());
     }
     notes.problems.into_result(settings)
 }
@@ -42,7 +43,9 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         http3: written.http3.unwrap_or(defaults.http3),
         admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
         stream_address: match written.stream_address.as_deref() {
-            Some(text) => notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address),
+            Some(text) => {
+                notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)
+            }
             None => defaults.stream_address,
         },
         workers: written.workers.unwrap_or(defaults.workers),
@@ -87,7 +90,9 @@ fn listener(
         file::Listener::Parts(file::ListenerParts { address: None, port }) => {
             with_port(default, port.unwrap_or_else(|| default.port().into()))
         }
-        file::Listener::Parts(file::ListenerParts { address: Some(text), port: None }) => address(text, default),
+        file::Listener::Parts(file::ListenerParts { address: Some(text), port: None }) => {
+            address(text, default)
+        }
         file::Listener::Parts(file::ListenerParts { address: Some(text), port: Some(port) }) => {
             words::address(text).and_then(|ip| with_port(SocketAddr::new(ip, default.port()), *port))
         }
@@ -99,7 +104,9 @@ fn with_port(address: SocketAddr, port: u32) -> Result<Option<SocketAddr>, Fault
     match u16::try_from(port) {
         Ok(0) => Ok(None),
         Ok(port) => Ok(Some(SocketAddr::new(address.ip(), port))),
-        Err(_) => Err(Fault::new(format!("{port} is not a port")).remedy("1 to 65535, or 0 to switch it off")),
+        Err(_) => {
+            Err(Fault::new(format!("{port} is not a port")).remedy("1 to 65535, or 0 to switch it off"))
+        }
     }
 }
 
@@ -114,7 +121,9 @@ fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault>
         return Ok(Some(SocketAddr::new(ip, default.port())));
     }
     if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
-        return Err(Fault::new(format!("`{text}` is not an address")).remedy(format!("write `0.0.0.0:{port}`")));
+        return Err(
+            Fault::new(format!("`{text}` is not an address")).remedy(format!("write `0.0.0.0:{port}`"))
+        );
     }
     Err(Fault::new(format!("`{text}` is not an address with a port"))
         .remedy(format!("such as `{default}`, or `off`")))
@@ -130,12 +139,13 @@ fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls
         .collect();
     let client_ca_path = written.client_ca_path.as_deref().map(|path| words::file_path(folder, path));
     if client_ca_path.is_none() && written.client_cert_required == Some(true) {
-        notes.add("tls.client_cert_required", "there are no roots to check client certificates against").remedy =
-            Some("write `client_ca_path`".to_owned());
+        notes
+            .add("tls.client_cert_required", "there are no roots to check client certificates against")
+            .remedy = Some("write `client_ca_path`".to_owned());
     }
     FrontendTls {
         certificates,
-        client_cert_required: written.client_cert_required.unwrap_or(client_ca_path.is_some()),
+        client_cert_required: written.client_cert_required.unwrap_or_else(|| client_ca_path.is_some()),
         client_ca_path,
         min_version: match written.min_version {
             Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
@@ -181,7 +191,8 @@ fn cidr(text: &str) -> Result<IpNet, Fault> {
         return Ok(address.into());
     }
     let block: IpNet = text.parse().map_err(|_| {
-        Fault::new(format!("`{text}` is not an address or a CIDR block")).remedy("such as 10.0.0.0/8 or 192.0.2.7")
+        Fault::new(format!("`{text}` is not an address or a CIDR block"))
+            .remedy("such as 10.0.0.0/8 or 192.0.2.7")
     })?;
     Ok(block.trunc())
 }

@@ -95,11 +95,11 @@ impl Known {
     }
 
     pub(super) fn upstream_ids(&self) -> impl Iterator<Item = &str> {
-        self.upstreams.iter().map(|(id, _)| &**id)
+        self.upstreams.iter().map(|(id, _)| &**id).chain(self.broken_upstreams.iter().map(|(id, ())| &**id))
     }
 
     pub(super) fn plugin_ids(&self) -> impl Iterator<Item = &str> {
-        self.plugins.iter().map(|(id, _)| &**id)
+        self.plugins.iter().map(|(id, _)| &**id).chain(self.broken_plugins.iter().map(|(id, ())| &**id))
     }
 
     pub(super) fn is_broken_upstream(&self, id: &str) -> bool {

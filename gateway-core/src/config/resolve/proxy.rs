@@ -27,7 +27,8 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
         scheme.and_then(|scheme| backend::backend(&mut notes, written, scheme, place, (&name, known)));
     let plugins = plugins(&mut notes, written, &name, known);
     let retry = written.retry.as_ref().map(|retry| self::retry(&mut notes, retry)).unwrap_or_default();
-    let (Some(id), Some(traffic), Some(backend), true) = (id, traffic, backend, notes.problems.is_empty()) else {
+    let (Some(id), Some(traffic), Some(backend), true) = (id, traffic, backend, notes.problems.is_empty())
+    else {
         return Err(notes.problems);
     };
     Ok(Proxy {
@@ -77,12 +78,15 @@ fn retry(notes: &mut Notes<'_>, written: &file::Retry) -> Retry {
 fn backoff(notes: &mut Notes<'_>, written: Option<file::Backoff>) -> Backoff {
     match written {
         None => Backoff::None,
-        Some(file::Backoff::Fixed(fixed)) => Backoff::Fixed(Duration::from_millis(fixed.delay_ms.unwrap_or(100))),
+        Some(file::Backoff::Fixed(fixed)) => {
+            Backoff::Fixed(Duration::from_millis(fixed.delay_ms.unwrap_or(100)))
+        }
         Some(file::Backoff::Exponential(exponential)) => {
             let base = exponential.base_ms.unwrap_or(100);
             let max = exponential.max_ms.unwrap_or(10_000);
             if base > max {
-                notes.add("retry.backoff.exponential.base_ms", format!("{base} is more than `max_ms`, {max}"));
+                notes
+                    .add("retry.backoff.exponential.base_ms", format!("{base} is more than `max_ms`, {max}"));
             }
             Backoff::Exponential { base: Duration::from_millis(base), max: Duration::from_millis(max) }
         }

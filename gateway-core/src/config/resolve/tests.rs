@@ -1,1 +1,411 @@
-//! Resolving, as people see it.
+//! Resolving, as people see it: what good documents mean, and what is said of bad ones.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::config::file::{NoReferences, Origin, References};
+use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Scheme, Traffic};
+
+struct Registry;
+
+impl PluginCheck for Registry {
+    fn check(&self, _plugin_name: &str, config: &serde_json::Value) -> Result<(), Problems> {
+        match config.get("limit").is_some_and(|limit| !limit.is_number()) {
+            true => Err(Problems::one("limit", "this has to be a number")),
+            false => Ok(()),
+        }
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        Some(["cors", "key_auth", "rate_limiting"].map(str::to_owned).to_vec())
+    }
+}
+
+fn resolved(name: &str, text: &str) -> Result<Model, Problems> {
+    let origin = Origin { name: name.to_owned(), folder: "/etc/ferrum".into(), format: None };
+    load(text, &origin, &NoReferences, &Registry, |_| Problems::default())
+}
+
+fn good(text: &str) -> Model {
+    match resolved("good.yaml", text) {
+        Ok(model) => model,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+/// A proxy with these further lines.
+fn proxy_with(lines: &str) -> String {
+    let lines = lines.replace('\n', "\n    ");
+    format!("proxies:\n  - id: p\n    backend_host: h\n    backend_port: 1\n    {lines}\n")
+}
+
+fn refused(text: &str, expected: &str) {
+    match resolved("f", text) {
+        Ok(_) => panic!("this was accepted:\n{text}"),
+        Err(problems) => assert_eq!(problems.to_string(), expected, "in\n{text}"),
+    }
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let problems =
+        resolved("bad.yaml", include_str!("tests/everything-wrong.yaml")).expect_err("all is wrong");
+    assert_eq!(format!("{problems}\n"), include_str!("tests/everything-wrong.txt"));
+}
+
+#[test]
+fn json_has_lines_too() {
+    let text = "{\"proxies\": [\n {\"id\": \"a\",\n  \"listen_path\": \"/a\", \"backend_host\": \"h\",\n  \
+                \"backend_port\": 0, \"id\": \"b\"},\n {\"id\": \"c\", \"listen_path\": \"/a\",\n \
+                \"backend_host\": \"h:80\", \"backend_port\": 80}\n]}";
+    refused(
+        text,
+        "f:4: proxies[0].id: this key stands here already, on line 2 (keep one of the two)\n\
+         f:4: proxies[0].backend_port: 0 is out of range (1 to 65535)\n\
+         f:6: proxies[1].backend_host: `h:80` is not a host (write `h`, and 80 as the port)",
+    );
+}
+
+#[test]
+fn texts_that_are_no_documents() {
+    refused("{\"a\": ]}", "f:1: this is not JSON: expected value at line 1 column 7");
+    refused("a: 1\n b: 2", "f:2: this is not YAML: mapping values are not allowed in this context");
+    refused("a\n", "f:1: this has to be a map, and is text");
+    refused("a: *b", "f:1: this is not YAML: while parsing node, found unknown anchor");
+    refused(
+        "proxies: 5",
+        "f:1: proxies: this has to be a list, and is a number (write a list, even of one: `[…]`)",
+    );
+    refused("---\nproxies: []\n---\nproxies: []\n", "f:3: a second document begins; one is read");
+    let deep: String = (0..70).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
+    refused(&deep, "f:66: more than 64 levels stand in one another");
+    refused("? [a]\n: b\n", "f:1: a key has to be plain text");
+    for empty in ["", "# nothing yet\n", "proxies:\n", "{}"] {
+        assert!(good(empty).proxies.is_empty());
+    }
+}
+
+#[test]
+fn aliases_are_bounded() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..9 {
+        let alias = format!("*a{}", n - 1);
+        bomb.push_str(&format!("a{n}: &a{n} [{}]\n", [alias.as_str(); 10].join(", ")));
+    }
+    let problems = resolved("f", &bomb).expect_err("a bomb");
+    assert!(problems.to_string().contains("aliases unfold to more than 100000 values"), "{problems}");
+    let deep = "[".repeat(500) + &"]".repeat(500);
+    let problems = resolved("f.yaml", &deep).expect_err("too deep");
+    assert!(problems.to_string().contains("recursion limit exceeded"), "{problems}");
+}
+
+#[test]
+fn anchors_and_merges_are_understood() {
+    let model = good(
+        "proxies:\n  - &base {id: a, listen_path: /a, backend_host: h, backend_port: 1, backend_connect_timeout_ms: 7}\n  \
+         - {<<: *base, id: b, listen_path: /b}\n",
+    );
+    assert_eq!(model.proxies[1].id.as_str(), "b");
+    assert_eq!(model.proxies[1].timeouts.connect, Duration::from_millis(7));
+}
+
+#[test]
+fn the_smallest_proxy_has_every_default() {
+    let model = good(&proxy_with("listen_path: /"));
+    let proxy = &model.proxies[0];
+    assert_eq!((proxy.backend.scheme, proxy.backend.http_version), (Scheme::Http, BackendHttp::Auto));
+    assert_eq!(proxy.timeouts, Default::default());
+    assert_eq!(proxy.retry, Default::default());
+    assert!(proxy.backend.tls.is_none() && proxy.circuit_breaker.is_none() && proxy.plugins.is_empty());
+    assert_eq!(proxy.backend.upstream.id.as_str(), "p");
+    assert_eq!(*model.settings, Default::default());
+}
+
+#[test]
+fn older_spellings_of_the_backend() {
+    let cases = [
+        ("http", Scheme::Http, BackendHttp::Auto),
+        ("https", Scheme::Https, BackendHttp::Auto),
+        ("ws", Scheme::Http, BackendHttp::Auto),
+        ("wss", Scheme::Https, BackendHttp::Auto),
+        ("grpc", Scheme::Http, BackendHttp::Http2),
+        ("grpcs", Scheme::Https, BackendHttp::Http2),
+        ("h3", Scheme::Https, BackendHttp::Http3),
+    ];
+    for (protocol, scheme, version) in cases {
+        let model = good(&proxy_with(&format!("listen_path: /\nbackend_protocol: {protocol}")));
+        let backend = &model.proxies[0].backend;
+        assert_eq!((backend.scheme, backend.http_version), (scheme, version), "{protocol}");
+    }
+    for (protocol, scheme) in
+        [("tcp", Scheme::Tcp), ("tcp_tls", Scheme::Tcps), ("udp", Scheme::Udp), ("dtls", Scheme::Dtls)]
+    {
+        let lines = format!("listen_path: \"\"\nlisten_port: 5000\nbackend_protocol: {protocol}");
+        assert_eq!(good(&proxy_with(&lines)).proxies[0].backend.scheme, scheme, "{protocol}");
+    }
+}
+
+#[test]
+fn both_spellings_are_refused() {
+    refused(
+        &proxy_with("listen_path: /\nbackend_scheme: http\nbackend_protocol: http"),
+        "f:7: proxies[0].backend_protocol: `backend_scheme` says this already, in the newer spelling \
+         (keep one of the two)",
+    );
+    let two = "proxies:\n  - {id: a, listen_path: /a, backend_protocol: ws, backend_host: h, backend_port: 1}\n  \
+               - {id: b, listen_path: /b, backend_scheme: http, backend_host: h, backend_port: 1}\n";
+    refused(
+        two,
+        "f:3: proxies[1].backend_scheme: proxies[0] has the other spelling, `backend_protocol` \
+         (use one of the two in the whole document; `backend_scheme` is the newer)",
+    );
+}
+
+#[test]
+fn timeouts_of_either_kind() {
+    let timeouts = |lines: &str| good(&proxy_with(&format!("listen_path: /\n{lines}"))).proxies[0].timeouts;
+    let read = timeouts("backend_read_timeout_ms: 9");
+    assert_eq!((read.first_byte, read.idle), (Duration::from_millis(9), Duration::from_millis(9)));
+    let both = timeouts("backend_read_timeout_ms: 9\nbackend_idle_timeout_ms: 0\ntotal_timeout_ms: 3");
+    assert_eq!((both.first_byte, both.idle), (Duration::from_millis(9), Duration::ZERO));
+    assert_eq!(both.total, Duration::from_millis(3));
+    assert_eq!(timeouts("backend_write_timeout_ms: 4").idle, Duration::from_millis(4));
+}
+
+#[test]
+fn backoff_in_three_spellings() {
+    let backoff = |text: &str| {
+        good(&proxy_with(&format!("listen_path: /\nretry: {{{text}}}"))).proxies[0].retry.clone()
+    };
+    let fixed = Backoff::Fixed(Duration::from_millis(7));
+    assert_eq!(backoff("backoff: {fixed: {delay_ms: 7}}").backoff, fixed);
+    assert_eq!(backoff("backoff: !fixed {delay_ms: 7}").backoff, fixed);
+    let both = Backoff::Exponential { base: Duration::from_millis(5), max: Duration::from_millis(50) };
+    assert_eq!(backoff("backoff: !exponential {base_ms: 5, max_ms: 50}").backoff, both);
+    assert_eq!(backoff("max_retries: 1").max_retries, 1);
+    assert_eq!(backoff("").max_retries, 3);
+    let json =
+        "{\"proxies\": [{\"id\": \"p\", \"listen_path\": \"/\", \"backend_host\": \"h\", \"backend_port\": 1,
+        \"retry\": {\"backoff\": {\"fixed\": {\"delay_ms\": 7}}}}]}";
+    assert_eq!(good(json).proxies[0].retry.backoff, fixed);
+}
+
+#[test]
+fn hosts_and_paths() {
+    let rules = |lines: &str| match &good(&proxy_with(lines)).proxies[0].traffic {
+        Traffic::Http(rules) => (rules.hosts.clone(), rules.path.clone()),
+        Traffic::Stream(_) => panic!("an HTTP proxy"),
+    };
+    let (hosts, path) = rules("hosts: [API.Example.com., \"*.example.org\"]\nlisten_path: /a/");
+    assert_eq!(
+        hosts,
+        [HostPattern::Exact("api.example.com".into()), HostPattern::Suffix(".example.org".into())]
+    );
+    assert!(matches!(path, PathPattern::Prefix(prefix) if *prefix == *"/a"));
+    assert!(matches!(rules("hosts: [a]").1, PathPattern::HostOnly));
+    for (written, pattern) in
+        [("~/a/\\d+", "^(?:/a/\\d+)$"), ("~^/a$", "^(?:/a)$"), ("~/a\\$", "^(?:/a\\$)$")]
+    {
+        let (_, path) = rules(&format!("listen_path: '{written}'"));
+        assert!(matches!(path, PathPattern::Regex(regex) if regex.as_str() == pattern), "{written}");
+    }
+}
+
+#[test]
+fn overlapping_paths_are_refused_and_disjoint_ones_are_not() {
+    let two = |a: &str, b: &str| {
+        format!(
+            "proxies:\n  - {{id: a, backend_host: h, backend_port: 1, {a}}}\n  \
+             - {{id: b, backend_host: h, backend_port: 1, {b}}}\n"
+        )
+    };
+    let told = "f:3: proxies[1].listen_path: proxies[0] takes this path and hosts already \
+                (give them different paths, or hosts that don't overlap)";
+    refused(&two("listen_path: /a, hosts: [\"*.x.y\"]", "listen_path: /a/, hosts: [b.x.y]"), told);
+    refused(&two("listen_path: /a", "listen_path: /a, hosts: [b.x.y]"), told);
+    good(&two("listen_path: /a, hosts: [a.x.y]", "listen_path: /a, hosts: [b.x.y]"));
+    good(&two("listen_path: /a, hosts: [x.y]", "listen_path: /a, hosts: [\"*.x.y\"]"));
+    good(&two("hosts: [x.y]", "listen_path: /, hosts: [x.y]"));
+}
+
+#[test]
+fn stream_proxies_and_their_ports() {
+    let model = good(&proxy_with("backend_scheme: tcp\nlisten_port_range: 5000-5010"));
+    let Traffic::Stream(rules) = &model.proxies[0].traffic else {
+        panic!("a stream proxy");
+    };
+    assert_eq!(rules.listen_ports, (5000, 5010));
+    assert_eq!(rules.idle_timeout, Some(Duration::from_secs(300)));
+    refused(
+        &proxy_with("listen_path: /\nlisten_port: 5000"),
+        "f:6: proxies[0].listen_port: only a stream proxy has this (an HTTP proxy takes the gateway's ports: remove \
+         it, or write `backend_scheme: tcp`)",
+    );
+    refused(
+        &proxy_with("backend_scheme: tcp\nlisten_port: 9000"),
+        "f:6: proxies[0].listen_port: the gateway's own admin listener has this port (another port)",
+    );
+    good(&proxy_with("backend_scheme: udp\nlisten_port: 9000"));
+    let two = |a: &str, b: &str| {
+        format!(
+            "proxies:\n  - {{id: a, backend_scheme: tcp, backend_host: h, backend_port: 1, {a}}}\n  \
+             - {{id: b, backend_scheme: tcp, backend_host: h, backend_port: 1, {b}}}\n"
+        )
+    };
+    refused(
+        &two("listen_port_range: 5000-5010", "listen_port: 5005"),
+        "f:3: proxies[1].listen_port: proxies[0] listens there already (another port, or `passthrough: true` and \
+         different `hosts` on both)",
+    );
+    good(&two(
+        "listen_port: 5000, passthrough: true, hosts: [a.b]",
+        "listen_port: 5000, passthrough: true, hosts: [c.b]",
+    ));
+}
+
+#[test]
+fn tls_to_the_target() {
+    let model =
+        good(&proxy_with("listen_path: /\nbackend_scheme: https\nbackend_tls_server_ca_cert_path: ca.pem"));
+    let tls = model.proxies[0].backend.tls.clone().expect("https has rules");
+    assert_eq!(tls.ca_path.as_deref(), Some(Path::new("/etc/ferrum/ca.pem")));
+    assert!(tls.verify);
+    refused(
+        &proxy_with("listen_path: /\nbackend_tls_verify_server_cert: false"),
+        "f:6: proxies[0].backend_tls_verify_server_cert: nothing is encrypted to a target of scheme `http` \
+         (write `backend_scheme: https`, or remove it)",
+    );
+    refused(
+        &proxy_with("listen_path: /\nbackend_scheme: https\nbackend_tls_client_key_path: k"),
+        "f:7: proxies[0].backend_tls_client_key_path: the key has no certificate (write \
+         `backend_tls_client_cert_path` too)",
+    );
+}
+
+#[test]
+fn plugins_of_a_proxy() {
+    let text = "
+proxies:
+  - {id: p, listen_path: /p, backend_host: h, backend_port: 1, plugins: [{plugin_config_id: group}]}
+  - {id: q, listen_path: /q, backend_host: h, backend_port: 1}
+plugin_configs:
+  - {id: all-cors, plugin_name: cors, scope: global}
+  - {id: all-rate, plugin_name: rate_limiting, scope: global, config: {limit: 5}}
+  - {id: group, plugin_name: rate_limiting, scope: proxy_group}
+  - {id: own, plugin_name: key_auth, proxy_id: p, before: cors}
+  - {id: off, plugin_name: key_auth, proxy_id: q, enabled: false}
+";
+    let model = good(text);
+    let names = |n: usize| model.proxies[n].plugins.iter().map(|c| c.id.as_str()).collect::<Vec<_>>();
+    assert_eq!(names(0), ["own", "group", "all-cors"]);
+    assert_eq!(names(1), ["all-cors", "all-rate"]);
+    assert_eq!(model.plugin_configs.len(), 4);
+}
+
+#[test]
+fn plugin_configs_that_are_wrong() {
+    let text = "
+proxies:
+  - {id: p, listen_path: /p, backend_host: h, backend_port: 1, plugins: [{plugin_config_id: b}, {plugin_config_id: d}]}
+plugin_configs:
+  - {id: a, plugin_name: corse, scope: global}
+  - {id: b, plugin_name: cors, scope: global, after: cors}
+  - {id: c, plugin_name: rate_limiting, scope: proxy, proxy_id: r, config: {limit: no}}
+  - {id: d, plugin_name: rate_limiting, proxy_id: pp}
+  - {id: e, plugin_name: cors}
+";
+    refused(
+        text,
+        "f:3: proxies[0].plugins[1].plugin_config_id: `d` belongs to the proxy `pp` (remove it here, or give it \
+         scope `proxy_group`)\n\
+         f:5: plugin_configs[0].plugin_name: there is no plugin `corse` (did you mean `cors`?)\n\
+         f:6: plugin_configs[1].after: this is the plugin itself (name another plugin)\n\
+         f:7: plugin_configs[2].config.limit: this has to be a number\n\
+         f:7: plugin_configs[2].proxy_id: there is no proxy `r` (write it under `proxies`)\n\
+         f:8: plugin_configs[3].proxy_id: there is no proxy `pp` (did you mean `p`?)\n\
+         f:9: plugin_configs[4]: `scope` is missing (`global`, `proxy_group`, or `proxy` with `proxy_id`)",
+    );
+}
+
+#[test]
+fn credentials_in_every_spelling() {
+    let text = "
+consumers:
+  - {id: a, username: a, credentials: {keyauth: k1}}
+  - {id: b, username: b, credentials: {key_auth: {key: k2}, basicauth: pw}}
+  - {id: c, username: c, credentials: {keyauth: [{key: k3}, k4], mtls_auth: {identity: CN=c}}}
+";
+    let model = good(text);
+    let key = |n: usize, at: usize| model.consumers[n].credentials["key_auth"][at].expose()["key"].clone();
+    assert_eq!([key(0, 0), key(1, 0), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"]);
+    assert_eq!(model.consumers[1].credentials["basic_auth"][0].expose()["password"], "pw");
+    let twice = "
+consumers:
+  - {id: a, username: a, credentials: {keyauth: sesame}}
+  - {id: b, username: b, credentials: {key_auth: sesame, keyauth: other}}
+  - {id: c, username: c, credentials: {key_auth: sesame}}
+";
+    let problems = resolved("f", twice).expect_err("used twice");
+    assert!(!problems.to_string().contains("sesame"), "a secret was told: {problems}");
+    assert!(
+        problems
+            .to_string()
+            .contains("f:5: consumers[2].credentials.key_auth: consumers[0] has the same key")
+    );
+}
+
+#[test]
+fn references_are_resolved_or_told() {
+    struct Machine;
+    impl References for Machine {
+        fn env(&self, name: &str) -> Option<String> {
+            (name == "PORT").then(|| "3000".to_owned())
+        }
+        fn file(&self, path: &Path) -> io::Result<String> {
+            match path == Path::new("/etc/ferrum/host.txt") {
+                true => Ok("db.internal\n".to_owned()),
+                false => Err(io::Error::from(io::ErrorKind::NotFound)),
+            }
+        }
+    }
+    let origin = Origin::file(Path::new("/etc/ferrum/f.yaml"));
+    let load = |text: &str| load(text, &origin, &Machine, &Registry, |_| Problems::default());
+    let text = "proxies: [{id: p, name: '$${env:X} ${x}', listen_path: /, backend_host: '${file:host.txt}', \
+                backend_port: '${env:PORT}'}]";
+    let model = load(text).unwrap_or_else(|problems| panic!("{problems}"));
+    let target = &model.proxies[0].backend.upstream.targets[0];
+    assert_eq!((&*target.host, target.port), ("db.internal", 3000));
+    assert_eq!(model.proxies[0].name.as_deref(), Some("${env:X} ${x}"));
+    let problems =
+        load("proxies:\n  - {id: p, listen_path: '${env:NOPE}', backend_host: '${file:x', backend_port: 1}");
+    assert_eq!(
+        problems.expect_err("unresolved").to_string(),
+        "/etc/ferrum/f.yaml:2: proxies[0].listen_path: the environment variable NOPE is not set (set NOPE, or write \
+         the value itself)\n\
+         /etc/ferrum/f.yaml:2: proxies[0].backend_host: a reference has no end (close it with `}`)",
+    );
+}
+
+#[test]
+fn one_object_resolves_by_itself() {
+    let origin = Origin { name: "admin api".to_owned(), ..Origin::default() };
+    let written: file::Proxy =
+        file::parse_item("{\"id\": \"p\", \"hosts\": [\"a\"], \"upstream_id\": \"u\"}", &origin, "")
+            .expect("readable");
+    let place = Place { at: "", folder: Path::new("") };
+    let mut known = Known::default();
+    let problems = proxy(&written, place, &known).expect_err("no upstream yet");
+    assert_eq!(problems.to_string(), "upstream_id: there is no upstream `u` (write it under `upstreams`)");
+    let group: file::Upstream =
+        file::parse_item("{\"id\": \"u\", \"targets\": [{\"host\": \"h\", \"port\": 1}]}", &origin, "")
+            .expect("readable");
+    known.add_upstream(upstream(&group, place).expect("valid"));
+    assert!(proxy(&written, place, &known).is_ok());
+    let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body").expect_err("unknown");
+    assert_eq!(
+        problems.to_string(),
+        "admin api:1: body.hostz: this key is not known (did you mean `hosts`?)"
+    );
+}

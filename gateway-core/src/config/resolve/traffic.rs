@@ -18,7 +18,9 @@ const UDP_IDLE: u64 = 60;
 pub(super) fn traffic(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Option<Traffic> {
     match scheme {
         Scheme::Http | Scheme::Https => http(notes, written).map(Traffic::Http),
-        Scheme::Tcp | Scheme::Tcps | Scheme::Udp | Scheme::Dtls => stream(notes, written, scheme).map(Traffic::Stream),
+        Scheme::Tcp | Scheme::Tcps | Scheme::Udp | Scheme::Dtls => {
+            stream(notes, written, scheme).map(Traffic::Stream)
+        }
     }
 }
 
@@ -173,7 +175,11 @@ fn plain(scheme: Scheme) -> Scheme {
 fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
     let keys = [
         ("udp_idle_timeout_seconds", true, written.udp_idle_timeout_seconds.is_some()),
-        ("udp_max_response_amplification_factor", true, written.udp_max_response_amplification_factor.is_some()),
+        (
+            "udp_max_response_amplification_factor",
+            true,
+            written.udp_max_response_amplification_factor.is_some(),
+        ),
         ("tcp_idle_timeout_seconds", false, written.tcp_idle_timeout_seconds.is_some()),
     ];
     for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {
@@ -187,7 +193,8 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
         (Some(port), None) => u16::try_from(port).ok().map(|port| (port, port)),
         (None, Some(range)) => notes.value("listen_port_range", port_range(range)),
         (None, None) => {
-            notes.add("", "`listen_port` is missing").remedy = Some("a stream proxy has a port of its own".to_owned());
+            notes.add("", "`listen_port` is missing").remedy =
+                Some("a stream proxy has a port of its own".to_owned());
             None
         }
         (Some(_), Some(_)) => {

@@ -40,7 +40,10 @@ fn once<'d>(
     for (n, value) in values {
         if let Some(earlier) = first.get(value) {
             problems
-                .add(format!("{section}[{n}].{key}"), format!("`{value}` is the {key} of {section}[{earlier}] already"))
+                .add(
+                    format!("{section}[{n}].{key}"),
+                    format!("`{value}` is the {key} of {section}[{earlier}] already"),
+                )
                 .remedy = Some("give each its own".to_owned());
             continue;
         }
@@ -55,7 +58,8 @@ fn custom_ids(document: &Document, problems: &mut Problems) {
     for (n, custom_id) in keys(&document.consumers, |c| c.custom_id.as_deref()) {
         if let Some(other) = names.get(custom_id).filter(|other| **other != n) {
             let message = format!("`{custom_id}` is the username of consumers[{other}]");
-            problems.add(format!("consumers[{n}].custom_id"), message).remedy = Some("give it another".to_owned());
+            problems.add(format!("consumers[{n}].custom_id"), message).remedy =
+                Some("give it another".to_owned());
         }
     }
 }
@@ -104,7 +108,9 @@ pub(super) fn routes(proxies: &[(usize, Proxy)], problems: &mut Problems) {
         };
         let (key, what) = match &rules.path {
             PathPattern::HostOnly => ("hosts", "hosts"),
-            PathPattern::Prefix(_) | PathPattern::Regex(_) if rules.hosts.is_empty() => ("listen_path", "path"),
+            PathPattern::Prefix(_) | PathPattern::Regex(_) if rules.hosts.is_empty() => {
+                ("listen_path", "path")
+            }
             PathPattern::Prefix(_) | PathPattern::Regex(_) => ("listen_path", "path and hosts"),
         };
         problems
@@ -126,13 +132,18 @@ pub(super) fn ports(proxies: &[(usize, Proxy)], settings: Option<&Settings>, pro
     taken.sort_by_key(|(is_udp, rules, n)| (*is_udp, rules.listen_ports, *n));
     for (at, (is_udp, rules, n)) in taken.iter().enumerate() {
         let later = taken[at + 1..].iter();
-        let meeting = later.take_while(|(udp, other, _)| udp == is_udp && other.listen_ports.0 <= rules.listen_ports.1);
+        let meeting =
+            later.take_while(|(udp, other, _)| udp == is_udp && other.listen_ports.0 <= rules.listen_ports.1);
         // Only the first meeting is told: the others are the same mistake.
         if let Some((_, _, other)) = meeting.into_iter().find(|(_, other, _)| !may_share(rules, other)) {
             let (earlier, later) = if n < other { (n, other) } else { (other, n) };
             problems
-                .add(format!("proxies[{later}].listen_port"), format!("proxies[{earlier}] listens there already"))
-                .remedy = Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
+                .add(
+                    format!("proxies[{later}].listen_port"),
+                    format!("proxies[{earlier}] listens there already"),
+                )
+                .remedy =
+                Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
         }
     }
 }
@@ -166,7 +177,8 @@ fn reserved(
     for (name, address) in listeners {
         if address.is_some_and(|address| (first..=last).contains(&address.port())) {
             let message = format!("the gateway's own {name} listener has this port");
-            problems.add(format!("proxies[{n}].listen_port"), message).remedy = Some("another port".to_owned());
+            problems.add(format!("proxies[{n}].listen_port"), message).remedy =
+                Some("another port".to_owned());
         }
     }
 }

@@ -27,7 +27,8 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
     let hash_on = hash_on(&mut notes, written);
     let hash_cookie = written.hash_on_cookie_config.as_ref().and_then(|c| cookie(&mut notes, c, &hash_on));
     let checks = written.health_checks.as_ref();
-    let active_health = checks.and_then(|c| c.active.as_ref()).and_then(|active| self::active(&mut notes, active));
+    let active_health =
+        checks.and_then(|c| c.active.as_ref()).and_then(|active| self::active(&mut notes, active));
     let passive_health = checks.and_then(|c| c.passive.as_ref()).map(passive);
     let tls = Tls::of_upstream(written);
     let tls = tls.is_given().then(|| backend::tls(&mut notes, &tls, place.folder)).flatten();
@@ -49,7 +50,8 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
 
 fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> {
     if written.is_empty() {
-        notes.add("targets", "there are none").remedy = Some("write at least one: `{host: …, port: …}`".to_owned());
+        notes.add("targets", "there are none").remedy =
+            Some("write at least one: `{host: …, port: …}`".to_owned());
     }
     let mut targets: Vec<TargetRules> = Vec::with_capacity(written.len());
     for (n, target) in written.iter().enumerate() {
@@ -64,7 +66,11 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
             continue;
         };
         if let Some(first) = targets.iter().position(|t| t.host == host && t.port == port) {
-            notes.add(&format!("targets[{n}]"), format!("{host}:{port} stands here already, as targets[{first}]"))
+            notes
+                .add(
+                    &format!("targets[{n}]"),
+                    format!("{host}:{port} stands here already, as targets[{first}]"),
+                )
                 .remedy = Some("give one of them more `weight` instead".to_owned());
         }
         targets.push(TargetRules {
@@ -102,9 +108,8 @@ fn hash_on(notes: &mut Notes<'_>, written: &file::Upstream) -> HashOn {
 }
 
 fn hashed(text: &str) -> Result<HashOn, Fault> {
-    let bad = || {
-        Fault::new(format!("`{text}` can't be hashed")).remedy("`ip`, `header:<name>` or `cookie:<name>`")
-    };
+    let bad =
+        || Fault::new(format!("`{text}` can't be hashed")).remedy("`ip`, `header:<name>` or `cookie:<name>`");
     match text.split_once(':') {
         None if text == "ip" => Ok(HashOn::Ip),
         Some(("header", name)) => name.trim().parse().map(HashOn::Header).map_err(|_| bad()),
@@ -121,7 +126,8 @@ fn is_token(name: &str) -> bool {
 fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, hash_on: &HashOn) -> Option<HashCookie> {
     const KEY: &str = "hash_on_cookie_config";
     if !matches!(hash_on, HashOn::Cookie(_)) {
-        notes.add(KEY, "no cookie is hashed").remedy = Some("write `hash_on: cookie:<name>`, or remove it".to_owned());
+        notes.add(KEY, "no cookie is hashed").remedy =
+            Some("write `hash_on: cookie:<name>`, or remove it".to_owned());
         return None;
     }
     let secure = written.secure.unwrap_or(false);
@@ -186,13 +192,17 @@ fn hex(text: &str) -> Result<Vec<u8>, Fault> {
     if !text.len().is_multiple_of(2) {
         return Err(bad());
     }
-    let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let byte =
+        |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     text.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or_else(bad)
 }
 
 fn passive(written: &file::PassiveHealth) -> PassiveHealth {
     PassiveHealth {
-        unhealthy_status_codes: written.unhealthy_status_codes.clone().unwrap_or_else(|| vec![500, 502, 503, 504]),
+        unhealthy_status_codes: written
+            .unhealthy_status_codes
+            .clone()
+            .unwrap_or_else(|| vec![500, 502, 503, 504]),
         unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
         window: words::seconds(written.unhealthy_window_seconds, 30),
         healthy_after: words::seconds(written.healthy_after_seconds, 30),

@@ -21,7 +21,8 @@ const NAMESPACE: &str = "ferrum";
 /// An object's id, which has to be there.
 pub(super) fn id(notes: &mut Notes<'_>, written: Option<&str>) -> Option<Id> {
     let Some(text) = written else {
-        notes.add("", "`id` is missing").remedy = Some("give it a name of its own, such as `id: orders`".to_owned());
+        notes.add("", "`id` is missing").remedy =
+            Some("give it a name of its own, such as `id: orders`".to_owned());
         return None;
     };
     notes.value("id", valid_id(text))
@@ -120,7 +121,9 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
         return path_regex(pattern).map(PathPattern::Regex);
     }
     if text.is_empty() {
-        return Err(Fault::new("this is empty").remedy("write `/` for every path, or leave it out and give `hosts`"));
+        return Err(
+            Fault::new("this is empty").remedy("write `/` for every path, or leave it out and give `hosts`")
+        );
     }
     if !text.starts_with('/') {
         return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
@@ -128,10 +131,13 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
     }
     if let Some(prefix) = text.strip_suffix("/*").or_else(|| text.strip_suffix("/**")) {
         let prefix = if prefix.is_empty() { "/" } else { prefix };
-        return Err(Fault::new("`*` means nothing in a path").remedy(format!("write `{prefix}`, which takes all below")));
+        return Err(Fault::new("`*` means nothing in a path")
+            .remedy(format!("write `{prefix}`, which takes all below")));
     }
     if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
-        return Err(Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces"));
+        return Err(
+            Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces")
+        );
     }
     let prefix = if text == "/" { text } else { text.strip_suffix('/').unwrap_or(text) };
     if prefix != "/" && prefix.split('/').skip(1).any(|segment| matches!(segment, "" | "." | "..")) {
@@ -169,7 +175,9 @@ pub(super) fn base_path(text: &str) -> Result<Option<Arc<str>>, Fault> {
     if !cut.starts_with('/') {
         return Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy(format!("write `/{text}`")));
     }
-    if cut.contains(['?', '#']) || cut.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
+    if cut.contains(['?', '#'])
+        || cut.contains(|c: char| c.is_whitespace() || c.is_control() || !c.is_ascii())
+    {
         return Err(Fault::new(format!("`{text}` can't be a path"))
             .remedy("a path has no query, fragment or spaces; percent-encode what isn't ASCII"));
     }
@@ -196,7 +204,8 @@ pub(super) fn methods(notes: &mut Notes<'_>, key: &str, written: &[String]) -> V
 pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
     let cut = text.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(text);
     cut.parse().map_err(|_| {
-        let remedy = if text == "localhost" { "write 127.0.0.1 or ::1" } else { "such as 127.0.0.1, 0.0.0.0 or ::" };
+        let remedy =
+            if text == "localhost" { "write 127.0.0.1 or ::1" } else { "such as 127.0.0.1, 0.0.0.0 or ::" };
         Fault::new(format!("`{text}` is not an address")).remedy(remedy)
     })
 }

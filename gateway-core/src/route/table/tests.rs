@@ -29,7 +29,10 @@ fn table(routes: &[(&[&str], &str)]) -> RouteTable<String> {
     table
 }
 
-fn check(routes: &[(&[&str], &str)], requests: &[(&str, &str, Option<(&str, usize)>)]) {
+/// A host, a path, and which route takes how much of it.
+type Request<'a> = (&'a str, &'a str, Option<(&'a str, usize)>);
+
+fn check(routes: &[(&[&str], &str)], requests: &[Request<'_>]) {
     let table = table(routes);
     for (host, path, expected) in requests {
         let found = table.find(Some(host), path).map(|found| (found.route.as_str(), found.matched));
@@ -168,7 +171,8 @@ fn naive<'r>(rules: &'r [Rule], name: &str, path: &str) -> Option<(usize, usize)
     };
     let mut tiers = vec![tier(Some(&HostPattern::Exact(name.into())))];
     for (dot, _) in name.match_indices('.') {
-        tiers.push(tier(Some(&HostPattern::Suffix(name[dot..].into()))));
+        let (_, suffix) = name.split_at(dot);
+        tiers.push(tier(Some(&HostPattern::Suffix(suffix.into()))));
     }
     tiers.push(tier(None));
     tiers.iter().find_map(|rules| in_tier(rules, path))
@@ -205,11 +209,13 @@ fn in_tier(rules: &[&Rule], path: &str) -> Option<(usize, usize)> {
 }
 
 fn any_hosts() -> impl Strategy<Value = Vec<HostPattern>> {
-    proptest::collection::vec("(\\*\\.)?([ab]\\.){0,2}c".prop_map(|text| host(&text)), 0..3).prop_map(|mut hosts| {
-        let mut seen = std::collections::HashSet::new();
-        hosts.retain(|host| seen.insert(host.clone()));
-        hosts
-    })
+    proptest::collection::vec("(\\*\\.)?([ab]\\.){0,2}c".prop_map(|text| host(&text)), 0..3).prop_map(
+        |mut hosts| {
+            let mut seen = std::collections::HashSet::new();
+            hosts.retain(|host| seen.insert(host.clone()));
+            hosts
+        },
+    )
 }
 
 fn any_path() -> impl Strategy<Value = PathPattern> {
