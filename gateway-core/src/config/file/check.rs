@@ -169,8 +169,9 @@ impl<'s> Checker<'s, '_> {
         if !words.is_empty() {
             return self.word(&words, text, line);
         }
-        // Whatever ends in a log line must not be able to forge another one.
-        if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r')) {
+        // Whatever ends in a log line must not be able to forge another one. A plugin's own settings may have lines.
+        let may_have_lines = schema.get("type").is_none();
+        if text.chars().any(|c| c.is_control() && !(may_have_lines && matches!(c, '\n' | '\t' | '\r'))) {
             self.problem(line, "this has control characters".to_owned()).remedy =
                 Some("remove them".to_owned());
         }
@@ -251,8 +252,12 @@ impl<'s> Checker<'s, '_> {
     }
 }
 
+/// Names a mistaken one is compared with, so that a document full of mistakes is still told about soon.
+const MAX_COMPARED: usize = 1000;
+
 /// The one of `words` that `word` most likely stands for; `None` when none is near.
 pub(in crate::config) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let words = words.take(MAX_COMPARED);
     let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
     words
         .map(|known| (likeness(known), known))

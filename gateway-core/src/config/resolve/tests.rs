@@ -266,6 +266,16 @@ fn stream_proxies_and_their_ports() {
 }
 
 #[test]
+fn control_characters_are_refused_where_people_will_read_them() {
+    refused(
+        &proxy_with("listen_path: /\nname: \"a\\nb\""),
+        "f:6: proxies[0].name: this has control characters (remove them)",
+    );
+    let text = "plugin_configs: [{id: a, plugin_name: cors, scope: global, config: {body: \"a\\nb\"}}]";
+    assert_eq!(good(text).plugin_configs[0].config["body"], "a\nb");
+}
+
+#[test]
 fn tls_to_the_target() {
     let model =
         good(&proxy_with("listen_path: /\nbackend_scheme: https\nbackend_tls_server_ca_cert_path: ca.pem"));
