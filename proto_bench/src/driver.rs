@@ -1,9 +1,6 @@
 //! The drivers: one file a protocol, each knowing how to open a connection and make one verified round trip.
 
 use std::future::Future;
-use std::rc::Rc;
-
-use crate::plan::Plan;
 
 pub mod dtls;
 pub mod fault;
@@ -21,15 +18,9 @@ pub use fault::{Fault, FaultKind};
 pub use stamp::{Pattern, Stamp};
 
 /// Implemented once a protocol. The engine calls `connect` for each connection of its thread, and again when one
-/// was lost.
+/// was lost. A constructor from a plan prepares what all connections of a thread share.
 pub trait Driver: Sized + 'static {
     type Lane: Lane;
-
-    /// Prepares what all connections of a thread share (templates, TLS configuration).
-    ///
-    /// # Errors
-    /// What makes every connection impossible, such as an unreadable root certificate.
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault>;
 
     /// Opens one connection and returns its lanes, as many as the plan has streams a connection.
     fn connect(&self) -> impl Future<Output = Result<Opened<Self::Lane>, Fault>>;

@@ -1,13 +1,14 @@
 //! Runs one round: threads with their runtimes and connections, the window, and the samples taken beside it.
 
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::driver::{self, Fault};
+use crate::driver::{self, Driver, Fault};
 use crate::measure::process::{self, MachineTime, Usage};
 use crate::measure::{Tally, Watched};
 use crate::pace::Window;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) settled: AtomicU64,
     pub(crate) window: watch::Receiver<Option<Window>>,
     pub(crate) completed: Vec<AtomicU64>,
+    /// Ends the window early.
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
 /// One thread's share of a round.
@@ -75,20 +78,56 @@ pub(crate) struct Seat {
     pub(crate) connections: std::ops::Range<u32>,
 }
 
+/// What a round has around it.
+pub struct Surroundings<'a> {
+    pub watched: &'a [Watched],
+    /// Called a few times a second.
+    pub tell: &'a mut dyn FnMut(Progress),
+    /// Ends the window early once it is set.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Makes a thread's driver.
+pub type MakeDriver<D> = dyn Fn(&Rc<Plan>) -> Result<D, Fault> + Send + Sync;
+
 /// Runs one round and waits for its end. `tell` is called a few times a second.
 ///
 /// # Errors
 /// No runtime or thread could be made, or the plan cannot work at all. A server that fails is no error here: it
 /// shows in the outcome's faults.
 pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<Outcome, Fault> {
+    let around = Surroundings { watched, tell, stop: Arc::default() };
+    match plan.target.protocol {
+        Protocol::Http1 => run_driver(plan, around, Arc::new(driver::h1::H1::new)),
+        Protocol::Http2 => run_driver(plan, around, Arc::new(driver::h2::H2::new)),
+        Protocol::Http3 => run_driver(plan, around, Arc::new(driver::h3::H3::new)),
+        Protocol::Grpc => run_driver(plan, around, Arc::new(driver::grpc::Grpc::new)),
+        Protocol::WebSocket => run_driver(plan, around, Arc::new(driver::ws::WebSocket::new)),
+        Protocol::Tcp => run_driver(plan, around, Arc::new(driver::tcp::Tcp::new)),
+        Protocol::Udp => run_driver(plan, around, Arc::new(driver::udp::Udp::new)),
+        Protocol::Dtls => run_driver(plan, around, Arc::new(driver::dtls::Dtls::new)),
+    }
+}
+
+/// Runs one round with a driver of the caller's choice.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_driver<D: Driver>(
+    plan: &Plan,
+    around: Surroundings<'_>,
+    make: Arc<MakeDriver<D>>,
+) -> Result<Outcome, Fault> {
+    let Surroundings { watched, tell, stop } = around;
     let threads = plan.threads.clamp(1, plan.load.connections.max(1) as usize);
     let (open_window, window) = watch::channel(None);
     let shared = Arc::new(Shared {
         settled: AtomicU64::new(0),
         window,
         completed: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        stop,
     });
-    let workers = spawn_workers(plan, threads, &shared)?;
+    let workers = spawn_workers(plan, threads, &shared, &make)?;
     wait_connected(plan, &shared, &workers, tell);
     let window = Window::starting_now(plan.timing.warm_up, plan.timing.duration);
     open_window.send_replace(Some(window));
@@ -97,38 +136,29 @@ pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> 
     for worker in workers {
         tally.add(&worker.join().map_err(|_| Fault::protocol("a generator thread panicked"))??);
     }
-    Ok(Outcome { tally, window: window.length(), ..sampled })
+    Ok(Outcome { tally, ..sampled })
 }
 
 type Worker = JoinHandle<Result<Tally, Fault>>;
 
-fn spawn_workers(plan: &Plan, threads: usize, shared: &Arc<Shared>) -> Result<Vec<Worker>, Fault> {
+fn spawn_workers<D: Driver>(
+    plan: &Plan,
+    threads: usize,
+    shared: &Arc<Shared>,
+    make: &Arc<MakeDriver<D>>,
+) -> Result<Vec<Worker>, Fault> {
     let total = plan.load.connections as usize;
     (0..threads)
         .map(|thread| {
             let bound = |thread: usize| u32::try_from(total * thread / threads).unwrap_or(u32::MAX);
             let seat = Seat { thread, threads, connections: bound(thread)..bound(thread + 1) };
-            let (plan, shared) = (plan.clone(), Arc::clone(shared));
+            let (plan, shared, make) = (plan.clone(), Arc::clone(shared), Arc::clone(make));
             thread::Builder::new()
                 .name(format!("load-{thread}"))
-                .spawn(move || run_worker(plan, &seat, &shared))
+                .spawn(move || worker::run(plan, &seat, &shared, &*make))
                 .map_err(Fault::Io)
         })
         .collect()
-}
-
-/// The one place that knows which driver speaks which protocol.
-fn run_worker(plan: Plan, seat: &Seat, shared: &Arc<Shared>) -> Result<Tally, Fault> {
-    match plan.target.protocol {
-        Protocol::Http1 => worker::run::<driver::h1::H1>(plan, seat, shared),
-        Protocol::Http2 => worker::run::<driver::h2::H2>(plan, seat, shared),
-        Protocol::Http3 => worker::run::<driver::h3::H3>(plan, seat, shared),
-        Protocol::Grpc => worker::run::<driver::grpc::Grpc>(plan, seat, shared),
-        Protocol::WebSocket => worker::run::<driver::ws::WebSocket>(plan, seat, shared),
-        Protocol::Tcp => worker::run::<driver::tcp::Tcp>(plan, seat, shared),
-        Protocol::Udp => worker::run::<driver::udp::Udp>(plan, seat, shared),
-        Protocol::Dtls => worker::run::<driver::dtls::Dtls>(plan, seat, shared),
-    }
 }
 
 fn wait_connected(plan: &Plan, shared: &Shared, workers: &[Worker], tell: &mut dyn FnMut(Progress)) {
@@ -159,7 +189,7 @@ fn sample(
     tell: &mut dyn FnMut(Progress),
 ) -> Outcome {
     let of = window.length();
-    while let Some(left) = window.from.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+    while let Some(left) = left_until(window.from) {
         tell(Progress::WarmingUp { left });
         thread::sleep(left.min(Duration::from_millis(200)));
     }
@@ -168,7 +198,7 @@ fn sample(
     let (own_before, machine_before) = (process::own_usage(), process::machine_time());
     let slice = (of / 40).clamp(Duration::from_millis(10), Duration::from_millis(500));
     let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
-    while let Some(left) = window.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+    while let Some(left) = left_until(window.until).filter(|_| !shared.stop.load(Ordering::Relaxed)) {
         thread::sleep(left.min(slice));
         let elapsed = window.from.elapsed().min(of);
         let completed = completed();
@@ -176,10 +206,11 @@ fn sample(
         progress.push((elapsed, completed));
         tell(Progress::Running { elapsed, of, completed });
     }
+    let length = window.from.elapsed().min(of);
     let (own, machine) = (process::own_usage(), process::machine_time());
     Outcome {
         tally: Tally::default(),
-        window: of,
+        window: length,
         watched: sampler.end(),
         generator: Consumed {
             cpu: own.cpu.saturating_sub(own_before.cpu),
@@ -196,6 +227,10 @@ fn sample(
         memory,
         progress,
     }
+}
+
+fn left_until(moment: Instant) -> Option<Duration> {
+    moment.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
 }
 
 impl<'a> Sampler<'a> {

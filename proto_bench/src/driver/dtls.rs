@@ -41,10 +41,12 @@ pub struct Association {
 /// A record holds this much at most (RFC 6347 §4.1.1).
 pub const LARGEST: usize = 16 * 1024;
 
-impl Driver for Dtls {
-    type Lane = Association;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl Dtls {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         tls::install_process_provider();
         if plan.message.payload > LARGEST {
             return Err(Fault::protocol(format!("a DTLS record holds {LARGEST} bytes at most")));
@@ -55,6 +57,10 @@ impl Driver for Dtls {
             pattern: Rc::new(Pattern::new(plan.message.payload.max(1))),
         })
     }
+}
+
+impl Driver for Dtls {
+    type Lane = Association;
 
     async fn connect(&self) -> Result<Opened<Association>, Fault> {
         let socket = Arc::new(connected_socket(self.address).await?);

@@ -34,14 +34,20 @@ pub struct Call {
     body: Vec<u8>,
 }
 
-impl Driver for Grpc {
-    type Lane = Call;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl Grpc {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let head = Head::new(plan)?.with(CONTENT_TYPE, "application/grpc").with(TE, "trailers");
         let shape = Shape { head, pattern: Pattern::new(plan.message.payload) };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape), streams: plan.load.streams.max(1) })
     }
+}
+
+impl Driver for Grpc {
+    type Lane = Call;
 
     async fn connect(&self) -> Result<Opened<Call>, Fault> {
         let (sender, negotiated) = http2::open(&self.linker).await?;

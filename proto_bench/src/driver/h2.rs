@@ -47,14 +47,20 @@ pub(super) const STAMP_HEADER: HeaderName = HeaderName::from_static("x-bench-sta
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 
-impl Driver for H2 {
-    type Lane = Stream;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl H2 {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
         let shape = Shape { head: Head::new(plan)?, pattern: Pattern::new(payload), expect: plan.expect };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape), streams: plan.load.streams.max(1) })
     }
+}
+
+impl Driver for H2 {
+    type Lane = Stream;
 
     async fn connect(&self) -> Result<Opened<Stream>, Fault> {
         let (sender, negotiated) = open(&self.linker).await?;

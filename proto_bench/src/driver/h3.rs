@@ -36,10 +36,12 @@ pub struct Stream {
     _endpoint: Endpoint,
 }
 
-impl Driver for H3 {
-    type Lane = Stream;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl H3 {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
         let shape = Shape { head: Head::new(plan)?, pattern: Pattern::new(payload), expect: plan.expect };
         Ok(Self {
@@ -50,6 +52,10 @@ impl Driver for H3 {
             streams: plan.load.streams.max(1),
         })
     }
+}
+
+impl Driver for H3 {
+    type Lane = Stream;
 
     async fn connect(&self) -> Result<Opened<Stream>, Fault> {
         let any: SocketAddr = match self.address {

@@ -22,12 +22,18 @@ pub struct Stream {
     received: Vec<u8>,
 }
 
-impl Driver for Tcp {
-    type Lane = Stream;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl Tcp {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         Ok(Self { linker: Linker::new(plan)?, pattern: Rc::new(Pattern::new(plan.message.payload.max(1))) })
     }
+}
+
+impl Driver for Tcp {
+    type Lane = Stream;
 
     async fn connect(&self) -> Result<Opened<Stream>, Fault> {
         let (link, negotiated) = self.linker.open().await?;

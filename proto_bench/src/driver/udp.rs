@@ -25,15 +25,21 @@ pub struct Socket {
 /// Larger payloads do not fit a datagram over IPv4.
 pub const LARGEST: usize = 65_507;
 
-impl Driver for Udp {
-    type Lane = Socket;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl Udp {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         if plan.message.payload > LARGEST {
             return Err(Fault::protocol(format!("a datagram holds {LARGEST} bytes at most")));
         }
         Ok(Self { address: plan.address(), pattern: Rc::new(Pattern::new(plan.message.payload.max(1))) })
     }
+}
+
+impl Driver for Udp {
+    type Lane = Socket;
 
     async fn connect(&self) -> Result<Opened<Socket>, Fault> {
         let socket = connected_socket(self.address).await?;

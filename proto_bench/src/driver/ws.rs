@@ -35,10 +35,12 @@ pub struct Socket {
 
 const LARGEST_HEAD: usize = 16 * 1024;
 
-impl Driver for WebSocket {
-    type Lane = Socket;
-
-    fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
+impl WebSocket {
+    /// Prepares what all connections of a thread share.
+    ///
+    /// # Errors
+    /// What makes every connection impossible, such as an unreadable root certificate.
+    pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let lines = plan.message.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
         Ok(Self {
             linker: Linker::new(plan)?,
@@ -48,6 +50,10 @@ impl Driver for WebSocket {
             headers: lines.collect(),
         })
     }
+}
+
+impl Driver for WebSocket {
+    type Lane = Socket;
 
     async fn connect(&self) -> Result<Opened<Socket>, Fault> {
         let (link, negotiated) = self.linker.open().await?;

@@ -60,6 +60,9 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
     let mut stamp = first;
     let mut now = Instant::now();
     while let Some(turn) = stage.pacer.turn(now).await {
+        if world.stopped() {
+            break;
+        }
         stamp.sequence += 1;
         let outcome = patience.limit(turn.sent, lane.round_trip(stamp)).await.unwrap_or(Err(Fault::Timeout));
         now = Instant::now();

@@ -12,7 +12,7 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout_at};
 
 use super::lanes::{self, LaneEnd};
-use super::{Seat, Shared};
+use super::{MakeDriver, Seat, Shared};
 use crate::driver::{Driver, Fault, Opened};
 use crate::measure::{Recorder, Tally};
 use crate::pace::{OpenSchedule, Pacer, Window};
@@ -43,7 +43,12 @@ const CONNECTING_AT_ONCE: usize = 64;
 const FAILURES_UNTIL_GIVEN_UP: u64 = 5;
 
 /// Runs one thread's share to the end of the window.
-pub(super) fn run<D: Driver>(plan: Plan, seat: &Seat, shared: &Arc<Shared>) -> Result<Tally, Fault> {
+pub(super) fn run<D: Driver>(
+    plan: Plan,
+    seat: &Seat,
+    shared: &Arc<Shared>,
+    make: &MakeDriver<D>,
+) -> Result<Tally, Fault> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .event_interval(127)
@@ -52,7 +57,7 @@ pub(super) fn run<D: Driver>(plan: Plan, seat: &Seat, shared: &Arc<Shared>) -> R
     let plan = Rc::new(plan);
     let tally = runtime.block_on(async {
         let world = Rc::new(World {
-            driver: D::new(&plan)?,
+            driver: make(&plan)?,
             plan,
             shared: Arc::clone(shared),
             seat: seat.clone(),
@@ -92,7 +97,7 @@ async fn client<D: Driver>(world: &Rc<World<D>>, number: u32) {
         return lanes::drive_fresh(world, &stage, number).await;
     }
     let mut backoff = Duration::from_millis(10);
-    while !stage.is_over() {
+    while !stage.is_over() && !world.stopped() {
         let end = match opened.take() {
             Some(connection) => lanes::drive_all(world, &stage, connection, number).await,
             None => LaneEnd::Lost,
@@ -101,7 +106,7 @@ async fn client<D: Driver>(world: &Rc<World<D>>, number: u32) {
             sleep(backoff.min(stage.left())).await;
             backoff = (backoff * 2).min(Duration::from_secs(1));
         }
-        if end != LaneEnd::Over && !stage.is_over() {
+        if end != LaneEnd::Over && !stage.is_over() && !world.stopped() {
             opened = world.reopen(&stage).await;
         }
     }
@@ -154,6 +159,11 @@ impl<D: Driver> World<D> {
             }
             Err(_) => None,
         }
+    }
+
+    /// Whether the window was ended early.
+    pub(super) fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
     }
 
     /// Waits for the window; the first connection that sees it sets up what the thread shares.

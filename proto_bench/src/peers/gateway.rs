@@ -1,5 +1,6 @@
 //! ferrum-edge, configured by a spec file that holds what the test needs and nothing else.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -114,4 +115,31 @@ fn stream_proxy(test: Test, site: &Site<'_>) -> Option<Value> {
         proxy["frontend_tls"] = true.into();
     }
     Some(proxy)
+}
+
+/// A gateway in database mode, with nothing in its database yet.
+#[must_use]
+pub fn database_setup(
+    program: &Path,
+    directory: &Path,
+    (proxy, admin): (SocketAddr, SocketAddr),
+    (database, token): (&str, &str),
+) -> Setup {
+    let spec = directory.join("ferrum-edge.json");
+    let document = json!({ "gateway": {
+        "http": { "address": proxy.to_string() }, "admin": { "address": admin.to_string() }
+    } });
+    let command = [
+        "env".to_owned(),
+        "FERRUM_DB_TYPE=sqlite".to_owned(),
+        format!("FERRUM_DB_URL={database}"),
+        format!("FERRUM_ADMIN_TOKEN={token}"),
+        program.to_string_lossy().into_owned(),
+        "run".to_owned(),
+        "--mode".to_owned(),
+        "database".to_owned(),
+        "--spec".to_owned(),
+        spec.to_string_lossy().into_owned(),
+    ];
+    Setup { command: command.to_vec(), files: vec![(spec, document.to_string())] }
 }

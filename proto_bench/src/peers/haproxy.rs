@@ -28,11 +28,12 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
     let proto = if matches!(test.back(), Protocol::Http2 | Protocol::Grpc) { " proto h2" } else { "" };
     let (rules, mut files) = rules(test, site);
     let text = format!(
-        "global\n  maxconn 32768\n  nbthread {}\n  tune.ssl.cachesize 0\n  tune.h2.max-concurrent-streams 1000\n  \
+        "global\n  maxconn {}\n  nbthread {}\n  tune.ssl.cachesize 0\n  tune.h2.max-concurrent-streams 1000\n  \
          tune.ssl.default-dh-param 2048\n\
          defaults\n  mode {mode}\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n  timeout tunnel 1h\n\
          frontend front\n  {bind}\n{rules}  default_backend back\n\
          backend back\n  {}server one {backend} maxconn 32768{proto} pool-max-conn 4096\n",
+        most_connections(),
         site.workers,
         if mode == "http" { "http-reuse always\n  " } else { "" },
     );
@@ -41,6 +42,11 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         [program.to_string_lossy().into_owned(), "-db".to_owned(), "-f".to_owned(), file.to_string_lossy().into_owned()];
     files.push((file, text));
     Some(Setup { command: command.to_vec(), files })
+}
+
+/// It refuses to start with more than its limit of open files allows, two for each connection.
+fn most_connections() -> u64 {
+    (crate::measure::machine::raise_open_files().saturating_sub(500) / 2).min(32_768)
 }
 
 /// Rules of the frontend, and the files they need.
@@ -55,11 +61,13 @@ fn rules(test: Test, site: &Site<'_>) -> (String, Vec<(std::path::PathBuf, Strin
             Vec::new(),
         ),
         Test::Routes => {
-            // Its answer to many routes: a map file, looked up by the first two segments.
+            // Its answer to many routes: a map file, looked up by the path's beginning.
             let map = site.directory.join("routes.map");
             let text = (0..ROUTES).map(|number| format!("/svc/{number}/ back\n")).collect();
             let rules = format!(
-                "  use_backend %[path,map_beg({})]\n  http-request replace-path /svc/[0-9]+/(.*) /\\1\n",
+                "  http-request set-var(txn.route) path,map_beg({})\n  \
+                 http-request replace-path /svc/[0-9]+/(.*) /\\1\n  \
+                 use_backend %[var(txn.route)] if {{ var(txn.route) -m found }}\n",
                 map.to_string_lossy()
             );
             (rules, vec![(map, text)])

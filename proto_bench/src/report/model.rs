@@ -376,7 +376,7 @@ impl Batch {
     #[must_use]
     pub fn is_void(&self) -> bool {
         let during = self.during_writes.as_ref().is_some_and(|round| !round.void.is_empty());
-        during || !self.steady.void.is_empty() || self.refusals.let_through > 0
+        during || !self.steady.void.is_empty() || !self.refusals.all()
     }
 }
 

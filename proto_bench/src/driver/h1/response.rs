@@ -6,20 +6,20 @@ use crate::driver::{Fault, Stamp};
 
 /// The parts of an answer's head that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) status: u16,
+pub(crate) struct Head {
+    pub(crate) status: u16,
     /// Bytes of the head, the empty line included.
-    pub(super) length: usize,
-    pub(super) framing: Framing,
+    pub(crate) length: usize,
+    pub(crate) framing: Framing,
     /// The connection closes after this answer.
-    pub(super) last: bool,
+    pub(crate) last: bool,
     /// The stamp, where the server sent the header back.
-    pub(super) stamp: Option<Stamp>,
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// Where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     Length(usize),
     Chunked,
     UntilClose,
@@ -28,7 +28,7 @@ pub(super) enum Framing {
 const MAX_HEADERS: usize = 64;
 
 /// Parses a head; nothing while it is incomplete.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let httparse::Status::Complete(length) = response.parse(bytes).map_err(Fault::protocol)? else {
@@ -70,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
 }
 
 /// Reads a chunk's size line; returns the size and the line's length.
-pub(super) fn chunk_size(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
+pub(crate) fn chunk_size(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
     match httparse::parse_chunk_size(bytes) {
         Ok(httparse::Status::Complete((line, size))) => {
             Ok(Some((usize::try_from(size).map_err(Fault::protocol)?, line)))
@@ -81,7 +81,7 @@ pub(super) fn chunk_size(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> 
 }
 
 /// Reads the trailers after the last chunk; returns their length, the empty line included.
-pub(super) fn trailers(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+pub(crate) fn trailers(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     match httparse::parse_headers(bytes, &mut headers).map_err(Fault::protocol)? {
         httparse::Status::Complete((length, _)) => Ok(Some(length)),
