@@ -9,7 +9,7 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::index::Index;
-use super::model::{Backend, Id, Model, Proxy, Settings, TargetRules, Traffic};
+use super::model::{Backend, Id, Model, Proxy, Settings, TargetRules, Traffic, Upstream};
 use super::problem::Problems;
 use crate::balance::Targets;
 use crate::health::breaker::Breakers;
@@ -59,7 +59,7 @@ pub struct Snapshot {
     pub streams: Vec<Arc<Route>>,
     /// Every proxy by its id.
     pub by_id: Index<Id, Arc<Route>>,
-    /// Upstreams in use, by id; a proxy's own target counts as one named after the proxy.
+    /// Named upstreams, by id, also those no proxy uses. A proxy's own target is found in its route.
     pub upstreams: HashMap<Id, Arc<Targets>>,
 }
 
@@ -147,15 +147,22 @@ impl Compiler {
     pub fn compile(&mut self, model: &Model, previous: &Snapshot, now: Instant) -> Snapshot {
         let mut next = Snapshot::empty(model.settings.clone());
         next.revision = previous.revision + 1;
+        for upstream in &model.upstreams {
+            let known = previous.upstreams.get(&upstream.id).map(Arc::as_ref);
+            next.upstreams.insert(upstream.id.clone(), Arc::new(Targets::build(upstream, known, now)));
+        }
+        let named: HashMap<*const Upstream, &Id> =
+            model.upstreams.iter().map(|upstream| (Arc::as_ptr(upstream), &upstream.id)).collect();
         let mut built = HashMap::new();
         for proxy in &model.proxies {
-            let targets = next.upstreams.entry(proxy.backend.upstream.id.clone()).or_insert_with_key(|id| {
-                let previous = previous.upstreams.get(id);
-                Arc::new(Targets::build(&proxy.backend.upstream, previous.map(Arc::as_ref), now))
+            let before = previous.by_id.get(&proxy.id).map(Arc::as_ref);
+            let group = &proxy.backend.upstream;
+            let shared = named.get(&Arc::as_ptr(group)).and_then(|id| next.upstreams.get(*id)).cloned();
+            let targets = shared.unwrap_or_else(|| {
+                let known = before.filter(|route| route.proxy.backend.upstream.id == group.id);
+                Arc::new(Targets::build(group, known.map(|route| route.targets.as_ref()), now))
             });
-            let targets = targets.clone();
-            let before = previous.by_id.get(&proxy.id);
-            let route = Arc::new(self.route(proxy, targets, (before.map(Arc::as_ref), now), &mut built));
+            let route = Arc::new(self.route(proxy, targets, (before, now), &mut built));
             next.by_id.insert(proxy.id.clone(), route.clone());
             match &proxy.traffic {
                 // Overlaps were refused when the model was made, so the first of two stands.

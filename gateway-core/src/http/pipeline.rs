@@ -161,7 +161,10 @@ impl<U: Upstream> Pipeline<U> {
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
-        route.budget.request(Instant::now());
+        if route.proxy.retry.max_retries > 0 {
+            // Shared by all workers, so touched only where it is going to be asked.
+            route.budget.request(Instant::now());
+        }
         loop {
             let pick = pick(route, &end.exchange, &tried)?;
             attempts.begin();

@@ -111,12 +111,8 @@ impl Inner {
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let rules = &call.route.proxy.backend.pool;
             let room = connection.max_streams();
-            let dial = match pools.multiplex.choose(key(call), rules) {
-                Choice::Dial(dial) | Choice::Use { dial: Some(dial), .. } => dial,
-                // Others were faster; theirs will do.
-                Choice::Use { dial: None, .. } | Choice::Wait | Choice::Full => return Ok(()),
-            };
-            pools.multiplex.dialled(dial, connection, room, rules);
+            // Refused where the pool is full of others; then this one simply closes.
+            drop(pools.multiplex.adopt(key(call), connection, room, rules));
         }
         Ok(())
     }
