@@ -362,6 +362,3 @@ fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

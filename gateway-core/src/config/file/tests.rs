@@ -1,1 +1,0 @@
-//! What people read when a document is wrong.
