@@ -67,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) completed: Vec<AtomicU64>,
     /// Ends the window early.
     pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stoppable: bool,
 }
 
 /// One thread's share of a round.
@@ -84,7 +85,7 @@ pub struct Surroundings<'a> {
     /// Called a few times a second.
     pub tell: &'a mut dyn FnMut(Progress),
     /// Ends the window early once it is set.
-    pub stop: Arc<AtomicBool>,
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// Makes a thread's driver.
@@ -96,7 +97,7 @@ pub type MakeDriver<D> = dyn Fn(&Rc<Plan>) -> Result<D, Fault> + Send + Sync;
 /// No runtime or thread could be made, or the plan cannot work at all. A server that fails is no error here: it
 /// shows in the outcome's faults.
 pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<Outcome, Fault> {
-    let around = Surroundings { watched, tell, stop: Arc::default() };
+    let around = Surroundings { watched, tell, stop: None };
     match plan.target.protocol {
         Protocol::Http1 => run_driver(plan, around, Arc::new(driver::h1::H1::new)),
         Protocol::Http2 => run_driver(plan, around, Arc::new(driver::h2::H2::new)),
@@ -125,7 +126,8 @@ pub fn run_driver<D: Driver>(
         settled: AtomicU64::new(0),
         window,
         completed: (0..threads).map(|_| AtomicU64::new(0)).collect(),
-        stop,
+        stoppable: stop.is_some(),
+        stop: stop.unwrap_or_default(),
     });
     let workers = spawn_workers(plan, threads, &shared, &make)?;
     wait_connected(plan, &shared, &workers, tell);
@@ -199,7 +201,7 @@ fn sample(
     let slice = (of / 40).clamp(Duration::from_millis(10), Duration::from_millis(500));
     let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
     while let Some(left) = left_until(window.until).filter(|_| !shared.stop.load(Ordering::Relaxed)) {
-        thread::sleep(left.min(slice));
+        nap(left.min(slice), shared);
         let elapsed = window.from.elapsed().min(of);
         let completed = completed();
         memory.push(sampler.memory(elapsed));
@@ -226,6 +228,17 @@ fn sample(
         },
         memory,
         progress,
+    }
+}
+
+/// Sleeps, but not past the early end of a window that can have one.
+fn nap(time: Duration, shared: &Shared) {
+    if !shared.stoppable {
+        return thread::sleep(time);
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < time && !shared.stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

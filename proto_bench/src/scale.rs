@@ -42,6 +42,8 @@ pub struct Options {
     pub threads: usize,
     /// Proxies of each batch whose refusals are checked.
     pub refusals: u64,
+    /// How long an acknowledged proxy may take to answer.
+    pub visible_limit: Duration,
 }
 
 /// Why the test cannot go on.
@@ -51,8 +53,8 @@ pub enum ScaleError {
     Admin(#[source] HttpError),
     #[error("the admin API refused a batch with status {status}: {body}")]
     Refused { status: u16, body: String },
-    #[error("proxy {proxy} was acknowledged and does not answer within {seconds} s: {last}")]
-    Invisible { proxy: u64, seconds: u64, last: String },
+    #[error("proxy {proxy} was acknowledged and does not answer within {limit:?}: {last}")]
+    Invisible { proxy: u64, limit: Duration, last: String },
     #[error("the gateway: {0}")]
     Gateway(#[source] HttpError),
     #[error("a round could not be run: {0}")]
@@ -81,8 +83,7 @@ pub fn run(options: &Options, watched: &[Watched], tell: &mut Tell<'_>) -> Resul
         let (written, during_writes) = write_under_load(options, present..next, watched)?;
         present = next;
         tell(&format!("{present} proxies, load"));
-        let stop = Arc::default();
-        let (plan, outcome) = load(options, present, (options.warm_up, options.duration), (watched, stop))?;
+        let (plan, outcome) = load(options, present, (options.warm_up, options.duration), watched)?;
         let steady = Round::new(&plan, &outcome);
         tell(&format!("{present} proxies, refusals"));
         let refusals = probe::refusals(options, present).map_err(ScaleError::Gateway)?;
@@ -144,7 +145,7 @@ fn load_while_writing(
             begun.fetch_max(completed, Ordering::Relaxed);
         }
     };
-    let around = Surroundings { watched, tell: &mut tell, stop: Arc::clone(stop) };
+    let around = Surroundings { watched, tell: &mut tell, stop: Some(Arc::clone(stop)) };
     let outcome = engine::run_driver(&plan, around, Arc::new(walker::maker(options, present)))?;
     Ok((plan, outcome))
 }
@@ -153,10 +154,10 @@ fn load(
     options: &Options,
     present: u64,
     (warm_up, duration): (Duration, Duration),
-    (watched, stop): (&[Watched], Arc<AtomicBool>),
+    watched: &[Watched],
 ) -> Result<(Plan, Outcome), ScaleError> {
     let plan = plan(options, warm_up, duration);
-    let around = Surroundings { watched, tell: &mut |_| {}, stop };
+    let around = Surroundings { watched, tell: &mut |_| {}, stop: None };
     let outcome = engine::run_driver(&plan, around, Arc::new(walker::maker(options, present)))?;
     Ok((plan, outcome))
 }

@@ -62,6 +62,7 @@ pub struct Args {
 
 /// Proxies of each batch whose refusals are checked, three requests each.
 const REFUSALS: u64 = 200;
+const VISIBLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs the test.
 ///
@@ -87,6 +88,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         warm_up: args.warm_up,
         threads: args.threads.unwrap_or_else(cores),
         refusals: REFUSALS,
+        visible_limit: VISIBLE_LIMIT,
     };
     describe(&mut document, &options);
     let mut watched = vec![watch(Role::Backend, "backend", backend.pid())];

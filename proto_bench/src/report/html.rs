@@ -1,3 +1,204 @@
-//! stub
-use super::model::Document;
-pub fn render(_d: &[Document]) -> String { String::new() }
+//! One self-contained page with charts, from any number of result files. No script, nothing from the network.
+
+use std::fmt::Write;
+
+use super::markdown::{self, ids, subjects, thousands};
+use super::model::{Document, Kind, Row};
+
+mod chart;
+mod page;
+
+use chart::{Bars, Curve, Lines};
+
+/// The page.
+#[must_use]
+pub fn render(documents: &[Document]) -> String {
+    let mut body = String::new();
+    for document in documents {
+        section(&mut body, document);
+    }
+    page::wrap(&body)
+}
+
+/// Text that is safe between tags and in attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn section(out: &mut String, document: &Document) {
+    writeln!(out, "<section><h2>{}</h2>", escape(markdown::title(document.kind))).ok();
+    page::circumstances(out, document);
+    match document.kind {
+        Kind::Matrix | Kind::Compare => by_subject(out, document),
+        Kind::Run => details(out, document),
+        Kind::Clients | Kind::Sweep => ladder(out, document),
+        Kind::Scale => scale(out, document),
+    }
+    page::table(out, &markdown::tables(document));
+    if !document.notes.is_empty() {
+        out.push_str("<h3>What to know beside the figures</h3><ul>");
+        for note in &document.notes {
+            write!(out, "<li>{}</li>", escape(note)).ok();
+        }
+        out.push_str("</ul>");
+    }
+    page::configurations(out, document);
+    out.push_str("</section>\n");
+}
+
+/// Bars for each test with one bar a subject, then curves and memory.
+fn by_subject(out: &mut String, document: &Document) {
+    let subjects = subjects(document);
+    let figure = |title: &str, unit: &str, value: &dyn Fn(&Row) -> Option<f64>| {
+        let mut bars = Bars::new(title, unit, &subjects);
+        for first in ids(document) {
+            let row = |subject: &&str| document.row(&first.id, subject).filter(|row| row.is_valid());
+            bars.group(&first.label, subjects.iter().map(|subject| row(subject).and_then(value)).collect());
+        }
+        bars.render()
+    };
+    out.push_str("<div class=charts>");
+    out.push_str(&figure("Throughput", "requests or messages a second", &|row| {
+        Some(row.summary.as_ref()?.rate.median)
+    }));
+    out.push_str(&figure("CPU a request", "microseconds of the process under test", &|row| {
+        Some(row.summary.as_ref()?.cpu_us_per_request?.median)
+    }));
+    out.push_str("</div>");
+    curves(out, document);
+    memory(out, document);
+}
+
+/// Percentile curves, one chart a test.
+fn curves(out: &mut String, document: &Document) {
+    out.push_str("<h3>Latency by percentile</h3><div class=\"charts small\">");
+    for first in ids(document) {
+        let curves: Vec<Curve> = document
+            .rows
+            .iter()
+            .filter(|row| row.id == first.id && row.is_valid())
+            .filter_map(|row| {
+                // The round in the middle by p99 stands for the row.
+                let mut rounds: Vec<_> = row.rounds.iter().collect();
+                rounds.sort_by(|a, b| a.latency.p99_us.total_cmp(&b.latency.p99_us));
+                let round = rounds.get(rounds.len() / 2)?;
+                let points = round.latency.curve.iter();
+                let at = |percentile: f64| -(1.0 - percentile / 100.0).max(1e-6).log10();
+                let points = points.filter(|(p, _)| *p < 100.0).map(|(p, us)| (at(*p), *us)).collect();
+                Some(Curve { name: row.subject.clone(), points })
+            })
+            .collect();
+        if !curves.is_empty() {
+            out.push_str(&Lines::percentiles(&first.label).render(&curves));
+        }
+    }
+    out.push_str("</div>");
+}
+
+/// Resident memory over the time of a round, one chart a test.
+fn memory(out: &mut String, document: &Document) {
+    let mut charts = String::new();
+    for first in ids(document) {
+        let curves: Vec<Curve> = document
+            .rows
+            .iter()
+            .filter(|row| row.id == first.id && row.is_valid())
+            .filter_map(|row| {
+                let round = row.rounds.last().filter(|round| !round.memory.is_empty())?;
+                let mebibytes = |(at, bytes): &(f64, u64)| (*at, super::terminal::mebibytes(*bytes));
+                Some(Curve { name: row.subject.clone(), points: round.memory.iter().map(mebibytes).collect() })
+            })
+            .collect();
+        if !curves.is_empty() {
+            charts.push_str(&Lines::over_time(&first.label, "MiB").render(&curves));
+        }
+    }
+    if !charts.is_empty() {
+        write!(out, "<h3>Resident memory over time</h3><div class=\"charts small\">{charts}</div>").ok();
+    }
+}
+
+fn details(out: &mut String, document: &Document) {
+    for row in document.rows.iter().filter(|row| row.is_valid()) {
+        let Some(summary) = &row.summary else { continue };
+        write!(
+            out,
+            "<p class=figure><strong>{}</strong> requests or messages a second, p50 {:.0} us, p99 {:.0} us</p>",
+            thousands(summary.rate.median),
+            summary.p50_us.median,
+            summary.p99_us.median
+        )
+        .ok();
+    }
+    curves(out, document);
+    memory(out, document);
+}
+
+/// Rows that differ in one number: connections or rate.
+fn ladder(out: &mut String, document: &Document) {
+    let valid: Vec<&Row> = document.rows.iter().filter(|row| row.is_valid()).collect();
+    let step = |row: &Row| match row.load.pace {
+        crate::plan::Pace::Open { rate } => rate,
+        crate::plan::Pace::Closed => f64::from(row.load.connections),
+    };
+    let line = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| Curve {
+        name: name.to_owned(),
+        points: valid.iter().filter_map(|row| Some((step(row), value(row)?))).collect(),
+    };
+    let axis = if document.kind == Kind::Sweep { "requests a second, asked" } else { "connections" };
+    let latencies = [
+        line("p50", &|row| Some(row.summary.as_ref()?.p50_us.median)),
+        line("p99", &|row| Some(row.summary.as_ref()?.p99_us.median)),
+        line("p99.9", &|row| Some(row.summary.as_ref()?.p999_us.median)),
+    ];
+    out.push_str("<div class=charts>");
+    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&latencies));
+    let rates = [line("answers", &|row| Some(row.summary.as_ref()?.rate.median))];
+    out.push_str(&Lines::against("Throughput", "a second", axis).render(&rates));
+    let cost = [line("CPU", &|row| Some(row.summary.as_ref()?.cpu_us_per_request?.median))];
+    if !cost[0].points.is_empty() {
+        out.push_str(&Lines::against("CPU a request", "us", axis).render(&cost));
+    }
+    out.push_str("</div>");
+}
+
+/// Everything against the number of proxies.
+fn scale(out: &mut String, document: &Document) {
+    let Some(scale) = &document.scale else { return };
+    let good: Vec<_> = scale.batches.iter().filter(|batch| !batch.is_void()).collect();
+    #[expect(clippy::cast_precision_loss, reason = "numbers of proxies")]
+    let line = |name: &str, value: &dyn Fn(&super::model::Batch) -> Option<f64>| Curve {
+        name: name.to_owned(),
+        points: good.iter().filter_map(|batch| Some((batch.proxies as f64, value(batch)?))).collect(),
+    };
+    let axis = "proxies";
+    out.push_str("<div class=charts>");
+    let rates = [
+        line("steady", &|batch| Some(batch.percent_of_first)),
+        line("during writes", &|batch| {
+            let first = good.first()?.steady.rate;
+            Some(batch.during_writes.as_ref()?.rate / first * 100.0)
+        }),
+    ];
+    out.push_str(&Lines::against("Throughput against number of proxies", "% of the first batch", axis).render(&rates));
+    let latencies = [
+        line("p50", &|batch| Some(batch.steady.latency.p50_us)),
+        line("p99", &|batch| Some(batch.steady.latency.p99_us)),
+        line("p99 during writes", &|batch| Some(batch.during_writes.as_ref()?.latency.p99_us)),
+        line("max", &|batch| Some(batch.steady.latency.max_us)),
+    ];
+    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&latencies));
+    let cpu = [line("gateway", &|batch| Some(batch.steady.subject.as_ref()?.cpu_us_per_request))];
+    out.push_str(&Lines::against("CPU a request", "us", axis).render(&cpu));
+    let memory = [line("gateway", &|batch| {
+        Some(super::terminal::mebibytes(batch.steady.subject.as_ref()?.resident_bytes))
+    })];
+    out.push_str(&Lines::against("Resident memory", "MiB", axis).render(&memory));
+    let visible = [
+        line("p50", &|batch| Some(batch.visible.p50_us)),
+        line("p99", &|batch| Some(batch.visible.p99_us)),
+    ];
+    out.push_str(&Lines::against("From write to visible", "us", axis).render(&visible));
+    out.push_str("</div>");
+}

@@ -22,7 +22,6 @@ pub(super) struct Written {
 
 /// Connections that ask for a new proxy at once: with several workers, they meet several.
 const PROBES: usize = 4;
-const VISIBLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Writes these proxies in chunks; after each answer, the chunk's last proxy must answer.
 pub(super) fn write(options: &Options, numbers: Range<u64>) -> Result<Written, ScaleError> {
@@ -79,10 +78,10 @@ fn wait_visible(probe: &mut Client, options: &Options, number: u64) -> Result<()
         if reply.status == 200 && reply.body == api::right_answer(number) {
             return Ok(());
         }
-        if begun.elapsed() > VISIBLE_LIMIT {
-            let seconds = VISIBLE_LIMIT.as_secs();
+        if begun.elapsed() > options.visible_limit {
+            let limit = options.visible_limit;
             let last = format!("status {}, {} bytes", reply.status, reply.body.len());
-            return Err(ScaleError::Invisible { proxy: number, seconds, last });
+            return Err(ScaleError::Invisible { proxy: number, limit, last });
         }
         thread::sleep(Duration::from_micros(200));
     }

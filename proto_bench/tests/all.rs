@@ -1,0 +1,14 @@
+//! proto_bench's tests from outside: all protocols, wrong servers, the growing configuration, the command line.
+
+#[path = "all/cli.rs"]
+mod cli;
+#[path = "all/protocols.rs"]
+mod protocols;
+#[path = "all/reports.rs"]
+mod reports;
+#[path = "all/scale.rs"]
+mod scale;
+#[path = "all/support.rs"]
+mod support;
+#[path = "all/wrong_servers.rs"]
+mod wrong_servers;

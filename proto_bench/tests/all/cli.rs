@@ -1,0 +1,108 @@
+//! The program as users run it: exit codes and result files.
+
+use std::process::{Command, Output};
+
+use proto_bench::backend::{Backend, Options, Service};
+use proto_bench::report::Document;
+use proto_bench::report::model::Verdict;
+use proto_bench::tls::Identity;
+
+use crate::support::{answer, read_request, serve};
+
+fn proto_bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_proto_bench")).args(arguments).output().expect("it starts")
+}
+
+fn backend() -> Backend {
+    let options = Options { services: vec![Service::Http], threads: 1, ..Options::default() };
+    Backend::start(&options, Identity::generate().expect("a certificate")).expect("free ports")
+}
+
+const SHORT: [&str; 8] = ["-d", "300ms", "-w", "0s", "-c", "4", "-t", "1"];
+
+#[test]
+fn a_good_run_ends_with_zero_and_tells_its_circumstances() {
+    let backend = backend();
+    let url = format!("http://{}/echo", backend.ports.http.expect("served"));
+    let pid = std::process::id().to_string();
+    let arguments = [&["run", &url, "--json", "-", "-R", "2", "--pid", &pid][..], &SHORT].concat();
+    let output = proto_bench(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
+    assert_eq!(document.format, "proto_bench/1");
+    assert!(!document.machine.kernel.is_empty() && document.machine.cores > 0);
+    assert!(document.command.contains("--json -") && document.finished >= document.started);
+    let row = &document.rows[0];
+    assert_eq!((row.rounds.len(), &row.verdict), (2, &Verdict::Valid));
+    let summary = row.summary.as_ref().expect("figures");
+    assert!(summary.rate.min <= summary.rate.median && summary.rate.median <= summary.rate.max);
+    assert!(summary.resident_bytes.is_some_and(|spread| spread.median > 0.0));
+    assert!(row.rounds[0].memory.len() > 2 && !row.rounds[0].progress.is_empty());
+}
+
+#[test]
+fn a_void_row_ends_with_four_and_shows_no_figures() {
+    let address = serve(|mut stream| {
+        while let Some((_, body)) = read_request(&mut stream) {
+            answer(&mut stream, "503 Service Unavailable", &body);
+        }
+    });
+    let output = proto_bench(&[&["run", &format!("http://{address}/")][..], &SHORT].concat());
+    assert_eq!(output.status.code(), Some(4));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("VOID") && text.contains("status 503, expected 200"), "{text}");
+    assert!(!text.contains("p50") && !text.contains("/s"), "{text}");
+}
+
+#[test]
+fn usage_errors_end_with_two_and_others_with_one() {
+    assert_eq!(proto_bench(&["run"]).status.code(), Some(2));
+    assert_eq!(proto_bench(&["run", "http://127.0.0.1:1/", "-c", "0"]).status.code(), Some(2));
+    assert_eq!(proto_bench(&["run", "gopher://127.0.0.1:70"]).status.code(), Some(1));
+    assert_eq!(proto_bench(&["report", "/nonexistent.json"]).status.code(), Some(1));
+}
+
+#[test]
+fn the_matrix_runs_without_a_gateway_and_says_so() {
+    let directory = std::env::temp_dir().join(format!("proto_bench-cli-{}", std::process::id()));
+    let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
+    let (json, html, markdown) = (file("m.json"), file("m.html"), file("m.md"));
+    let tests = ["matrix", "--tests", "h1,udp", "--gateway", "/nonexistent"];
+    let files = ["--json", &json, "--html", &html, "--markdown", &markdown];
+    let output = proto_bench(&[&tests[..], &files, &SHORT].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = Document::read(json.as_ref()).expect("a result");
+    assert!(document.row("h1", "direct").is_some_and(proto_bench::report::Row::is_valid));
+    let gateway = document.row("h1", "gateway").expect("a row");
+    assert!(matches!(&gateway.verdict, Verdict::Unavailable(reason) if reason.contains("--gateway")));
+    assert!(std::fs::read_to_string(&html).expect("a page").contains("<svg"));
+    assert!(std::fs::read_to_string(&markdown).expect("a page").contains("| HTTP/1.1"));
+    std::fs::remove_dir_all(&directory).ok();
+}
+
+#[test]
+fn clients_and_sweep_make_a_row_a_step() {
+    let backend = backend();
+    let url = format!("http://{}/echo", backend.ports.http.expect("served"));
+    for (command, steps) in [("clients", ["--steps", "1,8"]), ("sweep", ["--rates", "200,400"])] {
+        let output = proto_bench(&[&[command, &url, "--json", "-"][..], &steps, &SHORT].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
+        assert_eq!(document.rows.len(), 2, "{command}");
+        assert!(document.rows.iter().all(proto_bench::report::Row::is_valid), "{command}");
+    }
+}
+
+#[test]
+fn compare_measures_a_peer_where_one_is_installed() {
+    if proto_bench::command::process::find("nginx").is_none() {
+        return;
+    }
+    let output =
+        proto_bench(&[&["compare", "--peers", "nginx", "--tests", "h1,fixed", "--json", "-"][..], &SHORT].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
+    assert_eq!(document.rows.len(), 2);
+    assert!(document.versions.contains_key("nginx"));
+    assert!(document.configurations.keys().all(|name| name.starts_with("nginx ")));
+}

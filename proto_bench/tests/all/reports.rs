@@ -1,0 +1,97 @@
+//! What reports say and what they must never say.
+
+use proto_bench::measure::machine::Machine;
+use proto_bench::plan::{Plan, Protocol, Target};
+use proto_bench::report::model::Verdict;
+use proto_bench::report::{Document, Kind, Round, Row, html, markdown, terminal};
+
+use crate::support::{answer, read_request, run, serve, short_http};
+
+/// A matrix of one test: the gateway's row as given, the direct one good.
+fn document(gateway: impl FnOnce(&mut Row)) -> Document {
+    let address = serve(|mut stream| {
+        while let Some((_, body)) = read_request(&mut stream) {
+            answer(&mut stream, "200 OK", &body);
+        }
+    });
+    let plan = short_http(address);
+    let mut document = Document::begin(Kind::Matrix);
+    document.machine = Machine { cpu: "<script>alert(1)</script>".to_owned(), ..Machine::default() };
+    for subject in ["direct", "gateway"] {
+        let mut row = proto_bench::command::measure::row("h1", "HTTP/1.1", subject, &plan);
+        row.rounds.push(Round::new(&plan, &run(&plan)));
+        document.rows.push(row);
+    }
+    gateway(&mut document.rows[1]);
+    document.rows.iter_mut().for_each(Row::conclude);
+    document.finish();
+    document
+}
+
+fn pages(document: &Document) -> [String; 3] {
+    [html::render(std::slice::from_ref(document)), markdown::render(document), terminal::render(document)]
+}
+
+#[test]
+fn a_void_row_has_a_reason_and_no_figures_anywhere() {
+    let mut rate = 0.0;
+    let document = document(|row| {
+        rate = row.rounds[0].rate;
+        row.rounds[0].void.push("3 swapped answers (first: …)".to_owned());
+    });
+    assert!(document.has_void());
+    let figure = markdown::thousands(rate);
+    for page in pages(&document) {
+        assert!(page.contains("3 swapped answers"), "{page}");
+        assert!(!page.contains(&figure), "{figure} in {page}");
+    }
+}
+
+#[test]
+fn what_is_unavailable_is_named_and_is_not_void() {
+    let document = document(|row| row.verdict = Verdict::Unavailable("it does not speak HTTP/9".to_owned()));
+    assert!(!document.has_void());
+    for page in pages(&document) {
+        assert!(page.contains("it does not speak HTTP/9"), "{page}");
+    }
+}
+
+#[test]
+fn the_page_is_self_contained_and_escapes() {
+    let document = document(|_| {});
+    let page = html::render(&[document.clone(), document]);
+    assert!(page.contains("<svg") && page.contains("prefers-color-scheme:dark"));
+    for outside in ["<script", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn result_files_survive_writing_and_reading() {
+    let document = document(|_| {});
+    let again: Document = serde_json::from_str(&document.to_json()).expect("our own form");
+    assert!(again.to_json() == document.to_json(), "it changed on the way");
+}
+
+#[test]
+fn little_law_exposes_figures_that_cannot_be() {
+    let plan: Plan = short_http(serve(|mut stream| {
+        while let Some((_, body)) = read_request(&mut stream) {
+            answer(&mut stream, "200 OK", &body);
+        }
+    }));
+    let mut outcome = run(&plan);
+    // Twice as many answers as two connections can have had in this time.
+    outcome.tally.completed *= 2;
+    let round = Round::new(&plan, &outcome);
+    assert!(round.void.iter().any(|reason| reason.contains("Little")), "{:?}", round.void);
+}
+
+#[test]
+fn targets_keep_their_protocol_in_their_url() {
+    for protocol in Protocol::ALL {
+        let target = Target::at(protocol, protocol == Protocol::Http3, ([127, 0, 0, 1], 9).into());
+        let again = Target::parse(&target.url()).expect("its own form");
+        assert_eq!(again.protocol, protocol);
+    }
+}
