@@ -207,11 +207,8 @@ impl Ports {
 }
 
 fn bind(service: Service, address: &mut SocketAddr) -> io::Result<Door> {
-    let (kind, protocol) = if service.is_datagram() {
-        (Type::DGRAM, IpProtocol::UDP)
-    } else {
-        (Type::STREAM, IpProtocol::TCP)
-    };
+    let (kind, protocol) =
+        if service.is_datagram() { (Type::DGRAM, IpProtocol::UDP) } else { (Type::STREAM, IpProtocol::TCP) };
     let socket = Socket::new(Domain::for_address(*address), kind, Some(protocol))?;
     // A chosen port must be wholly ours; with the port known, the threads share it.
     socket.set_reuse_port(true)?;
@@ -239,7 +236,8 @@ fn grow_buffers(socket: &SockRef<'_>) {
 }
 
 fn serve(doors: Vec<Door>, kit: &Kit, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().event_interval(127).build_local(LocalOptions::default())?;
+    let runtime =
+        Builder::new_current_thread().enable_all().event_interval(127).build_local(LocalOptions::default())?;
     runtime.block_on(async {
         for door in doors {
             open(door, kit)?;

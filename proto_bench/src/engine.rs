@@ -184,12 +184,7 @@ struct Sampler<'a> {
     peaks: Vec<u64>,
 }
 
-fn sample(
-    window: Window,
-    watched: &[Watched],
-    shared: &Shared,
-    tell: &mut dyn FnMut(Progress),
-) -> Outcome {
+fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn FnMut(Progress)) -> Outcome {
     let of = window.length();
     while let Some(left) = left_until(window.from) {
         tell(Progress::WarmingUp { left });

@@ -62,8 +62,14 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> i
 }
 
 enum Step {
-    Answered { used: usize, close: bool },
-    Upgrade { used: usize, key: String },
+    Answered {
+        used: usize,
+        close: bool,
+    },
+    Upgrade {
+        used: usize,
+        key: String,
+    },
     /// The client waits for leave to send its body, none of which is here yet.
     Continue,
     Incomplete,

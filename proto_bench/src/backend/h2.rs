@@ -29,7 +29,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> Resul
 async fn answer_one(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> Result<(), h2::Error> {
     let (head, mut body) = request.into_parts();
     let body = collect(&mut body).await?;
-    let grpc = head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    let grpc =
+        head.headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
     if grpc {
         let mut answer = Response::new(());
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

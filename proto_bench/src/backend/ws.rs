@@ -20,7 +20,10 @@ pub(super) fn upgrade_answer(key: &str) -> Vec<u8> {
 }
 
 /// Serves one open socket; `early` are bytes that came behind the upgrade request.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, early: Vec<u8>) -> io::Result<()> {
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    early: Vec<u8>,
+) -> io::Result<()> {
     let mut buffer = early;
     let mut filled = buffer.len();
     buffer.resize(filled.max(4096), 0);

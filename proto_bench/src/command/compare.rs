@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let mut teller = Teller::new(args.output.quiet);
     let bench = Bench { args, stand, backend, found };
     for _ in 0..args.load.rounds {
-        check::rounds(&bench, &mut document, &mut teller)?;
+        check::rounds(&bench, &mut document, &teller)?;
         for test in &args.tests {
             for (peer, program) in &bench.found {
                 bench.round(*test, (*peer, program), &mut document, &mut teller)?;
@@ -98,10 +98,25 @@ fn begin(args: &Args, found: &[(Peer, PathBuf)]) -> Document {
         }
     }
     let settings = [
-        ("cores", format!("proxy on core {}, generator and backend on core {}", args.server_core, args.generator_core)),
+        (
+            "cores",
+            format!(
+                "proxy on core {}, generator and backend on core {}",
+                args.server_core, args.generator_core
+            ),
+        ),
         ("workers", "one for each proxy".to_owned()),
-        ("connections", format!("{}; HTTP/2, HTTP/3 and gRPC {}", args.load.connections, args.multiplexed_connections)),
-        ("rounds", format!("{} of {:?} after {:?} of warm-up, proxies in turns", args.load.rounds, args.load.duration, args.load.warm_up)),
+        (
+            "connections",
+            format!("{}; HTTP/2, HTTP/3 and gRPC {}", args.load.connections, args.multiplexed_connections),
+        ),
+        (
+            "rounds",
+            format!(
+                "{} of {:?} after {:?} of warm-up, proxies in turns",
+                args.load.rounds, args.load.duration, args.load.warm_up
+            ),
+        ),
         ("tls", "X25519, full handshakes; in front, never to the backend".to_owned()),
     ];
     document.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));

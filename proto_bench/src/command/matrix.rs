@@ -50,7 +50,13 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         for test in &args.tests {
             direct_round(args, *test, &backend, (&mut document, &mut teller))?;
             if !args.direct_only {
-                gateway_round(args, *test, program.as_deref(), &stand, (&backend, &mut document, &mut teller))?;
+                gateway_round(
+                    args,
+                    *test,
+                    program.as_deref(),
+                    &stand,
+                    (&backend, &mut document, &mut teller),
+                )?;
             }
         }
     }
@@ -67,8 +73,18 @@ fn begin(args: &Args, program: Option<&Path>) -> Document {
         ("connections", args.load.connections.to_string()),
         ("requests in flight a connection", format!("{} (HTTP/2, HTTP/3, gRPC only)", args.load.streams)),
         ("payload", format!("{} bytes", args.load.size)),
-        ("rounds", format!("{} of {:?} after {:?} of warm-up", args.load.rounds, args.load.duration, args.load.warm_up)),
-        ("tls", "X25519, TLS 1.3 (DTLS 1.2), full handshakes; in front on both ways, never to the backend".to_owned()),
+        (
+            "rounds",
+            format!(
+                "{} of {:?} after {:?} of warm-up",
+                args.load.rounds, args.load.duration, args.load.warm_up
+            ),
+        ),
+        (
+            "tls",
+            "X25519, TLS 1.3 (DTLS 1.2), full handshakes; in front on both ways, never to the backend"
+                .to_owned(),
+        ),
     ];
     document.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
     document.notes.push(
@@ -124,8 +140,10 @@ fn gateway_round(
         }
         Ok((server, setup)) => {
             document.configurations.insert(format!("gateway {}", test.id()), setup.text());
-            let watched =
-                [watch(Role::Subject, "gateway", server.pid()), watch(Role::Backend, "backend", backend.pid())];
+            let watched = [
+                watch(Role::Subject, "gateway", server.pid()),
+                watch(Role::Backend, "backend", backend.pid()),
+            ];
             teller.round(&plan, &watched)?
         }
     };

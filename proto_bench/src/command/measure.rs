@@ -56,7 +56,9 @@ impl Teller {
         }
         match progress {
             Progress::Connecting { done, of } => self.line(&format!("connecting {done}/{of}")),
-            Progress::WarmingUp { left } => self.line(&format!("warming up, {:.0} s", left.as_secs_f64().ceil())),
+            Progress::WarmingUp { left } => {
+                self.line(&format!("warming up, {:.0} s", left.as_secs_f64().ceil()))
+            }
             Progress::Running { elapsed, of, completed } => {
                 let share = elapsed.as_secs_f64() / of.as_secs_f64();
                 #[expect(clippy::cast_precision_loss, reason = "shown in three digits")]

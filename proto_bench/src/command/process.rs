@@ -144,7 +144,8 @@ impl BackendProcess {
     pub fn start(arguments: &[&str], core: Option<usize>) -> Result<Self, ProcessError> {
         let fail = |source| ProcessError::Start { name: "the backend".to_owned(), source };
         let own = own_program().map_err(fail)?;
-        let mut command = vec![own.to_string_lossy().into_owned(), "backend".to_owned(), "--exit-with-stdin".to_owned()];
+        let mut command =
+            vec![own.to_string_lossy().into_owned(), "backend".to_owned(), "--exit-with-stdin".to_owned()];
         command.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         let mut child =
             pinned(&command, core).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(fail)?;
@@ -189,7 +190,8 @@ fn own_program() -> io::Result<PathBuf> {
 }
 
 fn pinned(command: &[String], core: Option<usize>) -> Command {
-    let (program, arguments) = command.split_first().map_or(("", &[] as &[String]), |(first, rest)| (first, rest));
+    let (program, arguments) =
+        command.split_first().map_or(("", &[] as &[String]), |(first, rest)| (first, rest));
     match core {
         // taskset replaces itself by the program, so the pid stays and no thread starts elsewhere.
         Some(core) => {

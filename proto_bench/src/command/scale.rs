@@ -115,7 +115,9 @@ fn find_or_start(args: &Args, stand: &Stand, document: &mut Document) -> Result<
         return Ok(Gateway { admin, proxy, pid: args.pid, token: args.token.clone(), _server: None });
     }
     let program = Peer::Gateway.program(args.gateway.as_deref()).ok_or_else(|| {
-        CommandError::Usage("no ferrum-edge program found; give one with --gateway, or --admin and --proxy".to_owned())
+        CommandError::Usage(
+            "no ferrum-edge program found; give one with --gateway, or --admin and --proxy".to_owned(),
+        )
     })?;
     document.versions.extend(peers::versions(&[(Peer::Gateway, program.clone())]));
     start(args, stand, &program)
@@ -124,9 +126,10 @@ fn find_or_start(args: &Args, stand: &Stand, document: &mut Document) -> Result<
 fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandError> {
     let (proxy, admin) = (stand.port()?, stand.port()?);
     let token = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-    let database = args.database.clone().unwrap_or_else(|| {
-        format!("sqlite://{}", stand.directory.join("ferrum.db").to_string_lossy())
-    });
+    let database = args
+        .database
+        .clone()
+        .unwrap_or_else(|| format!("sqlite://{}", stand.directory.join("ferrum.db").to_string_lossy()));
     let setup = gateway::database_setup(program, &stand.directory, (proxy, admin), (&database, &token));
     for (path, text) in &setup.files {
         crate::report::model::write_file(path, text)?;
@@ -140,7 +143,10 @@ fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandE
 fn describe(document: &mut Document, options: &Options) {
     let settings = [
         ("proxies", format!("{} in batches of {}, {} a call", options.proxies, options.batch, options.chunk)),
-        ("each proxy", "key_auth, access_control for its own consumer, HTTP/1.1 to an echo backend".to_owned()),
+        (
+            "each proxy",
+            "key_auth, access_control for its own consumer, HTTP/1.1 to an echo backend".to_owned(),
+        ),
         ("workers", format!("{} connections, closed loop", options.workers)),
         ("measured", format!("{:?} a batch after {:?} of warm-up", options.duration, options.warm_up)),
     ];

@@ -67,8 +67,8 @@ impl Stand {
         for (path, text) in &setup.files {
             std::fs::write(path, text).map_err(|error| error.to_string())?;
         }
-        let mut server =
-            Server::start(peer.name(), &setup.command, &self.directory, core).map_err(|error| error.to_string())?;
+        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core)
+            .map_err(|error| error.to_string())?;
         let datagrams = matches!(test.front().0, Protocol::Http3 | Protocol::Udp | Protocol::Dtls);
         if datagrams {
             wait_bound(&mut server, listen)?;

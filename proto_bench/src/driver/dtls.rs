@@ -65,11 +65,7 @@ impl Driver for Dtls {
     async fn connect(&self) -> Result<Opened<Association>, Fault> {
         let socket = Arc::new(connected_socket(self.address).await?);
         let gate = Arc::new(Gate::new(Arc::clone(&socket), Vec::new()));
-        let config = Config {
-            insecure_skip_verify: true,
-            server_name: self.host.clone(),
-            ..common_config()
-        };
+        let config = Config { insecure_skip_verify: true, server_name: self.host.clone(), ..common_config() };
         let connection =
             DTLSConn::new(Arc::clone(&gate) as _, config, true, None).await.map_err(Fault::handshake)?;
         gate.close();

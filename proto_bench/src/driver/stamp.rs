@@ -105,7 +105,8 @@ impl Pattern {
     }
 
     fn filling(&self, stamp: Stamp) -> &[u8] {
-        let mixed = stamp.sequence.wrapping_mul(31) ^ u64::from(stamp.connection.wrapping_mul(17) ^ stamp.lane);
+        let mixed =
+            stamp.sequence.wrapping_mul(31) ^ u64::from(stamp.connection.wrapping_mul(17) ^ stamp.lane);
         let offset = usize::try_from(mixed % Self::SPREAD as u64).unwrap_or(0);
         &self.pool[offset..offset + self.size]
     }

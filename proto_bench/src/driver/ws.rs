@@ -209,7 +209,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let group =
+            chunk.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for digit in 0..4 {
             let value = group >> (18 - 6 * digit) & 63;
             out.push(if digit <= chunk.len() { char::from(DIGITS[value as usize]) } else { '=' });
@@ -229,7 +230,9 @@ mod tests {
 
     #[test]
     fn base64_pads() {
-        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (text, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
             assert_eq!(base64(text.as_bytes()), expected);
         }
     }

@@ -104,7 +104,9 @@ pub fn limits_of(plan: &Plan) -> Vec<String> {
         ExpectBody::Unverified => notes.push("Contents and sizes of answers are not verified.".to_owned()),
     }
     if plan.message.fresh {
-        notes.push("A new connection for each request, closed by reset; sessions are never resumed.".to_owned());
+        notes.push(
+            "A new connection for each request, closed by reset; sessions are never resumed.".to_owned(),
+        );
     }
     if plan.timing.warm_up < Duration::from_secs(1) {
         notes.push("Less than a second of warm-up.".to_owned());

@@ -36,7 +36,8 @@ pub fn look() -> Machine {
     let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     Machine {
         cpu: field(&cpuinfo, "model name").unwrap_or_else(|| "unknown".to_owned()),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        // Of the machine, not of what this process is pinned to.
+        cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
         memory_bytes: field(&meminfo, "MemTotal")
             .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())
             .unwrap_or(0)
@@ -47,7 +48,8 @@ pub fn look() -> Machine {
             kernel.release().to_string_lossy(),
             kernel.machine().to_string_lossy()
         ),
-        governor: governor.map_or_else(|_| "none (virtual machine or fixed)".to_owned(), |text| text.trim().to_owned()),
+        governor: governor
+            .map_or_else(|_| "none (virtual machine or fixed)".to_owned(), |text| text.trim().to_owned()),
         virtualised: field(&cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor")),
         open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX),
     }
@@ -77,13 +79,18 @@ pub fn versions(programs: &[(&str, &str, &[&str])]) -> BTreeMap<String, String> 
         .collect()
 }
 
-/// Raises the soft limit of open files to the hard one; returns the new limit.
+/// Raises the limit of open files as far as it may; children inherit it. Returns the new limit.
 pub fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const WANTED: u64 = 100_000;
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Refused only where the limit is fixed from outside; then what is there must do.
-    setrlimit(Resource::Nofile, raised).ok();
+    let to = |limit: Option<u64>| Rlimit { current: limit, maximum: limit };
+    // Only the privileged may go above the hard limit; others get as far as that.
+    if limit.maximum.is_some_and(|maximum| maximum >= WANTED)
+        || setrlimit(Resource::Nofile, to(Some(WANTED))).is_err()
+    {
+        setrlimit(Resource::Nofile, to(limit.maximum)).ok();
+    }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
@@ -95,13 +102,18 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+    let output =
+        Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     // wrk and nginx print their version on stderr, and wrk with a failure code.
     let output = Command::new(program).args(arguments).output().ok()?;
-    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let text = match (output.stdout.is_empty(), output.status.success()) {
+        (false, _) => output.stdout,
+        (true, true) => output.stderr,
+        (true, false) => return None,
+    };
     String::from_utf8_lossy(&text).lines().next().map(|line| line.trim().to_owned())
 }

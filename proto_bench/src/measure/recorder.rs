@@ -188,7 +188,8 @@ impl Tally {
 impl Default for Tally {
     fn default() -> Self {
         let histogram = || {
-            Histogram::new_with_bounds(1, Self::LONGEST_NS, 3).expect("1 ns to 1 h in three digits is a valid range")
+            Histogram::new_with_bounds(1, Self::LONGEST_NS, 3)
+                .expect("1 ns to 1 h in three digits is a valid range")
         };
         Self {
             latency: histogram(),

@@ -72,11 +72,12 @@ impl OpenSchedule {
     /// # Errors
     /// The kernel refuses a timer. tokio's own timers tick in milliseconds, which would show in every latency.
     pub async fn run(&self) -> io::Result<()> {
-        let timer = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
-        #[expect(deprecated, reason = "unsound only for types that lie about their descriptor; OwnedFd cannot")]
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        #[expect(
+            deprecated,
+            reason = "unsound only for types that lie about their descriptor; OwnedFd cannot"
+        )]
         let timer = AsyncFd::new(timer)?;
         loop {
             if self.idle.borrow().is_empty() {
@@ -165,6 +166,10 @@ async fn sleep_until(timer: &AsyncFd<OwnedFd>, due: Instant) -> io::Result<()> {
 }
 
 fn nanoseconds(value: f64) -> Duration {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^64")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and far below 2^64"
+    )]
     Duration::from_nanos(value as u64)
 }

@@ -54,7 +54,10 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         "--config".to_owned(),
         file.to_string_lossy().into_owned(),
     ];
-    Some(Setup { command: command.to_vec(), files: vec![(file, serde_json::to_string_pretty(&document).ok()?)] })
+    Some(Setup {
+        command: command.to_vec(),
+        files: vec![(file, serde_json::to_string_pretty(&document).ok()?)],
+    })
 }
 
 fn routes(test: Test, site: &Site<'_>) -> Option<Value> {

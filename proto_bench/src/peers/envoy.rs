@@ -34,7 +34,10 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         "error".to_owned(),
         "--disable-hot-restart".to_owned(),
     ];
-    Some(Setup { command: command.to_vec(), files: vec![(file, serde_json::to_string_pretty(&document).ok()?)] })
+    Some(Setup {
+        command: command.to_vec(),
+        files: vec![(file, serde_json::to_string_pretty(&document).ok()?)],
+    })
 }
 
 fn address(address: std::net::SocketAddr, udp: bool) -> Value {
@@ -121,7 +124,8 @@ fn stream_listener(test: Test, site: &Site<'_>) -> Option<Value> {
 
 fn transport_socket(front: Protocol, site: &Site<'_>) -> Value {
     let file = |name: &str| json!({ "filename": site.directory.join(name).to_string_lossy() });
-    let names: Vec<String> = front.alpn().iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let names: Vec<String> =
+        front.alpn().iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     let common = json!({
         "tls_certificates": [{ "certificate_chain": file("cert.pem"), "private_key": file("key.pem") }],
         "alpn_protocols": names,

@@ -38,7 +38,8 @@ fn document(test: Test, site: &Site<'_>) -> Option<Value> {
     let (front, tls) = test.front();
     let is_stream = matches!(front, Protocol::Tcp | Protocol::Udp | Protocol::Dtls);
     let file = |name: &str| site.directory.join(name).to_string_lossy().into_owned();
-    let certificates = json!({ "certificates": [{ "cert_path": file("cert.pem"), "key_path": file("key.pem") }] });
+    let certificates =
+        json!({ "certificates": [{ "cert_path": file("cert.pem"), "key_path": file("key.pem") }] });
     let mut gateway = json!({ "admin": { "address": site.admin.to_string() }, "workers": site.workers });
     if tls {
         gateway["tls"] = certificates;

@@ -38,8 +38,12 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         if mode == "http" { "http-reuse always\n  " } else { "" },
     );
     let file = site.directory.join("haproxy.cfg");
-    let command =
-        [program.to_string_lossy().into_owned(), "-db".to_owned(), "-f".to_owned(), file.to_string_lossy().into_owned()];
+    let command = [
+        program.to_string_lossy().into_owned(),
+        "-db".to_owned(),
+        "-f".to_owned(),
+        file.to_string_lossy().into_owned(),
+    ];
     files.push((file, text));
     Some(Setup { command: command.to_vec(), files })
 }

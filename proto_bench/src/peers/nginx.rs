@@ -30,7 +30,8 @@ pub(super) fn setup(test: Test, program: &Path, site: &Site<'_>) -> Option<Setup
         site.workers
     );
     let file = site.directory.join("nginx.conf");
-    let command = [program.to_string_lossy().into_owned(), "-c".to_owned(), file.to_string_lossy().into_owned()];
+    let command =
+        [program.to_string_lossy().into_owned(), "-c".to_owned(), file.to_string_lossy().into_owned()];
     Some(Setup { command: command.to_vec(), files: vec![(file, text)] })
 }
 
@@ -50,9 +51,13 @@ fn http(test: Test, site: &Site<'_>) -> Option<String> {
                      proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; \
                      proxy_read_timeout 1h; proxy_buffering off; }\n"
             .to_owned(),
-        Test::Fixed | Test::FixedH2 => format!("location / {{ default_type text/plain; return 200 \"{FIXED_BODY}\"; }}\n"),
+        Test::Fixed | Test::FixedH2 => {
+            format!("location / {{ default_type text/plain; return 200 \"{FIXED_BODY}\"; }}\n")
+        }
         Test::KeyAuth => format!("location / {{ if ($known_key = 0) {{ return 401; }} {} }}\n", pass("")),
-        Test::Routes => (0..ROUTES).map(|number| format!("location /svc/{number}/ {{ {} }}\n", pass("/"))).collect(),
+        Test::Routes => {
+            (0..ROUTES).map(|number| format!("location /svc/{number}/ {{ {} }}\n", pass("/"))).collect()
+        }
         _ => format!("location / {{ {} }}\n", pass("")),
     };
     let map = if test == Test::KeyAuth {

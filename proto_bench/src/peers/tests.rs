@@ -2,7 +2,7 @@
 //! load. A proxy takes part in a test only where it does the same work as all others.
 
 use crate::backend::Ports;
-use crate::plan::{Expect, ExpectBody, Method, Plan, Protocol, Target};
+use crate::plan::{Expect, ExpectBody, Method, Pace, Plan, Protocol, Target};
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -26,6 +26,7 @@ pub enum Test {
     FreshTls,
     Routes,
     TcpBulk,
+    Idle10k,
 }
 
 /// Routes of [`Test::Routes`].
@@ -51,7 +52,7 @@ impl Test {
     ];
 
     /// Everything `compare` knows.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::H1,
         Self::H1Tls,
         Self::H2,
@@ -71,6 +72,7 @@ impl Test {
         Self::Get64k,
         Self::FreshTls,
         Self::Routes,
+        Self::Idle10k,
     ];
 
     /// Its id in result files.
@@ -96,6 +98,7 @@ impl Test {
             Self::FreshTls => "fresh-tls",
             Self::Routes => "routes-30k",
             Self::TcpBulk => "tcp-bulk",
+            Self::Idle10k => "idle-10k",
         }
     }
 
@@ -122,6 +125,7 @@ impl Test {
             Self::FreshTls => "new TLS connection and one request",
             Self::Routes => "30,000 routes",
             Self::TcpBulk => "TCP bulk, 64 KiB echoes",
+            Self::Idle10k => "10,000 connections at 5,000/s",
         }
     }
 
@@ -135,9 +139,13 @@ impl Test {
     #[must_use]
     pub fn front(self) -> (Protocol, bool) {
         match self {
-            Self::H1 | Self::Fixed | Self::KeyAuth | Self::Post16k | Self::Get64k | Self::Routes => {
-                (Protocol::Http1, false)
-            }
+            Self::Idle10k
+            | Self::H1
+            | Self::Fixed
+            | Self::KeyAuth
+            | Self::Post16k
+            | Self::Get64k
+            | Self::Routes => (Protocol::Http1, false),
             Self::H1Tls | Self::FreshTls => (Protocol::Http1, true),
             Self::H2 => (Protocol::Http2, true),
             Self::H2c | Self::FixedH2 => (Protocol::Http2, false),
@@ -198,6 +206,10 @@ impl Test {
             }
             Self::KeyAuth => plan.message.headers.push(("x-api-key".to_owned(), KEY.to_owned())),
             Self::FreshTls => plan.message.fresh = true,
+            Self::Idle10k => {
+                plan.load.connections = 10_000;
+                plan.load.pace = Pace::Open { rate: 5_000.0 };
+            }
             Self::Routes => plan.target.path = format!("/svc/{}/echo", ROUTES / 2),
             _ => {}
         }

@@ -19,7 +19,9 @@ pub struct Target {
 /// Why a target could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    #[error("`{0}` has no scheme: write http://, https://, h2://, h2c://, h3://, grpc://, grpcs://, ws://, wss://, tcp://, tls://, udp:// or dtls://")]
+    #[error(
+        "`{0}` has no scheme: write http://, https://, h2://, h2c://, h3://, grpc://, grpcs://, ws://, wss://, tcp://, tls://, udp:// or dtls://"
+    )]
     NoScheme(String),
     #[error("unknown scheme `{0}`")]
     UnknownScheme(String),
@@ -37,8 +39,7 @@ impl Target {
     /// # Errors
     /// An unknown scheme, a missing port where the scheme has no default, or a host that does not resolve.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let (scheme, rest) =
-            text.split_once("://").ok_or_else(|| TargetError::NoScheme(text.to_owned()))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| TargetError::NoScheme(text.to_owned()))?;
         let (protocol, tls, default_port) =
             scheme_facts(scheme).ok_or_else(|| TargetError::UnknownScheme(scheme.to_owned()))?;
         let (authority, path) = match rest.find('/') {
@@ -46,8 +47,7 @@ impl Target {
             None => (rest, "/"),
         };
         let (host, port) = split_port(authority);
-        let port =
-            port.or(default_port).ok_or_else(|| TargetError::NoPort(authority.to_owned()))?;
+        let port = port.or(default_port).ok_or_else(|| TargetError::NoPort(authority.to_owned()))?;
         let address = resolve(host, port)?;
         Ok(Self { protocol, tls, host: host.to_owned(), address, path: path.to_owned() })
     }

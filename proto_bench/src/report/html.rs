@@ -72,6 +72,8 @@ fn by_subject(out: &mut String, document: &Document) {
 
 /// Percentile curves, one chart a test.
 fn curves(out: &mut String, document: &Document) {
+    let subjects = subjects(document);
+    let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
     out.push_str("<h3>Latency by percentile</h3><div class=\"charts small\">");
     for first in ids(document) {
         let curves: Vec<Curve> = document
@@ -86,7 +88,7 @@ fn curves(out: &mut String, document: &Document) {
                 let points = round.latency.curve.iter();
                 let at = |percentile: f64| -(1.0 - percentile / 100.0).max(1e-6).log10();
                 let points = points.filter(|(p, _)| *p < 100.0).map(|(p, us)| (at(*p), *us)).collect();
-                Some(Curve { name: row.subject.clone(), points })
+                Some(Curve { colour: colour(row), name: row.subject.clone(), points })
             })
             .collect();
         if !curves.is_empty() {
@@ -98,6 +100,8 @@ fn curves(out: &mut String, document: &Document) {
 
 /// Resident memory over the time of a round, one chart a test.
 fn memory(out: &mut String, document: &Document) {
+    let subjects = subjects(document);
+    let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
     let mut charts = String::new();
     for first in ids(document) {
         let curves: Vec<Curve> = document
@@ -107,7 +111,11 @@ fn memory(out: &mut String, document: &Document) {
             .filter_map(|row| {
                 let round = row.rounds.last().filter(|round| !round.memory.is_empty())?;
                 let mebibytes = |(at, bytes): &(f64, u64)| (*at, super::terminal::mebibytes(*bytes));
-                Some(Curve { name: row.subject.clone(), points: round.memory.iter().map(mebibytes).collect() })
+                Some(Curve {
+                    colour: colour(row),
+                    name: row.subject.clone(),
+                    points: round.memory.iter().map(mebibytes).collect(),
+                })
             })
             .collect();
         if !curves.is_empty() {
@@ -144,6 +152,7 @@ fn ladder(out: &mut String, document: &Document) {
     };
     let line = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| Curve {
         name: name.to_owned(),
+        colour: 0,
         points: valid.iter().filter_map(|row| Some((step(row), value(row)?))).collect(),
     };
     let axis = if document.kind == Kind::Sweep { "requests a second, asked" } else { "connections" };
@@ -153,13 +162,11 @@ fn ladder(out: &mut String, document: &Document) {
         line("p99.9", &|row| Some(row.summary.as_ref()?.p999_us.median)),
     ];
     out.push_str("<div class=charts>");
-    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&latencies));
+    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&coloured(latencies)));
     let rates = [line("answers", &|row| Some(row.summary.as_ref()?.rate.median))];
-    out.push_str(&Lines::against("Throughput", "a second", axis).render(&rates));
+    out.push_str(&Lines::against("Throughput", "a second", axis).render(&coloured(rates)));
     let cost = [line("CPU", &|row| Some(row.summary.as_ref()?.cpu_us_per_request?.median))];
-    if !cost[0].points.is_empty() {
-        out.push_str(&Lines::against("CPU a request", "us", axis).render(&cost));
-    }
+    out.push_str(&Lines::against("CPU a request", "us", axis).render(&coloured(cost)));
     out.push_str("</div>");
 }
 
@@ -170,6 +177,7 @@ fn scale(out: &mut String, document: &Document) {
     #[expect(clippy::cast_precision_loss, reason = "numbers of proxies")]
     let line = |name: &str, value: &dyn Fn(&super::model::Batch) -> Option<f64>| Curve {
         name: name.to_owned(),
+        colour: 0,
         points: good.iter().filter_map(|batch| Some((batch.proxies as f64, value(batch)?))).collect(),
     };
     let axis = "proxies";
@@ -181,24 +189,33 @@ fn scale(out: &mut String, document: &Document) {
             Some(batch.during_writes.as_ref()?.rate / first * 100.0)
         }),
     ];
-    out.push_str(&Lines::against("Throughput against number of proxies", "% of the first batch", axis).render(&rates));
+    out.push_str(
+        &Lines::against("Throughput against number of proxies", "% of the first batch", axis)
+            .render(&coloured(rates)),
+    );
     let latencies = [
         line("p50", &|batch| Some(batch.steady.latency.p50_us)),
         line("p99", &|batch| Some(batch.steady.latency.p99_us)),
         line("p99 during writes", &|batch| Some(batch.during_writes.as_ref()?.latency.p99_us)),
         line("max", &|batch| Some(batch.steady.latency.max_us)),
     ];
-    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&latencies));
+    out.push_str(&Lines::against("Latency", "us", axis).logarithmic().render(&coloured(latencies)));
     let cpu = [line("gateway", &|batch| Some(batch.steady.subject.as_ref()?.cpu_us_per_request))];
-    out.push_str(&Lines::against("CPU a request", "us", axis).render(&cpu));
+    out.push_str(&Lines::against("CPU a request", "us", axis).render(&coloured(cpu)));
     let memory = [line("gateway", &|batch| {
         Some(super::terminal::mebibytes(batch.steady.subject.as_ref()?.resident_bytes))
     })];
-    out.push_str(&Lines::against("Resident memory", "MiB", axis).render(&memory));
-    let visible = [
-        line("p50", &|batch| Some(batch.visible.p50_us)),
-        line("p99", &|batch| Some(batch.visible.p99_us)),
-    ];
-    out.push_str(&Lines::against("From write to visible", "us", axis).render(&visible));
+    out.push_str(&Lines::against("Resident memory", "MiB", axis).render(&coloured(memory)));
+    let visible =
+        [line("p50", &|batch| Some(batch.visible.p50_us)), line("p99", &|batch| Some(batch.visible.p99_us))];
+    out.push_str(&Lines::against("From write to visible", "us", axis).render(&coloured(visible)));
     out.push_str("</div>");
+}
+
+/// Lines that are no subjects take the colours in their order.
+fn coloured<const N: usize>(mut curves: [Curve; N]) -> [Curve; N] {
+    for (number, curve) in curves.iter_mut().enumerate() {
+        curve.colour = number;
+    }
+    curves
 }

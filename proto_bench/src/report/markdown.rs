@@ -115,7 +115,9 @@ fn matrix(document: &Document) -> String {
     for first in ids(document) {
         let (gateway, direct) = (document.row(&first.id, "gateway"), document.row(&first.id, "direct"));
         let overhead = match (rate_of(gateway), rate_of(direct)) {
-            (Some(through), Some(alone)) if alone > 0.0 => format!("{:.0} %", (1.0 - through / alone) * 100.0),
+            (Some(through), Some(alone)) if alone > 0.0 => {
+                format!("{:.0} %", (1.0 - through / alone) * 100.0)
+            }
             _ => "–".to_owned(),
         };
         let percentiles = |row: Option<&Row>| {
@@ -134,7 +136,13 @@ fn matrix(document: &Document) -> String {
             percentiles(gateway),
             percentiles(direct),
             cell(gateway, memory_text),
-            [gateway, direct].iter().flatten().map(|row| marks_of(row)).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; "),
+            [gateway, direct]
+                .iter()
+                .flatten()
+                .map(|row| marks_of(row))
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; "),
         ]);
     }
     table.render()
@@ -147,7 +155,8 @@ fn compare(document: &Document) -> String {
         writeln!(out, "**{title}**\n").ok();
         let mut table = Table::new(&[&["test"], &subjects[..]].concat());
         for first in ids(document) {
-            let rows: Vec<Option<&Row>> = subjects.iter().map(|subject| document.row(&first.id, subject)).collect();
+            let rows: Vec<Option<&Row>> =
+                subjects.iter().map(|subject| document.row(&first.id, subject)).collect();
             let values = rows.iter().flatten().filter(|row| row.is_valid()).filter_map(|row| figure(row));
             let best = if lowest_wins { values.reduce(f64::min) } else { values.reduce(f64::max) };
             let mut cells = vec![first.label.clone()];
@@ -163,7 +172,11 @@ fn compare(document: &Document) -> String {
         out.push_str(&table.render());
         out.push('\n');
     };
-    section("CPU microseconds a request", &|row| Some(row.summary.as_ref()?.cpu_us_per_request?.median), true);
+    section(
+        "CPU microseconds a request",
+        &|row| Some(row.summary.as_ref()?.cpu_us_per_request?.median),
+        true,
+    );
     section("Requests a second", &|row| Some(row.summary.as_ref()?.rate.median), false);
     section("p99 microseconds", &|row| Some(row.summary.as_ref()?.p99_us.median), true);
     let memory = |row: &Row| Some(row.summary.as_ref()?.resident_bytes?.median / (1024.0 * 1024.0));
@@ -174,8 +187,15 @@ fn compare(document: &Document) -> String {
 
 /// Our generator beside others: rates with their spread, and what each costs.
 fn checks(document: &Document) -> String {
-    let mut table =
-        Table::new(&["generator check on nginx", "generator", "/s", "from", "to", "generator CPU us", "nginx CPU us"]);
+    let mut table = Table::new(&[
+        "generator check on nginx",
+        "generator",
+        "/s",
+        "from",
+        "to",
+        "generator CPU us",
+        "nginx CPU us",
+    ]);
     for check in &document.checks {
         for (name, runs) in [("proto_bench", &check.ours), (check.other.as_str(), &check.theirs)] {
             let spread = |figure: fn(&CheckRun) -> f64| Spread::of(runs.iter().map(figure));
@@ -200,12 +220,16 @@ fn list(rows: &[Row]) -> Table {
     ]);
     for row in rows {
         let figure = |figure: &dyn Fn(&super::model::Summary) -> Spread| {
-            row.summary.as_ref().map_or_else(|| "–".to_owned(), |summary| format!("{:.0}", figure(summary).median))
+            row.summary
+                .as_ref()
+                .map_or_else(|| "–".to_owned(), |summary| format!("{:.0}", figure(summary).median))
         };
         table.row(vec![
             row.label.clone(),
             cell(Some(row), rate_text),
-            row.summary.as_ref().map_or_else(String::new, |summary| format!("{:.1}", summary.rate.cv_percent)),
+            row.summary
+                .as_ref()
+                .map_or_else(String::new, |summary| format!("{:.1}", summary.rate.cv_percent)),
             figure(&|summary| summary.mean_us),
             figure(&|summary| summary.p50_us),
             figure(&|summary| summary.p90_us),

@@ -344,7 +344,8 @@ impl Document {
     /// # Errors
     /// No such file, or none of ours.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let text = fs::read_to_string(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
+        let text =
+            fs::read_to_string(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
         serde_json::from_str(&text).map_err(|source| FileError::Form { path: path.to_owned(), source })
     }
 

@@ -69,8 +69,11 @@ impl Spread {
             return Self::default();
         };
         let middle = values.len() / 2;
-        let median =
-            if values.len().is_multiple_of(2) { values[middle - 1].midpoint(values[middle]) } else { values[middle] };
+        let median = if values.len().is_multiple_of(2) {
+            values[middle - 1].midpoint(values[middle])
+        } else {
+            values[middle]
+        };
         #[expect(clippy::cast_precision_loss, reason = "a handful of rounds")]
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;

@@ -24,7 +24,15 @@ pub fn render(document: &Document) -> String {
 
 fn run_row(out: &mut String, row: &Row) {
     let load = &row.load;
-    writeln!(out, "{}  {} connections × {} in flight, {}", row.path, load.connections, load.streams, pace(row)).ok();
+    writeln!(
+        out,
+        "{}  {} connections × {} in flight, {}",
+        row.path,
+        load.connections,
+        load.streams,
+        pace(row)
+    )
+    .ok();
     match &row.verdict {
         Verdict::Void(reasons) => {
             writeln!(out, "VOID: no figures, because").ok();

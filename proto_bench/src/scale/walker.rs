@@ -85,7 +85,9 @@ impl Lane for Walk {
         }
         match right.iter().zip(got).position(|(right, got)| right != got) {
             Some(at) => Err(Fault::Content { at }),
-            None => Ok(Answer { status: 200, body: got.len(), stamped: head.stamp.is_some(), last: head.last }),
+            None => {
+                Ok(Answer { status: 200, body: got.len(), stamped: head.stamp.is_some(), last: head.last })
+            }
         }
     }
 }

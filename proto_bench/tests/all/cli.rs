@@ -98,8 +98,9 @@ fn compare_measures_a_peer_where_one_is_installed() {
     if proto_bench::command::process::find("nginx").is_none() {
         return;
     }
-    let output =
-        proto_bench(&[&["compare", "--peers", "nginx", "--tests", "h1,fixed", "--json", "-"][..], &SHORT].concat());
+    let output = proto_bench(
+        &[&["compare", "--peers", "nginx", "--tests", "h1,fixed", "--json", "-"][..], &SHORT].concat(),
+    );
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
     assert_eq!(document.rows.len(), 2);

@@ -83,7 +83,9 @@ fn respond(store: &Store, head: &str, flaw: Flaw, count: &AtomicUsize) -> (&'sta
     let Some((prefix, rest)) = path.rmatch_indices('/').next().map(|(at, _)| path.split_at(at)) else {
         return ("404 Not Found", Vec::new());
     };
-    let Some((backend_path, allowed)) = store.proxies.get(prefix) else { return ("404 Not Found", Vec::new()) };
+    let Some((backend_path, allowed)) = store.proxies.get(prefix) else {
+        return ("404 Not Found", Vec::new());
+    };
     let key = head.lines().find_map(|line| line.strip_prefix("x-api-key: "));
     let consumer = key.and_then(|key| store.keys.get(key));
     let open = flaw == Flaw::FailsOpen && prefix.ends_with("50");

@@ -75,7 +75,8 @@ fn swapped_answers_are_caught() {
             bodies[own] = Some(body.clone());
             changed.notify_all();
             // At the end of the test one of them waits alone and gets its own body back.
-            let waited = changed.wait_timeout_while(bodies, Duration::from_secs(2), |bodies| bodies[1 - own].is_none());
+            let waited = changed
+                .wait_timeout_while(bodies, Duration::from_secs(2), |bodies| bodies[1 - own].is_none());
             let mut bodies = waited.expect("no panic").0;
             let other = bodies[1 - own].take().unwrap_or(body);
             drop(bodies);
@@ -169,7 +170,9 @@ fn chunked_and_interim_answers_are_right_answers() {
                          HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1f\r\n";
             let tail = b"\r\n21;a=b\r\n";
             stream
-                .write_all(&[&head[..], &body[..31], &tail[..], &body[31..], b"\r\n0\r\nt: v\r\n\r\n"].concat())
+                .write_all(
+                    &[&head[..], &body[..31], &tail[..], &body[31..], b"\r\n0\r\nt: v\r\n\r\n"].concat(),
+                )
                 .ok();
         }
     });

@@ -69,7 +69,7 @@ impl Checker {
 pub(super) fn rounds(
     bench: &Bench<'_>,
     document: &mut Document,
-    teller: &mut Teller,
+    teller: &Teller,
 ) -> Result<(), CommandError> {
     for checker in &bench.args.check_with {
         let Some(program) = bench.nginx() else {
@@ -94,7 +94,12 @@ fn entry(document: &mut Document, checker: Checker) -> &mut Check {
     let name = checker.name();
     let at = document.checks.iter().position(|check| check.other == name).unwrap_or_else(|| {
         let label = checker.test().label().to_owned();
-        document.checks.push(Check { test: label, other: name.to_owned(), ours: Vec::new(), theirs: Vec::new() });
+        document.checks.push(Check {
+            test: label,
+            other: name.to_owned(),
+            ours: Vec::new(),
+            theirs: Vec::new(),
+        });
         document.checks.len() - 1
     });
     &mut document.checks[at]
@@ -171,7 +176,8 @@ fn read_h2load(text: &str) -> Option<(u64, f64)> {
     let number = |text: &str| text.split_ascii_whitespace().next()?.parse::<u64>().ok();
     let finished = text.lines().find_map(|line| line.strip_prefix("finished in "))?;
     let seconds = finished.split('s').next()?.parse().ok()?;
-    let parts: Vec<&str> = text.lines().find_map(|line| line.strip_prefix("requests: "))?.split(", ").collect();
+    let parts: Vec<&str> =
+        text.lines().find_map(|line| line.strip_prefix("requests: "))?.split(", ").collect();
     let count = |what: &str| parts.iter().find(|part| part.contains(what)).and_then(|part| number(part));
     let clean = count("failed")? == 0 && count("errored")? == 0 && count("timeout")? == 0;
     clean.then_some((count("succeeded")?, seconds))
@@ -183,7 +189,8 @@ mod tests {
 
     #[test]
     fn wrk_is_read() {
-        let text = "Running 4s test @ http://x/\n  223399 requests in 4.02s, 45.38MB read\nRequests/sec:  55571\n";
+        let text =
+            "Running 4s test @ http://x/\n  223399 requests in 4.02s, 45.38MB read\nRequests/sec:  55571\n";
         assert_eq!(read_wrk(text), Some((223_399, 4.02)));
         assert_eq!(read_wrk(&format!("{text}  Non-2xx or 3xx responses: 5\n")), None);
     }

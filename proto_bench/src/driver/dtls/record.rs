@@ -47,7 +47,8 @@ impl Records {
     /// The handshake is not finished, or webrtc-dtls changed the form of its state.
     pub async fn take_over(connection: &DTLSConn, client: bool) -> Result<Self, Fault> {
         let state = connection.connection_state().await.marshal_binary().await.map_err(Fault::handshake)?;
-        Self::from_state(&state, client).ok_or_else(|| Fault::handshake("unknown form of webrtc-dtls's state"))
+        Self::from_state(&state, client)
+            .ok_or_else(|| Fault::handshake("unknown form of webrtc-dtls's state"))
     }
 
     /// The state is: epochs (2 × u16), local and remote random (32 each), suite (u16), master secret (u64 length and
@@ -86,7 +87,8 @@ impl Records {
         out.extend_from_slice(payload);
         let aad = Aad::from(additional_data(number, kind, length));
         let body = &mut out[HEADER + EXPLICIT_NONCE..];
-        let tag = self.seal.key.seal_in_place_separate_tag(self.seal.nonce(number), aad, body).map_err(broken)?;
+        let tag =
+            self.seal.key.seal_in_place_separate_tag(self.seal.nonce(number), aad, body).map_err(broken)?;
         out.extend_from_slice(tag.as_ref());
         Ok(())
     }

@@ -93,9 +93,9 @@ fn decimal(value: &[u8]) -> Option<usize> {
     if value.is_empty() || value.len() > 15 {
         return None;
     }
-    value.iter().try_fold(0_usize, |sum, digit| {
-        digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0'))
-    })
+    value
+        .iter()
+        .try_fold(0_usize, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0')))
 }
 
 fn read_hex(value: &[u8]) -> Option<Stamp> {
@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn framing_is_read_strictly() {
         let framing = |headers: &str| {
-            parse(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes()).map(|head| head.expect("whole").framing)
+            parse(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes())
+                .map(|head| head.expect("whole").framing)
         };
         assert_eq!(framing("Content-Length: 64\r\n").expect("good"), Framing::Length(64));
         assert_eq!(framing("transfer-encoding: chunked\r\n").expect("good"), Framing::Chunked);

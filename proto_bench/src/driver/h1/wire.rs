@@ -66,7 +66,9 @@ impl Wire {
                     self.buffer.copy_within(interim.length..self.filled, 0);
                     self.filled -= interim.length;
                 }
-                None if self.filled > MAX_HEAD => return Err(Fault::protocol("the answer's head has no end")),
+                None if self.filled > MAX_HEAD => {
+                    return Err(Fault::protocol("the answer's head has no end"));
+                }
                 None => self.fill().await?,
             }
         }

@@ -16,6 +16,8 @@ pub(super) struct Bars {
 /// A named line.
 pub(super) struct Curve {
     pub(super) name: String,
+    /// The same name has the same colour in all charts of a page.
+    pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -26,13 +28,16 @@ pub(super) struct Lines {
     axis: String,
     log_y: bool,
     percentiles: bool,
+    size: (f64, f64),
 }
 
 const WIDTH: f64 = 560.0;
-const LABEL: f64 = 170.0;
+const LABEL: f64 = 205.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 12.0;
 const HEIGHT: f64 = 240.0;
+/// Charts that stand three in a row are drawn smaller, so that their words stay readable.
+const SMALL: (f64, f64) = (360.0, 200.0);
 /// Left, right, top, bottom.
 const MARGIN: (f64, f64, f64, f64) = (58.0, 12.0, 10.0, 34.0);
 const COLOURS: usize = 6;
@@ -85,23 +90,29 @@ impl Bars {
                     series % COLOURS
                 )
                 .ok();
-                value_text(&mut marks, (LABEL + length + 5.0, y + BAR - 3.0), &format!("{}{cut}", short(value)));
+                value_text(
+                    &mut marks,
+                    (LABEL + length + 5.0, y + BAR - 3.0),
+                    &format!("{}{cut}", short(value)),
+                );
                 y += BAR;
             }
             y += if height > BAR { GAP } else { GAP * 0.7 };
         }
-        figure(&self.title, &self.unit, (WIDTH, y), &marks, &self.series)
+        let names: Vec<(&str, usize)> =
+            self.series.iter().enumerate().map(|(number, name)| (name.as_str(), number)).collect();
+        figure((&self.title, &self.unit), (WIDTH, y), &marks, &names)
     }
 }
 
 impl Lines {
     /// Latency in microseconds against percentiles, both logarithmic.
     pub(super) fn percentiles(title: &str) -> Self {
-        Self { percentiles: true, ..Self::against(title, "us", "percentile") }.logarithmic()
+        Self { percentiles: true, size: SMALL, ..Self::against(title, "us", "percentile") }.logarithmic()
     }
 
     pub(super) fn over_time(title: &str, unit: &str) -> Self {
-        Self::against(title, unit, "seconds")
+        Self { size: SMALL, ..Self::against(title, unit, "seconds") }
     }
 
     pub(super) fn against(title: &str, unit: &str, axis: &str) -> Self {
@@ -111,6 +122,7 @@ impl Lines {
             axis: axis.to_owned(),
             log_y: false,
             percentiles: false,
+            size: (WIDTH, HEIGHT),
         }
     }
 
@@ -125,37 +137,46 @@ impl Lines {
             return String::new();
         }
         let (left, right, top, bottom) = MARGIN;
+        let (width, height) = self.size;
         let (x_low, x_high) = bounds(points().map(|(x, _)| x), self.percentiles);
         let (y_low, y_high) = self.y_bounds(points().map(|(_, y)| y));
-        let place_x = |x: f64| left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right);
+        let place_x = |x: f64| left + (x - x_low) / (x_high - x_low) * (width - left - right);
         let place_y = |y: f64| {
             let share = (self.height_of(y) - y_low) / (y_high - y_low);
-            HEIGHT - bottom - share * (HEIGHT - top - bottom)
+            height - bottom - share * (height - top - bottom)
         };
         let mut marks = String::new();
         for (value, label) in self.y_ticks(y_low, y_high) {
             let y = place_y(value);
-            write!(marks, "<line class=g x1=\"{left}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>", WIDTH - right).ok();
+            write!(
+                marks,
+                "<line class=g x1=\"{left}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
+                width - right
+            )
+            .ok();
             text(&mut marks, (left - 6.0, y + 4.0), "end", &label);
         }
         for (value, label) in self.x_ticks(x_low, x_high) {
-            text(&mut marks, (place_x(value), HEIGHT - bottom + 15.0), "middle", &label);
+            text(&mut marks, (place_x(value), height - bottom + 15.0), "middle", &label);
         }
-        text(&mut marks, (f64::midpoint(left, WIDTH), HEIGHT - 4.0), "middle", &self.axis);
-        for (number, curve) in curves.iter().enumerate() {
+        text(&mut marks, (f64::midpoint(left, width), height - 4.0), "middle", &self.axis);
+        for curve in curves {
             let path: Vec<String> =
                 curve.points.iter().map(|(x, y)| format!("{:.1},{:.1}", place_x(*x), place_y(*y))).collect();
-            let colour = number % COLOURS;
-            write!(marks, "<polyline class=l points=\"{}\" stroke=\"var(--s{colour})\"/>", path.join(" ")).ok();
+            let colour = curve.colour % COLOURS;
+            write!(marks, "<polyline class=l points=\"{}\" stroke=\"var(--s{colour})\"/>", path.join(" "))
+                .ok();
             if curve.points.len() <= 12 {
                 for (x, y) in &curve.points {
                     let (x, y) = (place_x(*x), place_y(*y));
-                    write!(marks, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"var(--s{colour})\"/>").ok();
+                    write!(marks, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"var(--s{colour})\"/>")
+                        .ok();
                 }
             }
         }
-        let names: Vec<String> = curves.iter().map(|curve| curve.name.clone()).collect();
-        figure(&self.title, &self.unit, (WIDTH, HEIGHT), &marks, &names)
+        let names: Vec<(&str, usize)> =
+            curves.iter().map(|curve| (curve.name.as_str(), curve.colour)).collect();
+        figure((&self.title, &self.unit), self.size, &marks, &names)
     }
 
     fn height_of(&self, y: f64) -> f64 {
@@ -175,22 +196,38 @@ impl Lines {
     fn y_ticks(&self, low: f64, high: f64) -> Vec<(f64, String)> {
         if self.log_y {
             #[expect(clippy::cast_possible_truncation, reason = "powers of ten of latencies")]
-            return (low as i32..=high as i32).map(|power| 10_f64.powi(power)).map(|value| (value, short(value))).collect();
+            return (low as i32..=high as i32)
+                .map(|power| 10_f64.powi(power))
+                .map(|value| (value, short(value)))
+                .collect();
         }
         round_steps(low, high).into_iter().map(|value| (value, short(value))).collect()
     }
 
     fn x_ticks(&self, low: f64, high: f64) -> Vec<(f64, String)> {
         if self.percentiles {
-            let ticks = [(0.0, "0"), (0.301, "50"), (1.0, "90"), (2.0, "99"), (3.0, "99.9"), (4.0, "99.99"), (5.0, "99.999")];
-            return ticks.iter().filter(|(x, _)| *x <= high).map(|(x, label)| (*x, (*label).to_owned())).collect();
+            let ticks = [
+                (0.0, "0"),
+                (0.301, "50"),
+                (1.0, "90"),
+                (2.0, "99"),
+                (3.0, "99.9"),
+                (4.0, "99.99"),
+                (5.0, "99.999"),
+            ];
+            return ticks
+                .iter()
+                .filter(|(x, _)| *x <= high)
+                .map(|(x, label)| (*x, (*label).to_owned()))
+                .collect();
         }
         round_steps(low, high).into_iter().map(|value| (value, short(value))).collect()
     }
 }
 
 fn bounds(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64, f64) {
-    let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) =
+        values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     let low = if from_zero { 0.0 } else { low };
     if high > low { (low, high) } else { (low - 0.5, low + 0.5) }
 }
@@ -202,7 +239,10 @@ fn round_steps(low: f64, high: f64) -> Vec<f64> {
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].iter().map(|factor| factor * power).find(|step| *step >= rough);
     let step = step.unwrap_or(power * 10.0);
     let first = (low / step).ceil() * step;
-    (0..12).map(|number| first + f64::from(number) * step).take_while(|value| *value <= high * 1.000_001).collect()
+    (0..12)
+        .map(|number| first + f64::from(number) * step)
+        .take_while(|value| *value <= high * 1.000_001)
+        .collect()
 }
 
 /// A number short enough for an axis.
@@ -225,12 +265,23 @@ fn value_text(out: &mut String, (x, y): (f64, f64), words: &str) {
     write!(out, "<text class=v x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(words)).ok();
 }
 
-fn figure(title: &str, unit: &str, (width, height): (f64, f64), marks: &str, series: &[String]) -> String {
+fn figure(
+    (title, unit): (&str, &str),
+    (width, height): (f64, f64),
+    marks: &str,
+    series: &[(&str, usize)],
+) -> String {
     let mut key = String::new();
     if series.len() > 1 {
         key.push_str("<div class=key>");
-        for (number, name) in series.iter().enumerate() {
-            write!(key, "<span><i style=\"background:var(--s{})\"></i>{}</span>", number % COLOURS, escape(name)).ok();
+        for (name, colour) in series {
+            write!(
+                key,
+                "<span><i style=\"background:var(--s{})\"></i>{}</span>",
+                *colour % COLOURS,
+                escape(name)
+            )
+            .ok();
         }
         key.push_str("</div>");
     }
@@ -255,7 +306,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (value, text) in [(0.0, "0"), (0.25, "0.25"), (12.0, "12"), (1_500.0, "1,500"), (102_183.0, "102k")] {
+        for (value, text) in
+            [(0.0, "0"), (0.25, "0.25"), (12.0, "12"), (1_500.0, "1,500"), (102_183.0, "102k")]
+        {
             assert_eq!(short(value), text);
         }
     }

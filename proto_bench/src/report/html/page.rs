@@ -100,7 +100,8 @@ fn row(out: &mut String, line: &str, tag: &str) {
     out.push_str("<tr>");
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     for (column, cell) in cells.iter().enumerate() {
-        let is_text = column + 1 == cells.len() && column > 3 && cell.contains(|c: char| c.is_ascii_lowercase());
+        let is_text =
+            column + 1 == cells.len() && column > 3 && cell.contains(|c: char| c.is_ascii_lowercase());
         let class = match *cell {
             "**void**" => " class=void",
             _ if tag == "td" && is_text => " class=marks",

@@ -6,8 +6,21 @@ use crate::report::model::{Batch, Document, Round};
 pub(super) fn render(document: &Document) -> String {
     let Some(scale) = &document.scale else { return String::new() };
     let mut table = Table::new(&[
-        "proxies", "/s", "avg ms", "p50", "p95", "p99", "max ms", "%", "CPU us", "MiB", "during writes /s",
-        "during p99 ms", "proxies/s written", "visible p99 ms", "refused",
+        "proxies",
+        "/s",
+        "avg ms",
+        "p50",
+        "p95",
+        "p99",
+        "max ms",
+        "%",
+        "CPU us",
+        "MiB",
+        "during writes /s",
+        "during p99 ms",
+        "proxies/s written",
+        "visible p99 ms",
+        "refused",
     ]);
     for batch in &scale.batches {
         table.row(row(batch));

@@ -29,7 +29,12 @@ impl Table {
         let widths: Vec<usize> = (0..self.headers.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
-                cells.chain(self.headers.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0).max(4)
+                cells
+                    .chain(self.headers.get(column))
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
+                    .max(4)
             })
             .collect();
         let line = |cells: &[String]| {

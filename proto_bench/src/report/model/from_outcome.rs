@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{
-    Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage,
-};
+use super::{Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage};
 use crate::engine::{Consumed, Outcome};
 use crate::measure::{Role, judge};
 use crate::plan::{Pace, Plan};
@@ -33,9 +31,8 @@ impl Round {
             threads: consumed.threads,
         };
         let of_role = |role: Role| {
-            outcome.watched.iter().find(|(watched, _)| watched.role == role).map(|(watched, consumed)| Usage {
-                role: Some(role),
-                ..used(&watched.name, consumed, watched.cores)
+            outcome.watched.iter().find(|(watched, _)| watched.role == role).map(|(watched, consumed)| {
+                Usage { role: Some(role), ..used(&watched.name, consumed, watched.cores) }
             })
         };
         let generator = used("proto_bench", &outcome.generator, count(generator_cores as u64));
@@ -52,7 +49,11 @@ impl Round {
             faults: tally
                 .faults
                 .iter()
-                .map(|(kind, (count, example))| FaultCount { kind: *kind, count: *count, example: example.clone() })
+                .map(|(kind, (count, example))| FaultCount {
+                    kind: *kind,
+                    count: *count,
+                    example: example.clone(),
+                })
                 .collect(),
             unstamped: tally.unstamped,
             littles_law: open.is_none().then(|| littles_law(plan, rate, &latency, window_seconds)),
