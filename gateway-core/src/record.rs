@@ -70,44 +70,105 @@ pub struct SessionRecord<'a> {
     pub bytes_down: u64,
 }
 
+/// A metric: its name, its kind and what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// The name, as scraped.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// One sentence for people.
+    pub help: &'static str,
+}
+
+/// One constant a metric, whose documentation is also its help text, and the table of all of them.
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $constant:ident: $kind:ident = $name:literal;)+) => {
+        $(
+            $(#[doc = $help])+
+            pub const $constant: Metric =
+                Metric { name: $name, kind: stringify!($kind), help: concat!($($help),+) };
+        )+
+
+        /// Every metric.
+        pub const ALL: &[Metric] = &[$($constant),+];
+    };
+}
+
 /// Metric names, OpenTelemetry's where it has one, written the way Prometheus writes them.
 pub mod metric {
-    /// Histogram of seconds an exchange took.
-    pub const REQUEST_DURATION: &str = "http_server_request_duration_seconds";
-    /// Exchanges now open.
-    pub const ACTIVE_REQUESTS: &str = "http_server_active_requests";
-    /// Histogram of seconds a target took to its first byte.
-    pub const UPSTREAM_DURATION: &str = "http_client_request_duration_seconds";
-    /// Body bytes from clients.
-    pub const REQUEST_BYTES: &str = "http_server_request_body_bytes_total";
-    /// Body bytes to clients.
-    pub const RESPONSE_BYTES: &str = "http_server_response_body_bytes_total";
-    /// Exchanges by proxy and status class.
-    pub const PROXY_REQUESTS: &str = "ferrum_proxy_requests_total";
-    /// Replies of the gateway's own, by reason.
-    pub const REPLIES: &str = "ferrum_replies_total";
-    /// Attempts after the first.
-    pub const RETRIES: &str = "ferrum_upstream_retries_total";
-    /// Client connections now open.
-    pub const CONNECTIONS: &str = "ferrum_client_connections";
-    /// Client connections accepted.
-    pub const ACCEPTED: &str = "ferrum_client_connections_accepted_total";
-    /// Client connections refused at a limit.
-    pub const REFUSED: &str = "ferrum_client_connections_refused_total";
-    /// Sessions now open, by protocol.
-    pub const SESSIONS: &str = "ferrum_sessions_total";
-    /// Bytes of sessions, by protocol and direction.
-    pub const SESSION_BYTES: &str = "ferrum_session_bytes_total";
-    /// The configuration's revision.
-    pub const CONFIG_REVISION: &str = "ferrum_config_revision";
-    /// When the configuration was last applied, seconds since the epoch.
-    pub const CONFIG_APPLIED: &str = "ferrum_config_last_applied_timestamp_seconds";
-    /// Configurations refused.
-    pub const CONFIG_REFUSED: &str = "ferrum_config_refused_total";
-    /// Access records dropped because the writer was behind.
-    pub const LOG_DROPPED: &str = "ferrum_access_log_dropped_total";
-    /// Tasks that panicked.
-    pub const PANICS: &str = "ferrum_panics_total";
-    /// Targets by health.
-    pub const TARGET_HEALTHY: &str = "ferrum_target_healthy";
+    use super::Metric;
+
+    metrics! {
+        /// Seconds from a request's head to the end of its exchange, by HTTP version and status class.
+        REQUEST_DURATION: histogram = "http_server_request_duration_seconds";
+        /// Exchanges now open.
+        ACTIVE_REQUESTS: gauge = "http_server_active_requests";
+        /// Seconds from the start of the last attempt to the target's first byte.
+        UPSTREAM_DURATION: histogram = "http_client_request_duration_seconds";
+        /// Body bytes from clients.
+        REQUEST_BYTES: counter = "http_server_request_body_bytes_total";
+        /// Body bytes to clients.
+        RESPONSE_BYTES: counter = "http_server_response_body_bytes_total";
+        /// Exchanges by proxy and status class; proxies beyond the limit share _other, _none is no proxy at all.
+        PROXY_REQUESTS: counter = "ferrum_proxy_requests_total";
+        /// Exchanges that the gateway answered itself or that were cut off, by reason.
+        REPLIES: counter = "ferrum_replies_total";
+        /// Attempts after the first.
+        RETRIES: counter = "ferrum_upstream_retries_total";
+        /// Client connections now open.
+        CONNECTIONS: gauge = "ferrum_client_connections";
+        /// Client connections accepted.
+        ACCEPTED: counter = "ferrum_client_connections_accepted_total";
+        /// Client connections refused at the limit.
+        REFUSED: counter = "ferrum_client_connections_refused_total";
+        /// Sessions ended, by protocol.
+        SESSIONS: counter = "ferrum_sessions_total";
+        /// Bytes of ended sessions, by protocol and direction.
+        SESSION_BYTES: counter = "ferrum_session_bytes_total";
+        /// The revision of the configuration in use.
+        CONFIG_REVISION: gauge = "ferrum_config_revision";
+        /// When the configuration in use was applied, in seconds since the epoch.
+        CONFIG_APPLIED: gauge = "ferrum_config_last_applied_timestamp_seconds";
+        /// Configurations refused; the one before them went on serving.
+        CONFIG_REFUSED: counter = "ferrum_config_refused_total";
+        /// Proxies in the configuration in use.
+        CONFIG_PROXIES: gauge = "ferrum_config_proxies";
+        /// Proxies that are closed because their configuration can't be carried out.
+        CONFIG_QUARANTINED: gauge = "ferrum_config_proxies_quarantined";
+        /// Changed certificate files that could not be used; the certificates before them went on serving.
+        CERTIFICATES_REFUSED: counter = "ferrum_certificates_refused_total";
+        /// Access records written.
+        LOG_WRITTEN: counter = "ferrum_access_log_written_total";
+        /// Access records dropped because the writer was behind or could not write.
+        LOG_DROPPED: counter = "ferrum_access_log_dropped_total";
+        /// Tasks that panicked and were caught.
+        PANICS: counter = "ferrum_panics_total";
+        /// Whether a target gets traffic while others do: 1 or 0.
+        TARGET_HEALTHY: gauge = "ferrum_target_healthy";
+        /// Changes of targets' health, by what it became.
+        TARGET_CHANGES: counter = "ferrum_target_health_changes_total";
+        /// Health probes, by their result.
+        PROBES: counter = "ferrum_health_probes_total";
+        /// Threads that carry traffic.
+        WORKERS: gauge = "ferrum_workers";
+        /// The version that runs; always 1.
+        BUILD_INFO: gauge = "ferrum_build_info";
+        /// CPU time of the process, user and system, in seconds.
+        PROCESS_CPU: counter = "process_cpu_seconds_total";
+        /// Resident memory of the process in bytes.
+        PROCESS_MEMORY: gauge = "process_resident_memory_bytes";
+        /// Virtual memory of the process in bytes.
+        PROCESS_VIRTUAL_MEMORY: gauge = "process_virtual_memory_bytes";
+        /// Open file descriptors.
+        PROCESS_FDS: gauge = "process_open_fds";
+        /// File descriptors the process may have open.
+        PROCESS_MAX_FDS: gauge = "process_max_fds";
+        /// Threads of the process.
+        PROCESS_THREADS: gauge = "process_threads";
+        /// When the process started, in seconds since the epoch.
+        PROCESS_START: gauge = "process_start_time_seconds";
+        /// Bytes the allocator gave out, and those it holds for it, by kind.
+        ALLOCATOR_BYTES: gauge = "ferrum_allocator_bytes";
+    }
 }

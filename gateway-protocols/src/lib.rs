@@ -10,6 +10,7 @@ pub mod downstream;
 pub mod h1;
 mod h2;
 pub mod link;
+pub mod probe;
 pub mod timer;
 pub mod tls;
 pub mod upstream;

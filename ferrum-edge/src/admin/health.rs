@@ -1,0 +1,63 @@
+//! Whether the process lives, is ready for traffic, and has started.
+
+use std::fmt::Write;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use crate::control::View;
+
+/// One thing looked at.
+struct Check {
+    name: &'static str,
+    good: bool,
+    says: String,
+}
+
+/// The process answers.
+pub(super) async fn live(query: RawQuery) -> Response {
+    answer(&[Check { name: "process", good: true, says: "it answers".into() }], query)
+}
+
+/// Configuration is applied and listeners take connections; not ready as soon as a drain begins.
+pub(super) async fn ready(State(view): State<View>, query: RawQuery) -> Response {
+    let draining = view.is_draining();
+    let drain = if draining { "the gateway drains" } else { "no drain has begun" };
+    let mut checks = started_checks(&view);
+    checks.push(Check { name: "drain", good: !draining, says: drain.into() });
+    answer(&checks, query)
+}
+
+/// Configuration is applied and listeners are bound.
+pub(super) async fn started(State(view): State<View>, query: RawQuery) -> Response {
+    answer(&started_checks(&view), query)
+}
+
+fn started_checks(view: &View) -> Vec<Check> {
+    let revision = view.snapshot().revision;
+    let config = Check { name: "configuration", good: revision > 0, says: format!("revision {revision}") };
+    // The admin listener comes after the others, so that its answer alone says that they are bound.
+    let listeners = Check { name: "listeners", good: true, says: format!("{:?}", view.addresses) };
+    vec![config, listeners]
+}
+
+/// 200 when all is good, else 503; a line for each check when `verbose` is asked for.
+fn answer(checks: &[Check], RawQuery(query): RawQuery) -> Response {
+    let good = checks.iter().all(|check| check.good);
+    let is_verbose = query.is_some_and(|query| {
+        query
+            .split('&')
+            .any(|part| part == "verbose" || part.starts_with("verbose=") && part != "verbose=false")
+    });
+    let mut text = String::new();
+    for check in checks.iter().filter(|check| is_verbose || !check.good) {
+        let sign = if check.good { '+' } else { '-' };
+        let written = writeln!(text, "[{sign}] {}: {}", check.name, check.says);
+        debug_assert!(written.is_ok(), "a string takes whatever is written");
+    }
+    text.push_str(if good { "ok\n" } else { "not ready\n" });
+    let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,98 @@
+//! What the gateway is doing, as one document.
+
+use std::time::SystemTime;
+
+use axum::Json;
+use axum::extract::State;
+use gateway_core::balance::Target;
+use gateway_core::config::snapshot::Snapshot;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::control::View;
+use crate::export::{ConfigStatus, Rfc3339};
+
+/// Quarantined proxies named in one answer; their number is always told.
+const MAX_QUARANTINED: usize = 100;
+/// Upstreams named in one answer; their number is always told.
+const MAX_UPSTREAMS: usize = 1000;
+/// Targets named of one upstream.
+const MAX_TARGETS: usize = 100;
+
+/// The document. Its fields are stable; others may be added.
+pub(super) async fn status(State(view): State<View>) -> Json<Value> {
+    let snapshot = view.snapshot();
+    let (started, started_at) = view.telemetry.started();
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "started_at": time(started_at),
+        "uptime_seconds": started.elapsed().as_secs(),
+        "draining": view.is_draining(),
+        "workers": view.workers,
+        "listeners": { "http": view.addresses.http, "https": view.addresses.https },
+        "connections": view.shared.connections(),
+        "config": config(&view.telemetry.config_status()),
+        "proxies": proxies(&snapshot),
+        "upstreams": upstreams(&snapshot),
+    }))
+}
+
+fn time(time: SystemTime) -> String {
+    Rfc3339(time).to_string()
+}
+
+fn config(status: &ConfigStatus) -> Value {
+    let refusal = status
+        .last_refusal
+        .as_ref()
+        .map(|(at, why)| json!({ "at": time(*at), "problems": why.lines().collect::<Vec<_>>() }));
+    json!({
+        "revision": status.revision,
+        "applied_at": status.applied_at.map(time),
+        "refused": status.refused,
+        "last_refusal": refusal,
+    })
+}
+
+fn proxies(snapshot: &Snapshot) -> Value {
+    let closed = || snapshot.by_id.iter().filter_map(|(id, route)| Some((id, route.quarantine.as_ref()?)));
+    let named: Vec<_> = closed()
+        .take(MAX_QUARANTINED)
+        .map(|(id, why)| {
+            let problems: Vec<_> = why.0.iter().map(ToString::to_string).collect();
+            json!({ "id": id.as_str(), "problems": problems })
+        })
+        .collect();
+    json!({ "count": snapshot.by_id.len(), "quarantined_count": closed().count(), "quarantined": named })
+}
+
+fn upstreams(snapshot: &Snapshot) -> Value {
+    let now = Instant::now();
+    let mut ids: Vec<_> = snapshot.upstreams.keys().collect();
+    ids.sort();
+    let named: Vec<_> = ids
+        .into_iter()
+        .take(MAX_UPSTREAMS)
+        .filter_map(|id| Some((id, snapshot.upstreams.get(id)?)))
+        .map(|(id, targets)| {
+            let named: Vec<_> = targets.list().iter().take(MAX_TARGETS).map(|one| target(one, now)).collect();
+            json!({ "id": id.as_str(), "target_count": targets.list().len(), "targets": named })
+        })
+        .collect();
+    json!({ "count": snapshot.upstreams.len(), "list": named })
+}
+
+fn target(target: &Target, now: Instant) -> Value {
+    let status = target.status(now);
+    json!({
+        "address": &*target.authority,
+        "weight": target.rules.weight,
+        "healthy": status.healthy,
+        "probed_healthy": status.probed_healthy,
+        "observed_healthy": status.observed_healthy,
+        "retried_in_seconds": status.retried_in.map(|left| left.as_secs_f64()),
+        "in_flight": status.in_flight,
+        "latency_seconds": status.latency.map(|latency| latency.as_secs_f64()),
+    })
+}

@@ -1,0 +1,53 @@
+//! The gateway's own certificates and the TLS configuration its listeners share.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use gateway_core::config::model::FrontendTls;
+use gateway_protocols::downstream::accept::Entrance;
+use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
+use rustls::ServerConfig;
+
+/// What clients are offered, in this order.
+const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// Certificates and the configuration around them; both can be replaced while connections go on.
+pub(crate) struct Frontend {
+    certificates: Arc<Certificates>,
+    config: Arc<ArcSwap<ServerConfig>>,
+    rules: std::sync::Mutex<FrontendTls>,
+}
+
+impl Frontend {
+    /// Reads the certificates.
+    pub(super) fn new(rules: &FrontendTls) -> Result<Self, ServerTlsError> {
+        let certificates = Arc::new(Certificates::default());
+        certificates.load(&rules.certificates)?;
+        let config = build(rules, certificates.clone(), ALPN)?;
+        Ok(Self {
+            certificates,
+            config: Arc::new(ArcSwap::from_pointee(config)),
+            rules: std::sync::Mutex::new(rules.clone()),
+        })
+    }
+
+    /// What a TLS listener's connections begin with.
+    pub(super) fn entrance(&self) -> Entrance {
+        Entrance::Tls(self.config.clone())
+    }
+
+    /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules are the same.
+    pub(crate) fn reload(&self, rules: &FrontendTls) -> Result<(), ServerTlsError> {
+        let mut known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let config = match *known == *rules && rules.client_ca_path.is_none() {
+            true => None,
+            false => Some(build(rules, self.certificates.clone(), ALPN)?),
+        };
+        self.certificates.load(&rules.certificates)?;
+        if let Some(config) = config {
+            self.config.store(Arc::new(config));
+        }
+        known.clone_from(rules);
+        Ok(())
+    }
+}

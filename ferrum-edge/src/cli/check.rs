@@ -1,0 +1,59 @@
+//! `check`: every problem of a configuration at once.
+
+use clap::Args;
+use gateway_core::config::problem::{Problem, Problems};
+use gateway_core::plugin::Registry;
+use serde_json::json;
+
+use super::{BAD_CONFIG, MISUSED, Output, SpecArgs, Verbosity, logs, print};
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Checks and says so.
+pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
+    logs::init(Verbosity { verbose: 0 });
+    let Some(source) = args.spec.source(Vec::new()) else { return MISUSED };
+    let result = source.load(registry);
+    let (code, problems) = match &result {
+        Ok(_) => (0, &[][..]),
+        Err(Problems(problems)) => (BAD_CONFIG, &problems[..]),
+    };
+    match (args.output, &result) {
+        (Output::Json, _) => {
+            let problems: Vec<_> = problems.iter().map(document).collect();
+            print::line(json!({ "valid": code == 0, "problems": problems }));
+        }
+        (Output::Text, Ok(model)) => {
+            let (proxies, upstreams) = (model.proxies.len(), model.upstreams.len());
+            let (consumers, plugins) = (model.consumers.len(), model.plugin_configs.len());
+            print::line(format_args!(
+                "{}: good ({proxies} proxies, {upstreams} upstreams, {consumers} consumers, {plugins} plugin configs)",
+                source.spec
+            ));
+        }
+        (Output::Text, Err(problems)) => {
+            print::line(problems);
+            let count = problems.0.len();
+            print::line(format_args!("{count} {}", if count == 1 { "problem" } else { "problems" }));
+        }
+    }
+    code
+}
+
+fn document(problem: &Problem) -> serde_json::Value {
+    json!({
+        "file": problem.file,
+        "line": (problem.line > 0).then_some(problem.line),
+        "path": problem.path,
+        "message": problem.message,
+        "remedy": problem.remedy,
+    })
+}

@@ -1,0 +1,50 @@
+//! Where the program's own log goes, and how much of it.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::time::FormatTime;
+
+use super::Verbosity;
+use crate::export::Rfc3339;
+
+/// Times as in the access log.
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, w: &mut tracing_subscriber::fmt::format::Writer<'_>) -> std::fmt::Result {
+        write!(w, "{}", Rfc3339(std::time::SystemTime::now()))
+    }
+}
+
+/// Logs to standard error from here on: for people on a terminal, JSON lines otherwise.
+///
+/// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else warnings.
+pub(super) fn init(verbosity: Verbosity) {
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter(verbosity)).with_writer(io::stderr).with_timer(Utc);
+    let installed = if io::stderr().is_terminal() {
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        tracing::subscriber::set_global_default(builder.with_target(false).with_ansi(colours).finish())
+    } else {
+        tracing::subscriber::set_global_default(builder.json().flatten_event(true).with_ansi(false).finish())
+    };
+    // A host program's own subscriber stays.
+    drop(installed);
+}
+
+fn filter(verbosity: Verbosity) -> EnvFilter {
+    let flag = match verbosity.verbose {
+        0 => None,
+        1 => Some("info".to_owned()),
+        2 => Some("debug".to_owned()),
+        _ => Some("trace".to_owned()),
+    };
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
+    let words = words.unwrap_or_else(|| "warn".to_owned());
+    EnvFilter::try_new(&words).unwrap_or_else(|error| {
+        super::print::error(format_args!("the log level `{words}` is not understood ({error}); using warn"));
+        EnvFilter::new("warn")
+    })
+}

@@ -1,0 +1,55 @@
+//! Tells systemd what the gateway is doing (sd_notify(3)), where it asked for it.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// What a service manager is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Start or reload is complete.
+    Ready,
+    /// A reload began.
+    Reloading,
+    /// A drain began.
+    Stopping,
+}
+
+/// Tells it, if `NOTIFY_SOCKET` names a socket. A failure is logged: the gateway works without.
+pub(super) fn tell(state: State) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match name.as_bytes() {
+        [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest),
+        _ => SocketAddr::from_pathname(&name),
+    };
+    let message = message(state);
+    let sent = address.and_then(|to| UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &to));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "the service manager could not be told");
+    }
+}
+
+fn message(state: State) -> String {
+    match state {
+        State::Ready => "READY=1\n".to_owned(),
+        State::Stopping => "STOPPING=1\n".to_owned(),
+        // Type=notify-reload wants the moment, so that it can tell this reload from an older one.
+        State::Reloading => {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+            format!("RELOADING=1\nMONOTONIC_USEC={micros}\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_carries_its_moment() {
+        let text = message(State::Reloading);
+        let micros = text.trim().strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+        assert!(micros.parse::<u64>().unwrap() > 0);
+    }
+}

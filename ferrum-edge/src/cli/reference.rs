@@ -1,0 +1,99 @@
+//! What the program knows about itself: schema, plugins, settings, version, completions.
+
+use clap::{Args, CommandFactory};
+use gateway_core::config::file::File;
+use gateway_core::config::settings::SETTINGS;
+use gateway_core::plugin::Registry;
+use serde_json::{Value, json};
+
+use super::{Output, print};
+
+/// Arguments of `plugins`.
+#[derive(Debug, Args)]
+pub(super) struct PluginsArgs {
+    /// Only this plugin
+    name: Option<String>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Arguments of `version`.
+#[derive(Debug, Args)]
+pub(super) struct VersionArgs {
+    /// Prints a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON Schema of configurations.
+pub(super) fn schema() -> u8 {
+    print::line(pretty(File::schema().as_value()));
+    0
+}
+
+/// The plugins in execution order, with their settings.
+pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
+    let wanted = |name: &str| args.name.as_deref().is_none_or(|wanted| wanted == name);
+    let entries: Vec<_> = registry.entries().iter().filter(|entry| wanted(entry.name)).collect();
+    if entries.is_empty() && args.name.is_some() {
+        print::error("There is no plugin of this name; `ferrum-edge plugins` lists them.");
+        return super::MISUSED;
+    }
+    if args.output == Output::Json {
+        let list: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                json!({ "name": entry.name, "summary": entry.summary, "schema": (entry.schema)().as_value() })
+            })
+            .collect();
+        print::line(pretty(&Value::Array(list)));
+        return 0;
+    }
+    for entry in entries {
+        print::line(format_args!("{}\n  {}", entry.name, entry.summary));
+        let schema = (entry.schema)();
+        let options = schema.get("properties").and_then(Value::as_object);
+        for (name, option) in options.into_iter().flatten() {
+            print::line(format_args!("    {name}: {}", sentence(option)));
+        }
+    }
+    0
+}
+
+/// An option's documentation on one line.
+fn sentence(option: &Value) -> String {
+    let text = option.get("description").and_then(Value::as_str).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The environment variables.
+pub(super) fn settings() -> u8 {
+    for setting in SETTINGS {
+        print::line(format_args!("{} (gateway.{})\n  {}", setting.name, setting.key, setting.doc));
+    }
+    0
+}
+
+/// The version.
+pub(super) fn version(args: &VersionArgs) -> u8 {
+    let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    match args.json {
+        true => print::line(json!({ "name": name, "version": version })),
+        false => print::line(format_args!("{name} {version}")),
+    }
+    0
+}
+
+/// A shell's completion script.
+pub(super) fn completions<C: CommandFactory>(shell: clap_complete::Shell) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut C::command(), env!("CARGO_PKG_NAME"), &mut script);
+    print::raw(format_args!("{}", String::from_utf8_lossy(&script)));
+    0
+}
+
+fn pretty(value: &Value) -> String {
+    // A value of this kind can always be written.
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}

@@ -1,0 +1,164 @@
+//! `reload`: SIGHUP to a running gateway, and what came of it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use gateway_core::plugin::Registry;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print};
+use crate::source::file::{Source, Spec};
+
+/// Arguments of `reload`.
+#[derive(Debug, Args)]
+pub(super) struct ReloadArgs {
+    /// The gateway's process; without one its admin listener is asked
+    #[arg(long, value_name = "PID", conflicts_with = "pid_file")]
+    pid: Option<i32>,
+    /// The file with the process id
+    #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// The gateway's admin listener [default: as configured, else 127.0.0.1:9000]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    #[command(flatten)]
+    spec: SpecArgs,
+}
+
+/// How long a reload may take until we stop waiting.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// From one look at the status to the next.
+const PAUSE: Duration = Duration::from_millis(20);
+/// For one answer of the admin listener.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a status that are read.
+const MAX_STATUS_BYTES: u64 = 64 << 20;
+
+/// Signals, waits, and says which revision is in use or why the new configuration was refused.
+pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
+    let admin = args.admin.unwrap_or_else(|| configured_admin(&args.spec, registry));
+    let before = status(admin);
+    let pid = match given_pid(args) {
+        Ok(Some(pid)) => Some(pid),
+        Ok(None) => before.as_ref().ok().and_then(|status| status.get("pid")?.as_i64()?.try_into().ok()),
+        Err(error) => {
+            print::error(error);
+            return FAILED;
+        }
+    };
+    let Some(pid) = pid.filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
+        if let Err(error) = &before {
+            print::error(format_args!("No gateway answers at {admin}: {error}"));
+        }
+        print::error("Say which process is meant: --pid PID or --pid-file FILE, or --admin ADDRESS");
+        return MISUSED;
+    };
+    if let Err(error) = kill_process(pid, Signal::HUP) {
+        print::error(format_args!("Process {pid} can't be told: {error}", pid = pid.as_raw_nonzero()));
+        return FAILED;
+    }
+    match before {
+        Ok(before) => wait(admin, &State::of(&before)),
+        Err(error) => {
+            print::error(format_args!(
+                "Told the process, but nobody answers at {admin} ({error}); its log says whether it reloaded."
+            ));
+            FAILED
+        }
+    }
+}
+
+/// What a status says about configurations.
+#[derive(PartialEq, Eq)]
+struct State {
+    revision: u64,
+    refused: u64,
+}
+
+impl State {
+    fn of(status: &Value) -> Self {
+        let number = |name: &str| status["config"][name].as_u64().unwrap_or_default();
+        Self { revision: number("revision"), refused: number("refused") }
+    }
+}
+
+/// Looks until the status shows what became of the reload.
+fn wait(admin: SocketAddr, before: &State) -> u8 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = match status(admin) {
+            Ok(status) => status,
+            Err(error) => {
+                print::error(format_args!("The gateway stopped answering at {admin}: {error}"));
+                return FAILED;
+            }
+        };
+        let now = State::of(&status);
+        if now.revision != before.revision {
+            print::line(format_args!("Revision {} is in use.", now.revision));
+            return 0;
+        }
+        if now.refused != before.refused {
+            print::error(format_args!("Refused; revision {} goes on serving:", now.revision));
+            let problems = status["config"]["last_refusal"]["problems"].as_array();
+            for problem in problems.into_iter().flatten().filter_map(Value::as_str) {
+                print::error(problem);
+            }
+            return BAD_CONFIG;
+        }
+        if Instant::now() > deadline {
+            print::error(format_args!("Nothing changed within {PATIENCE:?}; the gateway's log may say why."));
+            return FAILED;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The process id is in neither the arguments nor the file they name.
+#[derive(Debug, thiserror::Error)]
+enum PidError {
+    #[error("{path} can't be read: {source}")]
+    Unreadable { path: String, source: io::Error },
+    #[error("{path} holds no process id")]
+    NotOne { path: String },
+}
+
+fn given_pid(args: &ReloadArgs) -> Result<Option<i32>, PidError> {
+    let Some(file) = &args.pid_file else { return Ok(args.pid) };
+    let path = file.display().to_string();
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(source) => return Err(PidError::Unreadable { path, source }),
+    };
+    text.trim().parse().map(Some).map_err(|_| PidError::NotOne { path })
+}
+
+/// The admin address of the configuration; a bad one, which is what is often reloaded, can't say.
+fn configured_admin(spec: &SpecArgs, registry: &Registry) -> SocketAddr {
+    let source = spec.path().map(|path| Source { spec: Spec::File(path), flags: Vec::new() });
+    let fallback = gateway_core::config::model::Settings::default();
+    let model = source.and_then(|source| source.load(registry).ok());
+    let admin = model.and_then(|model| model.settings.admin).or(fallback.admin);
+    admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000)))
+}
+
+/// Asks for the status document.
+fn status(admin: SocketAddr) -> io::Result<Value> {
+    let mut tcp = TcpStream::connect_timeout(&admin, ANSWER_TIMEOUT)?;
+    tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    // HTTP/1.0, so that the document ends with the connection and comes in one piece.
+    tcp.write_all(format!("GET /v1/status HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    tcp.take(MAX_STATUS_BYTES).read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
+    let (head, body) = answer.split_at(end + 4);
+    if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no admin listener"));
+    }
+    Ok(serde_json::from_slice(body)?)
+}

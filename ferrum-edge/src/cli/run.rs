@@ -1,0 +1,292 @@
+//! `run`: the gateway as a process, with its signals.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use clap::Args;
+use gateway_core::config::model::Model;
+use gateway_core::plugin::Registry;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use super::notify::{self, State};
+use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
+use crate::app::{Addresses, Gateway};
+use crate::source::file::Source;
+
+/// Arguments of `run`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    #[command(flatten)]
+    pub(super) flags: Flags,
+    #[command(flatten)]
+    pub(super) verbosity: Verbosity,
+}
+
+/// Settings that may be given as flags; they go before the environment and the file.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Flags {
+    /// Port of plain HTTP; 0 switches it off
+    #[arg(long, value_name = "PORT")]
+    http_port: Option<u16>,
+    /// Port of HTTP over TLS; 0 switches it off
+    #[arg(long, value_name = "PORT")]
+    https_port: Option<u16>,
+    /// Port of the admin listener; 0 switches it off
+    #[arg(long, value_name = "PORT")]
+    admin_port: Option<u16>,
+    /// Threads that carry traffic; 0 is one for each core
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Writes the process id here while the gateway runs
+    #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+}
+
+impl Flags {
+    /// The flags as settings, under their environment names.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let number =
+            |name: &str, value: Option<usize>| value.map(|value| (name.to_owned(), value.to_string()));
+        let port = |name, value: Option<u16>| number(name, value.map(usize::from));
+        [
+            port("FERRUM_PROXY_HTTP_PORT", self.http_port),
+            port("FERRUM_PROXY_HTTPS_PORT", self.https_port),
+            port("FERRUM_ADMIN_HTTP_PORT", self.admin_port),
+            number("FERRUM_WORKER_THREADS", self.workers),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Runs until told to stop.
+pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
+    logs::init(args.verbosity);
+    let Some(source) = args.spec.source(args.flags.settings()) else { return MISUSED };
+    serve(&source, &args.flags, registry, |_| {})
+}
+
+/// Runs a source until told to stop; `started` is told where it listens.
+pub(super) fn serve(
+    source: &Source,
+    flags: &Flags,
+    registry: Registry,
+    started: impl FnOnce(&Addresses),
+) -> u8 {
+    let model = match source.load(&registry) {
+        Ok(model) => model,
+        Err(problems) => {
+            print::error(&problems);
+            return BAD_CONFIG;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = runtime.and_then(|runtime| {
+        runtime.block_on(async {
+            // Before anything listens: a signal that comes early must not end the process uncleanly.
+            let signals = Signals::new()?;
+            let process = match Process::start(source, flags, (model, registry)) {
+                Ok(process) => process,
+                Err(error) => {
+                    print::error(error);
+                    return Ok(FAILED);
+                }
+            };
+            started(&process.gateway.addresses());
+            Ok(process.run(signals).await)
+        })
+    });
+    result.unwrap_or_else(|error| {
+        print::error(format_args!("the gateway could not start: {error}"));
+        FAILED
+    })
+}
+
+/// The signals of a process.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    user1: Signal,
+}
+
+enum Told {
+    Reload,
+    Reopen,
+    Stop(&'static str),
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            user1: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.hangup.recv() => Told::Reload,
+            _ = self.user1.recv() => Told::Reopen,
+            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
+            _ = self.quit.recv() => Told::Stop("SIGQUIT"),
+        }
+    }
+}
+
+/// A gateway that is a process.
+struct Process<'s> {
+    source: &'s Source,
+    registry: Registry,
+    gateway: Gateway,
+    _pid_file: Option<PidFile>,
+}
+
+/// How often a drain looks whether everybody has left.
+const DRAIN_STEP: Duration = Duration::from_millis(5);
+
+impl<'s> Process<'s> {
+    fn start(
+        source: &'s Source,
+        flags: &Flags,
+        (model, registry): (Model, Registry),
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let settings = model.settings.clone();
+        let gateway = Gateway::start(model, registry.clone())?;
+        let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
+        let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
+        say_started(&gateway, source, admin);
+        notify::tell(State::Ready);
+        Ok(Self { source, registry, gateway, _pid_file: pid_file })
+    }
+
+    async fn run(self, mut signals: Signals) -> u8 {
+        loop {
+            match signals.next().await {
+                Told::Reload => self.reload(),
+                Told::Reopen => self.gateway.telemetry().reopen_log(),
+                Told::Stop(signal) => {
+                    tracing::info!(signal, connections = self.gateway.connections(), "draining");
+                    return self.drain(signals).await;
+                }
+            }
+        }
+    }
+
+    fn reload(&self) {
+        notify::tell(State::Reloading);
+        match self.source.load(&self.registry) {
+            Ok(model) => match self.gateway.reload(&model) {
+                Ok(revision) => {
+                    tracing::info!(
+                        revision,
+                        proxies = model.proxies.len(),
+                        "the new configuration is in use"
+                    );
+                    say_quarantined(&self.gateway);
+                }
+                Err(error) => say_refused(&error.to_string()),
+            },
+            Err(problems) => {
+                self.gateway.telemetry().refused(&problems);
+                say_refused(&problems.to_string());
+            }
+        }
+        notify::tell(State::Ready);
+    }
+
+    /// Lets exchanges end; a second signal ends them.
+    async fn drain(self, mut signals: Signals) -> u8 {
+        notify::tell(State::Stopping);
+        self.gateway.begin_drain();
+        let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
+        let mut looks = tokio::time::interval(DRAIN_STEP);
+        while self.gateway.connections() > 0 {
+            tokio::select! {
+                _ = looks.tick() => {}
+                _ = tokio::time::sleep_until(deadline) => {
+                    tracing::warn!(connections = self.gateway.connections(), "the drain's time is over");
+                    break;
+                }
+                told = signals.next() => if let Told::Stop(signal) = told {
+                    tracing::warn!(signal, connections = self.gateway.connections(), "stopping at once");
+                    break;
+                }
+            }
+        }
+        drop(self);
+        tracing::info!("stopped");
+        0
+    }
+}
+
+fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {
+    let Addresses { http, https } = gateway.addresses();
+    let shown = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        spec = %source.spec,
+        http = shown(http),
+        https = shown(https),
+        admin = shown(admin),
+        proxies = gateway.snapshot().by_id.len(),
+        "serving"
+    );
+    say_quarantined(gateway);
+}
+
+fn say_quarantined(gateway: &Gateway) {
+    for (id, route) in &gateway.snapshot().by_id {
+        if let Some(problems) = &route.quarantine {
+            for problem in &problems.0 {
+                tracing::error!(proxy = %id, %problem, "this proxy is closed and answers 503");
+            }
+        }
+    }
+}
+
+/// One line a problem, so that every one can be found.
+fn say_refused(problems: &str) {
+    for problem in problems.lines() {
+        tracing::error!(problem, "the new configuration is refused");
+    }
+    tracing::error!("the configuration before it goes on serving");
+}
+
+/// The file with the process id; removed when the gateway ends.
+struct PidFile(PathBuf);
+
+/// The pid file can't be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the pid file {path} can't be written: {source}")]
+struct PidFileError {
+    path: String,
+    source: io::Error,
+}
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, PidFileError> {
+        fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|source| PidFileError { path: path.display().to_string(), source })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::warn!(path = %self.0.display(), %error, "the pid file stays behind");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Which configuration is meant.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::print;
+use crate::source::file::{Source, Spec};
+
+/// Where `run` and the others look when nobody says where.
+const PLACES: [&str; 3] = ["ferrum.yaml", "ferrum.json", "/etc/ferrum/ferrum.yaml"];
+/// Another name the variable is known by.
+const OTHER_VARIABLE: &str = "FERRUM_FILE_CONFIG_PATH";
+
+/// Which configuration is meant.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SpecArgs {
+    /// The configuration, YAML or JSON [default: ./ferrum.yaml, ./ferrum.json, /etc/ferrum/ferrum.yaml]
+    #[arg(long, short, env = "FERRUM_SPEC", value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+}
+
+impl SpecArgs {
+    /// The file meant: as said, else the first there is.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let said = self.spec.clone().or_else(|| std::env::var_os(OTHER_VARIABLE).map(PathBuf::from));
+        said.or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
+    }
+
+    /// The source, or three lines for somebody who doesn't know yet what to do.
+    pub(super) fn source(&self, flags: Vec<(String, String)>) -> Option<Source> {
+        let Some(path) = self.path() else {
+            print::error(format_args!("No configuration: there is no {}.", PLACES.join(", ")));
+            print::error("Try it with a ready-made one:   ferrum-edge quickstart");
+            print::error(
+                "Or say which one to use:        ferrum-edge run --spec FILE   (or FERRUM_SPEC=FILE)",
+            );
+            return None;
+        };
+        Some(Source { spec: Spec::File(path), flags })
+    }
+}

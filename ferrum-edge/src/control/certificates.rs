@@ -1,0 +1,136 @@
+//! Notices changed certificate files and puts them in use without a reload.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gateway_core::config::model::{BackendHttp, BackendTls};
+use gateway_core::config::snapshot::Snapshot;
+use gateway_protocols::tls;
+
+use super::View;
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Looks until the gateway ends.
+pub(super) async fn run(view: View) {
+    let mut watch = Watch::new(view);
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        // A file system may hang; only this thread then hangs with it.
+        let look = tokio::task::spawn_blocking(move || {
+            watch.look();
+            watch
+        });
+        match look.await {
+            Ok(back) => watch = back,
+            Err(_) => {
+                return tracing::error!("the watch for changed certificates ended; reload to use new ones");
+            }
+        }
+    }
+}
+
+/// What tells one state of a file from another without reading it; `None` is a file that isn't there.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+/// The files and how they were when last looked at.
+struct Watch {
+    view: View,
+    revision: u64,
+    frontend: BTreeMap<PathBuf, Stamp>,
+    backend: BTreeMap<PathBuf, Stamp>,
+}
+
+impl Watch {
+    fn new(view: View) -> Self {
+        let mut watch = Self { view, revision: 0, frontend: BTreeMap::new(), backend: BTreeMap::new() };
+        watch.follow(&watch.view.snapshot());
+        watch
+    }
+
+    /// Takes over the files of a configuration, which were read when it was applied.
+    fn follow(&mut self, snapshot: &Snapshot) {
+        let rules = &snapshot.settings.tls;
+        let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
+        self.frontend = stamps(pairs.chain(&rules.client_ca_path).cloned());
+        self.backend = stamps(backend_rules(snapshot).flat_map(|rules| {
+            let pair = rules.client_cert.iter().flat_map(|(cert, key)| [cert, key]);
+            pair.chain(&rules.ca_path).cloned().collect::<Vec<_>>()
+        }));
+        self.revision = snapshot.revision;
+    }
+
+    /// Puts changed files in use. A bad one is said once, and what is in use stays.
+    fn look(&mut self) {
+        let snapshot = self.view.snapshot();
+        if snapshot.revision != self.revision {
+            return self.follow(&snapshot);
+        }
+        if refresh(&mut self.frontend) {
+            match self.view.frontend.reload(&snapshot.settings.tls) {
+                Ok(()) => tracing::info!("changed certificates are in use"),
+                Err(error) => self.refused(&error),
+            }
+        }
+        if refresh(&mut self.backend) {
+            let checked = backend_rules(&snapshot)
+                .try_for_each(|rules| tls::client::build(rules, BackendHttp::Auto).map(drop));
+            match checked {
+                Ok(()) => {
+                    self.view.shared.client_tls.clear();
+                    tracing::info!("changed certificates towards targets are in use for new connections");
+                }
+                Err(error) => self.refused(&error),
+            }
+        }
+    }
+
+    fn refused(&self, error: &dyn std::fmt::Display) {
+        self.view.telemetry.control.certificates_refused.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%error, "changed certificate files can't be used; those before them go on serving");
+    }
+}
+
+/// The different TLS rules towards targets that name files.
+fn backend_rules(snapshot: &Snapshot) -> impl Iterator<Item = &BackendTls> {
+    let rules = snapshot.by_id.iter().filter_map(|(_, route)| route.proxy.backend.tls.as_deref());
+    let with_files = rules.filter(|rules| rules.ca_path.is_some() || rules.client_cert.is_some());
+    with_files.collect::<std::collections::HashSet<_>>().into_iter()
+}
+
+fn stamps(paths: impl Iterator<Item = PathBuf>) -> BTreeMap<PathBuf, Stamp> {
+    paths
+        .map(|path| {
+            let stamp = stamp(&path);
+            (path, stamp)
+        })
+        .collect()
+}
+
+fn stamp(path: &PathBuf) -> Stamp {
+    // Follows links: mounted secrets change by a link that comes to point elsewhere.
+    let data = fs::metadata(path).ok()?;
+    Some((data.mtime(), data.mtime_nsec(), data.size(), data.ino()))
+}
+
+/// Whether any file changed since the last look.
+fn refresh(files: &mut BTreeMap<PathBuf, Stamp>) -> bool {
+    let mut changed = false;
+    for (path, before) in files {
+        let now = stamp(path);
+        changed |= now != *before;
+        *before = now;
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests;

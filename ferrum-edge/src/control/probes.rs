@@ -1,0 +1,120 @@
+//! Runs the health probes of every upstream that has them, and follows reloads.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::balance::Target;
+use gateway_core::config::model::{ActiveHealth, BackendTls, Id};
+use gateway_core::config::snapshot::Snapshot;
+use gateway_protocols::probe::Prober;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::View;
+use crate::export::Telemetry;
+
+/// Probes under way at a time; others wait, so that thousands of targets don't take every descriptor.
+const MAX_PROBES: usize = 256;
+/// The first probe comes within this, so that what is known of a target soon is more than a guess.
+const FIRST_WITHIN: Duration = Duration::from_secs(1);
+
+/// One target to be asked.
+#[derive(Clone)]
+struct Job {
+    target: Arc<Target>,
+    rules: ActiveHealth,
+    tls: Option<Arc<BackendTls>>,
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target, &other.target) && self.rules == other.rules && self.tls == other.tls
+    }
+}
+
+/// A target within its upstream; the number tells apart a host and port listed twice.
+type Key = (Id, u64);
+
+struct Running {
+    job: Job,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Probes until the gateway ends.
+pub(super) async fn run(view: View, mut changes: watch::Receiver<u64>) {
+    let prober = Arc::new(Prober::new(view.shared.dns.clone(), view.shared.client_tls.clone()));
+    let places = Arc::new(Semaphore::new(MAX_PROBES));
+    let mut running: HashMap<Key, Running> = HashMap::new();
+    loop {
+        let jobs = jobs(&view.snapshot());
+        running.retain(|key, run| jobs.get(key).is_some_and(|job| *job == run.job));
+        for (key, job) in jobs {
+            if let Entry::Vacant(place) = running.entry(key) {
+                let asking = ask(prober.clone(), places.clone(), view.telemetry.clone(), job.clone());
+                place.insert(Running { job, task: tokio::spawn(asking) });
+            }
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Everything a configuration wants asked.
+fn jobs(snapshot: &Snapshot) -> HashMap<Key, Job> {
+    let mut jobs = HashMap::new();
+    for (_, route) in &snapshot.by_id {
+        let backend = &route.proxy.backend;
+        let Some(rules) = &backend.upstream.active_health else { continue };
+        for target in route.targets.list() {
+            // Of several proxies with one upstream, one says how certificates are judged; those that verify go first.
+            let key = (backend.upstream.id.clone(), target.key());
+            let job = Job { target: target.clone(), rules: rules.clone(), tls: backend.tls.clone() };
+            match jobs.entry(key) {
+                Entry::Vacant(place) => drop(place.insert(job)),
+                Entry::Occupied(mut known) => {
+                    if strictness(&job.tls) > strictness(&known.get().tls) {
+                        known.insert(job);
+                    }
+                }
+            }
+        }
+    }
+    jobs
+}
+
+/// Orders TLS rules so that the choice among them doesn't hang on the order of a map.
+fn strictness(tls: &Option<Arc<BackendTls>>) -> (bool, String) {
+    tls.as_ref().map_or((false, String::new()), |tls| (tls.verify, format!("{tls:?}")))
+}
+
+/// Asks one target over and over.
+async fn ask(prober: Arc<Prober>, places: Arc<Semaphore>, telemetry: Arc<Telemetry>, job: Job) {
+    let Job { target, rules, tls } = job;
+    tokio::time::sleep(FIRST_WITHIN.min(rules.interval).mul_f64(fastrand::f64())).await;
+    loop {
+        let Ok(place) = places.acquire().await else { return };
+        let result = prober.probe(&target, &rules, tls.as_deref()).await;
+        drop(place);
+        if let Err(error) = &result {
+            tracing::debug!(target = %target.authority, %error, "a probe failed");
+        }
+        let change = target.probed(result.is_ok(), Instant::now());
+        telemetry.probed(&target, result.is_ok(), change);
+        tokio::time::sleep(jittered(rules.interval)).await;
+    }
+}
+
+/// The interval give or take a tenth, so that the probes of many gateways don't beat in time.
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(0.9 + 0.2 * fastrand::f64())
+}

@@ -1,0 +1,191 @@
+//! What leaves the gateway about its traffic: metrics and access records.
+
+pub mod access_log;
+mod histogram;
+mod json;
+mod line;
+mod process;
+pub mod prometheus;
+mod redact;
+mod shard;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use gateway_core::balance::Target;
+use gateway_core::config::model::{Id, Settings};
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::health::HealthChange;
+
+use access_log::{AccessLog, AccessLogError};
+pub(crate) use json::Rfc3339;
+use shard::{CLASSES, PAGE};
+pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
+
+/// Metrics and records of one gateway.
+pub struct Telemetry {
+    workers: Vec<Arc<WorkerTelemetry>>,
+    log: Option<AccessLog>,
+    started: Instant,
+    started_at: SystemTime,
+    configs: Mutex<Configs>,
+    /// Written by the control runtime's few threads, never by a worker.
+    pub(crate) control: ControlCounts,
+}
+
+/// What happens outside the workers.
+#[derive(Default)]
+pub(crate) struct ControlCounts {
+    pub(crate) failed: AtomicU64,
+    pub(crate) recovered: AtomicU64,
+    pub(crate) probes_good: AtomicU64,
+    pub(crate) probes_bad: AtomicU64,
+    pub(crate) certificates_refused: AtomicU64,
+}
+
+/// What became of the configurations so far.
+#[derive(Default)]
+struct Configs {
+    status: ConfigStatus,
+    owners: Vec<Option<Owner>>,
+}
+
+/// What became of the configurations so far.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigStatus {
+    /// The revision in use.
+    pub revision: u64,
+    /// When it was applied.
+    pub applied_at: Option<SystemTime>,
+    /// How many were refused.
+    pub refused: u64,
+    /// When the last one was refused, and why, one problem a line.
+    pub last_refusal: Option<(SystemTime, String)>,
+}
+
+/// The proxy at a slot. Slots are given to other proxies when theirs is gone, so that a count may only begin where the
+/// one before ended.
+struct Owner {
+    id: Id,
+    since: [u64; CLASSES],
+}
+
+impl Telemetry {
+    /// Telemetry for so many workers.
+    ///
+    /// # Errors
+    /// When the access log can't be opened.
+    pub fn new(workers: usize, settings: &Settings) -> Result<Self, AccessLogError> {
+        let log = settings.access_log.as_ref().map(|rules| AccessLog::start(rules, workers)).transpose()?;
+        let share = |worker| log.as_ref().and_then(|log| log.share(worker));
+        Ok(Self {
+            workers: (0..workers).map(|worker| Arc::new(WorkerTelemetry::new(share(worker)))).collect(),
+            log,
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            configs: Mutex::default(),
+            control: ControlCounts::default(),
+        })
+    }
+
+    /// The share of one worker.
+    pub fn worker(&self, index: usize) -> Arc<WorkerTelemetry> {
+        self.workers[index].clone()
+    }
+
+    /// A configuration is put in use.
+    pub fn applied(&self, snapshot: &Snapshot) {
+        let mut configs = self.configs();
+        configs.status.revision = snapshot.revision;
+        configs.status.applied_at = Some(SystemTime::now());
+        let mut owners = std::mem::take(&mut configs.owners);
+        let mut next: Vec<Option<Owner>> = Vec::new();
+        for (id, route) in &snapshot.by_id {
+            let slot = route.slot as usize;
+            if slot >= MAX_PROXY_SERIES {
+                continue;
+            }
+            if next.len() <= slot {
+                next.resize_with(slot + 1, || None);
+            }
+            let known = owners.get_mut(slot).and_then(Option::take).filter(|owner| owner.id == *id);
+            next[slot] =
+                Some(known.unwrap_or_else(|| Owner { id: id.clone(), since: self.proxy_counts(slot) }));
+        }
+        configs.owners = next;
+    }
+
+    /// A configuration was refused; one problem a line.
+    pub fn refused(&self, why: impl std::fmt::Display) {
+        let mut configs = self.configs();
+        configs.status.refused += 1;
+        configs.status.last_refusal = Some((SystemTime::now(), why.to_string()));
+    }
+
+    /// What became of the configurations so far.
+    pub fn config_status(&self) -> ConfigStatus {
+        self.configs().status.clone()
+    }
+
+    /// When the gateway started.
+    pub fn started(&self) -> (Instant, SystemTime) {
+        (self.started, self.started_at)
+    }
+
+    /// Opens the access log's file anew, after the old one was moved away.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    /// Writes every record that waits; later ones are not written any more.
+    pub fn flush(&self) {
+        if let Some(log) = &self.log {
+            log.close();
+        }
+    }
+
+    /// A probe of a target ended, and perhaps changed what is known of it.
+    pub(crate) fn probed(&self, target: &Target, good: bool, change: Option<HealthChange>) {
+        let result = if good { &self.control.probes_good } else { &self.control.probes_bad };
+        result.fetch_add(1, Ordering::Relaxed);
+        let Some(change) = change else { return };
+        let changes = match change {
+            HealthChange::Failed => &self.control.failed,
+            HealthChange::Recovered => &self.control.recovered,
+        };
+        changes.fetch_add(1, Ordering::Relaxed);
+        log_health(target, change, "probe");
+    }
+
+    fn configs(&self) -> MutexGuard<'_, Configs> {
+        self.configs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The exchanges at a slot by status class, over all workers, since the start.
+    fn proxy_counts(&self, slot: usize) -> [u64; CLASSES] {
+        debug_assert!(slot < MAX_PROXY_SERIES.next_multiple_of(PAGE), "callers stay within the table");
+        let mut sums = [0_u64; CLASSES];
+        for counts in self.workers.iter().filter_map(|worker| worker.proxies.read(slot)) {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum = sum.wrapping_add(count.value());
+            }
+        }
+        sums
+    }
+}
+
+/// A target changed sides: rare, and what operators look for first.
+fn log_health(target: &Target, change: HealthChange, by: &'static str) {
+    match change {
+        HealthChange::Failed => tracing::warn!(target = %target.authority, by, "a target became unhealthy"),
+        HealthChange::Recovered => {
+            tracing::warn!(target = %target.authority, by, "a target is healthy again")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

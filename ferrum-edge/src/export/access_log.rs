@@ -1,0 +1,249 @@
+//! The access log: one JSON line for every exchange and session, written by a thread of its own.
+//!
+//! A worker appends its line to a buffer that it shares with nobody but the writer, which takes the whole buffer away
+//! in one swap. When the writer falls behind, lines are dropped and counted; traffic never waits for a disk.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+
+use gateway_core::config::model::AccessLog as Rules;
+use gateway_core::record::{ExchangeRecord, SessionRecord};
+
+use super::{json, line};
+
+/// The log of one gateway.
+pub(crate) struct AccessLog {
+    shares: Vec<Arc<Share>>,
+    state: Arc<State>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// One worker's end of the log.
+pub(crate) struct Share {
+    waiting: Mutex<Batch>,
+    /// Records that may wait here.
+    limit: usize,
+    state: Arc<State>,
+}
+
+/// Lines that wait to be written.
+#[derive(Default)]
+struct Batch {
+    lines: Vec<u8>,
+    records: usize,
+}
+
+#[derive(Default)]
+struct State {
+    writer: OnceLock<Thread>,
+    stop: AtomicBool,
+    reopen: AtomicBool,
+    written: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// The access log's file can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("the access log {} can't be opened: {source}", path.display())]
+pub struct AccessLogError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A buffer that grew beyond this in a burst is not kept.
+const KEPT_BYTES: usize = 1 << 20;
+
+impl AccessLog {
+    /// Opens the file and starts the writer.
+    pub(crate) fn start(rules: &Rules, workers: usize) -> Result<Self, AccessLogError> {
+        let failed = |source| AccessLogError { path: rules.path.clone(), source };
+        let mut output = Output::new(&rules.path);
+        output.open().map_err(failed)?;
+        let state = Arc::new(State::default());
+        let limit = (rules.queue / workers.max(1)).max(1);
+        let shares: Vec<_> = (0..workers)
+            .map(|_| Arc::new(Share { waiting: Mutex::default(), limit, state: state.clone() }))
+            .collect();
+        let (writers_shares, writers_state) = (shares.clone(), state.clone());
+        let writer = std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || write(output, &writers_shares, &writers_state))
+            .map_err(failed)?;
+        state.writer.get_or_init(|| writer.thread().clone());
+        Ok(Self { shares, state, writer: Mutex::new(Some(writer)) })
+    }
+
+    pub(crate) fn share(&self, worker: usize) -> Option<Arc<Share>> {
+        self.shares.get(worker).cloned()
+    }
+
+    /// Opens the file anew, after the old one was moved away.
+    pub(crate) fn reopen(&self) {
+        self.state.reopen.store(true, Ordering::Release);
+        self.state.wake();
+    }
+
+    /// Writes what waits and ends the writer.
+    pub(crate) fn close(&self) {
+        self.state.stop.store(true, Ordering::Release);
+        self.state.wake();
+        if let Some(writer) = lock(&self.writer).take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the access log's writer panicked");
+        }
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.state.written.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.state.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl State {
+    fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+}
+
+impl Share {
+    pub(crate) fn exchange(&self, record: &ExchangeRecord<'_>) {
+        self.append(|lines| line::exchange(lines, record));
+    }
+
+    pub(crate) fn session(&self, record: &SessionRecord<'_>) {
+        self.append(|lines| line::session(lines, record));
+    }
+
+    fn append(&self, write: impl FnOnce(&mut json::Line<'_>)) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.records >= self.limit {
+            drop(waiting);
+            self.state.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.records += 1;
+        let first = waiting.records == 1;
+        let mut line = json::Line::begin(&mut waiting.lines);
+        write(&mut line);
+        line.end();
+        drop(waiting);
+        if first {
+            // Later lines are found by the round this one sets off.
+            self.state.wake();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The writer's loop: take what waits, write it, sleep when nothing does.
+fn write(mut output: Output, shares: &[Arc<Share>], state: &State) {
+    let mut batch = Batch::default();
+    loop {
+        // Read before the last round, so that whatever was appended before the stop is still written.
+        let stopping = state.stop.load(Ordering::Acquire);
+        if state.reopen.swap(false, Ordering::AcqRel) {
+            output.reopen();
+        }
+        let mut found = false;
+        for share in shares {
+            batch.lines.clear();
+            batch.records = 0;
+            std::mem::swap(&mut batch, &mut lock(&share.waiting));
+            if batch.records == 0 {
+                continue;
+            }
+            found = true;
+            let records = batch.records as u64;
+            let counter = if output.write(&batch.lines) { &state.written } else { &state.dropped };
+            counter.fetch_add(records, Ordering::Relaxed);
+            if batch.lines.capacity() > KEPT_BYTES {
+                batch.lines = Vec::new();
+            }
+        }
+        if !found {
+            if stopping {
+                return;
+            }
+            std::thread::park();
+        }
+    }
+}
+
+/// Where lines go.
+struct Output {
+    path: PathBuf,
+    file: Option<File>,
+    /// The last write failed, and it was said.
+    failing: bool,
+}
+
+impl Output {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None, failing: false }
+    }
+
+    /// Opens the file to append to it; standard output needs none.
+    fn open(&mut self) -> io::Result<()> {
+        if self.path.as_os_str() != "-" {
+            self.file = Some(OpenOptions::new().append(true).create(true).open(&self.path)?);
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
+        match self.open() {
+            Ok(()) => tracing::info!(path = %self.path.display(), "the access log was opened anew"),
+            Err(error) => {
+                tracing::error!(path = %self.path.display(), %error, "the access log goes on in the old file");
+            }
+        }
+    }
+
+    /// Writes whole lines in one call; a batch already is a buffer. Says whether it worked.
+    fn write(&mut self, lines: &[u8]) -> bool {
+        let result = match &mut self.file {
+            Some(file) => file.write_all(lines),
+            None => {
+                let mut out = io::stdout().lock();
+                out.write_all(lines).and_then(|()| out.flush())
+            }
+        };
+        match result {
+            Ok(()) => {
+                self.failing = false;
+                true
+            }
+            Err(error) => {
+                if !self.failing {
+                    tracing::error!(path = %self.path.display(), %error, "access records can't be written");
+                }
+                self.failing = true;
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

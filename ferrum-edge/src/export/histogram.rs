@@ -1,0 +1,117 @@
+//! Histograms and counters with one writer: plain loads and stores, no locked instruction.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A number that only its worker's thread raises, and anybody may read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `n`. Two threads that add at once would lose one of the additions; each worker has counts of its own.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds in seconds, both as numbers and as written: OpenTelemetry's advice from 5 ms on, finer below, where
+/// a gateway's own answers and near targets are.
+pub(crate) const BOUNDS: [(u64, &str); 17] = [
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_500_000, "0.0025"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (25_000_000, "0.025"),
+    (50_000_000, "0.05"),
+    (75_000_000, "0.075"),
+    (100_000_000, "0.1"),
+    (250_000_000, "0.25"),
+    (500_000_000, "0.5"),
+    (750_000_000, "0.75"),
+    (1_000_000_000, "1"),
+    (2_500_000_000, "2.5"),
+    (5_000_000_000, "5"),
+    (7_500_000_000, "7.5"),
+    (10_000_000_000, "10"),
+];
+
+/// Buckets of a histogram, the one without a bound included.
+pub(crate) const BUCKETS: usize = BOUNDS.len() + 1;
+
+/// Durations by size, written by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    buckets: [Count; BUCKETS],
+    nanos: Count,
+}
+
+impl Histogram {
+    pub(crate) fn observe(&self, duration: Duration) {
+        // 584 years fit.
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Most durations are in the first few buckets.
+        let bucket = BOUNDS.iter().position(|(bound, _)| nanos <= *bound).unwrap_or(BOUNDS.len());
+        self.buckets[bucket].add(1);
+        self.nanos.add(nanos);
+    }
+}
+
+/// The histograms of several workers, added up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Merged {
+    /// Not cumulative.
+    pub(crate) buckets: [u64; BUCKETS],
+    pub(crate) nanos: u64,
+}
+
+impl Merged {
+    pub(crate) fn add(&mut self, histogram: &Histogram) {
+        for (sum, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *sum += bucket.value();
+        }
+        self.nanos = self.nanos.wrapping_add(histogram.nanos.value());
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The sum in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        Duration::from_nanos(self.nanos).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_own_bucket() {
+        let histogram = Histogram::default();
+        for nanos in [0, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
+            histogram.observe(Duration::from_nanos(nanos));
+        }
+        let mut merged = Merged::default();
+        merged.add(&histogram);
+        assert_eq!(merged.buckets[0], 2);
+        assert_eq!(merged.buckets[1], 1);
+        assert_eq!(merged.buckets[BUCKETS - 2], 1);
+        assert_eq!(merged.buckets[BUCKETS - 1], 1);
+        assert_eq!(merged.count(), 5);
+    }
+
+    #[test]
+    fn written_bounds_are_the_numbers() {
+        for (nanos, text) in BOUNDS {
+            let seconds: f64 = text.parse().unwrap();
+            assert_eq!(Duration::from_secs_f64(seconds), Duration::from_nanos(nanos), "{text}");
+        }
+        assert!(BOUNDS.is_sorted());
+    }
+}

@@ -1,0 +1,182 @@
+//! JSON objects on one line, written straight into a buffer.
+
+use std::fmt::{Display, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes of a text written to a record; what is beyond is cut off.
+pub(crate) const MAX_TEXT: usize = 2048;
+
+/// One object of one line.
+pub(crate) struct Line<'b>(&'b mut Vec<u8>);
+
+impl<'b> Line<'b> {
+    pub(crate) fn begin(buffer: &'b mut Vec<u8>) -> Self {
+        buffer.push(b'{');
+        Self(buffer)
+    }
+
+    pub(crate) fn end(self) {
+        self.0.extend_from_slice(b"}\n");
+    }
+
+    /// A text; any bytes, those that are not UTF-8 are replaced.
+    pub(crate) fn text(&mut self, key: &'static str, text: impl AsRef<[u8]>) {
+        self.key(key);
+        self.0.push(b'"');
+        escape(self.0, text.as_ref());
+        self.0.push(b'"');
+    }
+
+    /// A text put together by `write`, which escapes by itself.
+    pub(crate) fn text_by(&mut self, key: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.key(key);
+        self.0.push(b'"');
+        write(self.0);
+        self.0.push(b'"');
+    }
+
+    /// Something whose text never needs escaping: an address, a version.
+    pub(crate) fn plain(&mut self, key: &'static str, value: impl Display) {
+        self.key(key);
+        self.0.push(b'"');
+        append(self.0, format_args!("{value}"));
+        self.0.push(b'"');
+    }
+
+    pub(crate) fn number(&mut self, key: &'static str, number: impl itoa::Integer) {
+        self.key(key);
+        self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// Seconds with six places.
+    pub(crate) fn seconds(&mut self, key: &'static str, duration: Duration) {
+        self.key(key);
+        append(self.0, format_args!("{}.{:06}", duration.as_secs(), duration.subsec_micros()));
+    }
+
+    /// RFC 3339 in UTC with microseconds.
+    pub(crate) fn time(&mut self, key: &'static str, time: SystemTime) {
+        self.key(key);
+        self.0.push(b'"');
+        append(self.0, format_args!("{}", Rfc3339(time)));
+        self.0.push(b'"');
+    }
+
+    fn key(&mut self, key: &'static str) {
+        if self.0.last() != Some(&b'{') {
+            self.0.push(b',');
+        }
+        self.0.push(b'"');
+        self.0.extend_from_slice(key.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+}
+
+fn append(buffer: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    struct Bytes<'b>(&'b mut Vec<u8>);
+    impl Write for Bytes<'_> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.extend_from_slice(text.as_bytes());
+            Ok(())
+        }
+    }
+    let written = Bytes(buffer).write_fmt(text);
+    debug_assert!(
+        written.is_ok(),
+        "a buffer takes whatever is written, and what is formatted here never fails"
+    );
+}
+
+/// Appends text the way it stands within quotation marks (RFC 8259 §7).
+pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
+    let text = &text[..text.len().min(MAX_TEXT)];
+    if text.iter().all(|byte| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\')) {
+        out.extend_from_slice(text);
+        return;
+    }
+    for chunk in text.utf8_chunks() {
+        for byte in chunk.valid().bytes() {
+            match byte {
+                b'"' => out.extend_from_slice(b"\\\""),
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                0..=0x1f | 0x7f => append(out, format_args!("\\u{byte:04x}")),
+                _ => out.push(byte),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+/// A moment as RFC 3339 in UTC with microseconds.
+pub(crate) struct Rfc3339(pub(crate) SystemTime);
+
+impl Display for Rfc3339 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let micros = since.subsec_micros();
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+}
+
+/// Year, month and day of a day since the epoch, in the Gregorian calendar.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Years counted from March have the leap day at their end, so that months have fixed places within them.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Line<'_>)) -> serde_json::Value {
+        let mut buffer = Vec::new();
+        let mut line = Line::begin(&mut buffer);
+        write(&mut line);
+        line.end();
+        assert_eq!(buffer.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+        serde_json::from_slice(&buffer).unwrap()
+    }
+
+    #[test]
+    fn any_bytes_become_one_line_of_json() {
+        let every: Vec<u8> = (0..=255).collect();
+        let value = written(|line| line.text("every", &every));
+        let text = value["every"].as_str().unwrap();
+        assert!(text.starts_with("\0\u{1}") && text.contains("\"#$") && text.ends_with('\u{fffd}'));
+        let value = written(|line| {
+            line.text("umlaut", "grün\n");
+            line.number("n", 7_u64);
+            line.seconds("s", Duration::from_micros(1_000_042));
+        });
+        assert_eq!(value, serde_json::json!({ "umlaut": "grün\n", "n": 7, "s": 1.000_042 }));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let value = written(|line| line.text("long", "ü".repeat(MAX_TEXT)));
+        assert_eq!(value["long"].as_str().unwrap().len(), MAX_TEXT);
+        let odd = format!("x{}", "ü".repeat(MAX_TEXT));
+        assert!(written(|line| line.text("long", &odd))["long"].as_str().unwrap().ends_with('\u{fffd}'));
+    }
+
+    #[test]
+    fn times_are_utc() {
+        let at = |seconds| Rfc3339(UNIX_EPOCH + Duration::new(seconds, 1_500)).to_string();
+        assert_eq!(at(0), "1970-01-01T00:00:00.000001Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00.000001Z");
+        assert_eq!(at(1_795_132_799), "2026-11-19T23:59:59.000001Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00.000001Z");
+    }
+}

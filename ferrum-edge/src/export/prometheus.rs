@@ -1,0 +1,236 @@
+//! The Prometheus text format, version 0.0.4. Reads the workers' numbers and never makes a worker wait.
+
+use std::fmt::{self, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::record::{Metric, metric};
+use tokio::time::Instant;
+
+use super::histogram::{BOUNDS, Merged};
+use super::process::Process;
+use super::shard::{CLASSES, SESSIONS, VERSIONS, WorkerTelemetry};
+use super::{Telemetry, histogram::Count};
+
+/// What is served as `Content-Type`.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Targets with a series of their own; a target beyond is missing from the metric, never from the admin API.
+pub const MAX_TARGET_SERIES: usize = 10_000;
+
+const CLASS_NAMES: [&str; CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Everything, as text.
+pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, connections: usize) -> String {
+    let mut page = Page(String::with_capacity(16 << 10));
+    exchanges(&mut page, telemetry);
+    connections_and_sessions(&mut page, telemetry, connections);
+    proxies(&mut page, telemetry);
+    targets(&mut page, telemetry, snapshot);
+    configuration(&mut page, telemetry, snapshot);
+    process(&mut page, telemetry);
+    page.0
+}
+
+/// The text so far.
+struct Page(String);
+
+impl Page {
+    /// One metric without labels.
+    fn single(&mut self, metric: &Metric, value: impl fmt::Display) {
+        self.head(metric);
+        self.sample(metric.name, format_args!(""), value);
+    }
+
+    fn head(&mut self, metric: &Metric) {
+        let Metric { name, kind, help } = metric;
+        self.push(format_args!("# HELP {name} {}\n# TYPE {name} {kind}\n", help.trim()));
+    }
+
+    /// `labels` as they stand within the braces.
+    fn sample(&mut self, name: &str, labels: fmt::Arguments<'_>, value: impl fmt::Display) {
+        match labels.as_str() {
+            Some("") => self.push(format_args!("{name} {value}\n")),
+            _ => self.push(format_args!("{name}{{{labels}}} {value}\n")),
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: &str, merged: &Merged) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let mut sum = 0;
+        for ((_, bound), count) in BOUNDS.iter().zip(&merged.buckets) {
+            sum += count;
+            self.push(format_args!("{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {sum}\n"));
+        }
+        let (count, seconds) = (merged.count(), merged.seconds());
+        self.push(format_args!("{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}\n"));
+        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        self.push(format_args!("{name}_sum{braces} {seconds}\n{name}_count{braces} {count}\n"));
+    }
+
+    fn push(&mut self, text: fmt::Arguments<'_>) {
+        let written = self.0.write_fmt(text);
+        debug_assert!(written.is_ok(), "a string takes whatever is written");
+    }
+}
+
+/// A label's value, escaped.
+struct Label<'l>(&'l str);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                _ => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sum(telemetry: &Telemetry, of: impl Fn(&WorkerTelemetry) -> &Count) -> u64 {
+    telemetry.workers.iter().map(|worker| of(worker).value()).fold(0, u64::wrapping_add)
+}
+
+fn exchanges(page: &mut Page, telemetry: &Telemetry) {
+    let name = metric::REQUEST_DURATION.name;
+    page.head(&metric::REQUEST_DURATION);
+    for (version, version_name) in VERSIONS.iter().enumerate() {
+        for (class, class_name) in CLASS_NAMES.iter().enumerate() {
+            let mut merged = Merged::default();
+            telemetry.workers.iter().for_each(|worker| merged.add(&worker.durations[version][class]));
+            // A series appears when it first happens: most gateways never speak every version.
+            if merged.count() > 0 {
+                let labels = format!(
+                    "network_protocol_version=\"{version_name}\",http_response_status_class=\"{class_name}\""
+                );
+                page.histogram(name, &labels, &merged);
+            }
+        }
+    }
+    // The end is read first: one that ends between the two reads then counts as open, and never as less than none.
+    let ended = sum(telemetry, |worker| &worker.ended);
+    let began = sum(telemetry, |worker| &worker.began);
+    page.single(&metric::ACTIVE_REQUESTS, began.saturating_sub(ended));
+    let mut merged = Merged::default();
+    telemetry.workers.iter().for_each(|worker| merged.add(&worker.first_bytes));
+    page.head(&metric::UPSTREAM_DURATION);
+    page.histogram(metric::UPSTREAM_DURATION.name, "", &merged);
+    page.single(&metric::REQUEST_BYTES, sum(telemetry, |worker| &worker.request_bytes));
+    page.single(&metric::RESPONSE_BYTES, sum(telemetry, |worker| &worker.response_bytes));
+    page.single(&metric::RETRIES, sum(telemetry, |worker| &worker.retries));
+    page.single(&metric::PANICS, sum(telemetry, |worker| &worker.panics));
+    page.head(&metric::REPLIES);
+    let mut reasons = std::collections::BTreeMap::<&str, u64>::new();
+    for (reason, count) in telemetry.workers.iter().flat_map(|worker| worker.reasons.iter()) {
+        *reasons.entry(reason).or_default() += count;
+    }
+    for (reason, count) in reasons {
+        page.sample(metric::REPLIES.name, format_args!("reason=\"{reason}\""), count);
+    }
+}
+
+fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections: usize) {
+    page.single(&metric::CONNECTIONS, connections);
+    page.single(&metric::ACCEPTED, sum(telemetry, |worker| &worker.accepted));
+    page.single(&metric::REFUSED, sum(telemetry, |worker| &worker.refused));
+    page.head(&metric::SESSIONS);
+    for (place, protocol) in SESSIONS.iter().enumerate() {
+        let ended = sum(telemetry, |worker| &worker.sessions[place].ended);
+        page.sample(metric::SESSIONS.name, format_args!("protocol=\"{protocol}\""), ended);
+    }
+    page.head(&metric::SESSION_BYTES);
+    for (place, protocol) in SESSIONS.iter().enumerate() {
+        let up = sum(telemetry, |worker| &worker.sessions[place].up);
+        let down = sum(telemetry, |worker| &worker.sessions[place].down);
+        for (direction, bytes) in [("up", up), ("down", down)] {
+            let labels = format_args!("protocol=\"{protocol}\",direction=\"{direction}\"");
+            page.sample(metric::SESSION_BYTES.name, labels, bytes);
+        }
+    }
+}
+
+fn proxies(page: &mut Page, telemetry: &Telemetry) {
+    let name = metric::PROXY_REQUESTS.name;
+    page.head(&metric::PROXY_REQUESTS);
+    let mut series = |proxy: &str, counts: [u64; CLASSES]| {
+        for (class, count) in CLASS_NAMES.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            let labels = format_args!("proxy=\"{}\",http_response_status_class=\"{class}\"", Label(proxy));
+            page.sample(name, labels, count);
+        }
+    };
+    for (slot, owner) in telemetry.configs().owners.iter().enumerate() {
+        let Some(owner) = owner else { continue };
+        let now = telemetry.proxy_counts(slot);
+        series(owner.id.as_str(), std::array::from_fn(|class| now[class].wrapping_sub(owner.since[class])));
+    }
+    let of = |counts: fn(&WorkerTelemetry) -> &[Count; CLASSES]| {
+        std::array::from_fn(|class| sum(telemetry, |worker| &counts(worker)[class]))
+    };
+    series("_other", of(|worker| &worker.proxies.other));
+    series("_none", of(|worker| &worker.proxies.none));
+}
+
+fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
+    let now = Instant::now();
+    page.head(&metric::TARGET_HEALTHY);
+    let all = snapshot.upstreams.iter().flat_map(|(id, targets)| targets.list().iter().map(move |t| (id, t)));
+    for (upstream, target) in all.take(MAX_TARGET_SERIES) {
+        let labels =
+            format_args!("upstream=\"{}\",target=\"{}\"", Label(upstream.as_str()), Label(&target.authority));
+        page.sample(metric::TARGET_HEALTHY.name, labels, u8::from(target.is_healthy(now)));
+    }
+    let control = &telemetry.control;
+    let failed = sum(telemetry, |worker| &worker.failed) + control.failed.load(Relaxed);
+    let recovered = sum(telemetry, |worker| &worker.recovered) + control.recovered.load(Relaxed);
+    page.head(&metric::TARGET_CHANGES);
+    page.sample(metric::TARGET_CHANGES.name, format_args!("to=\"unhealthy\""), failed);
+    page.sample(metric::TARGET_CHANGES.name, format_args!("to=\"healthy\""), recovered);
+    page.head(&metric::PROBES);
+    let (good, bad) = (control.probes_good.load(Relaxed), control.probes_bad.load(Relaxed));
+    page.sample(metric::PROBES.name, format_args!("result=\"good\""), good);
+    page.sample(metric::PROBES.name, format_args!("result=\"bad\""), bad);
+}
+
+fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
+    let status = telemetry.config_status();
+    page.single(&metric::CONFIG_REVISION, status.revision);
+    page.single(&metric::CONFIG_APPLIED, seconds(status.applied_at.unwrap_or(UNIX_EPOCH)));
+    page.single(&metric::CONFIG_REFUSED, status.refused);
+    page.single(&metric::CONFIG_PROXIES, snapshot.by_id.len());
+    let quarantined = snapshot.by_id.iter().filter(|(_, route)| route.quarantine.is_some()).count();
+    page.single(&metric::CONFIG_QUARANTINED, quarantined);
+    page.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
+    let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
+    page.single(&metric::LOG_WRITTEN, written);
+    page.single(&metric::LOG_DROPPED, dropped);
+    page.single(&metric::WORKERS, telemetry.workers.len());
+}
+
+fn process(page: &mut Page, telemetry: &Telemetry) {
+    page.head(&metric::BUILD_INFO);
+    page.sample(metric::BUILD_INFO.name, format_args!("version=\"{}\"", env!("CARGO_PKG_VERSION")), 1);
+    let Process { cpu_seconds, resident, virtual_memory, threads, fds, max_fds } = Process::read();
+    if let Some(cpu) = cpu_seconds {
+        page.single(&metric::PROCESS_CPU, cpu);
+    }
+    for (metric, value) in [
+        (metric::PROCESS_MEMORY, resident),
+        (metric::PROCESS_VIRTUAL_MEMORY, virtual_memory),
+        (metric::PROCESS_THREADS, threads),
+        (metric::PROCESS_FDS, fds),
+        (metric::PROCESS_MAX_FDS, max_fds),
+    ] {
+        if let Some(value) = value {
+            page.single(&metric, value);
+        }
+    }
+    page.single(&metric::PROCESS_START, seconds(telemetry.started().1));
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

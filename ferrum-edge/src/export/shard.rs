@@ -1,0 +1,208 @@
+//! One worker's share of the numbers. Only its thread writes, so that no write ever waits for another core.
+
+use std::sync::{Arc, OnceLock};
+
+use gateway_core::balance::Target;
+use gateway_core::health::HealthChange;
+use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
+use gateway_protocols::worker::ConnectionRecorder;
+use http::Version;
+
+use super::access_log::Share;
+use super::histogram::{Count, Histogram};
+
+/// Proxies with a series of their own; the others share one.
+pub const MAX_PROXY_SERIES: usize = 10_000;
+/// Proxies whose counters are allocated together.
+pub(super) const PAGE: usize = 64;
+/// Status classes, 1xx to 5xx.
+pub(super) const CLASSES: usize = 5;
+/// HTTP versions as labels.
+pub(super) const VERSIONS: [&str; 3] = ["1.1", "2", "3"];
+/// Protocols of sessions as labels.
+pub(super) const SESSIONS: [&str; 4] = ["tcp", "udp", "websocket", "other"];
+/// Reasons with a counter of their own; the table of causes has half as many.
+const MAX_REASONS: usize = 64;
+
+/// One worker's share; written by its thread only.
+///
+/// Aligned so that no two workers' shares meet in a cache line, nor in the pair of lines that is fetched together.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct WorkerTelemetry {
+    pub(super) began: Count,
+    pub(super) ended: Count,
+    pub(super) request_bytes: Count,
+    pub(super) response_bytes: Count,
+    pub(super) retries: Count,
+    pub(super) accepted: Count,
+    pub(super) refused: Count,
+    pub(super) closed: Count,
+    pub(super) panics: Count,
+    pub(super) failed: Count,
+    pub(super) recovered: Count,
+    pub(super) durations: [[Histogram; CLASSES]; VERSIONS.len()],
+    pub(super) first_bytes: Histogram,
+    pub(super) reasons: Reasons,
+    pub(super) proxies: ProxyTable,
+    pub(super) sessions: [SessionCounts; SESSIONS.len()],
+    log: Option<Arc<Share>>,
+}
+
+/// Ended sessions of one protocol.
+#[derive(Default)]
+pub(super) struct SessionCounts {
+    pub(super) ended: Count,
+    pub(super) up: Count,
+    pub(super) down: Count,
+}
+
+/// Counts by reason. A reason's place is its cause's; its word is learnt when it first happens.
+pub(super) struct Reasons([(OnceLock<&'static str>, Count); MAX_REASONS]);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Default::default()))
+    }
+}
+
+impl Reasons {
+    fn count(&self, place: usize, reason: &'static str) {
+        if let Some((word, count)) = self.0.get(place) {
+            word.get_or_init(|| reason);
+            count.add(1);
+        }
+    }
+
+    /// What has happened so far.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().filter_map(|(word, count)| Some((*word.get()?, count.value())))
+    }
+}
+
+/// Exchanges of one proxy by status class.
+pub(super) type ProxyCounts = [Count; CLASSES];
+
+/// Counts by the proxies' slots, allocated a page at a time, when one of its proxies first has traffic.
+pub(super) struct ProxyTable {
+    pages: Box<[OnceLock<Box<[ProxyCounts; PAGE]>>]>,
+    pub(super) other: ProxyCounts,
+    pub(super) none: ProxyCounts,
+}
+
+impl Default for ProxyTable {
+    fn default() -> Self {
+        Self {
+            pages: (0..MAX_PROXY_SERIES.div_ceil(PAGE)).map(|_| OnceLock::new()).collect(),
+            other: ProxyCounts::default(),
+            none: ProxyCounts::default(),
+        }
+    }
+}
+
+impl ProxyTable {
+    fn of(&self, slot: usize) -> &ProxyCounts {
+        match self.pages.get(slot / PAGE) {
+            Some(page) if slot < MAX_PROXY_SERIES => {
+                &page.get_or_init(|| Box::new(std::array::from_fn(|_| ProxyCounts::default())))[slot % PAGE]
+            }
+            _ => &self.other,
+        }
+    }
+
+    /// The counts at a slot, if its page was ever written to.
+    pub(super) fn read(&self, slot: usize) -> Option<&ProxyCounts> {
+        self.pages.get(slot / PAGE)?.get().map(|page| &page[slot % PAGE])
+    }
+}
+
+impl WorkerTelemetry {
+    pub(super) fn new(log: Option<Arc<Share>>) -> Self {
+        Self { log, ..Self::default() }
+    }
+}
+
+impl Recorder for WorkerTelemetry {
+    fn began(&self) {
+        self.began.add(1);
+    }
+
+    fn exchange(&self, record: &ExchangeRecord<'_>) {
+        self.ended.add(1);
+        let class = class_of(record.status);
+        self.durations[version_of(record.exchange.version())][class].observe(record.duration);
+        let proxy = match record.route {
+            Some(route) => self.proxies.of(route.slot as usize),
+            None => &self.proxies.none,
+        };
+        proxy[class].add(1);
+        if let Some(first_byte) = record.first_byte {
+            self.first_bytes.observe(first_byte);
+        }
+        // Most exchanges have no request body, and writing less is cheaper than looking.
+        if record.request_bytes > 0 {
+            self.request_bytes.add(record.request_bytes);
+        }
+        self.response_bytes.add(record.response_bytes);
+        if record.attempts > 1 {
+            self.retries.add(u64::from(record.attempts - 1));
+        }
+        if let Some(cause) = record.cause {
+            self.reasons.count(cause as usize, cause.reason());
+        }
+        if let Some(log) = &self.log {
+            log.exchange(record);
+        }
+    }
+
+    fn health(&self, target: &Target, change: HealthChange) {
+        match change {
+            HealthChange::Failed => self.failed.add(1),
+            HealthChange::Recovered => self.recovered.add(1),
+        }
+        super::log_health(target, change, "traffic");
+    }
+
+    fn session(&self, record: &SessionRecord<'_>) {
+        let place = SESSIONS.iter().position(|name| *name == record.protocol).unwrap_or(SESSIONS.len() - 1);
+        let counts = &self.sessions[place];
+        counts.ended.add(1);
+        counts.up.add(record.bytes_up);
+        counts.down.add(record.bytes_down);
+        if let Some(log) = &self.log {
+            log.session(record);
+        }
+    }
+}
+
+impl ConnectionRecorder for WorkerTelemetry {
+    fn accepted(&self) {
+        self.accepted.add(1);
+    }
+
+    fn refused(&self) {
+        self.refused.add(1);
+    }
+
+    fn closed(&self) {
+        self.closed.add(1);
+    }
+
+    fn panicked(&self) {
+        self.panics.add(1);
+    }
+}
+
+/// The place of a status among the classes.
+fn class_of(status: u16) -> usize {
+    usize::from(status / 100).clamp(1, CLASSES) - 1
+}
+
+/// The place of a version among [`VERSIONS`]; HTTP/1.0 counts as 1.1.
+fn version_of(version: Version) -> usize {
+    match version {
+        Version::HTTP_2 => 1,
+        Version::HTTP_3 => 2,
+        _ => 0,
+    }
+}

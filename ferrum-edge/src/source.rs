@@ -1,0 +1,3 @@
+//! Where configurations come from. Operating modes differ in nothing else.
+
+pub mod file;

@@ -1,0 +1,135 @@
+//! Configuration from a file, with the environment and the command line laid over its settings.
+
+use std::path::{Path, PathBuf};
+use std::{env, fmt, fs, io};
+
+use gateway_core::config::file::{Origin, References};
+use gateway_core::config::model::Model;
+use gateway_core::config::problem::{Problem, Problems};
+use gateway_core::config::resolve::{self, PluginCheck};
+use gateway_core::config::settings::{self, Layer};
+use gateway_core::plugin::{Registry, World};
+use serde_json::Value;
+
+/// A configuration and what goes before its settings.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The document.
+    pub spec: Spec,
+    /// Settings from the command line, by their environment names.
+    pub flags: Vec<(String, String)>,
+}
+
+/// Where the document is.
+#[derive(Debug, Clone)]
+pub enum Spec {
+    /// A file, YAML or JSON, read anew with each reload.
+    File(PathBuf),
+    /// A text that is part of the program.
+    Text {
+        /// What problems call it.
+        name: &'static str,
+        /// The document.
+        text: String,
+    },
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Text { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// `FERRUM_` names that the command line reads itself.
+const READ_BY_CLI: &[&str] =
+    &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE", "FERRUM_MODE"];
+
+impl Source {
+    /// Reads and checks everything: the document, the environment over it, the flags over both.
+    ///
+    /// # Errors
+    /// Every problem there is.
+    pub fn load(&self, registry: &Registry) -> Result<Model, Problems> {
+        let (text, origin) = match &self.spec {
+            Spec::Text { name, text } => (text.clone(), named(name)),
+            Spec::File(path) => {
+                let origin = Origin::file(path);
+                let unreadable = |error: io::Error| {
+                    let mut problem = Problem::new("", format!("this file can't be read: {error}"));
+                    problem.file.clone_from(&origin.name);
+                    Problems(vec![problem])
+                };
+                (fs::read_to_string(path).map_err(unreadable)?, origin)
+            }
+        };
+        resolve::load(&text, &origin, &Machine, &Plugins(registry), |gateway| {
+            let folder = env::current_dir().unwrap_or_default();
+            let layer = |name| Layer { name, folder: &folder, read: &read, also: READ_BY_CLI };
+            // A variable that is no text can't be one of ours.
+            let vars = env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+            let from_env = settings::apply(gateway, vars, layer("environment"));
+            for warning in &from_env.warnings.0 {
+                tracing::warn!("{warning}");
+            }
+            let from_flags = settings::apply(gateway, self.flags.iter().cloned(), layer("command line"));
+            let mut problems = from_env.problems;
+            problems.0.extend(from_flags.problems.0);
+            problems
+        })
+    }
+}
+
+fn named(name: &str) -> Origin {
+    Origin { name: name.to_owned(), folder: PathBuf::new(), format: None }
+}
+
+/// A configuration from a text, without the environment; for programs that embed the gateway.
+///
+/// # Errors
+/// Every problem there is; `name` stands before each.
+pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Problems> {
+    resolve::load(text, &named(name), &Machine, &Plugins(registry), |_| Problems::default())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+/// What `${env:…}` and `${file:…}` refer to.
+struct Machine;
+
+impl References for Machine {
+    fn env(&self, name: &str) -> Option<String> {
+        env::var(name).ok()
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        read(path)
+    }
+}
+
+/// Checks plugins by building them.
+struct Plugins<'a>(&'a Registry);
+
+impl PluginCheck for Plugins<'_> {
+    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems> {
+        match self.0.build(plugin_name, config, &World::default()) {
+            Ok(_) => Ok(()),
+            Err(Problems(mut problems)) => {
+                for problem in &mut problems {
+                    let within = problem.path.strip_prefix("config").unwrap_or(&problem.path);
+                    problem.path = within.trim_start_matches('.').to_owned();
+                }
+                Err(Problems(problems))
+            }
+        }
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        Some(self.0.entries().iter().map(|entry| entry.name.to_owned()).collect())
+    }
+}

@@ -1,0 +1,153 @@
+//! Asking a target how it is: over HTTP, gRPC, TCP or UDP.
+//!
+//! Every probe makes a connection of its own, since making one is half of what is asked. Probes run beside the
+//! traffic, never on a worker.
+
+mod grpc;
+mod http;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::balance::Target;
+use gateway_core::config::model::{ActiveHealth, BackendHttp, BackendTls, Probe};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio_rustls::{TlsConnector, TlsStream};
+
+use crate::dns::{Dns, DnsError};
+use crate::link::Link;
+use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
+
+/// Asks targets.
+pub struct Prober {
+    dns: Arc<Dns>,
+    tls: Arc<ClientConfigs>,
+}
+
+/// Why a target counts as bad.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// Its name has no address.
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    /// It can't be reached, or broke off.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The proxy's TLS rules can't be carried out.
+    #[error(transparent)]
+    TlsRules(#[from] ClientTlsError),
+    /// It did not answer in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// It answered with a status that is none of the healthy ones.
+    #[error("status {0}")]
+    Status(u16),
+    /// It answered something that is no HTTP.
+    #[error("the answer is malformed")]
+    Malformed,
+    /// HTTP/2 failed.
+    #[error("HTTP/2: {0}")]
+    Http2(#[from] ::h2::Error),
+    /// The call ended with this gRPC status.
+    #[error("grpc-status {0}")]
+    Grpc(String),
+    /// The service says that it does not serve; the number is its `ServingStatus`.
+    #[error("the service is not serving (status {0})")]
+    NotServing(u64),
+}
+
+impl Prober {
+    /// A prober that resolves names and judges certificates as traffic does.
+    pub fn new(dns: Arc<Dns>, tls: Arc<ClientConfigs>) -> Self {
+        Self { dns, tls }
+    }
+
+    /// Asks once. `tls` says how certificates are judged where the probe is encrypted; without it they are verified
+    /// against the public roots.
+    ///
+    /// # Errors
+    /// Why the target counts as bad.
+    pub async fn probe(
+        &self,
+        target: &Target,
+        rules: &ActiveHealth,
+        tls: Option<&BackendTls>,
+    ) -> Result<(), ProbeError> {
+        let asking = self.ask(target, &rules.probe, tls);
+        if rules.timeout.is_zero() {
+            return asking.await;
+        }
+        tokio::time::timeout(rules.timeout, asking).await.unwrap_or(Err(ProbeError::Timeout(rules.timeout)))
+    }
+
+    async fn ask(&self, target: &Target, probe: &Probe, tls: Option<&BackendTls>) -> Result<(), ProbeError> {
+        match probe {
+            Probe::Tcp => self.connect(target).await.map(drop),
+            Probe::Udp { payload } => self.datagram(target, payload).await,
+            Probe::Http { path, healthy_status_codes, tls: encrypted } => {
+                let link = self.link(target, (*encrypted, tls), BackendHttp::Http1).await?;
+                let host = target.host_header(if *encrypted { 443 } else { 80 });
+                let status = http::get(link, host, path).await?;
+                healthy_status_codes.contains(&status).then_some(()).ok_or(ProbeError::Status(status))
+            }
+            Probe::Grpc { service, tls: encrypted } => {
+                let link = self.link(target, (*encrypted, tls), BackendHttp::Http2).await?;
+                let scheme = if *encrypted { "https" } else { "http" };
+                grpc::check(link, scheme, &target.authority, service).await
+            }
+        }
+    }
+
+    async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ProbeError> {
+        Ok(self.dns.resolve(&target.rules.host, target.rules.port).await?)
+    }
+
+    /// Tries the target's addresses in turn, as traffic does.
+    async fn connect(&self, target: &Target) -> Result<TcpStream, ProbeError> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in self.addresses(target).await? {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => {
+                    tcp.set_nodelay(true)?;
+                    return Ok(tcp);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    async fn link(
+        &self,
+        target: &Target,
+        (encrypted, rules): (bool, Option<&BackendTls>),
+        http: BackendHttp,
+    ) -> Result<Link, ProbeError> {
+        let tcp = self.connect(target).await?;
+        if !encrypted {
+            return Ok(Link::Tcp(tcp));
+        }
+        let strict = BackendTls { verify: true, ca_path: None, client_cert: None, server_name: None };
+        let rules = rules.unwrap_or(&strict);
+        let config = self.tls.of(rules, http)?;
+        let name = server_name(rules, &target.rules.host)?;
+        let tls = TlsConnector::from(config).connect(name, tcp).await?;
+        Ok(Link::Tls(Box::new(TlsStream::Client(tls))))
+    }
+
+    /// Any datagram from the target is a good answer; a closed port shows as an error.
+    async fn datagram(&self, target: &Target, payload: &[u8]) -> Result<(), ProbeError> {
+        let address = *self.addresses(target).await?.first().ok_or(io::ErrorKind::AddrNotAvailable).map_err(io::Error::from)?;
+        let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+        let socket = UdpSocket::bind(any).await?;
+        socket.connect(address).await?;
+        socket.send(payload).await?;
+        socket.recv(&mut [0; 1]).await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Probes against scripted peers.
