@@ -1,3 +1,8 @@
 //! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
 
+pub mod pipeline;
+pub mod proxy_protocol;
+pub mod relay;
 pub mod session;
+pub mod sniff;
+pub mod table;

@@ -18,6 +18,7 @@ use crate::plugin::entry::Attend;
 use crate::plugin::{Chain, Registry, World};
 use crate::pool::{Identity, Interner, Key};
 use crate::route::RouteTable;
+use crate::stream::table::StreamTable;
 
 /// A proxy with everything its traffic needs, ready to be used.
 pub struct Route {
@@ -56,7 +57,7 @@ pub struct Snapshot {
     /// HTTP proxies by host and path.
     pub routes: RouteTable<Arc<Route>>,
     /// Stream proxies.
-    pub streams: Vec<Arc<Route>>,
+    pub streams: StreamTable,
     /// Every proxy by its id.
     pub by_id: Index<Id, Arc<Route>>,
     /// Named upstreams, by id, also those no proxy uses. A proxy's own target is found in its route.
@@ -76,7 +77,7 @@ impl Snapshot {
             revision: 0,
             settings,
             routes: RouteTable::new(),
-            streams: Vec::new(),
+            streams: StreamTable::default(),
             by_id: Index::new(),
             upstreams: HashMap::new(),
         }
@@ -167,7 +168,7 @@ impl Compiler {
             match &proxy.traffic {
                 // Overlaps were refused when the model was made, so the first of two stands.
                 Traffic::Http(rules) => drop(next.routes.insert(&rules.hosts, &rules.path, route)),
-                Traffic::Stream(_) => next.streams.push(route),
+                Traffic::Stream(_) => next.streams.insert(&route),
             }
         }
         self.slots.keep(|id| next.by_id.contains_key(id));

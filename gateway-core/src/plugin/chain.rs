@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Response;
 
 use super::entry::{Attend, Registry};
@@ -14,6 +15,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
+use crate::stream::session::{Direction, Gate, Passage, Session};
 
 /// The compiled chain of one proxy.
 #[derive(Default)]
@@ -131,6 +133,32 @@ impl Chain {
         }
     }
 
+    /// Asks whether a new session may go on.
+    ///
+    /// # Errors
+    /// The word of the first plugin that refuses.
+    pub async fn connect(&self, session: &mut Session) -> Result<(), &'static str> {
+        for seat in &self.on_connect {
+            match seat.plugin.on_connect(session) {
+                Gate::Open => {}
+                Gate::Refuse(reason) => return Err(reason),
+                Gate::Wait(future) => future.await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of a message of a session; the first plugin that does not forward it decides.
+    pub fn message(&self, session: &Session, direction: Direction, message: &mut Bytes) -> Passage {
+        for seat in &self.on_message {
+            match seat.plugin.on_message(session, direction, message) {
+                Passage::Forward => {}
+                decided => return decided,
+            }
+        }
+        Passage::Forward
+    }
+
     /// Hands the record to whoever attends.
     pub fn end(&self, record: &ExchangeRecord<'_>) {
         for seat in &self.on_end {
@@ -150,10 +178,6 @@ impl Chain {
         !self.on_message.is_empty()
     }
 
-    /// Whether any plugin sees new sessions.
-    pub fn sees_connects(&self) -> bool {
-        !self.on_connect.is_empty()
-    }
 }
 
 async fn walk(

@@ -1,0 +1,82 @@
+//! Which stream proxy takes a connection: by port, and on a shared port by server name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config::model::{HostPattern, Scheme, StreamRules, Traffic};
+use crate::config::snapshot::Route;
+
+/// What a port carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Byte streams.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// Stream proxies by transport and port.
+#[derive(Debug, Clone, Default)]
+pub struct StreamTable {
+    ports: HashMap<(Transport, u16), Vec<Arc<Route>>>,
+}
+
+/// The stream rules of a route; `None` for HTTP proxies, which are never in the table.
+pub fn rules(route: &Route) -> Option<&StreamRules> {
+    match &route.proxy.traffic {
+        Traffic::Stream(rules) => Some(rules),
+        Traffic::Http(_) => None,
+    }
+}
+
+impl StreamTable {
+    /// Puts a route on all its ports.
+    pub fn insert(&mut self, route: &Arc<Route>) {
+        let Some(rules) = rules(route) else { return };
+        let transport = match route.proxy.backend.scheme {
+            Scheme::Udp | Scheme::Dtls => Transport::Udp,
+            Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,
+        };
+        for port in rules.listen_ports.0..=rules.listen_ports.1 {
+            self.ports.entry((transport, port)).or_default().push(route.clone());
+        }
+    }
+
+    /// Every port in use.
+    pub fn ports(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
+        self.ports.keys().copied()
+    }
+
+    /// The routes of one port.
+    pub fn on(&self, transport: Transport, port: u16) -> &[Arc<Route>] {
+        self.ports.get(&(transport, port)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the server name must be known before a route of this port can be chosen.
+    pub fn asks_for_name(&self, transport: Transport, port: u16) -> bool {
+        self.on(transport, port)
+            .iter()
+            .filter_map(|route| rules(route))
+            .any(|rules| rules.passthrough || !rules.server_names.is_empty())
+    }
+
+    /// The route for a connection: an exact name, then the longest wildcard, then the one that takes what is left.
+    pub fn find(&self, transport: Transport, port: u16, name: Option<&str>) -> Option<&Arc<Route>> {
+        let routes = self.on(transport, port);
+        let best = name.and_then(|name| {
+            routes.iter().filter_map(|route| Some((fit(rules(route)?, name)?, route))).max_by_key(|(fit, _)| *fit)
+        });
+        best.map(|(_, route)| route)
+            .or_else(|| routes.iter().find(|route| rules(route).is_some_and(|rules| rules.server_names.is_empty())))
+    }
+}
+
+/// How well a proxy's names fit; exact names beat every wildcard.
+fn fit(rules: &StreamRules, name: &str) -> Option<usize> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let fits = rules.server_names.iter().filter(|pattern| pattern.covers(&name)).map(|pattern| match pattern {
+        HostPattern::Exact(_) => usize::MAX,
+        HostPattern::Suffix(suffix) => suffix.len(),
+    });
+    fits.max()
+}
