@@ -11,6 +11,7 @@ use crate::http::body::Body;
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::reply::Cause;
+use crate::stream::relay::Tunnel;
 
 /// Sends requests to targets. Implemented by the worker (pool, then dial) and by fakes in tests; called once an attempt.
 pub trait Upstream: Send + Sync + 'static {
@@ -49,7 +50,6 @@ pub struct Call<'a> {
 }
 
 /// A target's answer.
-#[derive(Debug)]
 pub struct Answer {
     /// The final response; hop-by-hop fields still in it.
     pub response: Response<Body>,
@@ -57,6 +57,8 @@ pub struct Answer {
     pub first_byte: Duration,
     /// Whether a kept connection served it.
     pub reused: bool,
+    /// The connection itself, when the response switches protocols.
+    pub tunnel: Option<Tunnel>,
 }
 
 /// Why an attempt failed.

@@ -5,6 +5,7 @@ pub mod bind;
 mod h1;
 mod h2;
 mod registry;
+mod tcp;
 
 pub(crate) use registry::{Entry, Registry};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use atomic_refcell::AtomicRefCell;
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -20,7 +20,7 @@ pub enum Link {
     /// TCP as it is.
     Tcp(TcpStream),
     /// TLS over TCP, either side of it.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Rewound<TcpStream>>>),
 }
 
 impl Link {
@@ -28,7 +28,7 @@ impl Link {
     pub fn socket(&self) -> &TcpStream {
         match self {
             Self::Tcp(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0,
+            Self::Tls(tls) => tls.get_ref().0.get_ref(),
         }
     }
 
@@ -131,9 +131,77 @@ impl AsyncWrite for Link {
     }
 }
 
+/// A stream whose first bytes have been read already.
+#[derive(Debug)]
+pub struct Rewound<T> {
+    ahead: BytesMut,
+    inner: T,
+}
+
+impl<T> Rewound<T> {
+    /// `ahead` is read before anything else.
+    pub fn new(ahead: BytesMut, inner: T) -> Self {
+        Self { ahead, inner }
+    }
+
+    /// What is below.
+    pub fn get_ref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> From<T> for Rewound<T> {
+    fn from(inner: T) -> Self {
+        Self::new(BytesMut::new(), inner)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ahead.is_empty() {
+            return Pin::new(&mut this.inner).poll_read(cx, buf);
+        }
+        let take = this.ahead.len().min(buf.remaining());
+        buf.put_slice(&this.ahead[..take]);
+        this.ahead.advance(take);
+        if this.ahead.is_empty() {
+            // Gives the memory back: the connection may live long.
+            this.ahead = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
+
 /// Both halves of a TLS link need the one session. They live in one task, so the cell is never contended: it checks,
 /// it never waits.
-type Shared = Arc<AtomicRefCell<Box<TlsStream<TcpStream>>>>;
+type Shared = Arc<AtomicRefCell<Box<TlsStream<Rewound<TcpStream>>>>>;
 
 /// The half of a link that reads.
 #[derive(Debug)]

@@ -131,9 +131,9 @@ impl Prober {
         }
         let strict = BackendTls { verify: true, ca_path: None, client_cert: None, server_name: None };
         let rules = rules.unwrap_or(&strict);
-        let config = self.tls.of(rules, http)?;
+        let config = self.tls.of(rules, Some(http))?;
         let name = server_name(rules, &target.rules.host)?;
-        let tls = TlsConnector::from(config).connect(name, tcp).await?;
+        let tls = TlsConnector::from(config).connect(name, crate::link::Rewound::from(tcp)).await?;
         Ok(Link::Tls(Box::new(TlsStream::Client(tls))))
     }
 

@@ -7,6 +7,7 @@ pub mod dial;
 pub mod h1;
 pub mod h2;
 mod shared;
+mod stream;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use crate::dns::Dns;
 use crate::tls::client::ClientConfigs;
 use dial::{Destination, Dialled, Dialler};
+pub use stream::Inbound;
 
 /// A worker's way out.
 #[derive(Clone)]

@@ -61,6 +61,7 @@ pub struct Worker {
     outbound: Outbound,
     registry: Registry,
     recorder: Arc<dyn ConnectionRecorder>,
+    records: Arc<dyn Recorder>,
 }
 
 /// What a worker is told from outside.
@@ -68,6 +69,8 @@ pub struct Worker {
 pub enum Order {
     /// Listen on this socket.
     Listen(std::net::TcpListener, Entrance),
+    /// Accept nothing more on this stream port; its sessions go on.
+    Unlisten(u16),
     /// Accept nothing more, end idle connections, let the others finish.
     Drain,
     /// End everything.
@@ -134,8 +137,19 @@ impl Worker {
             outbound,
             shared,
             registry: Registry::default(),
+            records: recorder.clone(),
             recorder,
         })
+    }
+
+    /// The way out.
+    pub(crate) fn outbound(&self) -> &Outbound {
+        &self.outbound
+    }
+
+    /// Where sessions are recorded.
+    pub(crate) fn recorder(&self) -> &dyn Recorder {
+        self.records.as_ref()
     }
 
     /// The way of every exchange.
@@ -158,12 +172,20 @@ impl Worker {
                 order = orders.recv() => match order {
                     Some(Order::Listen(socket, entrance)) => match TcpListener::from_std(socket) {
                         Ok(listener) => {
-                            listening.push(tokio::spawn(accept(self.clone(), listener, entrance)));
+                            let port = entrance.stream_port();
+                            listening.push((port, tokio::spawn(accept(self.clone(), listener, entrance))));
                         }
                         Err(error) => tracing::error!(%error, "a listener could not be taken over"),
                     },
+                    Some(Order::Unlisten(port)) => listening.retain(|(of, task)| {
+                        let stays = *of != Some(port);
+                        if !stays {
+                            task.abort();
+                        }
+                        stays
+                    }),
                     Some(Order::Drain) => {
-                        listening.drain(..).for_each(|task| task.abort());
+                        listening.drain(..).for_each(|(_, task)| task.abort());
                         self.registry.drain();
                     }
                     Some(Order::Stop) | None => break,

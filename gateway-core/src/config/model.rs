@@ -99,6 +99,10 @@ pub struct HttpRules {
     pub preserve_host_header: bool,
     /// Origins that may open a WebSocket; empty allows all.
     pub allowed_ws_origins: Vec<Arc<str>>,
+    /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
+    pub websocket_idle: Duration,
+    /// Ends a WebSocket after so long in all; zero never does. Default zero.
+    pub websocket_lifetime: Duration,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body_bytes: Option<u64>,
 }

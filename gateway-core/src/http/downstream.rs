@@ -6,12 +6,16 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::body::Body;
 use crate::http::reply::Cause;
+use crate::stream::relay::Tunnel;
 
 /// Takes an exchange's answer to the client. Implemented by the adapters for HTTP/1.1, HTTP/2 and HTTP/3; the
 /// pipeline calls [`Downstream::interim`] any number of times and [`Downstream::respond`] once.
 pub trait Downstream: Send {
     /// Passes an informational (1xx) response on. A client that can't take it is not told.
     fn interim(&mut self, status: StatusCode, headers: &HeaderMap) -> impl Future<Output = ()> + Send;
+
+    /// Sends the head of a switch to another protocol and hands over the client's end; `None` when the client is gone.
+    fn upgrade(&mut self, response: Response<()>) -> impl Future<Output = Option<Tunnel>> + Send;
 
     /// Sends the final response, its body and trailers to the end.
     fn respond(&mut self, response: Response<Body>) -> impl Future<Output = Delivery> + Send;

@@ -28,6 +28,9 @@ use crate::limit::overload::Overload;
 use crate::plugin::chain::Reached;
 use crate::record::{ExchangeRecord, Recorder};
 use crate::route::forward_path;
+use crate::stream::pipeline as stream;
+use crate::stream::relay::Tunnel;
+use crate::stream::session::Session;
 use crate::upstream::{Call, Upstream};
 
 /// When to come back to a gateway or target at its limits.
@@ -91,6 +94,33 @@ impl<U: Upstream> Pipeline<U> {
         end.cause = Some(cause);
     }
 
+    /// Hands both ends of an exchange that switched protocols to the stream side, and carries them to the end.
+    async fn switch<D: Downstream>(
+        &self,
+        mut end: Ending<'_>,
+        response: Response<Body>,
+        mut target: Tunnel,
+        downstream: &mut D,
+    ) -> Delivery {
+        let (parts, _) = response.into_parts();
+        let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+        };
+        let (route, target_rules) = (end.route, end.target);
+        let (flight, place) = (std::mem::take(&mut end.flight), end.place.take());
+        let mut session = Session::new(end.exchange.client.clone());
+        session.client_address = end.exchange.client_address;
+        session.identity = end.exchange.identity.take();
+        end.finished = true;
+        drop(end);
+        let recorder = self.recorder.as_ref();
+        if let (Some(route), Some(picked)) = (route, target_rules) {
+            stream::tunnel(recorder, (route, picked), session, (&mut client, &mut target), flight).await;
+        }
+        drop(place);
+        Delivery { bytes: 0, cut: None }
+    }
+
     async fn finish<D: Downstream>(
         &self,
         mut end: Ending<'_>,
@@ -102,6 +132,24 @@ impl<U: Upstream> Pipeline<U> {
             route.chain.response(&mut end.exchange, &mut response, reached).await;
         }
         end.status = response.status();
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(tunnel) = end.tunnel.take() else {
+                let response = end.reply(Reply::new(Cause::UpgradeRefused));
+                end.status = response.status();
+                return self.deliver(end, response, downstream).await;
+            };
+            return self.switch(end, response, tunnel, downstream).await;
+        }
+        self.deliver(end, response, downstream).await
+    }
+
+    /// Sends a response to its end.
+    async fn deliver<D: Downstream>(
+        &self,
+        mut end: Ending<'_>,
+        response: Response<Body>,
+        downstream: &mut D,
+    ) -> Delivery {
         let delivery = match end.deadline() {
             None => downstream.respond(response).await,
             Some(deadline) => tokio::time::timeout_at(deadline, downstream.respond(response))
@@ -189,6 +237,7 @@ impl<U: Upstream> Pipeline<U> {
                     let outcome = Outcome::Response { status, first_byte: answer.first_byte };
                     end.settle(pick.report(outcome, Instant::now()));
                     end.first_byte = Some(answer.first_byte);
+                    end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
                         return Ok(from_target(answer.response));
                     };
@@ -263,9 +312,30 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         let reply = Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, allow.clone());
         return Err(Box::new(reply));
     }
+    check_upgrade(exchange, route, rules)?;
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
     exchange.body = std::mem::take(&mut exchange.body).limited(limit);
     Ok(Matched { route, rules, path_bytes: found.matched })
+}
+
+/// Whether an upgrade may go on to the target.
+fn check_upgrade(exchange: &Exchange, route: &Route, rules: &HttpRules) -> Result<(), Box<Reply>> {
+    if exchange.upgrade.is_none() {
+        return Ok(());
+    }
+    if route.chain.reads_messages() {
+        // A tunnel would carry the messages past the plugins that are to read them.
+        return Err(Box::new(Reply::new(Cause::UpgradeRefused)));
+    }
+    if rules.allowed_ws_origins.is_empty() {
+        return Ok(());
+    }
+    let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let allowed = |origin: &str| rules.allowed_ws_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
+    if origin.is_some_and(allowed) {
+        return Ok(());
+    }
+    Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not open a WebSocket here")))
 }
 
 /// Rewrites the target to its one spelling where the client used another.
@@ -338,6 +408,8 @@ struct Ending<'s> {
     meter: Meter,
     route: Option<&'s Route>,
     target: Option<&'s crate::balance::Target>,
+    /// The target's end, once it has agreed to switch protocols.
+    tunnel: Option<Tunnel>,
     /// Counts against the gateway's ceiling to the end.
     place: Option<Permit>,
     /// Held to the end, so that balancing by load sees streaming responses too.
@@ -359,6 +431,7 @@ impl<'s> Ending<'s> {
             exchange,
             route: None,
             target: None,
+            tunnel: None,
             place: None,
             flight: Flight::default(),
             status: StatusCode::OK,

@@ -7,9 +7,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::relay::{Carried, End};
+use super::relay::{Carried, End, Patience, Tunnel, relay};
 use super::session::Session;
 use crate::balance::{Ask, Flight, Outcome, Target};
+use crate::config::model::Traffic;
 use crate::config::snapshot::Route;
 use crate::http::reply::Cause;
 use crate::record::{Recorder, SessionRecord};
@@ -63,6 +64,29 @@ pub async fn serve<C: Carrier>(
         }
     };
     let end = carrier.carry(route, (client, &mut target), &mut ending.carried).await;
+    ending.reason = end.reason();
+}
+
+/// Carries an exchange that switched protocols to its end, as a session.
+pub(crate) async fn tunnel<'r>(
+    recorder: &'r dyn Recorder,
+    (route, target): (&'r Route, &'r Target),
+    session: Session,
+    (client, far): (&mut Tunnel, &mut Tunnel),
+    flight: Flight,
+) {
+    let mut ending = Ending::new(recorder, Some(route), "websocket", session);
+    ending.target = Some(target);
+    ending.flight = flight;
+    let patience = match &route.proxy.traffic {
+        Traffic::Http(rules) => Patience { idle: rules.websocket_idle, lifetime: rules.websocket_lifetime },
+        Traffic::Stream(_) => return,
+    };
+    if let Err(reason) = route.chain.connect(&mut ending.session).await {
+        ending.reason = reason;
+        return;
+    }
+    let end = relay(client, far, patience, &mut ending.carried).await;
     ending.reason = end.reason();
 }
 

@@ -14,6 +14,9 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
+/// One end of an exchange that switched protocols.
+pub type Tunnel = Box<dyn Duplex>;
+
 /// How long a relay may last.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {

@@ -3,21 +3,18 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::BytesMut;
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::limit::concurrency::Permit;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::{Entry, h1, h2};
-use crate::link::Link;
+use crate::link::{Link, Rewound};
 use crate::worker::Worker;
 
 /// What a listener's connections speak first.
@@ -27,6 +24,23 @@ pub enum Entrance {
     Plain,
     /// HTTP over TLS.
     Tls(Arc<arc_swap::ArcSwap<ServerConfig>>),
+    /// A byte stream for the proxies of this port.
+    Stream {
+        /// The port, which chooses the proxies.
+        port: u16,
+        /// For proxies that terminate TLS; the names in `server_names` choose among them.
+        tls: Arc<arc_swap::ArcSwap<ServerConfig>>,
+    },
+}
+
+impl Entrance {
+    /// The port of a stream entrance.
+    pub(crate) fn stream_port(&self) -> Option<u16> {
+        match self {
+            Self::Stream { port, .. } => Some(*port),
+            Self::Plain | Self::Tls(_) => None,
+        }
+    }
 }
 
 /// An accepted connection on its way to the worker that serves it.
@@ -73,11 +87,14 @@ pub(crate) async fn serve(worker: Arc<Worker>, tcp: TcpStream, peer: SocketAddr,
     let settings = worker.snapshot().settings.clone();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
     let (link, tls) = match entrance {
+        Entrance::Stream { port, tls } => {
+            return super::tcp::serve(&worker, tcp, (peer, local, trusted), (port, tls)).await;
+        }
         Entrance::Plain => (Link::Tcp(tcp), None),
         Entrance::Tls(config) => {
             let acceptor = TlsAcceptor::from(config.load_full());
             let timeout = settings.client_timeouts.handshake;
-            match tokio::time::timeout(timeout, acceptor.accept(tcp)).await {
+            match tokio::time::timeout(timeout, acceptor.accept(Rewound::from(tcp))).await {
                 Ok(Ok(tls)) => {
                     let facts = facts(tls.get_ref().1);
                     (Link::Tls(Box::new(TlsStream::Server(tls))), Some(facts))
@@ -117,8 +134,7 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
     // A client that sends nothing at all opened the connection early; it is closed in silence.
     match tokio::time::timeout(timeout, sniffing).await {
         Ok(Some(true)) => {
-            let io = Rewound { ahead: buffer.freeze(), link };
-            h2::serve(worker, io, client, entry).await;
+            h2::serve(worker, Rewound::new(buffer, link), client, entry).await;
         }
         Ok(_) => h1::serve(worker, link, client, entry, buffer).await,
         Err(_) if buffer.is_empty() => {}
@@ -126,7 +142,7 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
     }
 }
 
-fn facts(session: &rustls::ServerConnection) -> ClientTls {
+pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
     ClientTls {
         server_name: session.server_name().map(Arc::from),
         version: match session.protocol_version() {
@@ -139,50 +155,5 @@ fn facts(session: &rustls::ServerConnection) -> ClientTls {
             .peer_certificates()
             .and_then(|chain| chain.first())
             .map(|leaf| Arc::from(leaf.as_ref())),
-    }
-}
-
-/// A link whose first bytes have been read already.
-struct Rewound {
-    ahead: Bytes,
-    link: Link,
-}
-
-impl AsyncRead for Rewound {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.ahead.is_empty() {
-            return Pin::new(&mut this.link).poll_read(cx, buf);
-        }
-        let take = this.ahead.len().min(buf.remaining());
-        buf.put_slice(&this.ahead[..take]);
-        this.ahead.advance(take);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Rewound {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().link).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().link).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().link), cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().link).poll_shutdown(cx)
     }
 }

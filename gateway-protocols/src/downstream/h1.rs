@@ -155,7 +155,14 @@ async fn exchange(
 ) -> (After, Option<Reader>) {
     let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = head;
     request.headers_mut().remove(http::header::EXPECT);
+    // Only WebSocket is switched to: h2c here would let a client speak past the gateway.
+    let upgrade = upgrade
+        .filter(|protocol| framing == Framing::None && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let (body, mut reading) = match framing {
+        Framing::None if upgrade.is_some() => {
+            responder.reader = Some(reader);
+            (Body::empty(), Reading::Lent)
+        }
         Framing::None => {
             (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
         }
@@ -176,6 +183,8 @@ async fn exchange(
     let returned = match reading {
         Reading::Here(returned) => Some(returned),
         Reading::Away(receiver) => receiver.await.ok(),
+        // Still there when the upgrade was refused.
+        Reading::Lent => responder.reader.take().map(|reader| Returned { reader, decoder: Decoder::Done }),
     };
     let Some(returned) = returned else { return (After::Close, None) };
     after(delivery, returned, responder, snapshot.settings.client_timeouts.body).await
@@ -205,6 +214,8 @@ enum Reading {
     Here(Returned),
     /// In the body, which gives it back when it is dropped.
     Away(oneshot::Receiver<Returned>),
+    /// With the responder, which needs both halves to switch protocols.
+    Lent,
 }
 
 fn request_body(

@@ -1,5 +1,7 @@
 //! HTTP/2 with a client: many exchanges at a time on one connection, each a task of its own on the same worker.
 
+mod tunnel;
+
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::Cause;
+use gateway_core::stream::relay::Tunnel;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -47,6 +50,7 @@ where
         .max_concurrent_streams(settings.limits.max_concurrent_streams)
         .max_header_list_size(u32::try_from(settings.limits.max_header_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(MAX_SEND_BUFFER)
+        .enable_connect_protocol()
         .handshake(io);
     let Ok(Ok(mut wire)) = tokio::time::timeout(settings.client_timeouts.header, handshake).await else { return };
     let streams = Arc::new(AtomicUsize::new(0));
@@ -147,18 +151,22 @@ async fn exchange(
     let snapshot = worker.snapshot();
     let idle = snapshot.settings.client_timeouts.body;
     let head = *request.method() == Method::HEAD;
+    let (request, upgrade) = match tunnel::asked(request) {
+        tunnel::Asked::Plain(request) => (request, None),
+        tunnel::Asked::WebSocket(request, recv) => (request, Some(recv)),
+    };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let request = request.map(|recv| {
-        if recv.is_end_stream() {
-            return Body::empty();
-        }
+    let request = request.map(|recv| match recv {
         // The h2 crate checks that a declared length is kept.
-        Body::stream(RecvBody::new(recv, length, idle))
+        Some(recv) if !recv.is_end_stream() => Body::stream(RecvBody::new(recv, length, idle)),
+        _ => Body::empty(),
     });
     let respond = Arc::new(AtomicRefCell::new(respond));
-    let mut responder = Responder { respond: respond.clone(), head, idle };
+    let asks_upgrade = upgrade.is_some();
+    let mut responder = Responder { respond: respond.clone(), head, idle, upgrade };
     let mut exchange = Exchange::new(request, client);
     exchange.started = Instant::now();
+    exchange.upgrade = asks_upgrade.then_some(HeaderValue::from_static("websocket"));
     let mut serving = pin!(worker.pipeline().serve(&snapshot, exchange, &mut responder));
     poll_fn(|cx| {
         if serving.as_mut().poll(cx).is_ready() {
@@ -177,6 +185,8 @@ struct Responder {
     respond: Arc<AtomicRefCell<SendResponse<Bytes>>>,
     head: bool,
     idle: Duration,
+    /// The client's side of the stream, when it asks for a WebSocket.
+    upgrade: Option<RecvStream>,
 }
 
 impl Downstream for Responder {
@@ -188,6 +198,15 @@ impl Downstream for Responder {
             // A client that can't take it is gone, which the final response will find out.
             drop(respond.send_informational(response));
         }
+    }
+
+    async fn upgrade(&mut self, mut response: Response<()>) -> Option<Tunnel> {
+        let recv = self.upgrade.take()?;
+        // RFC 8441 §5: success is 200, and there is no key to answer.
+        *response.status_mut() = StatusCode::OK;
+        response.headers_mut().remove(http::header::SEC_WEBSOCKET_ACCEPT);
+        let send = self.respond.try_borrow_mut().ok()?.send_response(response, false).ok()?;
+        Some(Box::new(tunnel::StreamTunnel::new(recv, send)))
     }
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {

@@ -1,1 +1,159 @@
 //! Probes against scripted peers.
+
+use gateway_core::balance::Targets;
+use gateway_core::config::model::{Algorithm, HashOn, TargetRules, Upstream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+fn rules(probe: Probe) -> ActiveHealth {
+    ActiveHealth {
+        probe,
+        interval: Duration::from_secs(10),
+        timeout: Duration::from_secs(5),
+        healthy_threshold: 1,
+        unhealthy_threshold: 1,
+    }
+}
+
+fn http(path: &str) -> Probe {
+    Probe::Http { path: path.into(), healthy_status_codes: vec![200, 302], tls: false }
+}
+
+/// A target at an address, as an upstream has it.
+fn target(address: SocketAddr) -> Arc<Target> {
+    let upstream = Upstream {
+        id: id("group"),
+        name: None,
+        targets: vec![TargetRules {
+            host: address.ip().to_string().into(),
+            port: address.port(),
+            weight: 1,
+            path: None,
+            tags: Default::default(),
+        }],
+        algorithm: Algorithm::RoundRobin,
+        hash_on: HashOn::Ip,
+        hash_cookie: None,
+        active_health: None,
+        passive_health: None,
+    };
+    Targets::build(&upstream, None, tokio::time::Instant::now()).list()[0].clone()
+}
+
+/// An id can only be made by resolving a configuration.
+fn id(name: &str) -> gateway_core::config::model::Id {
+    use gateway_core::config::{file, resolve};
+    let text = format!("upstreams: [{{ id: {name}, targets: [{{ host: localhost, port: 1 }}] }}]");
+    let read = file::parse(&text, &file::Origin::default(), &file::NoReferences);
+    resolve::document(&read, std::path::Path::new(""), &|_: &str, _: &_| Ok(())).unwrap().upstreams[0].id.clone()
+}
+
+async fn probe(address: SocketAddr, probe: Probe) -> Result<(), ProbeError> {
+    Prober::new(Arc::default(), Arc::default()).probe(&target(address), &rules(probe), None).await
+}
+
+/// A peer that reads a request's head and says `answer`; hands the head back.
+async fn peer(answer: &'static [u8]) -> (SocketAddr, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            assert_ne!(tcp.read_buf(&mut head).await.unwrap(), 0);
+        }
+        tcp.write_all(answer).await.unwrap();
+        String::from_utf8(head).unwrap()
+    });
+    (address, serving)
+}
+
+#[tokio::test]
+async fn http_goes_by_the_status() {
+    let (address, serving) = peer(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    probe(address, http("/health?deep=1")).await.unwrap();
+    let head = serving.await.unwrap();
+    assert!(head.starts_with("GET /health?deep=1 HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("\r\nhost: {address}\r\n")), "{head}");
+    let (address, _) = peer(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 302 Found\r\n\r\n").await;
+    probe(address, http("/")).await.unwrap();
+    let (address, _) = peer(b"HTTP/1.1 503 No\r\n\r\n").await;
+    assert!(matches!(probe(address, http("/")).await, Err(ProbeError::Status(503))));
+}
+
+#[tokio::test]
+async fn http_that_is_none_is_bad() {
+    for answer in [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"", b"HTTP/1.1 200"] {
+        let (address, _) = peer(answer).await;
+        assert!(matches!(probe(address, http("/")).await, Err(ProbeError::Malformed)), "{answer:?}");
+    }
+    let endless: &'static [u8] = vec![b'x'; 1 << 20].leak();
+    let (address, _) = peer(endless).await;
+    assert!(probe(address, http("/")).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_says_nothing_runs_out_of_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    assert!(matches!(probe(address, http("/")).await, Err(ProbeError::Timeout(_))));
+}
+
+#[tokio::test]
+async fn tcp_asks_for_a_connection_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    probe(address, Probe::Tcp).await.unwrap();
+    drop(listener);
+    assert!(matches!(probe(address, Probe::Tcp).await, Err(ProbeError::Io(_))));
+}
+
+#[tokio::test]
+async fn udp_wants_any_answer() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let mut buffer = [0; 16];
+        let (n, from) = socket.recv_from(&mut buffer).await.unwrap();
+        socket.send_to(b"pong", from).await.unwrap();
+        buffer[..n].to_vec()
+    });
+    probe(address, Probe::Udp { payload: b"ping".to_vec() }).await.unwrap();
+    assert_eq!(serving.await.unwrap(), b"ping");
+    // Its socket is closed by now, which the system tells.
+    assert!(probe(address, Probe::Udp { payload: b"ping".to_vec() }).await.is_err());
+}
+
+/// A gRPC server that answers one check.
+async fn grpc_peer(message: &'static [u8], status: &'static str) -> (SocketAddr, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut connection = ::h2::server::handshake(tcp).await.unwrap();
+        let (request, mut respond) = connection.accept().await.unwrap().unwrap();
+        let path = request.uri().path().to_owned();
+        let response = ::http::Response::builder().header("content-type", "application/grpc");
+        let mut body = respond.send_response(response.body(()).unwrap(), false).unwrap();
+        body.send_data(message.into(), false).unwrap();
+        let trailers = ::http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), status.parse().unwrap())]);
+        body.send_trailers(trailers).unwrap();
+        while connection.accept().await.is_some() {}
+        path
+    });
+    (address, serving)
+}
+
+#[tokio::test]
+async fn grpc_asks_the_health_service() {
+    let grpc = || Probe::Grpc { service: "users".into(), tls: false };
+    let (address, serving) = grpc_peer(&[0, 0, 0, 0, 2, 8, 1], "0").await;
+    probe(address, grpc()).await.unwrap();
+    assert_eq!(serving.await.unwrap(), "/grpc.health.v1.Health/Check");
+    let (address, _) = grpc_peer(&[0, 0, 0, 0, 2, 8, 2], "0").await;
+    assert!(matches!(probe(address, grpc()).await, Err(ProbeError::NotServing(2))));
+    let (address, _) = grpc_peer(&[], "5").await;
+    assert!(matches!(probe(address, grpc()).await, Err(ProbeError::Grpc(code)) if code == "5"));
+}

@@ -25,18 +25,18 @@ pub enum ClientTlsError {
 /// The built configurations, one for each set of rules; session tickets live in them, so they are kept.
 #[derive(Default)]
 pub struct ClientConfigs {
-    built: DashMap<(BackendTls, BackendHttp), Arc<ClientConfig>>,
+    built: DashMap<(BackendTls, Option<BackendHttp>), Arc<ClientConfig>>,
 }
 
 /// Sets of rules kept at the most; beyond that they are built anew for each connection.
 const MAX_BUILT: usize = 10_000;
 
 impl ClientConfigs {
-    /// The configuration for these rules.
+    /// The configuration for these rules; `http` says what ALPN offers, nothing for other protocols.
     ///
     /// # Errors
     /// When a file they name is of no use.
-    pub fn of(&self, rules: &BackendTls, http: BackendHttp) -> Result<Arc<ClientConfig>, ClientTlsError> {
+    pub fn of(&self, rules: &BackendTls, http: Option<BackendHttp>) -> Result<Arc<ClientConfig>, ClientTlsError> {
         let key = (rules.clone(), http);
         if let Some(config) = self.built.get(&key) {
             return Ok(config.clone());
@@ -58,7 +58,7 @@ impl ClientConfigs {
 ///
 /// # Errors
 /// When a file is of no use.
-pub fn build(rules: &BackendTls, http: BackendHttp) -> Result<ClientConfig, ClientTlsError> {
+pub fn build(rules: &BackendTls, http: Option<BackendHttp>) -> Result<ClientConfig, ClientTlsError> {
     let provider = super::provider();
     let versions = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -78,9 +78,10 @@ pub fn build(rules: &BackendTls, http: BackendHttp) -> Result<ClientConfig, Clie
             .map_err(|error| ClientTlsError::Unusable(format!("{}: {error}", cert.display())))?,
     };
     config.alpn_protocols = match http {
-        BackendHttp::Auto | BackendHttp::Http3 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        BackendHttp::Http1 => vec![b"http/1.1".to_vec()],
-        BackendHttp::Http2 => vec![b"h2".to_vec()],
+        None => Vec::new(),
+        Some(BackendHttp::Auto | BackendHttp::Http3) => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Some(BackendHttp::Http1) => vec![b"http/1.1".to_vec()],
+        Some(BackendHttp::Http2) => vec![b"h2".to_vec()],
     };
     Ok(config)
 }

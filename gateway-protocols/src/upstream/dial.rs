@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway_core::balance::Target;
 use gateway_core::config::model::{BackendHttp, BackendTls, PoolRules};
+use gateway_core::config::snapshot::Route;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Call, Failure};
@@ -14,7 +16,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::{Version, wanted};
 use crate::dns::{Dns, DnsError};
-use crate::link::Link;
+use crate::link::{Link, Rewound};
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
 
 /// Makes connections.
@@ -32,23 +34,29 @@ pub(crate) struct Destination {
     port: u16,
     dns_override: Option<IpAddr>,
     tls: Option<Arc<BackendTls>>,
-    http: BackendHttp,
+    /// `None` for streams.
+    http: Option<BackendHttp>,
     timeout: Duration,
 }
 
 impl Destination {
     /// Where a call goes.
     pub(crate) fn of(call: &Call<'_>) -> Self {
-        let backend = &call.route.proxy.backend;
+        Self { key: super::key(call), http: Some(wanted(call)), ..Self::of_stream(call.route, call.target) }
+    }
+
+    /// Where a stream goes; its connection is nobody else's.
+    pub(crate) fn of_stream(route: &Route, target: &Target) -> Self {
+        let backend = &route.proxy.backend;
         Self {
-            key: super::key(call),
+            key: 0,
             rules: backend.pool,
-            host: call.target.rules.host.clone(),
-            port: call.target.rules.port,
+            host: target.rules.host.clone(),
+            port: target.rules.port,
             dns_override: backend.dns_override,
             tls: backend.tls.clone(),
-            http: wanted(call),
-            timeout: call.route.proxy.timeouts.connect,
+            http: None,
+            timeout: route.proxy.timeouts.connect,
         }
     }
 }
@@ -81,9 +89,9 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
-    /// The failed attempt; the body was not touched.
-    pub(crate) fn into_failure(self, body: Body) -> Failure {
-        let cause = match &self {
+    /// The row of the reply table it belongs to.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
             Self::Dns(_) => Cause::DnsFailed,
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
             Self::Connect { .. } | Self::Http2(_) => Cause::ConnectFailed,
@@ -91,9 +99,13 @@ impl DialError {
             Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,
             Self::Full => Cause::Overloaded,
-        };
+        }
+    }
+
+    /// The failed attempt; the body was not touched.
+    pub(crate) fn into_failure(self, body: Body) -> Failure {
         tracing::debug!(error = %self, "no connection to the target");
-        Failure::unsent(cause, body).source(self)
+        Failure::unsent(self.cause(), body).source(self)
     }
 }
 
@@ -109,16 +121,16 @@ impl Dialler {
     async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {
         let tcp = self.tcp(to).await?;
         let Some(rules) = &to.tls else {
-            let version = if to.http == BackendHttp::Http2 { Version::Http2 } else { Version::Http1 };
+            let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
             return Ok(Dialled { link: Link::Tcp(tcp), version });
         };
         let config = self.tls.of(rules, to.http)?;
         let name = server_name(rules, &to.host)?;
-        let tls = TlsConnector::from(config).connect(name, tcp).await;
+        let tls = TlsConnector::from(config).connect(name, Rewound::from(tcp)).await;
         let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
         let link = Link::Tls(Box::new(TlsStream::Client(tls)));
         let version = if link.alpn() == Some(b"h2") { Version::Http2 } else { Version::Http1 };
-        if to.http == BackendHttp::Http2 && version != Version::Http2 {
+        if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);
         }
         Ok(Dialled { link, version })

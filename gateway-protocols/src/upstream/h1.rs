@@ -17,6 +17,7 @@ use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
+use gateway_core::stream::relay::Tunnel;
 use gateway_core::upstream::{Answer, Call, Failure};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
@@ -26,7 +27,7 @@ use crate::h1::body::Decoder;
 use crate::h1::head::{self, HeadError, HeadLimits, ResponseHead};
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame};
-use crate::link::Link;
+use crate::link::{Link, Rewound};
 use crate::timer::Timer;
 use answer::AnswerBody;
 
@@ -97,11 +98,17 @@ pub(crate) async fn send<D: Downstream>(
             Ok(head) if head.response.status().is_informational() && !switches(&head, &call) => {
                 downstream.interim(head.response.status(), head.response.headers()).await;
             }
+            Ok(head) if head.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let response = head.response.map(|()| Body::empty());
+                let Connection { link, buffer, .. } = exchange.connection;
+                let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
+                return Ok(Answer { response, first_byte: started.elapsed(), reused, tunnel: Some(tunnel) });
+            }
             Ok(head) => {
                 let first_byte = started.elapsed();
                 let (parts, ()) = head.response.into_parts();
                 let body = exchange.into_body(head.framing.into(), head.keep_alive, home, &call);
-                return Ok(Answer { response: Response::from_parts(parts, body), first_byte, reused });
+                return Ok(Answer { response: Response::from_parts(parts, body), first_byte, reused, tunnel: None });
             }
             Err(broken) => return Err(failure(broken, reused, &exchange)),
         }
@@ -109,8 +116,13 @@ pub(crate) async fn send<D: Downstream>(
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
 }
 
+/// RFC 9110 §15.2.2: a target may switch only to what it was asked to switch to. Any other 101 is passed over like
+/// the informational response it claims to be, and nothing can follow it.
 fn switches(head: &ResponseHead, call: &Call<'_>) -> bool {
-    head.response.status() == StatusCode::SWITCHING_PROTOCOLS && call.upgrade.is_some()
+    let asked = call.upgrade.map(http::HeaderValue::as_bytes);
+    let offered = head.response.headers().get(http::header::UPGRADE).map(http::HeaderValue::as_bytes);
+    head.response.status() == StatusCode::SWITCHING_PROTOCOLS
+        && asked.zip(offered).is_some_and(|(asked, offered)| asked.eq_ignore_ascii_case(offered))
 }
 
 fn request_frame(call: &Call<'_>, body: &Body) -> Frame {

@@ -101,6 +101,10 @@ pub(crate) async fn send<D: Downstream>(
 ) -> Result<Answer, Failure> {
     let started = Instant::now();
     let timeouts = &call.route.proxy.timeouts;
+    if call.dialect == Dialect::Upgrade {
+        // Targets that speak HTTP/2 only are not asked for extended CONNECT.
+        return Err(Failure::unsent(Cause::VersionUnsupported, body));
+    }
     if let Err(error) = poll_fn(|cx| connection.requests.poll_ready(cx)).await {
         // Refused before a stream was opened: the connection went away while it was being chosen.
         return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) }.source(error));
@@ -120,7 +124,8 @@ pub(crate) async fn send<D: Downstream>(
             Head::Interim(head) => downstream.interim(head.status(), head.headers()).await,
             Head::Final(head) => {
                 let first_byte = started.elapsed();
-                return Ok(Answer { response: exchange.into_response(head, timeouts.idle), first_byte, reused: true });
+                let response = exchange.into_response(head, timeouts.idle);
+                return Ok(Answer { response, first_byte, reused: true, tunnel: None });
             }
         }
     }

@@ -64,6 +64,12 @@ pub struct Proxy {
     /// Milliseconds for the whole exchange. Default 0, which is off.
     #[schemars(range(max = 86_400_000))]
     pub total_timeout_ms: Option<u64>,
+    /// Milliseconds without a byte in either direction after which a WebSocket is closed. Default 3600000; 0 is off.
+    #[schemars(range(max = 604_800_000))]
+    pub websocket_idle_timeout_ms: Option<u64>,
+    /// Milliseconds after which a WebSocket is closed, busy or not. Default 0, which is off.
+    #[schemars(range(max = 604_800_000))]
+    pub websocket_lifetime_ms: Option<u64>,
     /// PEM file of the certificate chain shown to the target. Needs `backend_tls_client_key_path`.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_client_cert_path: Option<String>,

@@ -69,9 +69,14 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         backend_path: backend_path.flatten(),
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
         allowed_ws_origins,
+        websocket_idle: words::millis(written.websocket_idle_timeout_ms, WEBSOCKET_IDLE),
+        websocket_lifetime: words::millis(written.websocket_lifetime_ms, Duration::ZERO),
         max_request_body_bytes: written.max_request_body_bytes,
     })
 }
+
+/// Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
+const WEBSOCKET_IDLE: Duration = Duration::from_secs(3600);
 
 /// Origins as browsers send them: in lower case, without a path.
 fn origins(notes: &mut Notes<'_>, written: &[String]) -> Vec<Arc<str>> {
@@ -125,6 +130,8 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("allowed_methods", written.allowed_methods.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
         ("max_request_body_bytes", written.max_request_body_bytes.is_some()),
+        ("websocket_idle_timeout_ms", written.websocket_idle_timeout_ms.is_some()),
+        ("websocket_lifetime_ms", written.websocket_lifetime_ms.is_some()),
     ];
     for (key, _) in keys.iter().filter(|(_, given)| *given) {
         notes.add(key, "only an HTTP proxy has this").remedy =

@@ -10,18 +10,23 @@ use gateway_core::http::body::Body;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::pipeline::Close;
 use gateway_core::http::reply::Cause;
-use http::{HeaderMap, Method, Response, StatusCode, Version};
+use gateway_core::stream::relay::Tunnel;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::cut_by;
+use super::Reader;
 use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
-use crate::link::WriteHalf;
+use crate::link::{Link, Rewound, WriteHalf};
 use crate::timer::Timer;
 
 /// The writing side of a connection, for one exchange after the other.
 pub(super) struct Responder {
-    half: WriteHalf,
+    /// Gone after an upgrade.
+    half: Option<WriteHalf>,
+    /// The reading side, lent while the client asks for an upgrade.
+    pub(super) reader: Option<Reader>,
     out: BytesMut,
     timer: Timer,
     idle: Duration,
@@ -33,7 +38,8 @@ pub(super) struct Responder {
 impl Responder {
     pub(super) fn new(half: WriteHalf) -> Self {
         Self {
-            half,
+            half: Some(half),
+            reader: None,
             out: BytesMut::new(),
             timer: Timer::default(),
             idle: Duration::from_secs(60),
@@ -65,11 +71,13 @@ impl Responder {
 
     /// Ends our side of the connection.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.half.poll_shutdown(cx)).await
+        let Some(half) = &mut self.half else { return Ok(()) };
+        poll_fn(|cx| half.poll_shutdown(cx)).await
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, sender: &mut Sender) -> Poll<Result<(), Cause>> {
-        match sender.poll_send(cx, &mut self.half) {
+        let Some(half) = &mut self.half else { return Poll::Ready(Err(Cause::ClientGone)) };
+        match sender.poll_send(cx, half) {
             Poll::Ready(Ok(())) => {
                 self.timer.clear();
                 return Poll::Ready(Ok(()));
@@ -103,6 +111,17 @@ impl Downstream for Responder {
             self.keep_alive = false;
         }
         self.out = sender.into_buffer();
+    }
+
+    async fn upgrade(&mut self, response: Response<()>) -> Option<Tunnel> {
+        self.keep_alive = false;
+        let mut head = std::mem::take(&mut self.out);
+        write::switching(&mut head, response.headers(), &HeaderValue::from_static("websocket"));
+        let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
+        poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
+        let Reader { half, buffer } = self.reader.take()?;
+        let link = Link::unsplit(half, self.half.take()?)?;
+        Some(Box::new(Rewound::new(buffer, link)))
     }
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {

@@ -1,0 +1,154 @@
+//! Byte streams on ports of their own: PROXY protocol, server name, TLS, then the stream pipeline.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::{Buf, BytesMut};
+use gateway_core::config::model::Settings;
+use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::stream::proxy_protocol::{self, Header};
+use gateway_core::stream::session::Session;
+use gateway_core::stream::sniff::{self, Hello};
+use gateway_core::stream::table::{Transport, rules};
+use gateway_core::stream::pipeline;
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use super::accept::facts;
+use crate::link::{Link, Rewound};
+use crate::upstream::Inbound;
+use crate::worker::Worker;
+
+/// A connection whose proxy is not known yet.
+struct Arrival {
+    tcp: TcpStream,
+    ahead: BytesMut,
+    peer: SocketAddr,
+    local: SocketAddr,
+    trusted: bool,
+}
+
+/// Why a connection ends before it has a proxy; a stable word for its record.
+type Refusal = &'static str;
+
+/// Serves a connection on a stream port from its first byte to its last.
+pub(super) async fn serve(
+    worker: &Worker,
+    tcp: TcpStream,
+    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
+    (port, tls): (u16, Arc<ArcSwap<ServerConfig>>),
+) {
+    let snapshot = worker.snapshot();
+    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), peer, local, trusted };
+    let timeout = snapshot.settings.client_timeouts.handshake;
+    let arriving = arrive(&mut arrival, &snapshot, port);
+    let chosen = tokio::time::timeout(timeout, arriving).await.unwrap_or(Err("handshake_timeout"));
+    let Arrival { tcp, ahead, peer, local, trusted } = arrival;
+    let (route, name) = match chosen {
+        Ok(chosen) => chosen,
+        Err(reason) => {
+            let client = Arc::new(Client::new(peer, local, trusted, None));
+            return pipeline::refuse(worker.recorder(), "tcp", Session::new(client), reason);
+        }
+    };
+    let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
+    let (inbound, facts) = if terminates {
+        let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));
+        match tokio::time::timeout(timeout, accepting).await {
+            Ok(Ok(stream)) => {
+                let facts = facts(stream.get_ref().1);
+                let link = Link::Tls(Box::new(TlsStream::Server(stream)));
+                (Inbound { link, ahead: BytesMut::new() }, Some(facts))
+            }
+            failed => {
+                let reason = if failed.is_err() { "handshake_timeout" } else { "handshake_failed" };
+                let client = Arc::new(Client::new(peer, local, trusted, None));
+                return pipeline::refuse(worker.recorder(), "tcp", Session::new(client), reason);
+            }
+        }
+    } else {
+        (Inbound { link: Link::Tcp(tcp), ahead }, None)
+    };
+    carry(worker, &route, (inbound, name), (peer, local, trusted, facts)).await;
+}
+
+async fn carry(
+    worker: &Worker,
+    route: &Arc<Route>,
+    (mut inbound, name): (Inbound, Option<String>),
+    (peer, local, trusted, tls): (SocketAddr, SocketAddr, bool, Option<ClientTls>),
+) {
+    let client = Arc::new(Client::new(peer, local, trusted, tls));
+    let mut session = Session::new(client);
+    if session.server_name.is_none() {
+        session.server_name = name.map(Arc::from);
+    }
+    pipeline::serve(worker.outbound(), worker.recorder(), (route, "tcp"), session, &mut inbound).await;
+}
+
+/// Reads as much as it takes to choose a proxy.
+async fn arrive(
+    arrival: &mut Arrival,
+    snapshot: &Snapshot,
+    port: u16,
+) -> Result<(Arc<Route>, Option<String>), Refusal> {
+    let routes = snapshot.streams.on(Transport::Tcp, port);
+    if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
+        arrival.proxy_header(&snapshot.settings).await?;
+    }
+    let name = match snapshot.streams.asks_for_name(Transport::Tcp, port) {
+        true => arrival.server_name().await?,
+        false => None,
+    };
+    let route = snapshot.streams.find(Transport::Tcp, port, name.as_deref()).ok_or("no_route")?;
+    Ok((route.clone(), name))
+}
+
+impl Arrival {
+    async fn fill(&mut self) -> Result<(), Refusal> {
+        let (tcp, ahead) = (&mut self.tcp, &mut self.ahead);
+        let read = tokio::io::AsyncReadExt::read_buf(tcp, ahead).await;
+        match read {
+            Ok(0) => Err("closed_early"),
+            Err(_) => Err("client_reset"),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Reads the PROXY protocol header a trusted proxy sends; anybody else's connection is refused, since its
+    /// header, or its absence, can't be told from a lie.
+    async fn proxy_header(&mut self, settings: &Settings) -> Result<(), Refusal> {
+        if !self.trusted {
+            return Err("proxy_protocol_untrusted");
+        }
+        loop {
+            match proxy_protocol::parse(&self.ahead) {
+                Header::Ends(length, ends) => {
+                    self.ahead.advance(length);
+                    if let Some((source, destination)) = ends {
+                        (self.peer, self.local) = (source, destination);
+                        let from = source.ip().to_canonical();
+                        self.trusted = settings.trusted_proxies.iter().any(|net| net.contains(&from));
+                    }
+                    return Ok(());
+                }
+                Header::More => self.fill().await?,
+                Header::Malformed => return Err("proxy_protocol_malformed"),
+            }
+        }
+    }
+
+    /// The server name of a TLS client; `None` for a client that names none or speaks something else.
+    async fn server_name(&mut self) -> Result<Option<String>, Refusal> {
+        loop {
+            match sniff::client_hello(&self.ahead) {
+                Hello::Name(name) => return Ok(name),
+                Hello::NotTls => return Ok(None),
+                Hello::More => self.fill().await?,
+            }
+        }
+    }
+}

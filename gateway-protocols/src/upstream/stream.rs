@@ -1,0 +1,65 @@
+//! Streams to targets: a connection of their own, and bytes carried over it.
+
+use bytes::BytesMut;
+use gateway_core::balance::Target;
+use gateway_core::config::snapshot::Route;
+use gateway_core::http::reply::Cause;
+use gateway_core::stream::pipeline::Carrier;
+use gateway_core::stream::proxy_protocol;
+use gateway_core::stream::relay::{Carried, End, Patience, relay};
+use gateway_core::stream::session::Session;
+use gateway_core::stream::table::rules;
+use tokio::io::AsyncWriteExt;
+
+use super::Outbound;
+use super::dial::Destination;
+use crate::link::Link;
+
+/// The client's end of a stream, and what was read of it to choose a proxy.
+pub struct Inbound {
+    /// The connection.
+    pub link: Link,
+    /// Bytes already read, which the target gets first.
+    pub ahead: BytesMut,
+}
+
+impl Carrier for Outbound {
+    type Client = Inbound;
+    type Target = Link;
+
+    async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Link, Cause> {
+        let dialled = self.inner.dialler.dial(&Destination::of_stream(route, target)).await;
+        let mut link = match dialled {
+            Ok(dialled) => dialled.link,
+            Err(error) => {
+                tracing::debug!(proxy = %route.proxy.id, target = %target.authority, %error, "no stream to the target");
+                return Err(error.cause());
+            }
+        };
+        if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
+            let header = proxy_protocol::header(version, session.client.peer, session.client.local);
+            if link.write_all(&header).await.is_err() {
+                return Err(Cause::ConnectFailed);
+            }
+        }
+        Ok(link)
+    }
+
+    async fn carry(
+        &self,
+        route: &Route,
+        (client, target): (&mut Inbound, &mut Link),
+        carried: &mut Carried,
+    ) -> End {
+        if !client.ahead.is_empty() {
+            let ahead = std::mem::take(&mut client.ahead);
+            if target.write_all(&ahead).await.is_err() || target.flush().await.is_err() {
+                return End::TargetReset;
+            }
+            carried.up += ahead.len() as u64;
+        }
+        let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
+        let patience = Patience { idle, lifetime: route.proxy.timeouts.total };
+        relay(&mut client.link, target, patience, carried).await
+    }
+}
