@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::control::{Control, View};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
-use listeners::Listeners;
+use listeners::{Listeners, StreamPorts};
 pub(crate) use tls::Frontend;
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets exchanges end first.
@@ -30,6 +30,7 @@ pub struct Gateway {
     compiler: std::sync::Mutex<Compiler>,
     telemetry: Arc<Telemetry>,
     frontend: Arc<Frontend>,
+    streams: StreamPorts,
     workers: Vec<Crew>,
     addresses: Addresses,
     draining: Arc<AtomicBool>,
@@ -95,6 +96,9 @@ pub enum ReloadError {
     /// Its certificates are of no use.
     #[error(transparent)]
     Tls(#[from] ServerTlsError),
+    /// A port it needs can't be listened on.
+    #[error(transparent)]
+    Port(#[from] StartError),
 }
 
 impl Gateway {
@@ -113,6 +117,8 @@ impl Gateway {
         let telemetry = Arc::new(Telemetry::new(workers, &settings)?);
         telemetry.applied(&snapshot);
         let addresses = listeners.addresses();
+        let streams = StreamPorts::default();
+        let stream_ports = streams.prepare(&snapshot, workers)?;
         let (shared, mut inboxes) = Shared::new(snapshot, workers);
         let shared = Arc::new(shared);
         let mut crews = Vec::with_capacity(workers);
@@ -122,6 +128,7 @@ impl Gateway {
             crews.push(Crew::start(index, worker, inbox).map_err(StartError::Thread)?);
         }
         listeners.hand_out(&crews, &frontend);
+        streams.apply(stream_ports, &crews, &frontend);
         let draining = Arc::<AtomicBool>::default();
         let view = View {
             shared: shared.clone(),
@@ -137,6 +144,7 @@ impl Gateway {
             compiler: std::sync::Mutex::new(compiler),
             telemetry,
             frontend,
+            streams,
             workers: crews,
             addresses,
             draining,
@@ -188,6 +196,7 @@ impl Gateway {
         self.frontend.reload(&model.settings.tls).map_err(|error| refused(error.into()))?;
         let previous = self.snapshot();
         let next = Arc::new(compiler.compile(model, &previous, tokio::time::Instant::now()));
+        let ports = self.streams.prepare(&next, self.workers.len()).map_err(|error| refused(error.into()))?;
         for fixed in fixed_at_start(&previous.settings, &next.settings) {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }
@@ -196,6 +205,7 @@ impl Gateway {
         self.telemetry.applied(&next);
         let revision = next.revision;
         self.shared.snapshot.store(next);
+        self.streams.apply(ports, &self.workers, &self.frontend);
         self.control.configured(revision);
         Ok(revision)
     }
@@ -221,11 +231,7 @@ impl Gateway {
     }
 
     fn tell(&self, order: impl Fn() -> Order) {
-        for crew in &self.workers {
-            if crew.orders.try_send(order()).is_err() {
-                tracing::error!("a worker takes no orders any more");
-            }
-        }
+        self.workers.iter().for_each(|crew| crew.tell(order()));
     }
 
     fn stop(&mut self) {
@@ -250,7 +256,7 @@ impl Drop for Gateway {
 /// How often a drain looks whether everybody has left.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// Orders that wait for a worker.
-const ORDERS: usize = 64;
+const ORDERS: usize = 4096;
 
 impl Crew {
     fn start(index: usize, worker: Arc<Worker>, inbox: Inbox) -> io::Result<Self> {
@@ -260,6 +266,15 @@ impl Crew {
             .name(format!("worker-{index}"))
             .spawn(move || runtime.block_on(worker.run(receiver, inbox)))?;
         Ok(Self { orders, thread: Some(thread) })
+    }
+}
+
+impl Crew {
+    /// Gives an order; a worker that takes none any more is a defect worth a line in the log.
+    fn tell(&self, order: Order) {
+        if self.orders.try_send(order).is_err() {
+            tracing::error!("a worker takes no orders any more");
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! The gateway's listening sockets, bound before anything runs and handed to the workers.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::{Mutex, PoisonError};
 
 use gateway_core::config::model::Settings;
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::stream::table::Transport;
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
 use gateway_protocols::worker::Order;
@@ -37,9 +41,52 @@ impl Listeners {
         let plain = self.http.into_iter().zip(crews).map(|(socket, crew)| (socket, Entrance::Plain, crew));
         let tls = self.https.into_iter().zip(crews).map(|(socket, crew)| (socket, frontend.entrance(), crew));
         for (socket, entrance, crew) in plain.chain(tls) {
-            if crew.orders.try_send(Order::Listen(socket, entrance)).is_err() {
-                tracing::error!("a worker took no listener");
+            crew.tell(Order::Listen(socket, entrance));
+        }
+    }
+}
+
+/// The ports of stream proxies, opened and closed as configurations come and go.
+#[derive(Default)]
+pub(super) struct StreamPorts {
+    open: Mutex<HashSet<u16>>,
+}
+
+/// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
+pub(super) struct NewPorts {
+    sockets: HashMap<u16, Vec<TcpListener>>,
+    gone: Vec<u16>,
+}
+
+impl StreamPorts {
+    /// Binds what a snapshot needs and is not open yet. Nothing changes until [`StreamPorts::apply`].
+    pub(super) fn prepare(&self, snapshot: &Snapshot, workers: usize) -> Result<NewPorts, StartError> {
+        let wanted: HashSet<u16> = snapshot
+            .streams
+            .ports()
+            .filter_map(|(transport, port)| (transport == Transport::Tcp).then_some(port))
+            .collect();
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = HashMap::new();
+        for port in wanted.difference(&open) {
+            let address = SocketAddr::new(snapshot.settings.stream_address, *port);
+            sockets.insert(*port, bind_for("a stream proxy", Some(address), workers)?);
+        }
+        Ok(NewPorts { sockets, gone: open.difference(&wanted).copied().collect() })
+    }
+
+    /// Opens the new ports and closes those that are gone; sessions on them go on.
+    pub(super) fn apply(&self, ports: NewPorts, crews: &[Crew], frontend: &Frontend) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for (port, sockets) in ports.sockets {
+            open.insert(port);
+            for (socket, crew) in sockets.into_iter().zip(crews) {
+                crew.tell(Order::Listen(socket, Entrance::Stream { port, tls: frontend.stream_config() }));
             }
+        }
+        for port in ports.gone {
+            open.remove(&port);
+            crews.iter().for_each(|crew| crew.tell(Order::Unlisten(port)));
         }
     }
 }

@@ -15,6 +15,8 @@ const ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub(crate) struct Frontend {
     certificates: Arc<Certificates>,
     config: Arc<ArcSwap<ServerConfig>>,
+    /// The same without ALPN, for stream proxies that terminate TLS.
+    streams: Arc<ArcSwap<ServerConfig>>,
     rules: std::sync::Mutex<FrontendTls>,
 }
 
@@ -24,9 +26,11 @@ impl Frontend {
         let certificates = Arc::new(Certificates::default());
         certificates.load(&rules.certificates)?;
         let config = build(rules, certificates.clone(), ALPN)?;
+        let streams = build(rules, certificates.clone(), &[])?;
         Ok(Self {
             certificates,
             config: Arc::new(ArcSwap::from_pointee(config)),
+            streams: Arc::new(ArcSwap::from_pointee(streams)),
             rules: std::sync::Mutex::new(rules.clone()),
         })
     }
@@ -36,16 +40,26 @@ impl Frontend {
         Entrance::Tls(self.config.clone())
     }
 
+    /// How stream proxies terminate TLS.
+    pub(super) fn stream_config(&self) -> Arc<ArcSwap<ServerConfig>> {
+        self.streams.clone()
+    }
+
     /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules are the same.
     pub(crate) fn reload(&self, rules: &FrontendTls) -> Result<(), ServerTlsError> {
         let mut known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let config = match *known == *rules && rules.client_ca_path.is_none() {
+        let unchanged = *known == *rules && rules.client_ca_path.is_none();
+        let rebuilt = match unchanged {
             true => None,
-            false => Some(build(rules, self.certificates.clone(), ALPN)?),
+            false => {
+                let of = |alpn| build(rules, self.certificates.clone(), alpn);
+                Some((of(ALPN)?, of(&[])?))
+            }
         };
         self.certificates.load(&rules.certificates)?;
-        if let Some(config) = config {
+        if let Some((config, streams)) = rebuilt {
             self.config.store(Arc::new(config));
+            self.streams.store(Arc::new(streams));
         }
         known.clone_from(rules);
         Ok(())
