@@ -88,6 +88,12 @@ impl Drop for Control {
 }
 
 impl Gateway {
+    /// What the control side sees.
+    #[cfg(test)]
+    pub(crate) fn view(&self) -> View {
+        self.control().view.clone()
+    }
+
     /// Serves health, status and metrics over plain HTTP on `address`, until the gateway is dropped; says where it
     /// listens. Anybody who reaches the address may read them: keep it to loopback or a network of your own.
     ///

@@ -2,8 +2,9 @@
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::Verbosity;
 use crate::export::Rfc3339;
@@ -19,21 +20,26 @@ impl FormatTime for Utc {
 
 /// Logs to standard error from here on: for people on a terminal, JSON lines otherwise.
 ///
-/// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else warnings.
+/// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else warnings; the variables may also give
+/// levels by module, as in `warn,gateway_protocols=debug`.
 pub(super) fn init(verbosity: Verbosity) {
+    let targets = targets(verbosity);
     let builder =
-        tracing_subscriber::fmt().with_env_filter(filter(verbosity)).with_writer(io::stderr).with_timer(Utc);
+        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr).with_timer(Utc);
     let installed = if io::stderr().is_terminal() {
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        tracing::subscriber::set_global_default(builder.with_target(false).with_ansi(colours).finish())
+        let pretty = builder.with_target(false).with_ansi(colours).finish();
+        tracing::subscriber::set_global_default(pretty.with(targets))
     } else {
-        tracing::subscriber::set_global_default(builder.json().flatten_event(true).with_ansi(false).finish())
+        let json = builder.json().flatten_event(true).with_ansi(false).finish();
+        tracing::subscriber::set_global_default(json.with(targets))
     };
     // A host program's own subscriber stays.
     drop(installed);
 }
 
-fn filter(verbosity: Verbosity) -> EnvFilter {
+/// What is logged. Not an `EnvFilter`: its patterns would cost a megabyte of resident memory for one word.
+fn targets(verbosity: Verbosity) -> Targets {
     let flag = match verbosity.verbose {
         0 => None,
         1 => Some("info".to_owned()),
@@ -43,8 +49,8 @@ fn filter(verbosity: Verbosity) -> EnvFilter {
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
     let words = words.unwrap_or_else(|| "warn".to_owned());
-    EnvFilter::try_new(&words).unwrap_or_else(|error| {
+    words.parse().unwrap_or_else(|error| {
         super::print::error(format_args!("the log level `{words}` is not understood ({error}); using warn"));
-        EnvFilter::new("warn")
+        Targets::new().with_default(LevelFilter::WARN)
     })
 }

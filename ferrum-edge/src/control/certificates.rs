@@ -82,7 +82,7 @@ impl Watch {
         }
         if refresh(&mut self.backend) {
             let checked = backend_rules(&snapshot)
-                .try_for_each(|rules| tls::client::build(rules, BackendHttp::Auto).map(drop));
+                .try_for_each(|rules| tls::client::build(rules, Some(BackendHttp::Auto)).map(drop));
             match checked {
                 Ok(()) => {
                     self.view.shared.client_tls.clear();

@@ -1,1 +1,112 @@
-//! Tests.
+//! Files change, and what clients are shown with them; or not, when they are of no use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+use super::*;
+use crate::{Gateway, source};
+
+/// A folder with a certificate and its key.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ferrum-edge-certs-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let folder = Self(path);
+        folder.renew();
+        folder
+    }
+
+    /// Puts another certificate in the place of the one there is.
+    fn renew(&self) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        self.put("cert.pem", &cert.pem());
+        self.put("key.pem", &signing_key.serialize_pem());
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        // By renaming, as careful tools do; the new file is then told apart by its number, not by its time alone.
+        fs::write(self.0.join("new"), text).unwrap();
+        fs::rename(self.0.join("new"), self.0.join(name)).unwrap();
+    }
+
+    fn start(&self) -> Gateway {
+        let (cert, key) = (shown(&self.0.join("cert.pem")), shown(&self.0.join("key.pem")));
+        let text = format!(
+            "
+gateway:
+  http: 127.0.0.1:0
+  https: 127.0.0.1:0
+  workers: 1
+  tls: {{ certificates: [{{ cert_path: {cert}, key_path: {key} }}] }}
+"
+        );
+        let registry = crate::plugins();
+        let model = source::file::parse(&text, "test.yaml", &registry).unwrap();
+        Gateway::start(model, registry).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The certificate a client is shown.
+fn seen(gateway: &Gateway) -> Vec<u8> {
+    use std::io::Write;
+    let address = gateway.addresses().https.unwrap();
+    let rules = BackendTls { verify: false, ca_path: None, client_cert: None, server_name: None };
+    let config = Arc::new(tls::client::build(&rules, Some(BackendHttp::Http1)).unwrap());
+    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let mut connection = rustls::ClientConnection::new(config, name).unwrap();
+    let mut tcp = std::net::TcpStream::connect(address).unwrap();
+    let mut stream = rustls::Stream::new(&mut connection, &mut tcp);
+    stream.flush().unwrap();
+    connection.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_without_a_reload() {
+    let folder = Folder::new();
+    let gateway = folder.start();
+    let mut watch = Watch::new(gateway.view());
+    let first = seen(&gateway);
+    watch.look();
+    assert_eq!(seen(&gateway), first);
+    folder.renew();
+    watch.look();
+    assert_ne!(seen(&gateway), first);
+    assert_eq!(gateway.telemetry().control.certificates_refused.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_bad_file_keeps_the_old_certificate_and_is_said_once() {
+    let folder = Folder::new();
+    let gateway = folder.start();
+    let mut watch = Watch::new(gateway.view());
+    let first = seen(&gateway);
+    folder.put("cert.pem", "-----BEGIN NONSENSE-----\n");
+    watch.look();
+    watch.look();
+    assert_eq!(gateway.telemetry().control.certificates_refused.load(Ordering::Relaxed), 1);
+    assert_eq!(seen(&gateway), first);
+    fs::remove_file(folder.0.join("cert.pem")).unwrap();
+    watch.look();
+    assert_eq!(seen(&gateway), first);
+    folder.renew();
+    watch.look();
+    assert_ne!(seen(&gateway), first);
+}

@@ -1,0 +1,321 @@
+//! The program as a process: exit codes, what it says, signals.
+
+#[path = "cli/process.rs"]
+mod process;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use process::{Folder, Gateway, ferrum_edge, get, until};
+use serde_json::Value;
+
+#[test]
+fn without_a_configuration_three_lines_say_what_to_do() {
+    let folder = Folder::new();
+    let output = ferrum_edge(&folder).arg("run").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 3, "{said}");
+    for word in ["ferrum.yaml", "quickstart", "--spec"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+#[test]
+fn a_wrong_use_is_2() {
+    let folder = Folder::new();
+    for arguments in [&["--nonsense"][..], &["run", "--workers", "many"], &[]] {
+        assert_eq!(ferrum_edge(&folder).args(arguments).output().unwrap().status.code(), Some(2));
+    }
+}
+
+#[test]
+fn check_tells_every_problem_at_once() {
+    let folder = Folder::new();
+    let bad =
+        "proxies:\n  - id: a\n    listen_pat: /x\n  - id: a\n    listen_path: /y\n    backend_port: 99999\n";
+    folder.write("bad.yaml", bad);
+    let text = ferrum_edge(&folder).args(["check", "--spec", "bad.yaml"]).output().unwrap();
+    assert_eq!(text.status.code(), Some(3));
+    let said = String::from_utf8(text.stdout).unwrap();
+    for part in ["bad.yaml:3:", "did you mean `listen_path`?", "99999", "problems"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let json =
+        ferrum_edge(&folder).args(["validate", "--spec", "bad.yaml", "--output", "json"]).output().unwrap();
+    assert_eq!(json.status.code(), Some(3));
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["valid"], false);
+    assert!(document["problems"].as_array().unwrap().len() >= 2, "{document}");
+    assert_eq!(document["problems"][0]["line"], 3);
+}
+
+#[test]
+fn check_finds_the_spec_by_flag_environment_and_place() {
+    let folder = Folder::new();
+    folder.write("good.yaml", "proxies: []\n");
+    let check = |environment: Option<&str>| {
+        let mut command = ferrum_edge(&folder);
+        command.arg("check");
+        environment.map(|name| command.env(name, "good.yaml"));
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(check(None), Some(2));
+    assert_eq!(check(Some("FERRUM_SPEC")), Some(0));
+    assert_eq!(check(Some("FERRUM_FILE_CONFIG_PATH")), Some(0));
+    folder.write("ferrum.json", "{}");
+    assert_eq!(check(None), Some(0));
+    folder.write("ferrum.yaml", "nonsense: true\n");
+    assert_eq!(check(None), Some(3), "YAML goes before JSON");
+    assert_eq!(check(Some("FERRUM_SPEC")), Some(0), "what is said goes before what is found");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_bad_configuration() {
+    let folder = Folder::new();
+    let output = ferrum_edge(&folder).args(["run", "--spec", "nowhere.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("nowhere.yaml"));
+}
+
+#[test]
+fn explain_names_proxy_chain_and_near_misses() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", EXPLAINED);
+    let explain = |arguments: &[&str]| {
+        let output =
+            ferrum_edge(&folder).arg("explain").args(arguments).args(["--output", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), document)
+    };
+    let (code, users) = explain(&["GET", "http://api.example.com/v1/users/7?full=1"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(users["proxy"]["id"], "users");
+    assert_eq!(users["proxy"]["forwards"][0], "http://10.0.0.1:8080/7?full=1");
+    assert_eq!(users["proxy"]["plugins"][0], "correlation_id");
+    let losers = users["not_chosen"].as_array().unwrap();
+    assert_eq!(losers[0]["proxy"], "v1", "{users}");
+    assert!(losers.iter().any(|loser| loser["proxy"] == "elsewhere"), "{users}");
+    let (code, other) = explain(&["DELETE", "/v1/users", "-H", "Host: api.example.com"]);
+    assert_eq!((code, other["refusal"].as_str()), (Some(1), Some("405 method_not_allowed (Allow: GET)")));
+    let (code, none) = explain(&["GET", "http://nobody.example.org/v1"]);
+    assert_eq!((code, none["refusal"].as_str()), (Some(1), Some("404 no_route")));
+    let text = ferrum_edge(&folder).args(["explain", "GET", "http://api.example.com/v1/x"]).output().unwrap();
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.contains("proxy:     v1") && said.contains("not users:"), "{said}");
+}
+
+const EXPLAINED: &str = "
+proxies:
+  - { id: users, hosts: [api.example.com], listen_path: /v1/users, allowed_methods: [GET], backend_scheme: http,
+      backend_host: 10.0.0.1, backend_port: 8080, plugins: [{ plugin_config_id: ids }] }
+  - { id: v1, hosts: [api.example.com], listen_path: /v1, backend_scheme: http, backend_host: 10.0.0.2,
+      backend_port: 8080 }
+  - { id: elsewhere, hosts: [www.example.com], listen_path: /v1/users, backend_scheme: http,
+      backend_host: 10.0.0.3, backend_port: 8080 }
+plugin_configs:
+  - { id: ids, plugin_name: correlation_id, scope: proxy_group, config: {} }
+";
+
+#[test]
+fn what_the_program_knows_of_itself() {
+    let folder = Folder::new();
+    let said = |arguments: &[&str]| {
+        let output = ferrum_edge(&folder).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let version: Value = serde_json::from_str(&said(&["version", "--json"])).unwrap();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    let schema: Value = serde_json::from_str(&said(&["schema"])).unwrap();
+    assert!(schema["properties"]["proxies"].is_object());
+    assert!(said(&["plugins"]).contains("request_termination"));
+    assert!(said(&["settings"]).contains("FERRUM_PROXY_HTTP_PORT"));
+    assert!(said(&["completions", "bash"]).contains("ferrum-edge"));
+    assert!(said(&["quickstart", "--print"]).contains("/hello"));
+}
+
+#[test]
+fn flags_go_before_the_environment_and_that_before_the_file() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "one"));
+    let workers = |gateway: &Gateway| gateway.status()["workers"].as_u64();
+    assert_eq!(workers(&Gateway::start(&folder, |_| {})), Some(1));
+    let by_environment = Gateway::start(&folder, |command| {
+        command.env("FERRUM_WORKER_THREADS", "2");
+    });
+    assert_eq!(workers(&by_environment), Some(2));
+    let by_flag = Gateway::start(&folder, |command| {
+        command.env("FERRUM_WORKER_THREADS", "2").args(["--workers", "3"]);
+    });
+    assert_eq!(workers(&by_flag), Some(3));
+}
+
+#[test]
+fn a_reload_takes_a_good_file_and_refuses_a_bad_one() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "one"));
+    let gateway = Gateway::start(&folder, |_| {});
+    assert!(get(gateway.http, "/").ends_with("one"));
+    let reload =
+        || ferrum_edge(&folder).args(["reload", "--admin", &gateway.admin.to_string()]).output().unwrap();
+
+    folder.write("ferrum.yaml", &process::spec(1, "two"));
+    let output = reload();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "Revision 2 is in use.\n");
+    assert!(get(gateway.http, "/").ends_with("two"));
+
+    folder.write("ferrum.yaml", "proxies: [{ id: x, listen_pat: / }]\n");
+    let output = reload();
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("revision 2 goes on serving") && said.contains("listen_path"), "{said}");
+    assert!(get(gateway.http, "/").ends_with("two"));
+    let status = gateway.status();
+    assert_eq!((&status["config"]["revision"], &status["config"]["refused"]), (&2.into(), &1.into()));
+    assert!(get(gateway.admin, "/metrics").contains("\nferrum_config_refused_total 1\n"));
+    assert!(gateway.log().contains("the new configuration is refused"));
+}
+
+#[test]
+fn reload_says_when_nobody_is_there() {
+    let folder = Folder::new();
+    let output = ferrum_edge(&folder).args(["reload", "--admin", "127.0.0.1:1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    folder.write("pid", "rubbish");
+    let output = ferrum_edge(&folder).args(["reload", "--pid-file", "pid"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn sigterm_under_load_loses_no_request_and_exits_0() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(2, "answer"));
+    let mut gateway = Gateway::start(&folder, |command| {
+        command.args(["--pid-file", "pid"]);
+    });
+    assert_eq!(folder.read("pid").trim(), gateway.pid().to_string());
+    let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, stop, served) = (gateway.http, stop.clone(), served.clone());
+            thread::spawn(move || load(address, &stop, &served))
+        })
+        .collect();
+    until("some requests are served", || served.load(Ordering::Relaxed) > 200);
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert!(!folder.exists("pid"), "the pid file went with the process");
+}
+
+/// Sends requests over one connection until it is closed between two of them; anything else that happens to a
+/// request that was sent, but no answer at all to one that crossed the close, is a failure.
+fn load(address: std::net::SocketAddr, stop: &AtomicBool, served: &AtomicU64) {
+    let mut connection = TcpStream::connect(address).unwrap();
+    let mut buffer = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        if connection.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").is_err() {
+            return;
+        }
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"answer") {
+            match connection.read(&mut buffer) {
+                Ok(0) | Err(_) => {
+                    assert!(answer.is_empty(), "cut off: {}", String::from_utf8_lossy(&answer));
+                    return;
+                }
+                Ok(n) => answer.extend_from_slice(&buffer[..n]),
+            }
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        served.fetch_add(1, Ordering::Relaxed);
+        if answer.windows(17).any(|window| window.eq_ignore_ascii_case(b"connection: close")) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "answer"));
+    let mut gateway = Gateway::start(&folder, |_| {});
+    // Half a request: a connection that a drain waits for.
+    let mut client = TcpStream::connect(gateway.http).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf").unwrap();
+    until("the connection is open", || gateway.status()["connections"] == 1);
+    gateway.signal("INT");
+    until("the drain began", || get(gateway.admin, "/readyz").starts_with("HTTP/1.1 503"));
+    assert!(get(gateway.admin, "/livez").starts_with("HTTP/1.1 200"));
+    gateway.signal("INT");
+    assert_eq!(gateway.wait(), Some(0));
+    assert!(gateway.log().contains("stopping at once"));
+}
+
+#[test]
+fn sigusr1_opens_the_access_log_anew() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "answer"));
+    let mut gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ACCESS_LOG", "access.log");
+    });
+    get(gateway.http, "/first?token=s3cret&page=2");
+    until("the record is written", || folder.read("access.log").ends_with('\n'));
+    folder.rename("access.log", "access.log.1");
+    gateway.signal("USR1");
+    until("there is a new file", || folder.exists("access.log"));
+    get(gateway.http, "/second");
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0));
+    let (first, second) = (folder.read("access.log.1"), folder.read("access.log"));
+    let record: Value = serde_json::from_str(first.trim_end()).unwrap();
+    assert_eq!(
+        (&record["url.path"], &record["url.query"]),
+        (&"/first".into(), &"token=REDACTED&page=2".into())
+    );
+    let record: Value = serde_json::from_str(second.trim_end()).unwrap();
+    assert_eq!(record["url.path"], "/second");
+}
+
+#[test]
+fn a_taken_port_is_told_with_its_remedy() {
+    let folder = Folder::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    folder.write("ferrum.yaml", &format!("gateway: {{ http: 127.0.0.1:{port}, admin: off }}\n"));
+    let output = ferrum_edge(&folder).arg("run").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot listen on") && said.contains("another process"), "{said}");
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "answer"));
+    let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
+    socket.set_read_timeout(Some(process::PATIENCE)).unwrap();
+    let mut gateway = Gateway::start(&folder, |command| {
+        command.env("NOTIFY_SOCKET", folder.path("notify"));
+    });
+    let next = || {
+        let mut buffer = [0; 256];
+        let n = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    assert_eq!(next(), "READY=1\n");
+    gateway.signal("HUP");
+    assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(next(), "READY=1\n");
+    gateway.signal("QUIT");
+    assert_eq!(next(), "STOPPING=1\n");
+    assert_eq!(gateway.wait(), Some(0));
+}
