@@ -1,1 +1,6 @@
-//! tests
+//! Tests of the whole gateway: real sockets, scripted peers, one binary.
+#![cfg(test)]
+
+mod support;
+
+mod matrix;

@@ -1,0 +1,27 @@
+//! What the tests share: a gateway in this process, scripted peers on both of its sides, and its records.
+
+pub(crate) mod edge;
+pub(crate) mod h1;
+pub(crate) mod h2;
+pub(crate) mod records;
+pub(crate) mod talk;
+pub(crate) mod tls;
+pub(crate) mod wire;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// How long anything may take before a test gives up on it: no measure of speed, only an end to hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for something that has to happen.
+#[track_caller]
+pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match tokio::time::timeout(PATIENCE, what).await {
+            Ok(output) => output,
+            Err(_) => panic!("nothing happened for {PATIENCE:?} at {caller}"),
+        }
+    }
+}

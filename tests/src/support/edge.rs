@@ -1,0 +1,127 @@
+//! A gateway in this process.
+
+use std::net::SocketAddr;
+
+use ferrum_edge::Gateway;
+use ferrum_edge::core::config::model::Model;
+use ferrum_edge::core::plugin::Registry;
+
+use super::h1::{Head, Talker};
+use super::records::{Record, Records};
+use super::tls;
+use super::wire::Wire;
+
+/// A running gateway with its records.
+pub(crate) struct Edge {
+    pub(crate) gateway: Gateway,
+    pub(crate) records: Records,
+    registry: Registry,
+    settings: String,
+}
+
+impl Edge {
+    /// A gateway with one worker and these proxies, upstreams and plugin configs.
+    pub(crate) fn start(spec: &str) -> Self {
+        Self::start_with("", spec)
+    }
+
+    /// As [`Edge::start`], with more settings under `gateway` (indented by two).
+    pub(crate) fn start_with(settings: &str, spec: &str) -> Self {
+        Self::start_plugged(ferrum_edge::plugins(), settings, spec)
+    }
+
+    /// As [`Edge::start_with`], with plugins of the test's own.
+    pub(crate) fn start_plugged(registry: Registry, settings: &str, spec: &str) -> Self {
+        let records = Records::new();
+        let identity = tls::localhost();
+        let mut gateway = format!(
+            "gateway:\n  http: 127.0.0.1:0\n  https: 127.0.0.1:0\n  admin: off\n  access_log:\n    path: {}\n{settings}\n",
+            records.path(),
+        );
+        for (setting, value) in [
+            ("workers", "1".to_owned()),
+            ("drain_timeout_seconds", "10".to_owned()),
+            (
+                "tls",
+                format!("{{certificates: [{{cert_path: {:?}, key_path: {:?}}}]}}", identity.cert, identity.key),
+            ),
+        ] {
+            if !settings.contains(&format!("{setting}:")) {
+                gateway.push_str(&format!("  {setting}: {value}\n"));
+            }
+        }
+        let model = parse(&registry, &gateway, spec);
+        let started = Gateway::start(model, registry.clone()).unwrap_or_else(|error| panic!("{error}"));
+        Self { gateway: started, records, registry, settings: gateway }
+    }
+
+    /// Puts other proxies, upstreams and plugin configs in use.
+    pub(crate) fn reload(&self, spec: &str) {
+        let model = parse(&self.registry, &self.settings, spec);
+        self.gateway.reload(&model).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.gateway.addresses().http.expect("http")
+    }
+
+    pub(crate) fn https(&self) -> SocketAddr {
+        self.gateway.addresses().https.expect("https")
+    }
+
+    /// A client's plain connection.
+    pub(crate) async fn wire(&self) -> Wire {
+        Wire::open(self.http()).await
+    }
+
+    pub(crate) async fn talker(&self) -> Talker {
+        Talker::new(self.wire().await)
+    }
+
+    /// One request on a connection of its own; its answer's head and body.
+    pub(crate) async fn get(&self, path: &str) -> (Head, String) {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: a.test\r\n\r\n")).await
+    }
+
+    /// A request as bytes, on a connection of its own; its answer's head and body.
+    pub(crate) async fn ask(&self, request: &str) -> (Head, String) {
+        let mut talker = self.talker().await;
+        talker.wire.send(request).await;
+        let method = request.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(http::Method::GET);
+        let head = talker.response(&method).await.expect("an answer");
+        let body = talker.body().await.expect("a body");
+        (head, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The one record there is to be: it is taken, and nothing stands between it and that of a request made now, which
+    /// also proves that the gateway still answers.
+    #[track_caller]
+    pub(crate) fn only_record(&mut self) -> impl Future<Output = Record> + '_ {
+        let caller = std::panic::Location::caller();
+        async move {
+            let record = self.records.next().await;
+            self.nothing_recorded_at(caller).await;
+            record
+        }
+    }
+
+    /// Nothing was recorded before the record of a request made now, which also proves that the gateway still answers.
+    #[track_caller]
+    pub(crate) fn nothing_recorded(&mut self) -> impl Future<Output = ()> + '_ {
+        let caller = std::panic::Location::caller();
+        self.nothing_recorded_at(caller)
+    }
+
+    async fn nothing_recorded_at(&mut self, caller: &std::panic::Location<'_>) {
+        let (head, _) = self.ask("GET /marker HTTP/1.1\r\nhost: marker.test\r\n\r\n").await;
+        assert!(head.status() > 0, "no answer at {caller}");
+        let next = self.records.next().await;
+        assert_eq!(next.0["server.address"], "marker.test", "one record too many at {caller}: {next:?}");
+    }
+}
+
+#[track_caller]
+fn parse(registry: &Registry, settings: &str, spec: &str) -> Model {
+    let text = format!("{settings}{spec}");
+    ferrum_edge::source::file::parse(&text, "test", registry).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
