@@ -174,11 +174,21 @@ async fn exchange(
         }
         // A client that resets the stream no longer waits: dropping the exchange records that and frees the target.
         match respond.try_borrow_mut() {
-            Ok(mut respond) => respond.poll_reset(cx).map(drop),
+            Ok(mut respond) => poll_gone(&mut respond, cx),
             Err(_) => Poll::Pending,
         }
     })
     .await;
+}
+
+/// Ready when nobody waits for the response's head any more. Once it is on its way, whoever sends the body watches.
+fn poll_gone(respond: &mut SendResponse<Bytes>, cx: &mut Context<'_>) -> Poll<()> {
+    match respond.poll_reset(cx) {
+        Poll::Ready(Ok(_)) => Poll::Ready(()),
+        Poll::Ready(Err(error)) if error.is_io() || error.is_go_away() || error.is_reset() => Poll::Ready(()),
+        // The h2 crate refuses to watch for resets here after the head was sent.
+        Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+    }
 }
 
 struct Responder {

@@ -53,7 +53,11 @@ impl SendBody {
                 ready!(self.poll_pending(cx))?;
                 continue;
             }
-            let Some(frame) = ready!(self.body.poll_next(cx)) else {
+            let Poll::Ready(frame) = self.body.poll_next(cx) else {
+                // A peer that has reset the stream waits for nothing more of the body.
+                return self.stream.poll_reset(cx).map(|_| Err(SendError::Stream));
+            };
+            let Some(frame) = frame else {
                 self.finish(Bytes::new())?;
                 break;
             };

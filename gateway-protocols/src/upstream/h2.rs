@@ -187,6 +187,10 @@ impl Exchange {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(stream_failure(error))),
             Poll::Pending => {}
         }
+        if self.upload.as_ref().is_some_and(|upload| !upload.is_done()) {
+            // The request's own idle timeouts watch over it; the time to the first byte runs from its end.
+            return Poll::Pending;
+        }
         if !self.timer.is_set() {
             self.timer.set(call.route.proxy.timeouts.first_byte);
         }

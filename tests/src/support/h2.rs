@@ -43,13 +43,17 @@ pub(crate) fn origin(port: Port) -> mpsc::UnboundedReceiver<Stream> {
 
 /// The next piece of a body; `None` at its end.
 pub(crate) async fn data(recv: &mut RecvStream) -> io::Result<Option<Bytes>> {
-    match soon(recv.data()).await {
-        None => Ok(None),
-        Some(Err(error)) => Err(io::Error::other(error)),
-        Some(Ok(data)) => {
-            // The stream may have been reset since; then nobody counts.
-            drop(recv.flow_control().release_capacity(data.len()));
-            Ok(Some(data))
+    loop {
+        match soon(recv.data()).await {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(io::Error::other(error)),
+            // An empty frame only says that it was the last.
+            Some(Ok(data)) if data.is_empty() => {}
+            Some(Ok(data)) => {
+                // The stream may have been reset since; then nobody counts.
+                drop(recv.flow_control().release_capacity(data.len()));
+                return Ok(Some(data));
+            }
         }
     }
 }
