@@ -193,7 +193,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
     let completed = || shared.completed.iter().map(|count| count.load(Ordering::Relaxed)).sum();
     let mut sampler = Sampler::begin(watched);
     let (own_before, machine_before) = (process::own_usage(), process::machine_time());
-    let slice = (of / 40).clamp(Duration::from_millis(10), Duration::from_millis(500));
+    let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
     while let Some(left) = left_until(window.until).filter(|_| !shared.stop.load(Ordering::Relaxed)) {
         nap(left.min(slice), shared);

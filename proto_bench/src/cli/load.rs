@@ -58,6 +58,9 @@ pub struct LoadArgs {
     /// Runs of each row; medians are reported, with their spread.
     #[arg(short = 'R', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
+    /// Repeats a round that other processes disturbed, up to this many times, once the machine is quiet.
+    #[arg(long, default_value_t = 0, value_name = "TIMES")]
+    pub repeat_disturbed: u32,
 }
 
 /// Where results go.

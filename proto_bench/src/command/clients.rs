@@ -31,7 +31,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
     let mut document = Document::begin(Kind::Clients);
-    let mut teller = Teller::new(args.output.quiet);
+    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let plans: Vec<_> = args
         .steps
         .iter()
@@ -58,5 +58,6 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         }
     }
     document.rows.iter_mut().for_each(crate::report::Row::conclude);
+    teller.confess(&mut document);
     output::deliver(document, &args.output)
 }

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let program = |peer: &Peer| Some((*peer, peer.program(args.gateway.as_deref())?));
     let found: Vec<_> = args.peers.iter().filter_map(program).collect();
     let mut document = begin(args, &found);
-    let mut teller = Teller::new(args.output.quiet);
+    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let bench = Bench { args, stand, backend, found };
     for _ in 0..args.load.rounds {
         check::rounds(&bench, &mut document, &teller)?;
@@ -82,6 +82,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         }
     }
     document.rows.iter_mut().for_each(Row::conclude);
+    teller.confess(&mut document);
     output::deliver(document, &args.output)
 }
 

@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let backend = BackendProcess::start(&["--write-certificate", &certificates], None)?;
     let program = if args.direct_only { None } else { Peer::Gateway.program(args.gateway.as_deref()) };
     let mut document = begin(args, program.as_deref());
-    let mut teller = Teller::new(args.output.quiet);
+    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     for _ in 0..args.load.rounds {
         for test in &args.tests {
             direct_round(args, *test, &backend, (&mut document, &mut teller))?;
@@ -61,6 +61,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         }
     }
     document.rows.iter_mut().for_each(Row::conclude);
+    teller.confess(&mut document);
     output::deliver(document, &args.output)
 }
 

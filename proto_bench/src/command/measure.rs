@@ -1,25 +1,43 @@
 //! Runs rounds with a progress line, and makes rows of them.
 
 use std::io::{IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
 
 use crate::driver::Fault;
 use crate::engine::{self, Progress};
-use crate::measure::Watched;
+use crate::measure::judge::marks;
+use crate::measure::{Watched, process};
 use crate::plan::Plan;
-use crate::report::model::{Round, Row, Verdict};
+use crate::report::model::{Document, Round, Row, Verdict};
 
 /// Shows on standard error what is going on, if that is a terminal.
 #[derive(Debug)]
 pub struct Teller {
     shown: bool,
     label: String,
+    repeats: u32,
+    /// Rounds that were thrown away because strangers disturbed them.
+    pub repeated: u32,
 }
 
 impl Teller {
     /// A teller that may be told to be quiet.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
-        Self { shown: !quiet && std::io::stderr().is_terminal(), label: String::new() }
+        Self {
+            shown: !quiet && std::io::stderr().is_terminal(),
+            label: String::new(),
+            repeats: 0,
+            repeated: 0,
+        }
+    }
+
+    /// Repeats disturbed rounds up to this many times.
+    #[must_use]
+    pub fn repeating(mut self, times: u32) -> Self {
+        self.repeats = times;
+        self
     }
 
     /// What the next rounds are about.
@@ -32,9 +50,44 @@ impl Teller {
     /// # Errors
     /// The plan cannot work at all.
     pub fn round(&mut self, plan: &Plan, watched: &[Watched]) -> Result<Round, Fault> {
-        let outcome = engine::run(plan, watched, &mut |progress| self.tell(progress))?;
-        self.clear();
-        Ok(Round::new(plan, &outcome))
+        let mut left = self.repeats;
+        loop {
+            let outcome = engine::run(plan, watched, &mut |progress| self.tell(progress))?;
+            self.clear();
+            let round = Round::new(plan, &outcome);
+            // The choice looks at strangers' CPU time only, never at the figures, and never hides a fault.
+            let disturbed = round.marks.iter().any(|mark| mark == marks::DISTURBED);
+            if left == 0 || !disturbed || !round.faults.is_empty() {
+                return Ok(round);
+            }
+            left -= 1;
+            self.repeated += 1;
+            self.wait_quiet();
+        }
+    }
+
+    /// Waits until hardly anything runs, but not for ever.
+    fn wait_quiet(&self) {
+        const LOOK: Duration = Duration::from_millis(500);
+        for _ in 0..240 {
+            let before = process::machine_time();
+            thread::sleep(LOOK);
+            let busy = process::machine_time().busy.saturating_sub(before.busy);
+            if busy < LOOK / 8 {
+                return;
+            }
+            self.line("waiting for a quiet machine");
+        }
+    }
+
+    /// Says in a document how many rounds were repeated.
+    pub fn confess(&self, document: &mut Document) {
+        if self.repeated > 0 {
+            document.notes.push(format!(
+                "{} rounds were repeated because other processes used the machine meanwhile (--repeat-disturbed).",
+                self.repeated
+            ));
+        }
     }
 
     /// Shows a line that is not about a round.

@@ -43,7 +43,7 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     let plan = args.load.plan(target);
     let mut document = Document::begin(Kind::Run);
     document.notes = judge::limits_of(&plan);
-    let mut teller = Teller::new(args.output.quiet);
+    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     teller.label(plan.target.url());
     let mut result = row("run", &plan.target.url(), "target", &plan);
     for _ in 0..args.load.rounds {
@@ -51,6 +51,7 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     }
     result.conclude();
     document.rows.push(result);
+    teller.confess(&mut document);
     output::deliver(document, &args.output)
 }
 

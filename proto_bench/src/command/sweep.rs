@@ -31,7 +31,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
     let mut document = Document::begin(Kind::Sweep);
-    let mut teller = Teller::new(args.output.quiet);
+    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let mut plan = args.load.plan(target);
     let rates = if args.rates.is_empty() {
         plan.load.pace = Pace::Closed;
@@ -61,5 +61,6 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         }
     }
     document.rows.iter_mut().for_each(crate::report::Row::conclude);
+    teller.confess(&mut document);
     output::deliver(document, &args.output)
 }

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::UdpSocket;
 use webrtc_dtls::cipher_suite::CipherSuiteId;
@@ -89,6 +90,8 @@ pub fn common_config() -> Config {
     Config {
         cipher_suites: vec![CipherSuiteId::Tls_Ecdhe_Ecdsa_With_Aes_128_Gcm_Sha256],
         extended_master_secret: ExtendedMasterSecretType::Require,
+        // The second that is usual between flights would make opening many associations wait for single losses.
+        flight_interval: Duration::from_millis(250),
         ..Config::default()
     }
 }

@@ -66,8 +66,30 @@ pub fn revision() -> Option<Revision> {
 /// The command line this process was started with.
 #[must_use]
 pub fn command_line() -> String {
-    let words: Vec<String> = std::env::args().collect();
-    words.join(" ")
+    without_secrets(std::env::args())
+}
+
+/// Joins arguments; what follows `--token`, and the values of headers, may be secret and stay out of result files.
+fn without_secrets(arguments: impl Iterator<Item = String>) -> String {
+    const HIDDEN: &str = "***";
+    let mut words: Vec<String> = Vec::new();
+    for argument in arguments {
+        let shown = match words.last().map(String::as_str) {
+            Some("--token") => HIDDEN.to_owned(),
+            Some("-H" | "--header") => hide_value(&argument),
+            _ => match argument.split_once('=') {
+                Some((flag @ "--token", _)) => format!("{flag}={HIDDEN}"),
+                Some((flag @ "--header", header)) => format!("{flag}={}", hide_value(header)),
+                _ => argument,
+            },
+        };
+        words.push(if shown.contains(' ') { format!("'{shown}'") } else { shown });
+    }
+    return words.join(" ");
+
+    fn hide_value(header: &str) -> String {
+        header.split_once(':').map_or_else(|| HIDDEN.to_owned(), |(name, _)| format!("{name}: {HIDDEN}"))
+    }
 }
 
 /// First lines of `program --version` (or what else prints it), for programs found on this machine.
@@ -116,4 +138,20 @@ fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
         (true, false) => return None,
     };
     String::from_utf8_lossy(&text).lines().next().map(|line| line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn secrets_stay_out_of_the_command() {
+        let check = |words: &[&str], expected| {
+            assert_eq!(without_secrets(words.iter().map(|word| (*word).to_owned())), expected);
+        };
+        check(&["p", "--token", "abc", "-d", "1s"], "p --token *** -d 1s");
+        check(&["p", "--token=abc"], "p --token=***");
+        check(&["p", "-H", "authorization: Bearer x"], "p -H 'authorization: ***'");
+        check(&["p", "--header=x-api-key: k"], "p '--header=x-api-key: ***'");
+    }
 }

@@ -38,6 +38,10 @@ pub struct Tally {
     pub faults: BTreeMap<FaultKind, (u64, String)>,
     /// Requests due in the window that no lane was free to send (open loop).
     pub never_started: u64,
+    /// Time that counted requests were in flight before the window (closed loop).
+    pub outside_ns: u64,
+    /// Time within the window that requests were in flight whose answers came after it (closed loop).
+    pub unfinished_ns: u64,
     pub opened: u64,
     pub reopened: u64,
     pub negotiated: Option<String>,
@@ -71,14 +75,29 @@ impl Recorder {
                 self.tally.latency.saturating_record(nanoseconds(turn.intended, now));
                 self.tally.service.saturating_record(nanoseconds(turn.sent, now));
             }
-        } else if in_time {
-            self.tally.latency.saturating_record(nanoseconds(turn.intended, now));
+        } else {
+            if in_time {
+                self.tally.latency.saturating_record(nanoseconds(turn.intended, now));
+            }
+            self.account_for_edges(turn.intended, now);
         }
     }
 
     /// A connection was opened within the load, for one request.
     pub fn connected(&mut self, begun: Instant, negotiated: Option<String>) {
         self.tally.opened(begun, negotiated);
+    }
+
+    /// A request that spans an edge of the window is counted on one side of it only. How long it was in flight on
+    /// the other side is kept for Little's law, which would otherwise seem broken whenever a stall meets an edge.
+    fn account_for_edges(&mut self, begun: Instant, ended: Instant) {
+        let Window { from, until, .. } = self.window;
+        if begun < from && self.window.counts(ended) {
+            self.tally.outside_ns += nanoseconds(begun, from);
+        }
+        if begun < until && ended >= until {
+            self.tally.unfinished_ns += nanoseconds(begun.max(from), until);
+        }
     }
 
     /// Something went wrong; counted at any time, warm-up included.
@@ -165,6 +184,8 @@ impl Tally {
         self.body_bytes += other.body_bytes;
         self.unstamped += other.unstamped;
         self.never_started += other.never_started;
+        self.outside_ns += other.outside_ns;
+        self.unfinished_ns += other.unfinished_ns;
         self.opened += other.opened;
         self.reopened += other.reopened;
         for (status, count) in &other.statuses {
@@ -202,6 +223,8 @@ impl Default for Tally {
             statuses: BTreeMap::new(),
             faults: BTreeMap::new(),
             never_started: 0,
+            outside_ns: 0,
+            unfinished_ns: 0,
             opened: 0,
             reopened: 0,
             negotiated: None,

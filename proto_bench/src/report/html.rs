@@ -29,13 +29,13 @@ pub fn escape(text: &str) -> String {
 fn section(out: &mut String, document: &Document) {
     writeln!(out, "<section><h2>{}</h2>", escape(markdown::title(document.kind))).ok();
     page::circumstances(out, document);
+    page::table(out, &markdown::tables(document));
     match document.kind {
         Kind::Matrix | Kind::Compare => by_subject(out, document),
         Kind::Run => details(out, document),
         Kind::Clients | Kind::Sweep => ladder(out, document),
         Kind::Scale => scale(out, document),
     }
-    page::table(out, &markdown::tables(document));
     if !document.notes.is_empty() {
         out.push_str("<h3>What to know beside the figures</h3><ul>");
         for note in &document.notes {

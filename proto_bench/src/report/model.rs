@@ -14,6 +14,7 @@ use crate::measure::time;
 use crate::plan::{Expect, Load};
 
 mod from_outcome;
+mod json;
 
 /// A whole result file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -360,7 +361,7 @@ impl Document {
     /// The document as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        json::render(serde_json::to_value(self).unwrap_or_default())
     }
 }
 

@@ -162,3 +162,39 @@ fn a_forgotten_batch_is_noticed() {
     let forgotten = scale::run(&options, &[], &mut |_| {});
     assert!(matches!(forgotten, Err(ScaleError::Invisible { proxy: 29, .. })), "{forgotten:?}");
 }
+
+#[test]
+fn the_command_measures_a_running_gateway_and_draws_it() {
+    let (admin, gateway) = fake(Flaw::None);
+    let directory = std::env::temp_dir().join(format!("proto_bench-scale-{}", std::process::id()));
+    let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
+    let (json, html) = (file("scale.json"), file("scale.html"));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_proto_bench"))
+        .args([
+            "scale",
+            "--proxies",
+            "400",
+            "--batch",
+            "100",
+            "-c",
+            "5",
+            "-t",
+            "1",
+            "-d",
+            "200ms",
+            "-w",
+            "0s",
+        ])
+        .args(["--admin", &admin.to_string(), "--proxy", &gateway.to_string(), "--token", "secret-token"])
+        .args(["--pid", &std::process::id().to_string(), "--json", &json, "--html", &html])
+        .output()
+        .expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("| proxies"), "{text}");
+    let written = std::fs::read_to_string(&json).expect("a result");
+    assert!(!written.contains("secret-token"), "the token is a secret");
+    let page = std::fs::read_to_string(&html).expect("a page");
+    assert!(page.contains("Throughput against number of proxies"));
+    std::fs::remove_dir_all(&directory).ok();
+}
