@@ -3,6 +3,8 @@
 //! Serves an upstream, starts a gateway in front of it, sends itself a request and prints the answer:
 //! `cargo run -p ferrum-edge --example embed`
 
+#![allow(clippy::print_stdout, unreachable_pub, reason = "an example prints, and its test calls it")]
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -12,6 +12,17 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! - A [`core::config::model::Model`] comes from [`source::file::parse`] (a text) or [`source::file::Source`] (a file
+//!   with the environment over it); it can't be invalid.
+//! - [`Gateway::start`] serves it on threads of its own and needs no runtime of the host's. [`Gateway::reload`] swaps
+//!   the whole configuration between two requests; [`Gateway::drain`] lets exchanges end, dropping ends them.
+//! - [`plugins`] are the ones that come with the gateway; add your own by
+//!   `registry.add(core::plugin::entry::<MyPlugin>())`, as `examples/embed.rs` shows.
+//! - [`Gateway::serve_admin`] adds health, status and metrics; [`Gateway::telemetry`] hands out the same numbers.
+//! - [`cli::main`] is the whole program, for a binary that only wants to add plugins.
+//!
+//! Nothing here installs a logger: events go to [`tracing`](https://docs.rs/tracing), metrics are scraped.
 
 mod admin;
 pub mod app;

@@ -1,5 +1,7 @@
 //! The program as a process: exit codes, what it says, signals.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
+
 #[path = "cli/process.rs"]
 mod process;
 

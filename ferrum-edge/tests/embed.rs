@@ -1,6 +1,6 @@
 //! The example of an embedded gateway does what it says.
 
-#![allow(clippy::print_stdout, unreachable_pub, reason = "an example prints")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 
 #[path = "../examples/embed.rs"]
 mod example;

@@ -168,7 +168,5 @@ pub mod metric {
         PROCESS_THREADS: gauge = "process_threads";
         /// When the process started, in seconds since the epoch.
         PROCESS_START: gauge = "process_start_time_seconds";
-        /// Bytes the allocator gave out, and those it holds for it, by kind.
-        ALLOCATOR_BYTES: gauge = "ferrum_allocator_bytes";
     }
 }

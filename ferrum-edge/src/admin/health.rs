@@ -1,12 +1,14 @@
 //! Whether the process lives, is ready for traffic, and has started.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
+use crate::app::Addresses;
 use crate::control::View;
 
 /// One thing looked at.
@@ -39,8 +41,13 @@ fn started_checks(view: &View) -> Vec<Check> {
     let revision = view.snapshot().revision;
     let config = Check { name: "configuration", good: revision > 0, says: format!("revision {revision}") };
     // The admin listener comes after the others, so that its answer alone says that they are bound.
-    let listeners = Check { name: "listeners", good: true, says: format!("{:?}", view.addresses) };
+    let listeners = Check { name: "listeners", good: true, says: listeners(&view.addresses) };
     vec![config, listeners]
+}
+
+fn listeners(addresses: &Addresses) -> String {
+    let shown = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    format!("http {}, https {}", shown(addresses.http), shown(addresses.https))
 }
 
 /// 200 when all is good, else 503; a line for each check when `verbose` is asked for.

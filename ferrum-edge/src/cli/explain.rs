@@ -131,7 +131,7 @@ impl<'s> Explained<'s> {
             print::line(format_args!("not {id}: {why}"));
         }
         if self.losers.others > 0 {
-            print::line(format_args!("{} other proxies are further off", self.losers.others));
+            print::line(format_args!("others further off: {}", self.losers.others));
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::Target;
-use gateway_core::config::model::{ActiveHealth, BackendTls, Id};
+use gateway_core::config::model::{ActiveHealth, BackendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::probe::Prober;
 use tokio::sync::{Semaphore, watch};
@@ -35,8 +35,8 @@ impl PartialEq for Job {
     }
 }
 
-/// A target within its upstream; the number tells apart a host and port listed twice.
-type Key = (Id, u64);
+/// A target's own number, which no other of any upstream has and which it keeps over reloads.
+type Key = u64;
 
 struct Running {
     job: Job,
@@ -51,20 +51,43 @@ impl Drop for Running {
 
 /// Probes until the gateway ends.
 pub(super) async fn run(view: View, mut changes: watch::Receiver<u64>) {
-    let prober = Arc::new(Prober::new(view.shared.dns.clone(), view.shared.client_tls.clone()));
-    let places = Arc::new(Semaphore::new(MAX_PROBES));
-    let mut running: HashMap<Key, Running> = HashMap::new();
+    let mut probes = Probes::new(&view);
     loop {
-        let jobs = jobs(&view.snapshot());
-        running.retain(|key, run| jobs.get(key).is_some_and(|job| *job == run.job));
-        for (key, job) in jobs {
-            if let Entry::Vacant(place) = running.entry(key) {
-                let asking = ask(prober.clone(), places.clone(), view.telemetry.clone(), job.clone());
-                place.insert(Running { job, task: tokio::spawn(asking) });
-            }
-        }
+        probes.follow(&view.snapshot());
         if changes.changed().await.is_err() {
             return;
+        }
+    }
+}
+
+/// Everything that is being asked.
+struct Probes {
+    prober: Arc<Prober>,
+    places: Arc<Semaphore>,
+    telemetry: Arc<Telemetry>,
+    running: HashMap<Key, Running>,
+}
+
+impl Probes {
+    fn new(view: &View) -> Self {
+        Self {
+            prober: Arc::new(Prober::new(view.shared.dns.clone(), view.shared.client_tls.clone())),
+            places: Arc::new(Semaphore::new(MAX_PROBES)),
+            telemetry: view.telemetry.clone(),
+            running: HashMap::new(),
+        }
+    }
+
+    /// Starts what a configuration adds and stops what it no longer wants; the rest goes on undisturbed.
+    fn follow(&mut self, snapshot: &Snapshot) {
+        let jobs = jobs(snapshot);
+        self.running.retain(|key, run| jobs.get(key).is_some_and(|job| *job == run.job));
+        for (key, job) in jobs {
+            if let Entry::Vacant(place) = self.running.entry(key) {
+                let (prober, places) = (self.prober.clone(), self.places.clone());
+                let task = tokio::spawn(ask(prober, places, self.telemetry.clone(), job.clone()));
+                place.insert(Running { job, task });
+            }
         }
     }
 }
@@ -77,9 +100,8 @@ fn jobs(snapshot: &Snapshot) -> HashMap<Key, Job> {
         let Some(rules) = &backend.upstream.active_health else { continue };
         for target in route.targets.list() {
             // Of several proxies with one upstream, one says how certificates are judged; those that verify go first.
-            let key = (backend.upstream.id.clone(), target.key());
             let job = Job { target: target.clone(), rules: rules.clone(), tls: backend.tls.clone() };
-            match jobs.entry(key) {
+            match jobs.entry(target.key()) {
                 Entry::Vacant(place) => drop(place.insert(job)),
                 Entry::Occupied(mut known) => {
                     if strictness(&job.tls) > strictness(&known.get().tls) {
@@ -118,3 +140,6 @@ async fn ask(prober: Arc<Prober>, places: Arc<Semaphore>, telemetry: Arc<Telemet
 fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
+
+#[cfg(test)]
+mod tests;
