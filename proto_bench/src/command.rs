@@ -35,6 +35,8 @@ pub enum CommandError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
+    Stand(#[from] stand::StandError),
+    #[error(transparent)]
     Process(#[from] process::ProcessError),
     #[error(transparent)]
     Scale(#[from] crate::scale::ScaleError),

@@ -194,6 +194,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
     let mut sampler = Sampler::begin(watched);
     let (own_before, machine_before) = (process::own_usage(), process::machine_time());
     let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    tell(Progress::Running { elapsed: Duration::ZERO, of, completed: 0 });
     let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
     while let Some(left) = left_until(window.until).filter(|_| !shared.stop.load(Ordering::Relaxed)) {
         nap(left.min(slice), shared);

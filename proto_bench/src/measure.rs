@@ -1,6 +1,5 @@
-//! What is measured: latencies and answers, CPU and memory of processes, the machine, and whether to believe it all.
+//! What is measured: latencies and answers, CPU and memory of processes, and the machine.
 
-pub mod judge;
 pub mod machine;
 pub mod process;
 pub mod recorder;

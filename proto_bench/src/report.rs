@@ -1,8 +1,10 @@
 //! Results: the document that is kept as JSON, and what is made of it for terminals, Markdown and the web.
 
 pub mod html;
+pub mod judge;
 pub mod markdown;
 pub mod model;
+pub mod published;
 pub mod summary;
 pub mod terminal;
 

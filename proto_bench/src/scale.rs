@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -112,12 +112,12 @@ fn write_under_load(
     }
     let present = numbers.start;
     let stop = Arc::new(AtomicBool::new(false));
-    let begun = Arc::new(AtomicU64::new(0));
+    let begun = Arc::new(AtomicBool::new(false));
     let writing = {
         let (options, stop, begun) = (options.clone(), Arc::clone(&stop), Arc::clone(&begun));
         thread::spawn(move || {
             // Load first, then writes: the window must contain them all.
-            while begun.load(Ordering::Relaxed) == 0 && !stop.load(Ordering::Relaxed) {
+            while !begun.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
             let written = writer::write(&options, numbers);
@@ -137,12 +137,12 @@ fn load_while_writing(
     options: &Options,
     present: u64,
     watched: &[Watched],
-    (stop, begun): (&Arc<AtomicBool>, &Arc<AtomicU64>),
+    (stop, begun): (&Arc<AtomicBool>, &AtomicBool),
 ) -> Result<(Plan, Outcome), ScaleError> {
     let plan = plan(options, Duration::ZERO, LONGEST_WRITE);
     let mut tell = |progress| {
-        if let engine::Progress::Running { completed, .. } = progress {
-            begun.fetch_max(completed, Ordering::Relaxed);
+        if matches!(progress, engine::Progress::Running { .. }) {
+            begun.store(true, Ordering::Relaxed);
         }
     };
     let around = Surroundings { watched, tell: &mut tell, stop: Some(Arc::clone(stop)) };

@@ -74,6 +74,9 @@ async fn collect(body: &mut RecvStream) -> Result<Bytes, h2::Error> {
     let mut first = Bytes::new();
     while let Some(chunk) = body.data().await {
         let chunk = chunk?;
+        if collected.as_ref().map_or(first.len(), BytesMut::len) > answer::LARGEST {
+            return Err(h2::Reason::ENHANCE_YOUR_CALM.into());
+        }
         body.flow_control().release_capacity(chunk.len())?;
         if first.is_empty() && collected.is_none() {
             first = chunk;

@@ -14,8 +14,8 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use tokio::task::spawn_local;
 
-use super::Kit;
 use super::h2::answer_to;
+use super::{Kit, answer};
 use crate::tls;
 
 type Failure = Box<dyn Error>;
@@ -59,6 +59,9 @@ async fn answer_one(
 ) -> Result<(), Failure> {
     let mut body = BytesMut::new();
     while let Some(mut chunk) = stream.recv_data().await? {
+        if body.len() > answer::LARGEST {
+            return Err("a body above the limit".into());
+        }
         while chunk.has_remaining() {
             body.extend_from_slice(chunk.chunk());
             chunk.advance(chunk.chunk().len());

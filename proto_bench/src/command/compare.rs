@@ -151,7 +151,7 @@ impl Bench<'_> {
         let (server, setup) = match started.and_then(|started| probe(&plan).map(|()| started)) {
             Ok(started) => started,
             Err(reason) => {
-                entry(document, test, peer.name(), &plan).verdict = Verdict::Unavailable(reason);
+                entry(document, test, peer.name(), &plan).verdict = Verdict::Unavailable(reason.to_string());
                 return Ok(());
             }
         };

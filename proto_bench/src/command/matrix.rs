@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{Teller, row};
 use super::process::BackendProcess;
 use super::run::note_limits;
-use super::stand::{Stand, probe};
+use super::stand::{Stand, StandError, probe};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
@@ -130,13 +130,13 @@ fn gateway_round(
     teller.label(format!("{} gateway", test.label()));
     let workers = args.workers.unwrap_or_else(cores);
     let started = match program {
-        None => Err("no ferrum-edge program found; give one with --gateway".to_owned()),
+        None => Err(StandError::NoGateway),
         Some(program) => stand.start(Peer::Gateway, test, program, (&backend.ports, listen, workers, None)),
     };
     let started = started.and_then(|(server, setup)| probe(&plan).map(|()| (server, setup)));
     let row = match started {
         Err(reason) => {
-            entry(document, test, "gateway", &plan).verdict = Verdict::Unavailable(reason);
+            entry(document, test, "gateway", &plan).verdict = Verdict::Unavailable(reason.to_string());
             return Ok(());
         }
         Ok((server, setup)) => {

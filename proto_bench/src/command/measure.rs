@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::driver::Fault;
 use crate::engine::{self, Progress};
-use crate::measure::judge::marks;
 use crate::measure::{Watched, process};
 use crate::plan::Plan;
+use crate::report::judge::marks;
 use crate::report::model::{Document, Round, Row, Verdict};
 
 /// Shows on standard error what is going on, if that is a terminal.

@@ -3,9 +3,9 @@
 use super::measure::{Teller, row};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
-use crate::measure::judge;
 use crate::measure::{Role, Watched};
 use crate::plan::{Plan, Protocol, Target};
+use crate::report::judge;
 use crate::report::{Document, Kind};
 
 /// Arguments of `run`.

@@ -5,11 +5,35 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::CommandError;
-use super::process::Server;
+use super::process::{ProcessError, Server};
 use crate::backend::Ports;
+use crate::driver::Fault;
 use crate::engine;
 use crate::peers::{Peer, Setup, Site, Test, free_port};
 use crate::plan::{Plan, Protocol, Target};
+
+/// Why a proxy cannot be measured in a test.
+#[derive(Debug, thiserror::Error)]
+pub enum StandError {
+    #[error("{0} has no configuration that does this work")]
+    NoConfiguration(&'static str),
+    #[error("no ferrum-edge program found; give one with --gateway")]
+    NoGateway,
+    #[error("no free port: {0}")]
+    NoPort(#[source] std::io::Error),
+    #[error("cannot write {path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("{name} opened no UDP port within 5 s: {words}")]
+    NoUdpPort { name: String, words: String },
+    #[error("the first round trip failed: {0}")]
+    Probe(String),
+    #[error("no round trip was completed")]
+    NoAnswer,
+    #[error(transparent)]
+    Round(#[from] Fault),
+}
 
 /// A directory of its own that vanishes with it.
 #[derive(Debug)]
@@ -38,8 +62,8 @@ impl Stand {
     ///
     /// # Errors
     /// None is left.
-    pub fn port(&self) -> Result<SocketAddr, CommandError> {
-        free_port().map_err(|source| CommandError::Usage(format!("no free port: {source}")))
+    pub fn port(&self) -> Result<SocketAddr, StandError> {
+        free_port().map_err(StandError::NoPort)
     }
 
     /// What a client asks a proxy that listens there.
@@ -52,29 +76,28 @@ impl Stand {
     /// Starts a proxy for a test and waits until it accepts.
     ///
     /// # Errors
-    /// In words: it has no configuration for the test, or refused the one it was given.
+    /// It has no configuration for the test, or refused the one it was given.
     pub fn start(
         &self,
         peer: Peer,
         test: Test,
         program: &Path,
         (backend, listen, workers, core): (&Ports, SocketAddr, usize, Option<usize>),
-    ) -> Result<(Server, Setup), String> {
-        let admin = free_port().map_err(|error| error.to_string())?;
+    ) -> Result<(Server, Setup), StandError> {
+        let admin = self.port()?;
         let site = Site { listen, backend, directory: &self.directory, workers, admin };
         let Some(setup) = peer.setup(test, program, &site) else {
-            return Err(format!("{} has no configuration that does this work", peer.name()));
+            return Err(StandError::NoConfiguration(peer.name()));
         };
         for (path, text) in &setup.files {
-            std::fs::write(path, text).map_err(|error| error.to_string())?;
+            std::fs::write(path, text).map_err(|source| StandError::File { path: path.clone(), source })?;
         }
-        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core)
-            .map_err(|error| error.to_string())?;
+        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core)?;
         let datagrams = matches!(test.front().0, Protocol::Http3 | Protocol::Udp | Protocol::Dtls);
         if datagrams {
             wait_bound(&mut server, listen)?;
         } else {
-            server.wait_listening(listen).map_err(|error| error.to_string())?;
+            server.wait_listening(listen)?;
         }
         Ok((server, setup))
     }
@@ -88,22 +111,22 @@ impl Drop for Stand {
 }
 
 /// Waits until somebody holds the UDP port: then binding it fails.
-fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), String> {
+fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), StandError> {
     for _ in 0..200 {
-        server.check_alive().map_err(|error| error.to_string())?;
+        server.check_alive()?;
         if std::net::UdpSocket::bind(listen).is_err() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(25));
     }
-    Err(format!("{} opened no UDP port within 5 s: {}", server.name, server.last_words()))
+    Err(StandError::NoUdpPort { name: server.name.clone(), words: server.last_words() })
 }
 
 /// Runs a few round trips over one connection; tells what is wrong with them.
 ///
 /// # Errors
-/// In words, the first fault.
-pub fn probe(plan: &Plan) -> Result<(), String> {
+/// The first fault.
+pub fn probe(plan: &Plan) -> Result<(), StandError> {
     let mut plan = plan.clone();
     (plan.load.connections, plan.load.streams, plan.threads) = (1, 1, 1);
     plan.timing.warm_up = Duration::ZERO;
@@ -112,13 +135,13 @@ pub fn probe(plan: &Plan) -> Result<(), String> {
     plan.timing.connect = Duration::from_secs(5);
     // On a busy machine the first answer may come after so short a window.
     for _ in 0..TRIES {
-        let outcome = engine::run(&plan, &[], &mut |_| {}).map_err(|fault| fault.to_string())?;
+        let outcome = engine::run(&plan, &[], &mut |_| {})?;
         if let Some((_, example)) = outcome.tally.faults.values().next() {
-            return Err(format!("the first round trip failed: {example}"));
+            return Err(StandError::Probe(example.clone()));
         }
         if outcome.tally.completed > 0 {
             return Ok(());
         }
     }
-    Err("no round trip was completed".to_owned())
+    Err(StandError::NoAnswer)
 }

@@ -196,7 +196,7 @@ impl<D: Driver> World<D> {
         let share = own / f64::from(self.plan.load.connections.max(1));
         #[expect(clippy::cast_precision_loss, reason = "a handful of threads")]
         let phase = seat.thread as f64 / seat.threads as f64;
-        let schedule = Rc::new(OpenSchedule::new(window, rate * share, phase));
+        let schedule = Rc::new(OpenSchedule::new(window, rate * share, phase, Tally::default().lateness));
         let (ticking, recorder) = (Rc::clone(&schedule), Rc::clone(recorder));
         spawn_local(async move {
             if let Err(error) = ticking.run().await {
@@ -212,7 +212,7 @@ impl<D: Driver> World<D> {
         let mut recorder = stage.recorder.borrow_mut();
         if let Pacer::Open(schedule) = &stage.pacer {
             schedule.never_started().for_each(|due| recorder.never_started(due));
-            schedule.lateness().into_iter().for_each(|lateness| recorder.late(lateness));
+            recorder.take_lateness(schedule);
         }
         let empty = Recorder::new(stage.window, false);
         std::mem::replace(&mut *recorder, empty).into_tally()

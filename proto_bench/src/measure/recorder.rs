@@ -6,7 +6,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 
 use crate::driver::{Answer, Fault, FaultKind};
-use crate::pace::{Turn, Window};
+use crate::pace::{OpenSchedule, Turn, Window};
 
 /// Records answers as they come. One a thread, so nothing here is shared.
 #[derive(Debug)]
@@ -111,9 +111,9 @@ impl Recorder {
         self.tally.latency.saturating_record(nanoseconds(due, Instant::now()));
     }
 
-    /// How late the generator woke a lane.
-    pub fn late(&mut self, lateness_ns: u64) {
-        self.tally.lateness.saturating_record(lateness_ns);
+    /// Takes over how late a schedule woke its lanes.
+    pub fn take_lateness(&mut self, schedule: &OpenSchedule) {
+        schedule.add_lateness(&mut self.tally.lateness);
     }
 
     /// Verified answers so far, for progress.

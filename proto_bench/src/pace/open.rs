@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -27,13 +28,14 @@ pub struct OpenSchedule {
     idle: RefCell<VecDeque<Waker>>,
     lane_idle: Notify,
     /// How late idle lanes were woken: the generator's own lateness, in nanoseconds.
-    lateness: RefCell<Vec<u64>>,
+    lateness: RefCell<Histogram<u64>>,
 }
 
 impl OpenSchedule {
-    /// A schedule of `rate` requests a second; `phase` in [0, 1) shifts threads against each other.
+    /// A schedule of `rate` requests a second; `phase` in [0, 1) shifts threads against each other. `lateness` is empty
+    /// and takes how late idle lanes are woken, in nanoseconds.
     #[must_use]
-    pub fn new(window: Window, rate: f64, phase: f64) -> Self {
+    pub fn new(window: Window, rate: f64, phase: f64, lateness: Histogram<u64>) -> Self {
         let interval_ns = 1e9 / rate.max(1e-6);
         let first = window.start + nanoseconds(interval_ns * phase);
         Self {
@@ -43,7 +45,7 @@ impl OpenSchedule {
             next: Cell::new(0),
             idle: RefCell::default(),
             lane_idle: Notify::new(),
-            lateness: RefCell::default(),
+            lateness: RefCell::new(lateness),
         }
     }
 
@@ -97,10 +99,9 @@ impl OpenSchedule {
         Ok(())
     }
 
-    /// How late idle lanes were woken, in nanoseconds.
-    #[must_use]
-    pub fn lateness(&self) -> Vec<u64> {
-        self.lateness.take()
+    /// Adds to `total` how late idle lanes were woken.
+    pub fn add_lateness(&self, total: &mut Histogram<u64>) {
+        total.add(&*self.lateness.borrow()).expect("all histograms are made with the same bounds");
     }
 
     /// Due times that came within the counted window and were never taken, because every lane was busy.
@@ -131,7 +132,7 @@ impl OpenSchedule {
             waker.wake();
             index += 1;
             if self.window.counts(due) {
-                lateness.push(u64::try_from((now - due).as_nanos()).unwrap_or(u64::MAX));
+                lateness.saturating_record(u64::try_from((now - due).as_nanos()).unwrap_or(u64::MAX));
             }
         }
     }

@@ -40,7 +40,9 @@ fn document(test: Test, site: &Site<'_>) -> Option<Value> {
     let file = |name: &str| site.directory.join(name).to_string_lossy().into_owned();
     let certificates =
         json!({ "certificates": [{ "cert_path": file("cert.pem"), "key_path": file("key.pem") }] });
-    let mut gateway = json!({ "admin": { "address": site.admin.to_string() }, "workers": site.workers });
+    let mut gateway = json!({ "admin": { "address": site.admin.to_string() }, "workers": site.workers,
+        "limits": { "max_concurrent_streams": 1000 }
+    });
     if tls {
         gateway["tls"] = certificates;
     }

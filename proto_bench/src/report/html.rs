@@ -36,6 +36,7 @@ fn section(out: &mut String, document: &Document) {
         Kind::Clients | Kind::Sweep => ladder(out, document),
         Kind::Scale => scale(out, document),
     }
+    page::table(out, &super::published::beside(document));
     if !document.notes.is_empty() {
         out.push_str("<h3>What to know beside the figures</h3><ul>");
         for note in &document.notes {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::model::{CheckRun, Document, Kind, Row, Spread, Verdict};
+use super::published;
 use super::terminal::mebibytes;
 
 mod scale;
@@ -15,6 +16,7 @@ pub use table::Table;
 pub fn render(document: &Document) -> String {
     let mut out = format!("# proto_bench {}\n\n", title(document.kind));
     out.push_str(&tables(document));
+    out.push_str(&published::beside(document));
     if !document.notes.is_empty() {
         out.push_str("\n## What to know beside the figures\n\n");
         for note in &document.notes {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use proto_bench::command::measure::row;
 use proto_bench::driver::FaultKind;
-use proto_bench::measure::judge;
 use proto_bench::plan::{ExpectBody, Method, Pace, Plan, Protocol, Target};
 use proto_bench::report::Round;
+use proto_bench::report::judge;
 use proto_bench::report::model::Verdict;
 
 use crate::support::{answer, faults, read_request, run, serve, short, short_http};

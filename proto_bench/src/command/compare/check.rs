@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::Bench;
 use crate::command::CommandError;
 use crate::command::measure::Teller;
-use crate::command::stand::Stand;
+use crate::command::stand::{Stand, StandError};
+use crate::driver::Fault;
 use crate::engine;
 use crate::measure::{Role, Watched, process};
 use crate::peers::{Peer, Test};
@@ -21,6 +22,21 @@ use crate::report::model::{Check, CheckRun};
 pub(super) enum Checker {
     Wrk,
     H2load,
+}
+
+/// Why a check has no result.
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error(transparent)]
+    Stand(#[from] StandError),
+    #[error(transparent)]
+    Round(#[from] Fault),
+    #[error("our own run was void: {0}")]
+    Void(String),
+    #[error("it does not start: {0}")]
+    Start(#[source] std::io::Error),
+    #[error("its output is no clean run: {0}")]
+    Unclean(String),
 }
 
 impl Checker {
@@ -105,9 +121,9 @@ fn entry(document: &mut Document, checker: Checker) -> &mut Check {
     &mut document.checks[at]
 }
 
-fn round(bench: &Bench<'_>, checker: Checker, nginx: &Path) -> Result<(CheckRun, CheckRun), String> {
+fn round(bench: &Bench<'_>, checker: Checker, nginx: &Path) -> Result<(CheckRun, CheckRun), CheckError> {
     let test = checker.test();
-    let listen = bench.stand.port().map_err(|error| error.to_string())?;
+    let listen = bench.stand.port()?;
     let mut plan = bench.args.load.plan(Stand::target(test, listen));
     // The others count from their first request, so ours must too.
     plan.timing.warm_up = Duration::ZERO;
@@ -120,12 +136,12 @@ fn round(bench: &Bench<'_>, checker: Checker, nginx: &Path) -> Result<(CheckRun,
     Ok((ours, theirs))
 }
 
-fn run_ours(plan: &Plan, nginx: u32) -> Result<CheckRun, String> {
+fn run_ours(plan: &Plan, nginx: u32) -> Result<CheckRun, CheckError> {
     let watched = [Watched { role: Role::Subject, name: "nginx".to_owned(), pid: nginx, cores: 1.0 }];
-    let outcome = engine::run(plan, &watched, &mut |_| {}).map_err(|fault| fault.to_string())?;
+    let outcome = engine::run(plan, &watched, &mut |_| {})?;
     let round = crate::report::Round::new(plan, &outcome);
     if let Some(reason) = round.void.first() {
-        return Err(format!("our own run was void: {reason}"));
+        return Err(CheckError::Void(reason.clone()));
     }
     Ok(CheckRun {
         rate: round.rate,
@@ -134,15 +150,14 @@ fn run_ours(plan: &Plan, nginx: u32) -> Result<CheckRun, String> {
     })
 }
 
-fn run_theirs(checker: Checker, plan: &Plan, nginx: u32) -> Result<CheckRun, String> {
+fn run_theirs(checker: Checker, plan: &Plan, nginx: u32) -> Result<CheckRun, CheckError> {
     let before = process::usage(nginx).unwrap_or_default().cpu;
     let children_before = children_cpu();
-    let output = checker.command(plan).output().map_err(|error| error.to_string())?;
+    let output = checker.command(plan).output().map_err(CheckError::Start)?;
     let generator = children_cpu().saturating_sub(children_before);
     let server = process::usage(nginx).unwrap_or_default().cpu.saturating_sub(before);
     let text = String::from_utf8_lossy(&output.stdout);
-    let (count, seconds) =
-        checker.read(&text).ok_or_else(|| format!("its output is no clean run: {}", text.trim()))?;
+    let (count, seconds) = checker.read(&text).ok_or_else(|| CheckError::Unclean(text.trim().to_owned()))?;
     #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
     let count = count as f64;
     let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / count;

@@ -85,6 +85,8 @@ pub(super) fn table(out: &mut String, markdown: &str) {
                 open = true;
             }
             row(out, line, tag);
+        } else if let Some(title) = line.strip_prefix("## ") {
+            write!(out, "<h3>{}</h3>", escape(title)).ok();
         } else if let Some(rest) = line.strip_prefix("**void**: ") {
             write!(out, "<p class=reason>void: {}</p>", escape(rest)).ok();
         } else if !line.trim().is_empty() {

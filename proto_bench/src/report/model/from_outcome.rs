@@ -6,8 +6,9 @@ use hdrhistogram::Histogram;
 
 use super::{Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage};
 use crate::engine::{Consumed, Outcome};
-use crate::measure::{Role, Tally, judge};
+use crate::measure::{Role, Tally};
 use crate::plan::{Pace, Plan};
+use crate::report::judge;
 
 impl Round {
     /// Works out a round's figures and judges them.

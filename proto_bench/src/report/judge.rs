@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::model::Round;
 use crate::engine::Outcome;
 use crate::plan::{ExpectBody, Pace, Plan};
-use crate::report::Round;
 
 /// The generator, or a backend, used this share of its cores: then it was the limit, not the subject.
 const AT_ITS_LIMIT: f64 = 0.95;
