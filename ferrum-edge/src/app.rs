@@ -68,6 +68,14 @@ pub enum StartError {
     /// Certificates are of no use.
     #[error(transparent)]
     Tls(#[from] ServerTlsError),
+    /// A proxy terminates TLS or DTLS without anything to show.
+    #[error("proxy `{proxy}` has `frontend_tls: true` and needs {wanted} under `gateway.tls.certificates`")]
+    NoCertificate {
+        /// The proxy's id.
+        proxy: String,
+        /// What is missing.
+        wanted: &'static str,
+    },
     /// A thread could not be started.
     #[error("a worker could not be started: {0}")]
     Thread(io::Error),
@@ -118,7 +126,7 @@ impl Gateway {
         telemetry.applied(&snapshot);
         let addresses = listeners.addresses();
         let streams = StreamPorts::default();
-        let stream_ports = streams.prepare(&snapshot, workers)?;
+        let stream_ports = streams.prepare(&snapshot, &frontend, workers)?;
         let (shared, mut inboxes) = Shared::new(snapshot, workers);
         let shared = Arc::new(shared);
         let mut crews = Vec::with_capacity(workers);
@@ -196,7 +204,10 @@ impl Gateway {
         self.frontend.reload(&model.settings.tls).map_err(|error| refused(error.into()))?;
         let previous = self.snapshot();
         let next = Arc::new(compiler.compile(model, &previous, tokio::time::Instant::now()));
-        let ports = self.streams.prepare(&next, self.workers.len()).map_err(|error| refused(error.into()))?;
+        let ports = self
+            .streams
+            .prepare(&next, &self.frontend, self.workers.len())
+            .map_err(|error| refused(error.into()))?;
         for fixed in fixed_at_start(&previous.settings, &next.settings) {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }

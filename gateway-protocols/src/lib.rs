@@ -13,5 +13,6 @@ pub mod link;
 pub mod probe;
 pub mod timer;
 pub mod tls;
+pub mod udp;
 pub mod upstream;
 pub mod worker;

@@ -24,6 +24,7 @@ use crate::dns::Dns;
 use crate::downstream::accept::{Accepted, Entrance, accept, serve};
 use crate::downstream::{Entry, Registry};
 use crate::tls::client::ClientConfigs;
+use crate::udp::dtls::DtlsRules;
 use crate::upstream::Outbound;
 
 /// What the workers of one gateway share.
@@ -69,6 +70,10 @@ pub struct Worker {
 pub enum Order {
     /// Listen on this socket.
     Listen(std::net::TcpListener, Entrance),
+    /// Serve datagrams on this socket.
+    Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
+    /// Take no more datagrams on this port; its sessions end.
+    EndDatagrams(u16),
     /// Accept nothing more on this stream port; its sessions go on.
     Unlisten(u16),
     /// Accept nothing more, end idle connections, let the others finish.
@@ -148,13 +153,23 @@ impl Worker {
     }
 
     /// Where sessions are recorded.
-    pub(crate) fn recorder(&self) -> &dyn Recorder {
-        self.records.as_ref()
+    pub(crate) fn recorder(&self) -> &Arc<dyn Recorder> {
+        &self.records
+    }
+
+    /// What the workers share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The way of every exchange.
     pub(crate) fn pipeline(&self) -> &Pipeline<Outbound> {
         &self.pipeline
+    }
+
+    /// A task panicked and was caught.
+    pub(crate) fn panicked(&self) {
+        self.recorder.panicked();
     }
 
     /// The configuration in use now.
@@ -165,6 +180,7 @@ impl Worker {
     /// Works until told to stop. To be run on a runtime of its own thread.
     pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
         let mut listening = Vec::new();
+        let mut datagrams: Vec<(u16, tokio::task::JoinHandle<()>)> = Vec::new();
         let mut sweep = tokio::time::interval(SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -177,6 +193,17 @@ impl Worker {
                         }
                         Err(error) => tracing::error!(%error, "a listener could not be taken over"),
                     },
+                    Some(Order::Datagrams(socket, port, dtls)) => {
+                        let task = tokio::spawn(crate::udp::serve(self.clone(), socket, port, dtls));
+                        datagrams.push((port, task));
+                    }
+                    Some(Order::EndDatagrams(port)) => datagrams.retain(|(of, task)| {
+                        let stays = *of != port;
+                        if !stays {
+                            task.abort();
+                        }
+                        stays
+                    }),
                     Some(Order::Unlisten(port)) => listening.retain(|(of, task)| {
                         let stays = *of != Some(port);
                         if !stays {

@@ -1,12 +1,12 @@
 //! The gateway's listening sockets, bound before anything runs and handed to the workers.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::Snapshot;
-use gateway_core::stream::table::Transport;
+use gateway_core::stream::table::{Transport, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
 use gateway_protocols::worker::Order;
@@ -49,46 +49,92 @@ impl Listeners {
 /// The ports of stream proxies, opened and closed as configurations come and go.
 #[derive(Default)]
 pub(super) struct StreamPorts {
-    open: Mutex<HashSet<u16>>,
+    open: Mutex<HashSet<(Transport, u16)>>,
 }
 
 /// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
 pub(super) struct NewPorts {
-    sockets: HashMap<u16, Vec<TcpListener>>,
-    gone: Vec<u16>,
+    tcp: HashMap<u16, Vec<TcpListener>>,
+    udp: HashMap<u16, Vec<UdpSocket>>,
+    gone: Vec<(Transport, u16)>,
 }
 
 impl StreamPorts {
     /// Binds what a snapshot needs and is not open yet. Nothing changes until [`StreamPorts::apply`].
-    pub(super) fn prepare(&self, snapshot: &Snapshot, workers: usize) -> Result<NewPorts, StartError> {
-        let wanted: HashSet<u16> = snapshot
-            .streams
-            .ports()
-            .filter_map(|(transport, port)| (transport == Transport::Tcp).then_some(port))
-            .collect();
+    pub(super) fn prepare(
+        &self,
+        snapshot: &Snapshot,
+        frontend: &Frontend,
+        workers: usize,
+    ) -> Result<NewPorts, StartError> {
+        check_certificates(snapshot, frontend)?;
+        let wanted: HashSet<(Transport, u16)> = snapshot.streams.ports().collect();
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sockets = HashMap::new();
-        for port in wanted.difference(&open) {
-            let address = SocketAddr::new(snapshot.settings.stream_address, *port);
-            sockets.insert(*port, bind_for("a stream proxy", Some(address), workers)?);
+        let gone = open.difference(&wanted).copied().collect();
+        let mut ports = NewPorts { tcp: HashMap::new(), udp: HashMap::new(), gone };
+        for &(transport, port) in wanted.difference(&open) {
+            let address = SocketAddr::new(snapshot.settings.stream_address, port);
+            match transport {
+                Transport::Tcp => {
+                    ports.tcp.insert(port, bind_for("a stream proxy", Some(address), workers)?);
+                }
+                Transport::Udp => {
+                    let sockets = bind::udp_for_workers(address, workers);
+                    let listener = "a UDP proxy";
+                    ports.udp.insert(
+                        port,
+                        sockets.map_err(|source| StartError::Bind { listener, address, source })?,
+                    );
+                }
+            }
         }
-        Ok(NewPorts { sockets, gone: open.difference(&wanted).copied().collect() })
+        Ok(ports)
     }
 
     /// Opens the new ports and closes those that are gone; sessions on them go on.
     pub(super) fn apply(&self, ports: NewPorts, crews: &[Crew], frontend: &Frontend) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for (port, sockets) in ports.sockets {
-            open.insert(port);
+        for (port, sockets) in ports.udp {
+            open.insert((Transport::Udp, port));
+            for (socket, crew) in sockets.into_iter().zip(crews) {
+                crew.tell(Order::Datagrams(socket, port, frontend.dtls()));
+            }
+        }
+        for (port, sockets) in ports.tcp {
+            open.insert((Transport::Tcp, port));
             for (socket, crew) in sockets.into_iter().zip(crews) {
                 crew.tell(Order::Listen(socket, Entrance::Stream { port, tls: frontend.stream_config() }));
             }
         }
-        for port in ports.gone {
-            open.remove(&port);
-            crews.iter().for_each(|crew| crew.tell(Order::Unlisten(port)));
+        for (transport, port) in ports.gone {
+            open.remove(&(transport, port));
+            crews.iter().for_each(|crew| {
+                crew.tell(match transport {
+                    Transport::Tcp => Order::Unlisten(port),
+                    Transport::Udp => Order::EndDatagrams(port),
+                });
+            });
         }
     }
+}
+
+/// A proxy that terminates encryption must have something to show.
+fn check_certificates(snapshot: &Snapshot, frontend: &Frontend) -> Result<(), StartError> {
+    for (transport, port) in snapshot.streams.ports() {
+        for route in snapshot.streams.on(transport, port) {
+            let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
+            let (has, wanted) = match transport {
+                Transport::Tcp => (!snapshot.settings.tls.certificates.is_empty(), "a certificate"),
+                Transport::Udp => {
+                    (frontend.dtls().has_certificate(), "a certificate with an ECDSA key, for DTLS")
+                }
+            };
+            if terminates && !has {
+                return Err(StartError::NoCertificate { proxy: route.proxy.id.to_string(), wanted });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn bind_for(

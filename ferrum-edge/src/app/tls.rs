@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use gateway_core::config::model::FrontendTls;
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
+use gateway_protocols::udp::dtls::DtlsRules;
 use rustls::ServerConfig;
 
 /// What clients are offered, in this order.
@@ -17,6 +18,7 @@ pub(crate) struct Frontend {
     config: Arc<ArcSwap<ServerConfig>>,
     /// The same without ALPN, for stream proxies that terminate TLS.
     streams: Arc<ArcSwap<ServerConfig>>,
+    dtls: Arc<DtlsRules>,
     rules: std::sync::Mutex<FrontendTls>,
 }
 
@@ -27,7 +29,10 @@ impl Frontend {
         certificates.load(&rules.certificates)?;
         let config = build(rules, certificates.clone(), ALPN)?;
         let streams = build(rules, certificates.clone(), &[])?;
+        let dtls = Arc::new(DtlsRules::default());
+        load_dtls(&dtls, rules);
         Ok(Self {
+            dtls,
             certificates,
             config: Arc::new(ArcSwap::from_pointee(config)),
             streams: Arc::new(ArcSwap::from_pointee(streams)),
@@ -38,6 +43,11 @@ impl Frontend {
     /// What a TLS listener's connections begin with.
     pub(super) fn entrance(&self) -> Entrance {
         Entrance::Tls(self.config.clone())
+    }
+
+    /// How stream proxies terminate DTLS.
+    pub(super) fn dtls(&self) -> Arc<DtlsRules> {
+        self.dtls.clone()
     }
 
     /// How stream proxies terminate TLS.
@@ -57,11 +67,19 @@ impl Frontend {
             }
         };
         self.certificates.load(&rules.certificates)?;
+        load_dtls(&self.dtls, rules);
         if let Some((config, streams)) = rebuilt {
             self.config.store(Arc::new(config));
             self.streams.store(Arc::new(streams));
         }
         known.clone_from(rules);
         Ok(())
+    }
+}
+
+/// Not an error by itself: only proxies that terminate DTLS need such a certificate, and they are refused without.
+fn load_dtls(dtls: &DtlsRules, rules: &FrontendTls) {
+    if let Err(error) = dtls.load(&rules.certificates) {
+        tracing::debug!(%error, "no certificate for DTLS");
     }
 }

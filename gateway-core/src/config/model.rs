@@ -142,6 +142,8 @@ pub struct StreamRules {
     pub idle_timeout: Option<Duration>,
     /// Drops replies beyond last request × factor (UDP only). `None` does not limit.
     pub max_response_amplification: Option<f64>,
+    /// UDP sessions at a time; a datagram that would open another is dropped and counted. Default 100,000.
+    pub max_sessions: usize,
     /// Reads a PROXY protocol header first, from trusted proxies only. Default false.
     pub accept_proxy_protocol: bool,
     /// Sends a PROXY protocol header of this version (1 or 2) to the target.

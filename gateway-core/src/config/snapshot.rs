@@ -14,6 +14,7 @@ use super::problem::Problems;
 use crate::balance::Targets;
 use crate::health::breaker::Breakers;
 use crate::limit::budget::RetryBudget;
+use crate::limit::concurrency::Concurrency;
 use crate::plugin::entry::Attend;
 use crate::plugin::{Chain, Registry, World};
 use crate::pool::{Identity, Interner, Key};
@@ -34,6 +35,8 @@ pub struct Route {
     pub budget: Arc<RetryBudget>,
     /// For each target the trust domain its connections belong to.
     pub pool_keys: Box<[Arc<Key>]>,
+    /// Counts the proxy's UDP sessions over all workers.
+    pub sessions: Arc<Concurrency>,
     /// `Allow`, when methods are limited.
     pub allow: Option<HeaderValue>,
     /// Why the proxy is closed; it answers 503 to everything.
@@ -199,7 +202,14 @@ impl Compiler {
         let budget = before
             .filter(|route| route.proxy.retry.budget_percent == proxy.retry.budget_percent)
             .map_or_else(|| Arc::new(RetryBudget::new(proxy.retry.budget_percent, now)), |route| route.budget.clone());
+        let max_sessions = match &proxy.traffic {
+            Traffic::Stream(rules) => rules.max_sessions,
+            Traffic::Http(_) => 0,
+        };
+        let sessions = before.map_or_else(|| Concurrency::new(max_sessions), |route| route.sessions.clone());
+        sessions.resize(max_sessions);
         Route {
+            sessions,
             chain,
             breakers,
             budget,

@@ -15,10 +15,8 @@ use crate::config::snapshot::Route;
 use crate::http::reply::Cause;
 use crate::record::{Recorder, SessionRecord};
 
-/// Opens streams to targets and carries bytes. Implemented by the worker, and by fakes in tests.
-pub trait Carrier: Send + Sync + 'static {
-    /// The client's end.
-    type Client: Send;
+/// Opens streams or datagram flows to targets. Implemented by the worker, and by fakes in tests.
+pub trait Opener: Send + Sync + 'static {
     /// The target's end.
     type Target: Send;
 
@@ -29,6 +27,12 @@ pub trait Carrier: Send + Sync + 'static {
         target: &Target,
         session: &Session,
     ) -> impl Future<Output = Result<Self::Target, Cause>> + Send;
+}
+
+/// Carries bytes between a client and the target opened for it.
+pub trait Carrier: Opener {
+    /// The client's end.
+    type Client: Send;
 
     /// Carries bytes until the session ends; `carried` counts along.
     fn carry(
@@ -56,10 +60,15 @@ pub async fn serve<C: Carrier>(
         ending.reason = reason;
         return;
     }
-    let mut target = match open(carrier, route, &mut ending).await {
-        Ok(target) => target,
-        Err(cause) => {
-            ending.reason = cause.reason();
+    let mut target = match open(carrier, route, &ending.session).await {
+        Ok(opened) => {
+            ending.target = Some(opened.picked);
+            ending.flight = opened.flight;
+            opened.end
+        }
+        Err(failed) => {
+            ending.target = failed.picked;
+            ending.reason = failed.cause.reason();
             return;
         }
     };
@@ -95,36 +104,59 @@ pub fn refuse(recorder: &dyn Recorder, protocol: &'static str, session: Session,
     Ending::new(recorder, None, protocol, session).reason = reason;
 }
 
-/// Tries targets until one takes the stream; nothing has been sent yet, so each may be tried.
-async fn open<'r, C: Carrier>(
-    carrier: &C,
-    route: &'r Arc<Route>,
-    ending: &mut Ending<'r>,
-) -> Result<C::Target, Cause> {
+/// A target that took the session.
+pub struct Opened<'r, T> {
+    /// The target's end.
+    pub end: T,
+    /// Which target it is.
+    pub picked: &'r Arc<Target>,
+    /// Keeps the session counted.
+    pub flight: Flight,
+}
+
+/// No target took the session.
+#[derive(Debug)]
+pub struct Failed<'r> {
+    /// Why the last one did not.
+    pub cause: Cause,
+    /// The last one, if any was tried.
+    pub picked: Option<&'r Target>,
+}
+
+/// Tries targets until one takes the session; nothing has been sent yet, so each may be tried.
+///
+/// # Errors
+/// When each was tried, or none may be.
+pub async fn open<'r, O: Opener>(
+    opener: &O,
+    route: &'r Route,
+    session: &Session,
+) -> Result<Opened<'r, O::Target>, Failed<'r>> {
     let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
-    let address = ending.session.client_address.to_string();
+    let address = session.client_address.to_string();
     let hash_key = route.targets.hash_on().map(|_| address.as_bytes());
+    let mut failed = Failed { cause: Cause::NoTarget, picked: None };
     loop {
         let started = Instant::now();
         let ask = Ask { hash_key, tried: &tried, breakers: route.breakers.as_ref(), now: started };
-        let pick = route.targets.pick(&ask).ok_or(Cause::NoTarget)?;
+        let Some(pick) = route.targets.pick(&ask) else { return Err(failed) };
         if tried.contains(&pick.index) {
-            return Err(Cause::ConnectFailed);
+            return Err(failed);
         }
-        ending.target = Some(pick.target);
-        let opened = carrier.open(route, pick.target, &ending.session).await;
+        let picked = pick.target;
+        let opened = opener.open(route, picked, session).await;
         let (now, index) = (Instant::now(), pick.index);
         match opened {
-            Ok(target) => {
+            Ok(end) => {
                 let settled = pick.report(Outcome::Connected { took: now - started }, now);
-                ending.flight = settled.flight;
-                return Ok(target);
+                return Ok(Opened { end, picked, flight: settled.flight });
             }
             Err(cause) => {
                 drop(pick.report(Outcome::ConnectFailed, now));
+                failed = Failed { cause, picked: Some(picked) };
                 tried.push(index);
                 if tried.len() >= route.targets.list().len() {
-                    return Err(cause);
+                    return Err(failed);
                 }
             }
         }

@@ -40,6 +40,41 @@ pub fn tcp_for_workers(address: SocketAddr, workers: usize) -> io::Result<Vec<st
     Ok(listeners)
 }
 
+/// A UDP socket that shares its port with the other workers' sockets; the kernel keeps a client with one of them.
+///
+/// # Errors
+/// As for [`tcp`].
+pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // As much as the system allows; bursts of datagrams wait nowhere else.
+    let _grown = socket.set_recv_buffer_size(UDP_BUFFER);
+    let _grown = socket.set_send_buffer_size(UDP_BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// One UDP socket for each worker.
+///
+/// # Errors
+/// When the port can't be had; one another process listens on is refused, also when that one shares it.
+pub fn udp_for_workers(address: SocketAddr, workers: usize) -> io::Result<Vec<std::net::UdpSocket>> {
+    drop(std::net::UdpSocket::bind(address)?);
+    let first = udp(address)?;
+    let settled = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(udp(settled)?);
+    }
+    Ok(sockets)
+}
+
+/// Bytes of datagrams the kernel queues for a socket.
+const UDP_BUFFER: usize = 4 << 20;
+
 /// SO_REUSEPORT would let two gateways of one user share a port in silence; binding once without it tells.
 fn probe(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {

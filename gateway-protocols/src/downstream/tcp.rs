@@ -51,7 +51,7 @@ pub(super) async fn serve(
         Ok(chosen) => chosen,
         Err(reason) => {
             let client = Arc::new(Client::new(peer, local, trusted, None));
-            return pipeline::refuse(worker.recorder(), "tcp", Session::new(client), reason);
+            return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
         }
     };
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
@@ -66,7 +66,7 @@ pub(super) async fn serve(
             failed => {
                 let reason = if failed.is_err() { "handshake_timeout" } else { "handshake_failed" };
                 let client = Arc::new(Client::new(peer, local, trusted, None));
-                return pipeline::refuse(worker.recorder(), "tcp", Session::new(client), reason);
+                return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
             }
         }
     } else {
@@ -86,7 +86,7 @@ async fn carry(
     if session.server_name.is_none() {
         session.server_name = name.map(Arc::from);
     }
-    pipeline::serve(worker.outbound(), worker.recorder(), (route, "tcp"), session, &mut inbound).await;
+    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), (route, "tcp"), session, &mut inbound).await;
 }
 
 /// Reads as much as it takes to choose a proxy.

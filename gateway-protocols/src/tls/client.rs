@@ -86,7 +86,7 @@ pub fn build(rules: &BackendTls, http: Option<BackendHttp>) -> Result<ClientConf
     Ok(config)
 }
 
-fn public_roots() -> Arc<RootCertStore> {
+pub(crate) fn public_roots() -> Arc<RootCertStore> {
     static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
         let mut store = RootCertStore::empty();
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use gateway_core::balance::Target;
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
-use gateway_core::stream::pipeline::Carrier;
+use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
 use gateway_core::stream::relay::{Carried, End, Patience, relay};
 use gateway_core::stream::session::Session;
@@ -23,8 +23,7 @@ pub struct Inbound {
     pub ahead: BytesMut,
 }
 
-impl Carrier for Outbound {
-    type Client = Inbound;
+impl Opener for Outbound {
     type Target = Link;
 
     async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Link, Cause> {
@@ -44,6 +43,10 @@ impl Carrier for Outbound {
         }
         Ok(link)
     }
+}
+
+impl Carrier for Outbound {
+    type Client = Inbound;
 
     async fn carry(
         &self,

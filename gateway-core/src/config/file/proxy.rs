@@ -153,6 +153,10 @@ pub struct Proxy {
     /// Drops replies larger than the last request times this factor. Default no limit.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub udp_max_response_amplification_factor: Option<f64>,
+    /// UDP sessions at a time, over all workers; datagrams that would open more are dropped and counted. Default
+    /// 100000.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub udp_max_sessions: Option<u64>,
     /// Seconds after which a silent TCP session ends. Default 300; 0 is off.
     #[schemars(range(max = 86_400))]
     pub tcp_idle_timeout_seconds: Option<u64>,

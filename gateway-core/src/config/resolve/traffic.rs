@@ -75,6 +75,8 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
     })
 }
 
+/// Sessions of one UDP proxy, each a socket.
+const UDP_MAX_SESSIONS: usize = 100_000;
 /// Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
 const WEBSOCKET_IDLE: Duration = Duration::from_secs(3600);
 
@@ -105,6 +107,7 @@ fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("passthrough", written.passthrough == Some(true)),
         ("udp_idle_timeout_seconds", written.udp_idle_timeout_seconds.is_some()),
         ("udp_max_response_amplification_factor", written.udp_max_response_amplification_factor.is_some()),
+        ("udp_max_sessions", written.udp_max_sessions.is_some()),
         ("tcp_idle_timeout_seconds", written.tcp_idle_timeout_seconds.is_some()),
         ("accept_proxy_protocol", written.accept_proxy_protocol == Some(true)),
         ("send_proxy_protocol", written.send_proxy_protocol.is_some()),
@@ -170,6 +173,10 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
         server_names,
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         max_response_amplification: written.udp_max_response_amplification_factor,
+        max_sessions: written
+            .udp_max_sessions
+            .and_then(|sessions| usize::try_from(sessions).ok())
+            .unwrap_or(UDP_MAX_SESSIONS),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(false),
         send_proxy_protocol: written.send_proxy_protocol.and_then(|version| u8::try_from(version).ok()),
     })
@@ -187,6 +194,7 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
             true,
             written.udp_max_response_amplification_factor.is_some(),
         ),
+        ("udp_max_sessions", true, written.udp_max_sessions.is_some()),
         ("tcp_idle_timeout_seconds", false, written.tcp_idle_timeout_seconds.is_some()),
     ];
     for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {

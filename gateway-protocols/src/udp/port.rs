@@ -1,0 +1,382 @@
+//! The loop of one worker's share of a UDP port.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, Stream};
+use gateway_core::http::exchange::Client;
+use gateway_core::stream::flow::Flow;
+use gateway_core::stream::pipeline;
+use gateway_core::stream::session::Session as Seen;
+use gateway_core::stream::table::{Transport, rules};
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
+use slab::Slab;
+use tokio::io::Interest;
+
+use super::dtls::DtlsRules;
+use super::leg::{Dead, Leg};
+use super::ready::ReadySet;
+use super::session::{Outlet, OutletOpener, Session, Stage, Whence};
+use crate::worker::Worker;
+
+/// One worker's share of a UDP port.
+pub(super) struct Port {
+    worker: Arc<Worker>,
+    number: u16,
+    dtls: Arc<DtlsRules>,
+    wire: Wire,
+    sessions: Slab<Session>,
+    by_client: HashMap<Whence, u64>,
+    /// Counts up with each session, so that a late event can't meet the successor in its slot.
+    generations: Vec<u32>,
+    ready: ReadySet,
+    opening: FuturesUnordered<Opening>,
+    opener: Arc<OutletOpener>,
+    expiry: VecDeque<(Instant, u64)>,
+    handshakes: VecDeque<u64>,
+    tick: tokio::time::Interval,
+    scratch: Scratch,
+}
+
+type Opening = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
+
+/// The listening socket.
+struct Wire {
+    socket: tokio::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+/// Buffers for a batch of datagrams.
+struct Scratch {
+    bytes: Vec<u8>,
+    slot: usize,
+    target: Vec<u8>,
+    keys: Vec<u64>,
+}
+
+/// Datagrams of one target taken before the next one's turn.
+const PER_TARGET: usize = 32;
+/// Batches of clients' datagrams taken before the targets' turn.
+const PER_TURN: usize = 8;
+/// How often handshakes and idle sessions are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Handshakes under way at a time; a datagram that would begin another is dropped.
+const MAX_HANDSHAKES: usize = 1024;
+
+impl Wire {
+    /// Sends to a client, from the address it spoke to.
+    fn reply(&self, whence: Whence, bytes: &[u8]) {
+        let transmit = Transmit {
+            destination: whence.client,
+            ecn: None,
+            contents: bytes,
+            segment_size: None,
+            src_ip: whence.local,
+        };
+        // A full buffer loses the datagram, as UDP may.
+        let _sent = self.socket.try_io(Interest::WRITABLE, || self.state.try_send((&self.socket).into(), &transmit));
+    }
+}
+
+impl Port {
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        socket: UdpSocket,
+        number: u16,
+        dtls: Arc<DtlsRules>,
+    ) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let state = UdpSocketState::new((&socket).into())?;
+        let slot = if state.gro_segments() > 1 { 65_536 } else { 2_048 };
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        Ok(Self {
+            opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
+            worker,
+            number,
+            dtls,
+            wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
+            sessions: Slab::new(),
+            by_client: HashMap::new(),
+            generations: Vec::new(),
+            ready: ReadySet::new()?,
+            opening: FuturesUnordered::new(),
+            expiry: VecDeque::new(),
+            handshakes: VecDeque::new(),
+            tick,
+            scratch: Scratch {
+                bytes: vec![0; slot * BATCH_SIZE],
+                slot,
+                target: vec![0; 65_536],
+                keys: Vec::new(),
+            },
+        })
+    }
+
+    /// Serves until dropped.
+    pub(super) async fn run(mut self) {
+        poll_fn(|cx| {
+            self.poll_once(cx);
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    fn poll_once(&mut self, cx: &mut Context<'_>) {
+        let mut again = self.poll_clients(cx);
+        while let Poll::Ready(Some((key, flow, outlet))) = Pin::new(&mut self.opening).poll_next(cx) {
+            self.opened(key, flow, outlet);
+        }
+        again |= self.poll_targets(cx);
+        while self.tick.poll_tick(cx).is_ready() {
+            self.on_tick(Instant::now());
+        }
+        if again {
+            // There is more; others get their turn first.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Takes clients' datagrams; true when there may be more.
+    fn poll_clients(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..PER_TURN {
+            if self.wire.socket.poll_recv_ready(cx).is_pending() {
+                return false;
+            }
+            let mut bytes = std::mem::take(&mut self.scratch.bytes);
+            let mut metas = [RecvMeta::default(); BATCH_SIZE];
+            let received = self.receive(&mut bytes, &mut metas);
+            if let Ok(count) = received {
+                let now = Instant::now();
+                for (slot, meta) in bytes.chunks(self.scratch.slot).zip(&metas[..count]) {
+                    let whence = Whence { client: meta.addr, local: meta.dst_ip };
+                    // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
+                    for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
+                        self.from_client(whence, datagram, now);
+                    }
+                }
+            }
+            self.scratch.bytes = bytes;
+        }
+        true
+    }
+
+    fn receive(&self, bytes: &mut [u8], metas: &mut [RecvMeta; BATCH_SIZE]) -> io::Result<usize> {
+        let mut slots = bytes.chunks_mut(self.scratch.slot);
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+            std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
+        let wire = &self.wire;
+        wire.socket.try_io(Interest::READABLE, || wire.state.recv((&wire.socket).into(), &mut slices, metas))
+    }
+
+    fn from_client(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
+        let key = match self.by_client.get(&whence) {
+            Some(key) => *key,
+            None => match self.begin(whence, now) {
+                Some(key) => key,
+                None => return,
+            },
+        };
+        let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
+        session.last = now;
+        let was_ready = session.client.is_ready();
+        let wire = &self.wire;
+        let result = session.from_client(datagram, &mut |bytes| wire.reply(whence, bytes));
+        match result {
+            Err(reason) => self.end(key, reason),
+            Ok(()) if !was_ready && self.sessions[slot_of(key)].client.is_ready() => self.open(key),
+            Ok(()) => {}
+        }
+    }
+
+    /// Begins a session for a new client; `None` when it is refused, which drops the datagram.
+    fn begin(&mut self, whence: Whence, now: Instant) -> Option<u64> {
+        let snapshot = self.worker.snapshot();
+        let local = SocketAddr::new(whence.local.unwrap_or(self.wire.local.ip()), self.wire.local.port());
+        let from = whence.client.ip().to_canonical();
+        let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
+        let seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
+        let recorder = self.worker.recorder();
+        let Some(route) = snapshot.streams.find(Transport::Udp, self.number, None) else {
+            pipeline::refuse(recorder.as_ref(), "udp", seen, "no_route");
+            return None;
+        };
+        let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
+        let client = match terminates {
+            false => Leg::Plain,
+            true if self.handshakes.len() >= MAX_HANDSHAKES => return None,
+            true => Leg::sealed(self.dtls.server(now)?, None),
+        };
+        let protocol = if terminates { "dtls" } else { "udp" };
+        let flow = Flow::begin(recorder.clone(), route.clone(), seen, protocol)?;
+        let session = Session::new(whence, client, flow, now);
+        let (idle, plain) = (session.idle, session.client.is_ready());
+        let slot = self.sessions.insert(session);
+        if self.generations.len() <= slot {
+            self.generations.resize(slot + 1, 0);
+        }
+        let key = u64::from(self.generations[slot]) << 32 | slot as u64;
+        self.by_client.insert(whence, key);
+        self.expiry.push_back((now + idle, key));
+        if plain {
+            self.open(key);
+        } else {
+            self.handshakes.push_back(key);
+        }
+        Some(key)
+    }
+
+    /// Whether a key still names the session it was made for.
+    fn is_current(&self, key: u64) -> bool {
+        let slot = slot_of(key);
+        self.sessions.contains(slot) && u64::from(self.generations[slot]) == key >> 32
+    }
+
+    /// Finds a target for a session whose client is ready.
+    fn open(&mut self, key: u64) {
+        let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
+        let stage = std::mem::replace(&mut session.stage, Stage::Opening(Vec::new()));
+        let Stage::Greeting(flow) = stage else {
+            session.stage = stage;
+            return;
+        };
+        let opener = self.opener.clone();
+        let mut flow = *flow;
+        self.opening.push(Box::pin(async move {
+            let outlet = flow.open(opener.as_ref()).await;
+            (key, flow, outlet)
+        }));
+    }
+
+    fn opened(&mut self, key: u64, mut flow: Flow, outlet: Result<Outlet, Dead>) {
+        if !self.is_current(key) {
+            return;
+        }
+        let watched = outlet.and_then(|outlet| match self.ready.add(&outlet.socket, key) {
+            Ok(()) => Ok(outlet),
+            Err(_) => Err("exhausted"),
+        });
+        match watched {
+            Ok(outlet) => {
+                let seals = matches!(outlet.leg, Leg::Dtls(_));
+                if let Err(reason) = self.sessions[slot_of(key)].opened(flow, outlet) {
+                    self.end(key, reason);
+                } else if seals {
+                    self.handshakes.push_back(key);
+                }
+            }
+            Err(reason) => {
+                flow.reason = reason;
+                drop(flow);
+                self.end(key, reason);
+            }
+        }
+    }
+
+    /// Takes targets' datagrams; true when there may be more.
+    fn poll_targets(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut keys = std::mem::take(&mut self.scratch.keys);
+        keys.clear();
+        let more = match self.ready.poll_ready(cx, &mut keys) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => {
+                tracing::error!(%error, port = self.number, "waiting for targets failed");
+                false
+            }
+            Poll::Pending => false,
+        };
+        let now = Instant::now();
+        for key in keys.drain(..) {
+            if self.is_current(key) {
+                self.from_target(key, now);
+            }
+        }
+        self.scratch.keys = keys;
+        more
+    }
+
+    fn from_target(&mut self, key: u64, now: Instant) {
+        // Level-triggered: what is left comes again, and where there are several most have one datagram at a time.
+        let turns = if self.sessions.len() > 1 { 1 } else { PER_TARGET };
+        let session = &mut self.sessions[slot_of(key)];
+        let (wire, whence) = (&self.wire, session.whence);
+        for _ in 0..turns {
+            let Stage::Open(open) = &session.stage else { return };
+            let received = open.socket.recv(&mut self.scratch.target);
+            let result = match received {
+                Ok(length) => {
+                    session.last = now;
+                    let datagram = &self.scratch.target[..length];
+                    session.from_target(datagram, &mut |bytes| wire.reply(whence, bytes))
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("target_refused"),
+                Err(_) => Err("target_failed"),
+            };
+            if let Err(reason) = result {
+                return self.end(key, reason);
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Instant) {
+        for _ in 0..self.handshakes.len() {
+            let Some(key) = self.handshakes.pop_front() else { break };
+            if !self.is_current(key) {
+                continue;
+            }
+            let session = &mut self.sessions[slot_of(key)];
+            let Some(wake) = session.wake() else { continue };
+            if wake <= now {
+                let (wire, whence) = (&self.wire, session.whence);
+                if let Err(reason) = session.tick(now, &mut |bytes| wire.reply(whence, bytes)) {
+                    self.end(key, reason);
+                    continue;
+                }
+            }
+            self.handshakes.push_back(key);
+        }
+        while let Some((due, key)) = self.expiry.front().copied()
+            && due <= now
+        {
+            self.expiry.pop_front();
+            if !self.is_current(key) {
+                continue;
+            }
+            let session = &self.sessions[slot_of(key)];
+            let due = session.last + session.idle;
+            if due <= now {
+                self.end(key, "idle");
+            } else {
+                self.expiry.push_back((due, key));
+            }
+        }
+        if self.sessions.is_empty() {
+            // A flood's memory goes back once it is over.
+            self.by_client.shrink_to_fit();
+            self.sessions.shrink_to_fit();
+            self.expiry.shrink_to_fit();
+        }
+    }
+
+    fn end(&mut self, key: u64, reason: Dead) {
+        let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
+        let generation = &mut self.generations[slot_of(key)];
+        *generation = generation.wrapping_add(1);
+        self.by_client.remove(&session.whence);
+        let (wire, whence) = (&self.wire, session.whence);
+        session.end(reason, &mut |bytes| wire.reply(whence, bytes));
+    }
+}
+
+/// The place of a session in the table; the other half of a key is its generation.
+fn slot_of(key: u64) -> usize {
+    usize::try_from(key & u64::from(u32::MAX)).unwrap_or(usize::MAX)
+}

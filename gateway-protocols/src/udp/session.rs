@@ -1,0 +1,256 @@
+//! One datagram session: its two legs, its socket to the target, its account.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gateway_core::balance::Target;
+use gateway_core::config::model::Scheme;
+use gateway_core::config::snapshot::Route;
+use gateway_core::http::reply::Cause;
+use gateway_core::stream::flow::Flow;
+use gateway_core::stream::pipeline::Opener;
+use gateway_core::stream::session::Session as Seen;
+use gateway_core::stream::table::rules;
+
+use super::dtls::{self, Verifier};
+use super::leg::{Dead, Emit, Leg};
+use crate::dns::Dns;
+
+/// Where a client is, and which of our addresses it spoke to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Whence {
+    pub(super) client: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+}
+
+/// A session in the table.
+pub(super) struct Session {
+    pub(super) whence: Whence,
+    pub(super) client: Leg,
+    pub(super) stage: Stage,
+    pub(super) last: Instant,
+    pub(super) idle: Duration,
+    /// Replies may be this many times as large as the last request.
+    amplification: Option<f64>,
+    last_request: usize,
+}
+
+/// How far a session is.
+pub(super) enum Stage {
+    /// The client's handshake; no target has been asked yet.
+    Greeting(Box<Flow>),
+    /// A target is being found; first datagrams wait.
+    Opening(Vec<Vec<u8>>),
+    Open(Box<Open>),
+}
+
+/// A session with its target.
+pub(super) struct Open {
+    pub(super) flow: Flow,
+    pub(super) socket: UdpSocket,
+    pub(super) target: Leg,
+}
+
+/// The target's end of a session.
+pub(super) struct Outlet {
+    pub(super) socket: UdpSocket,
+    pub(super) leg: Leg,
+}
+
+/// Datagrams that wait while a target is found; the first is never lost.
+const MAX_WAITING: usize = 16;
+/// Sessions without a limit on idleness end after this all the same.
+const MAX_IDLE: Duration = Duration::from_secs(3600);
+
+impl Session {
+    pub(super) fn new(whence: Whence, client: Leg, flow: Flow, now: Instant) -> Self {
+        let rules = rules(flow.route());
+        let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
+        let amplification = rules.and_then(|rules| rules.max_response_amplification);
+        let stage = Stage::Greeting(Box::new(flow));
+        Self { whence, client, stage, last: now, idle, amplification, last_request: 0 }
+    }
+
+    /// A datagram came from the client. `reply` sends to the client.
+    pub(super) fn from_client(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+        self.last_request = datagram.len();
+        let stage = &mut self.stage;
+        let mut dead = Ok(());
+        self.client.receive(datagram, &mut |emit| match emit {
+            Emit::Wire(bytes) => reply(bytes),
+            Emit::Payload(payload) => match stage {
+                // The handshake's own payload can't come before it is done; a plain client has none.
+                Stage::Greeting(_) => {}
+                Stage::Opening(waiting) => {
+                    if waiting.len() < MAX_WAITING {
+                        waiting.push(payload.to_vec());
+                    }
+                }
+                Stage::Open(open) => {
+                    let sent = open.forward(payload);
+                    if dead.is_ok() {
+                        dead = sent;
+                    }
+                }
+            },
+        })?;
+        dead
+    }
+
+    /// A datagram came from the target.
+    pub(super) fn from_target(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+        let Stage::Open(open) = &mut self.stage else { return Ok(()) };
+        let Open { flow, socket, target } = &mut **open;
+        let (client, most) = (&mut self.client, self.amplification.map(|factor| factor * self.last_request as f64));
+        let mut dead = Ok(());
+        target.receive(datagram, &mut |emit| match emit {
+            Emit::Wire(bytes) => drop(socket.send(bytes)),
+            Emit::Payload(payload) => {
+                if most.is_some_and(|most| payload.len() as f64 > most) {
+                    return;
+                }
+                flow.carried.down += payload.len() as u64;
+                let sent = client.send(payload, &mut |emit| {
+                    if let Emit::Wire(bytes) = emit {
+                        reply(bytes);
+                    }
+                });
+                if dead.is_ok() {
+                    dead = sent;
+                }
+            }
+        })?;
+        dead
+    }
+
+    /// The target was found; what waited goes out.
+    pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
+        let mut open = Open { flow, socket: outlet.socket, target: outlet.leg };
+        open.tick(Instant::now())?;
+        if let Stage::Opening(waiting) = std::mem::replace(&mut self.stage, Stage::Opening(Vec::new())) {
+            for payload in waiting {
+                open.forward(&payload)?;
+            }
+        }
+        self.stage = Stage::Open(Box::new(open));
+        Ok(())
+    }
+
+    /// Time has passed for the handshakes.
+    pub(super) fn tick(&mut self, now: Instant, reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+        self.client.tick(now, &mut |emit| {
+            if let Emit::Wire(bytes) = emit {
+                reply(bytes);
+            }
+        })?;
+        match &mut self.stage {
+            Stage::Open(open) => open.tick(now),
+            Stage::Greeting(_) | Stage::Opening(_) => Ok(()),
+        }
+    }
+
+    /// When a handshake wants to be called, if one does.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        let of = |leg: &Leg| match leg {
+            Leg::Dtls(sealed) if !leg.is_ready() => sealed.wake,
+            _ => None,
+        };
+        let target = match &self.stage {
+            Stage::Open(open) => of(&open.target),
+            Stage::Greeting(_) | Stage::Opening(_) => None,
+        };
+        [of(&self.client), target].into_iter().flatten().min()
+    }
+
+    /// Ends it; the record is written when the session is dropped.
+    pub(super) fn end(mut self, reason: Dead, reply: &mut dyn FnMut(&[u8])) {
+        self.client.close(&mut |emit| {
+            if let Emit::Wire(bytes) = emit {
+                reply(bytes);
+            }
+        });
+        match &mut self.stage {
+            Stage::Greeting(flow) => flow.reason = reason,
+            Stage::Opening(_) => {}
+            Stage::Open(open) => {
+                let Open { flow, socket, target } = &mut **open;
+                flow.reason = reason;
+                target.close(&mut |emit| {
+                    if let Emit::Wire(bytes) = emit {
+                        drop(socket.send(bytes));
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Open {
+    fn forward(&mut self, payload: &[u8]) -> Result<(), Dead> {
+        self.flow.carried.up += payload.len() as u64;
+        let (socket, mut dead) = (&self.socket, Ok(()));
+        self.target.send(payload, &mut |emit| {
+            if let Emit::Wire(bytes) = emit {
+                dead = on_wire(socket.send(bytes));
+            }
+        })?;
+        dead
+    }
+
+    fn tick(&mut self, now: Instant) -> Result<(), Dead> {
+        let socket = &self.socket;
+        self.target.tick(now, &mut |emit| {
+            if let Emit::Wire(bytes) = emit {
+                drop(socket.send(bytes));
+            }
+        })
+    }
+}
+
+/// A full socket buffer loses the datagram, as UDP may; a port nobody listens on ends the session.
+fn on_wire(sent: io::Result<usize>) -> Result<(), Dead> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("target_refused"),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the way to a target: a connected socket, and DTLS where the proxy wants it.
+pub(super) struct OutletOpener {
+    pub(super) dns: Arc<Dns>,
+}
+
+impl Opener for OutletOpener {
+    type Target = Outlet;
+
+    async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
+        let backend = &route.proxy.backend;
+        let address = match backend.dns_override {
+            Some(address) => SocketAddr::new(address, target.rules.port),
+            None => {
+                let found = self.dns.resolve(&target.rules.host, target.rules.port).await;
+                found.ok().and_then(|found| found.first().copied()).ok_or(Cause::DnsFailed)?
+            }
+        };
+        let socket = connected(address).map_err(|_| Cause::ConnectFailed)?;
+        let leg = match &backend.tls {
+            Some(rules) if backend.scheme == Scheme::Dtls => {
+                let verifier = Verifier::new(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
+                let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
+                Leg::sealed(engine, verifier)
+            }
+            _ => Leg::Plain,
+        };
+        Ok(Outlet { socket, leg })
+    }
+}
+
+fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(address)?;
+    Ok(socket)
+}
