@@ -1,3 +1,4 @@
 //! Where configurations come from. Operating modes differ in nothing else.
 
+mod certificates;
 pub mod file;

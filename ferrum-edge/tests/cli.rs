@@ -56,6 +56,26 @@ fn check_tells_every_problem_at_once() {
 }
 
 #[test]
+fn check_reads_the_certificates_too() {
+    let folder = Folder::new();
+    folder.write("not-a.pem", "nonsense");
+    folder.write(
+        "ferrum.yaml",
+        "
+gateway: { tls: { certificates: [{ cert_path: missing.pem, key_path: missing.key }] } }
+proxies:
+  - { id: a, listen_path: /, backend_scheme: https, backend_host: localhost, backend_port: 443,
+      backend_tls_server_ca_cert_path: not-a.pem }
+",
+    );
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("gateway.tls.certificates[0]") && said.contains("missing.pem"), "{said}");
+    assert!(said.contains("proxies.a") && said.contains("not-a.pem"), "{said}");
+}
+
+#[test]
 fn check_finds_the_spec_by_flag_environment_and_place() {
     let folder = Folder::new();
     folder.write("good.yaml", "proxies: []\n");
@@ -201,14 +221,15 @@ fn sigterm_under_load_loses_no_request_and_exits_0() {
         command.args(["--pid-file", "pid"]);
     });
     assert_eq!(folder.read("pid").trim(), gateway.pid().to_string());
-    let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let clients: Vec<_> = (0..4)
+    let stop = Arc::new(AtomicBool::new(false));
+    let (clients, served): (Vec<_>, Vec<_>) = (0..4)
         .map(|_| {
-            let (address, stop, served) = (gateway.http, stop.clone(), served.clone());
-            thread::spawn(move || load(address, &stop, &served))
+            let served = Arc::new(AtomicU64::new(0));
+            let (address, stop, counter) = (gateway.http, stop.clone(), served.clone());
+            (thread::spawn(move || load(address, &stop, &counter)), served)
         })
-        .collect();
-    until("some requests are served", || served.load(Ordering::Relaxed) > 200);
+        .unzip();
+    until("every client is served", || served.iter().all(|served| served.load(Ordering::Relaxed) > 50));
     gateway.signal("TERM");
     assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
     stop.store(true, Ordering::Relaxed);

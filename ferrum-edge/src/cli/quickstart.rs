@@ -46,10 +46,14 @@ pub(super) fn quickstart(args: QuickstartArgs, registry: Registry) -> u8 {
             return FAILED;
         }
     };
-    let port = demo.address.port();
-    let text = SPEC.replace(&format!("backend_port: {DEMO_PORT}"), &format!("backend_port: {port}"));
+    let text = spec(demo.address);
     let source = Source { spec: Spec::Text { name: "quickstart.yaml", text }, flags: args.flags.settings() };
     serve(&source, &args.flags, registry, |addresses| welcome(addresses, demo.address))
+}
+
+/// The configuration with the port the demo upstream got.
+fn spec(demo: SocketAddr) -> String {
+    SPEC.replace(&format!("backend_port: {DEMO_PORT}"), &format!("backend_port: {}", demo.port()))
 }
 
 fn welcome(addresses: &Addresses, demo: SocketAddr) {
@@ -108,4 +112,35 @@ async fn tell(request: Request) -> Json<Value> {
         "path": request.uri().to_string(),
         "headers": headers,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::{Gateway, source};
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut connection = std::net::TcpStream::connect(address).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn the_configuration_answers_as_it_says() {
+        let demo = Demo::start().unwrap();
+        let text = spec(demo.address).replace("127.0.0.1:8000", "127.0.0.1:0");
+        let registry = crate::plugins();
+        let model = source::file::parse(&text, "quickstart.yaml", &registry).unwrap();
+        let gateway = Gateway::start(model, registry).unwrap();
+        let http = gateway.addresses().http.unwrap();
+        let hello = get(http, "/hello");
+        assert!(hello.starts_with("HTTP/1.1 200") && hello.contains("It works"), "{hello}");
+        assert!(hello.contains("x-request-id: "), "{hello}");
+        let demo = get(http, "/demo/any?n=1");
+        assert!(demo.starts_with("HTTP/1.1 200") && demo.contains(r#""path":"/any?n=1""#), "{demo}");
+    }
 }

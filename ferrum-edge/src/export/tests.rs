@@ -175,7 +175,7 @@ fn strange_statuses_and_sessions_have_their_place() {
     for status in [0, 99, 600, 999] {
         worker.exchange(&ExchangeRecord { status, ..record(&plain, None) });
     }
-    let session = Session::new(plain.client.clone());
+    let session = Session::new(plain.client);
     for protocol in ["udp", "carrier pigeon"] {
         worker.session(&SessionRecord {
             session: &session,

@@ -11,6 +11,8 @@ use gateway_core::config::settings::{self, Layer};
 use gateway_core::plugin::{Registry, World};
 use serde_json::Value;
 
+use super::certificates;
+
 /// A configuration and what goes before its settings.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -65,7 +67,7 @@ impl Source {
                 (fs::read_to_string(path).map_err(unreadable)?, origin)
             }
         };
-        resolve::load(&text, &origin, &Machine, &Plugins(registry), |gateway| {
+        let model = resolve::load(&text, &origin, &Machine, &Plugins(registry), |gateway| {
             let folder = env::current_dir().unwrap_or_default();
             let layer = |name| Layer { name, folder: &folder, read: &read, also: READ_BY_CLI };
             // A variable that is no text can't be one of ours.
@@ -79,7 +81,8 @@ impl Source {
             let mut problems = from_env.problems;
             problems.0.extend(from_flags.problems.0);
             problems
-        })
+        })?;
+        with_files(model, &origin)
     }
 }
 
@@ -92,7 +95,17 @@ fn named(name: &str) -> Origin {
 /// # Errors
 /// Every problem there is; `name` stands before each.
 pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Problems> {
-    resolve::load(text, &named(name), &Machine, &Plugins(registry), |_| Problems::default())
+    let origin = named(name);
+    with_files(resolve::load(text, &origin, &Machine, &Plugins(registry), |_| Problems::default())?, &origin)
+}
+
+/// The model, when the files it names are of use, too.
+fn with_files(model: Model, origin: &Origin) -> Result<Model, Problems> {
+    let mut problems = certificates::check(&model);
+    for problem in &mut problems.0 {
+        problem.file.clone_from(&origin.name);
+    }
+    problems.into_result(model)
 }
 
 fn read(path: &Path) -> io::Result<String> {
