@@ -3,4 +3,6 @@
 
 mod support;
 
+mod embedding;
+mod hostile;
 mod matrix;

@@ -122,6 +122,16 @@ impl Edge {
 
 #[track_caller]
 fn parse(registry: &Registry, settings: &str, spec: &str) -> Model {
-    let text = format!("{settings}{spec}");
+    let text = format!("{settings}{}", with_marker(spec));
     ferrum_edge::source::file::parse(&text, "test", registry).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Adds a proxy that answers by itself, for [`Edge::only_record`].
+fn with_marker(spec: &str) -> String {
+    const PROXY: &str = "proxies:\n  - {id: marker, hosts: [marker.test], backend_scheme: http, \
+        backend_host: 127.0.0.1, backend_port: 1, plugins: [{plugin_config_id: marker}]}\n";
+    const PLUGIN: &str = "plugin_configs:\n  - {id: marker, plugin_name: request_termination, scope: proxy_group, \
+        config: {status_code: 200}}\n";
+    let spec = spec.replacen("proxies:\n", PROXY, 1);
+    if spec.contains("plugin_configs:\n") { spec.replacen("plugin_configs:\n", PLUGIN, 1) } else { spec + PLUGIN }
 }

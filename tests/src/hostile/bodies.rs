@@ -1,0 +1,151 @@
+//! Bodies that are too large, broken, unread, or never come.
+
+use http::Method;
+
+use super::{DEAD, FIXED, answers};
+use crate::support::edge::Edge;
+use crate::support::talk::{Ask, Client, Kind, Origin, Will};
+
+const PAIRS: [(Kind, Kind); 4] =
+    [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)];
+
+#[tokio::test]
+async fn a_declared_length_beyond_the_limit_never_reaches_the_target() {
+    let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", DEAD);
+    for down in [Kind::H1, Kind::H2] {
+        let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Length(11) };
+        let mut client = Client::ask(&edge, down, ask).await;
+        assert_eq!(client.head().await.unwrap().status, 413, "{down:?}");
+        assert_eq!(edge.only_record().await.reason(), "body_too_large");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_has_a_limit_of_its_own() {
+    let proxy = |id: &str, limit: u64| {
+        format!("  - {{id: {id}, listen_path: /{id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, max_request_body_bytes: {limit}}}\n")
+    };
+    let spec = format!("proxies:\n{}{}{}", proxy("less", 5), proxy("more", 20), proxy("all", 0));
+    let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", &spec);
+    for (path, length, status) in [("/less", 6, 413), ("/less", 5, 502), ("/more", 20, 502), ("/more", 21, 413), ("/all", 100, 502)] {
+        let ask = Ask { method: Method::POST, path, headers: &[], body: Will::Length(length) };
+        let mut client = Client::ask(&edge, Kind::H1, ask).await;
+        // Refused on sight, it may not be taken any more.
+        drop(client.send(&vec![0; length]).await);
+        assert_eq!(client.head().await.unwrap().status, status, "{path} {length}");
+        edge.only_record().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_beyond_the_limit_is_cut() {
+    for (down, up) in PAIRS {
+        let (mut origin, backend) = Origin::listen(up).await;
+        let mut edge = Edge::start_with(
+            "  limits: {max_request_body_bytes: 10}",
+            &format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"),
+        );
+        let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
+        let mut client = Client::ask(&edge, down, ask).await;
+        client.send(b"0123456789").await.unwrap();
+        let mut served = origin.serve().await;
+        assert_eq!(served.data().await.unwrap().unwrap(), "0123456789");
+        client.send(b"x").await.unwrap();
+        assert_eq!(client.head().await.unwrap().status, 413, "{down:?} {up:?}");
+        served.body().await.expect_err("a request cut short must not look whole");
+        assert_eq!(edge.only_record().await.reason(), "body_too_large", "{down:?} {up:?}");
+    }
+}
+
+/// After broken framing nothing on the connection can be trusted to be a request.
+#[tokio::test]
+async fn broken_chunks_are_refused_and_what_follows_is_not_read() {
+    for chunks in [
+        "zz\r\n0\r\n\r\n",
+        "4\r\nabcdX\r\n0\r\n\r\n",
+        "4\nabcd\r\n0\r\n\r\n",
+        "0x4\r\nabcd\r\n0\r\n\r\n",
+        "-4\r\nabcd\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nabcd\r\n0\r\n\r\n",
+        "4;\u{1}\r\nabcd\r\n0\r\n\r\n",
+        "0\r\nbad name: x\r\n\r\n",
+        "0\r\nx: 1\ny: 2\r\n\r\n",
+    ] {
+        let (mut origin, backend) = Origin::listen(Kind::H1).await;
+        let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{chunks}GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
+        );
+        let (got, served) = tokio::join!(answers(edge.wire().await, request.as_bytes()), origin.serve());
+        assert_eq!(got, [400], "{chunks:?}");
+        assert_eq!(served.path, "/", "{chunks:?}");
+        served.gone().await;
+        drop(origin);
+        let record = edge.only_record().await;
+        assert_eq!((record.reason(), record.path()), ("bad_request", "/"), "{chunks:?}");
+    }
+}
+
+/// A body nobody wanted is read and forgotten, and the next request is found after it.
+#[tokio::test]
+async fn the_next_request_is_found_behind_an_unread_body() {
+    let mut edge = Edge::start(FIXED);
+    let mut talker = edge.talker().await;
+    talker.wire.send("POST /1 HTTP/1.1\r\nhost: a\r\ncontent-length: 50000\r\n\r\n").await;
+    assert_eq!(talker.response(&Method::POST).await.unwrap().status(), 200);
+    assert_eq!(talker.body().await.unwrap(), b"ok");
+    talker.wire.send(vec![b'x'; 50000]).await;
+    talker.wire.send("POST /2 HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabcde\r\n").await;
+    assert_eq!(talker.response(&Method::POST).await.unwrap().status(), 200);
+    assert_eq!(talker.body().await.unwrap(), b"ok");
+    talker.wire.send("0\r\n\r\nGET /3 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(talker.response(&Method::GET).await.unwrap().status(), 200);
+    assert_eq!(talker.body().await.unwrap(), b"ok");
+    for path in ["/1", "/2", "/3"] {
+        assert_eq!(edge.records.next().await.path(), path);
+    }
+    edge.nothing_recorded().await;
+}
+
+/// Nobody knows whether a client that was refused before it was told to go on will still send its body: what comes
+/// next could be either, so the connection ends.
+#[tokio::test]
+async fn a_refusal_instead_of_100_continue_ends_the_connection() {
+    let mut edge = Edge::start(FIXED);
+    let request = "POST /1 HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 40\r\n\r\n";
+    let mut talker = edge.talker().await;
+    talker.wire.send(request).await;
+    let head = talker.response(&Method::POST).await.unwrap();
+    assert_eq!((head.status(), head.field("connection")), (200, "close"));
+    assert_eq!(talker.body().await.unwrap(), b"ok");
+    talker.wire.closed().await;
+    edge.only_record().await;
+}
+
+/// An unread body too long to be read for nothing ends the connection.
+#[tokio::test]
+async fn a_long_unread_body_ends_the_connection() {
+    let mut edge = Edge::start(FIXED);
+    let mut talker = edge.talker().await;
+    talker.wire.send("POST /1 HTTP/1.1\r\nhost: a\r\ncontent-length: 50000000\r\n\r\n").await;
+    assert_eq!(talker.response(&Method::POST).await.unwrap().status(), 200);
+    assert_eq!(talker.body().await.unwrap(), b"ok");
+    talker.wire.closed().await;
+    edge.only_record().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_the_middle_of_its_body() {
+    for (down, up) in PAIRS {
+        let (mut origin, backend) = Origin::listen(up).await;
+        let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
+        let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
+        let mut client = Client::ask(&edge, down, ask).await;
+        client.send(b"half").await.unwrap();
+        let mut served = origin.serve().await;
+        assert_eq!(served.data().await.unwrap().unwrap(), "half");
+        client.hang_up();
+        served.body().await.expect_err("a request cut short must not look whole");
+        assert_eq!(edge.only_record().await.reason(), "client_gone", "{down:?} {up:?}");
+    }
+}
