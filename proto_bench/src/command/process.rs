@@ -189,22 +189,22 @@ fn own_program() -> io::Result<PathBuf> {
     beside.filter(|path| path.exists()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// The command, to run on one core if asked, and to end with this process even if that is killed. The two helpers
+/// replace themselves by the program, so its pid is the child's, and no thread of it ever starts elsewhere.
 fn pinned(command: &[String], core: Option<usize>) -> Command {
-    let (program, arguments) =
-        command.split_first().map_or(("", &[] as &[String]), |(first, rest)| (first, rest));
-    match core {
-        // taskset replaces itself by the program, so the pid stays and no thread starts elsewhere.
-        Some(core) => {
-            let mut pinned = Command::new("taskset");
-            pinned.arg("-c").arg(core.to_string()).arg(program).args(arguments);
-            pinned
-        }
-        None => {
-            let mut plain = Command::new(program);
-            plain.args(arguments);
-            plain
-        }
+    let mut words: Vec<String> = Vec::new();
+    if find("setpriv").is_some() {
+        words.extend(["setpriv", "--pdeathsig", "TERM", "--"].map(str::to_owned));
     }
+    if let Some(core) = core {
+        words.extend(["taskset".to_owned(), "-c".to_owned(), core.to_string()]);
+    }
+    words.extend_from_slice(command);
+    let (program, arguments) =
+        words.split_first().map_or(("", &[] as &[String]), |(first, rest)| (first, rest));
+    let mut started = Command::new(program);
+    started.args(arguments);
+    started
 }
 
 /// Looks for a program: a path as given, else in the search path and where Debian keeps servers.
