@@ -118,7 +118,7 @@ impl Gateway {
         let settings = model.settings.clone();
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
-        let listeners = Listeners::bind(&settings, workers)?;
+        let listeners = Listeners::bind(&settings, &frontend, workers)?;
         let mut compiler = Compiler::new(registry, World::default());
         let now = tokio::time::Instant::now();
         let snapshot = compiler.compile(&model, &Snapshot::empty(settings.clone()), now);
@@ -128,6 +128,9 @@ impl Gateway {
         let streams = StreamPorts::default();
         let stream_ports = streams.prepare(&snapshot, &frontend, workers)?;
         let (shared, mut inboxes) = Shared::new(snapshot, workers);
+        if let Some(port) = listeners.http3_port() {
+            shared.announce_http3(port);
+        }
         let shared = Arc::new(shared);
         let mut crews = Vec::with_capacity(workers);
         for index in 0..workers {

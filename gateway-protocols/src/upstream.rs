@@ -6,6 +6,7 @@
 pub mod dial;
 pub mod h1;
 pub mod h2;
+mod h3;
 mod shared;
 mod stream;
 
@@ -47,6 +48,10 @@ struct Pools {
     learned: HashMap<u64, Version>,
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
     bells: HashMap<u64, Arc<Notify>>,
+    /// HTTP/3 connections, by pool key.
+    quic: HashMap<u64, h3::Connection>,
+    /// Targets that did not answer over QUIC, and until when they are not asked again, by pool key.
+    no_quic: HashMap<u64, Instant>,
     /// Held by the one exchange that finds out a target's version, by pool key.
     learning: HashMap<u64, Arc<tokio::sync::Mutex<()>>>,
 }
@@ -58,6 +63,8 @@ pub(crate) enum Version {
     Http2,
 }
 
+/// How long a target that did not answer over QUIC is spoken to over TLS instead.
+const NO_QUIC: std::time::Duration = std::time::Duration::from_secs(60);
 /// Targets whose version is remembered; beyond that everything is learned anew.
 const MAX_LEARNED: usize = 100_000;
 
@@ -74,6 +81,8 @@ impl Outbound {
         let now = Instant::now();
         pools.idle.sweep(now, h1::Connection::is_open);
         pools.multiplex.sweep(now, h2::Connection::is_open);
+        pools.quic.retain(|_, connection| connection.is_open());
+        pools.no_quic.retain(|_, until| *until > now);
         pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
         pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
         if pools.learned.len() > MAX_LEARNED {
@@ -94,6 +103,12 @@ impl Upstream for Outbound {
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
+        if wanted(&call) == BackendHttp::Http3
+            && call.dialect != Dialect::Upgrade
+            && let Some(connection) = self.inner.quic(&call).await
+        {
+            return h3::send(connection, call, body, downstream).await;
+        }
         match self.inner.version(&call) {
             Some(Version::Http1) => {
                 if let Some(kept) = self.inner.take(key(&call)) {
@@ -133,6 +148,38 @@ impl Inner {
             }
             BackendHttp::Auto | BackendHttp::Http3 => {
                 self.pools.try_borrow().ok()?.learned.get(&key(call)).copied()
+            }
+        }
+    }
+
+    /// An HTTP/3 connection; `None` when the target does not answer over QUIC, and TLS is to be tried.
+    async fn quic(&self, call: &Call<'_>) -> Option<h3::Connection> {
+        let key = key(call);
+        let lock = {
+            let mut pools = self.pools.try_borrow_mut().ok()?;
+            if let Some(connection) = pools.quic.get(&key).filter(|connection| connection.is_open()) {
+                return Some(connection.clone());
+            }
+            if pools.no_quic.get(&key).is_some_and(|until| *until > Instant::now()) {
+                return None;
+            }
+            pools.learning.entry(key).or_default().clone()
+        };
+        let _turn = lock.lock().await;
+        if let Some(connection) = self.pools.try_borrow().ok()?.quic.get(&key).filter(|known| known.is_open()) {
+            return Some(connection.clone());
+        }
+        let dialled = self.dialler.dial_quic(&Destination::of(call)).await;
+        let mut pools = self.pools.try_borrow_mut().ok()?;
+        match dialled {
+            Ok(connection) => {
+                pools.quic.insert(key, connection.clone());
+                Some(connection)
+            }
+            Err(error) => {
+                tracing::info!(%error, target = %call.target.authority, "no HTTP/3; trying TLS for a while");
+                pools.no_quic.insert(key, Instant::now() + NO_QUIC);
+                None
             }
         }
     }

@@ -6,12 +6,13 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
+use http::HeaderValue;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::pipeline::Pipeline;
 use gateway_core::limit::concurrency::Permit;
@@ -22,7 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::dns::Dns;
 use crate::downstream::accept::{Accepted, Entrance, accept, serve};
-use crate::downstream::{Entry, Registry};
+use crate::downstream::{Entry, Registry, h3};
 use crate::tls::client::ClientConfigs;
 use crate::udp::dtls::DtlsRules;
 use crate::upstream::Outbound;
@@ -37,6 +38,8 @@ pub struct Shared {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// Set once HTTP/3 is served.
+    alt_svc: OnceLock<HeaderValue>,
     /// Open connections of each worker, so that an accepted one goes to the idlest.
     loads: Box<[AtomicUsize]>,
     inboxes: Box<[mpsc::Sender<Accepted>]>,
@@ -70,6 +73,8 @@ pub struct Worker {
 pub enum Order {
     /// Listen on this socket.
     Listen(std::net::TcpListener, Entrance),
+    /// Serve HTTP/3 on this socket.
+    Quic(std::net::UdpSocket, quinn::ServerConfig),
     /// Serve datagrams on this socket.
     Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
     /// Take no more datagrams on this port; its sessions end.
@@ -101,10 +106,18 @@ impl Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
             dns: Arc::default(),
             client_tls: Arc::default(),
+            alt_svc: OnceLock::new(),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             inboxes: inboxes.into(),
         };
         (shared, Inboxes(receivers))
+    }
+
+    /// HTTP/3 is served on this port: TLS clients of the other versions are told.
+    pub fn announce_http3(&self, port: u16) {
+        if let Ok(value) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma=86400")) {
+            drop(self.alt_svc.set(value));
+        }
     }
 
     /// Client connections now open, over all workers.
@@ -145,6 +158,11 @@ impl Worker {
             records: recorder.clone(),
             recorder,
         })
+    }
+
+    /// What tells clients of the other versions where HTTP/3 is (RFC 7838).
+    pub(crate) fn alt_svc(&self) -> Option<&HeaderValue> {
+        self.shared.alt_svc.get()
     }
 
     /// The way out.
@@ -193,6 +211,10 @@ impl Worker {
                         }
                         Err(error) => tracing::error!(%error, "a listener could not be taken over"),
                     },
+                    Some(Order::Quic(socket, config)) => {
+                        let task = tokio::spawn(h3::serve(self.clone(), socket, config));
+                        listening.push((None, task));
+                    }
                     Some(Order::Datagrams(socket, port, dtls)) => {
                         let task = tokio::spawn(crate::udp::serve(self.clone(), socket, port, dtls));
                         datagrams.push((port, task));
@@ -270,8 +292,28 @@ impl Worker {
         self.registry.attach(number, task.abort_handle());
     }
 
+    /// A connection was refused at the ceiling.
+    pub(crate) fn connection_refused(&self) {
+        self.recorder.refused();
+    }
+
+    /// Serves a connection that came by another way than a TCP listener.
+    pub(crate) fn spawn_counted(self: &Arc<Self>, permit: Permit, serving: impl Future<Output = ()> + Send + 'static) {
+        self.recorder.accepted();
+        let entry = Arc::new(Entry::default());
+        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
+        let number = self.registry.add(entry);
+        let open = Open { worker: self.clone(), number, _permit: permit };
+        let task = tokio::spawn(async move {
+            let worker = open.worker.clone();
+            worker.guarded(serving).await;
+            drop(open);
+        });
+        self.registry.attach(number, task.abort_handle());
+    }
+
     /// One connection's panic ends that connection and nothing else.
-    async fn guarded(&self, serving: impl Future<Output = ()>) {
+    pub(crate) async fn guarded(&self, serving: impl Future<Output = ()>) {
         if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
             tracing::error!("a connection's task panicked; the connection was closed");
             self.recorder.panicked();

@@ -18,17 +18,28 @@ use super::{Addresses, Crew, StartError};
 pub(super) struct Listeners {
     http: Vec<TcpListener>,
     https: Vec<TcpListener>,
+    quic: Vec<(UdpSocket, quinn::ServerConfig)>,
 }
 
 impl Listeners {
     /// Binds whatever the settings ask for.
-    pub(super) fn bind(settings: &Settings, workers: usize) -> Result<Self, StartError> {
+    pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
         // Without a certificate there is nothing to show to a TLS client.
         let https = settings.https.filter(|_| !settings.tls.certificates.is_empty());
-        Ok(Self {
-            http: bind_for("http", settings.http, workers)?,
-            https: bind_for("https", https, workers)?,
-        })
+        let http = bind_for("http", settings.http, workers)?;
+        let https = bind_for("https", https, workers)?;
+        let mut quic = Vec::new();
+        if settings.http3
+            && let Some(address) = https.first().and_then(|socket| socket.local_addr().ok())
+        {
+            // The port number is that of https, also an ephemeral one.
+            let sockets = bind::udp_for_workers(address, workers);
+            let sockets = sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
+            for socket in sockets {
+                quic.push((socket, frontend.quic(settings)?));
+            }
+        }
+        Ok(Self { http, https, quic })
     }
 
     pub(super) fn addresses(&self) -> Addresses {
@@ -36,8 +47,16 @@ impl Listeners {
         Addresses { http: of(&self.http), https: of(&self.https) }
     }
 
+    /// The port of HTTP/3, when it is served.
+    pub(super) fn http3_port(&self) -> Option<u16> {
+        Some(self.quic.first()?.0.local_addr().ok()?.port())
+    }
+
     /// Gives each worker its sockets.
     pub(super) fn hand_out(self, crews: &[Crew], frontend: &Frontend) {
+        for ((socket, config), crew) in self.quic.into_iter().zip(crews) {
+            crew.tell(Order::Quic(socket, config));
+        }
         let plain = self.http.into_iter().zip(crews).map(|(socket, crew)| (socket, Entrance::Plain, crew));
         let tls = self.https.into_iter().zip(crews).map(|(socket, crew)| (socket, frontend.entrance(), crew));
         for (socket, entrance, crew) in plain.chain(tls) {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use gateway_core::config::model::FrontendTls;
+use gateway_core::config::model::{FrontendTls, Settings, TlsVersion};
 use gateway_protocols::downstream::accept::Entrance;
+use gateway_protocols::quic::server_config;
 use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
 use gateway_protocols::udp::dtls::DtlsRules;
 use rustls::ServerConfig;
@@ -43,6 +44,13 @@ impl Frontend {
     /// What a TLS listener's connections begin with.
     pub(super) fn entrance(&self) -> Entrance {
         Entrance::Tls(self.config.clone())
+    }
+
+    /// The server's side of QUIC, with the same certificates.
+    pub(super) fn quic(&self, settings: &Settings) -> Result<quinn::ServerConfig, ServerTlsError> {
+        let rules = FrontendTls { min_version: TlsVersion::Tls13, ..settings.tls.clone() };
+        let config = build(&rules, self.certificates.clone(), &[b"h3"])?;
+        server_config(config, &settings.limits).map_err(ServerTlsError::Unusable)
     }
 
     /// How stream proxies terminate DTLS.

@@ -66,7 +66,7 @@ enum After {
 pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
     let (read, write) = link.into_split();
     let mut reader = Reader { half: read, buffer };
-    let mut responder = Responder::new(write);
+    let mut responder = Responder::new(write, client.tls.as_ref().and_then(|_| worker.alt_svc().cloned()));
     let mut timer = Timer::default();
     let mut first = true;
     loop {
@@ -155,9 +155,10 @@ async fn exchange(
 ) -> (After, Option<Reader>) {
     let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = head;
     request.headers_mut().remove(http::header::EXPECT);
-    // Only WebSocket is switched to: h2c here would let a client speak past the gateway.
-    let upgrade = upgrade
-        .filter(|protocol| framing == Framing::None && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.
+    let plain_get = *request.method() == Method::GET && framing == Framing::None;
+    let upgrade =
+        upgrade.filter(|protocol| plain_get && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let (body, mut reading) = match framing {
         Framing::None if upgrade.is_some() => {
             responder.reader = Some(reader);
@@ -166,7 +167,10 @@ async fn exchange(
         Framing::None => {
             (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
         }
-        framing => request_body(reader, framing, expects_continue, snapshot),
+        framing => {
+            let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
+            request_body(reader, framing, go_ahead, snapshot)
+        }
     };
     let mut exchange = Exchange::new(request.map(|()| body), client);
     exchange.upgrade = upgrade;
@@ -221,7 +225,7 @@ enum Reading {
 fn request_body(
     mut reader: Reader,
     framing: Framing,
-    expects_continue: bool,
+    go_ahead: Option<Continue>,
     snapshot: &Snapshot,
 ) -> (Body, Reading) {
     if let Framing::Length(length) = framing
@@ -233,7 +237,6 @@ fn request_body(
     }
     let (home, receiver) = oneshot::channel();
     let idle = snapshot.settings.client_timeouts.body;
-    let go_ahead = expects_continue.then(Continue::default);
     let body = RequestBody::new(reader, framing.into(), home, idle, go_ahead);
     (Body::stream(body), Reading::Away(receiver))
 }

@@ -23,7 +23,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::{Entry, cut_by};
+use super::{Entry, complete, cut_by};
 use crate::h2::recv::RecvBody;
 use crate::h2::send::{SendBody, SendError};
 use crate::timer::Timer;
@@ -163,7 +163,8 @@ async fn exchange(
     });
     let respond = Arc::new(AtomicRefCell::new(respond));
     let asks_upgrade = upgrade.is_some();
-    let mut responder = Responder { respond: respond.clone(), head, idle, upgrade };
+    let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc().cloned());
+    let mut responder = Responder { respond: respond.clone(), head, idle, upgrade, alt_svc };
     let mut exchange = Exchange::new(request, client);
     exchange.started = Instant::now();
     exchange.upgrade = asks_upgrade.then_some(HeaderValue::from_static("websocket"));
@@ -197,6 +198,8 @@ struct Responder {
     idle: Duration,
     /// The client's side of the stream, when it asks for a WebSocket.
     upgrade: Option<RecvStream>,
+    /// Where HTTP/3 is, for clients that could use it.
+    alt_svc: Option<HeaderValue>,
 }
 
 impl Downstream for Responder {
@@ -225,6 +228,9 @@ impl Downstream for Responder {
         let mut response = Response::from_parts(parts, ());
         let bodiless = self.head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
         complete(response.headers_mut(), bodiless, &body);
+        if let Some(alt_svc) = self.alt_svc.take() {
+            response.headers_mut().insert(http::header::ALT_SVC, alt_svc);
+        }
         let ends = bodiless || body.is_empty();
         let sent = match self.respond.try_borrow_mut() {
             Ok(mut respond) => respond.send_response(response, ends),
@@ -248,25 +254,5 @@ impl Downstream for Responder {
             }
         };
         Delivery { bytes: sending.sent, cut }
-    }
-}
-
-/// Adds what the target left out: the date, and the length where it is known.
-fn complete(headers: &mut HeaderMap, bodiless: bool, body: &Body) {
-    if !headers.contains_key(http::header::DATE)
-        && let Ok(date) = HeaderValue::from_bytes(&crate::date::now())
-    {
-        headers.insert(http::header::DATE, date);
-    }
-    if bodiless {
-        return;
-    }
-    match body.exact_length() {
-        Some(length) => {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        None => {
-            headers.remove(CONTENT_LENGTH);
-        }
     }
 }

@@ -21,6 +21,8 @@ enum State {
     /// Within the trailer section.
     Trailers,
     Done,
+    /// Nobody knows what the bytes after this mean.
+    Broken,
 }
 
 /// One step of reading.
@@ -63,6 +65,14 @@ impl Chunked {
     /// # Errors
     /// When no two readers would agree on what the bytes mean.
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
+        let piece = self.step(buffer);
+        if piece.is_err() {
+            self.state = State::Broken;
+        }
+        piece
+    }
+
+    fn step(&mut self, buffer: &mut BytesMut) -> Result<Piece, ChunkError> {
         loop {
             match self.state {
                 State::Size => {
@@ -94,6 +104,7 @@ impl Chunked {
                 },
                 State::Trailers => return self.trailers(buffer),
                 State::Done => return Ok(Piece::End(None)),
+                State::Broken => return Err(ChunkError("broken before")),
             }
         }
     }
@@ -241,6 +252,15 @@ mod tests {
         ] {
             assert!(read_all(bad, 1000).is_err(), "{:?}", String::from_utf8_lossy(bad));
         }
+    }
+
+    #[test]
+    fn nothing_is_read_after_an_error() {
+        let mut chunked = Chunked::default();
+        let mut buffer = BytesMut::from(&b"zz\r\n0\r\n\r\n"[..]);
+        assert!(chunked.next(&mut buffer).is_err());
+        assert!(chunked.next(&mut buffer).is_err());
+        assert!(!chunked.is_done());
     }
 
     #[test]

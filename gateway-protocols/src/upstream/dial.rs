@@ -11,13 +11,17 @@ use gateway_core::config::snapshot::Route;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Call, Failure};
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
-use super::{Version, wanted};
+use super::{Version, h3, wanted};
 use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
+
+/// For QUIC to a target whose connect timeout is off.
+const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes connections.
 pub(crate) struct Dialler {
@@ -82,6 +86,8 @@ pub(crate) enum DialError {
     TlsRules(#[from] ClientTlsError),
     #[error("HTTP/2 handshake: {0}")]
     Http2(#[from] ::h2::Error),
+    #[error(transparent)]
+    Quic(#[from] h3::QuicError),
     #[error("the target does not speak HTTP/2")]
     NoHttp2,
     #[error("every connection to the target carries all it may")]
@@ -94,7 +100,7 @@ impl DialError {
         match self {
             Self::Dns(_) => Cause::DnsFailed,
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
-            Self::Connect { .. } | Self::Http2(_) => Cause::ConnectFailed,
+            Self::Connect { .. } | Self::Http2(_) | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
             Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,
@@ -116,6 +122,23 @@ impl Dialler {
             return self.connect(to).await;
         }
         tokio::time::timeout(to.timeout, self.connect(to)).await.unwrap_or(Err(DialError::Timeout(to.timeout)))
+    }
+
+    /// Resolves and connects over QUIC, within half of the connect timeout: the other half is for TLS.
+    pub(crate) async fn dial_quic(&self, to: &Destination) -> Result<h3::Connection, DialError> {
+        let connecting = async {
+            let rules = to.tls.as_ref().ok_or(DialError::NoHttp2)?;
+            let addresses = match to.dns_override {
+                Some(address) => vec![SocketAddr::new(address, to.port)],
+                None => self.dns.resolve(&to.host, to.port).await?,
+            };
+            let mut config = ClientConfig::clone(&*self.tls.of(rules, Some(BackendHttp::Http3))?);
+            config.alpn_protocols = vec![b"h3".to_vec()];
+            let name = rules.server_name.as_deref().unwrap_or(&to.host);
+            Ok(h3::Connection::open(&addresses, name, Arc::new(config)).await?)
+        };
+        let timeout = if to.timeout.is_zero() { QUIC_TIMEOUT } else { to.timeout / 2 };
+        tokio::time::timeout(timeout, connecting).await.unwrap_or(Err(DialError::Timeout(timeout)))
     }
 
     async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {

@@ -16,6 +16,7 @@ use bytes::BytesMut;
 use gateway_core::config::model::PoolRules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::downstream::Downstream;
+use gateway_core::http::headers::{self, Side};
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::relay::Tunnel;
 use gateway_core::upstream::{Answer, Call, Failure};
@@ -95,14 +96,18 @@ pub(crate) async fn send<D: Downstream>(
     for _ in 0..MAX_INTERIM {
         let head = poll_fn(|cx| exchange.poll_head(cx, &call)).await;
         match head {
-            Ok(head) if head.response.status().is_informational() && !switches(&head, &call) => {
-                downstream.interim(head.response.status(), head.response.headers()).await;
-            }
             Ok(head) if head.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                if !switches(&head, &call) {
+                    return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
+                }
                 let response = head.response.map(|()| Body::empty());
                 let Connection { link, buffer, .. } = exchange.connection;
                 let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
                 return Ok(Answer { response, first_byte: started.elapsed(), reused, tunnel: Some(tunnel) });
+            }
+            Ok(mut head) if head.response.status().is_informational() => {
+                headers::strip(head.response.headers_mut(), Side::Response);
+                downstream.interim(head.response.status(), head.response.headers()).await;
             }
             Ok(head) => {
                 let first_byte = started.elapsed();
@@ -116,8 +121,8 @@ pub(crate) async fn send<D: Downstream>(
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
 }
 
-/// RFC 9110 §15.2.2: a target may switch only to what it was asked to switch to. Any other 101 is passed over like
-/// the informational response it claims to be, and nothing can follow it.
+/// RFC 9110 §15.2.2: a target may switch only to what it was asked to switch to. After any other 101 nobody knows
+/// what the connection speaks.
 fn switches(head: &ResponseHead, call: &Call<'_>) -> bool {
     let asked = call.upgrade.map(http::HeaderValue::as_bytes);
     let offered = head.response.headers().get(http::header::UPGRADE).map(http::HeaderValue::as_bytes);

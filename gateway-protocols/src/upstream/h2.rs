@@ -133,7 +133,7 @@ pub(crate) async fn send<D: Downstream>(
 }
 
 /// The request as HTTP/2 says it; `None` when the host can't be an authority.
-fn request(call: &Call<'_>, body: &Body) -> Option<Request<()>> {
+pub(super) fn request(call: &Call<'_>, body: &Body) -> Option<Request<()>> {
     let scheme = if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" };
     let uri = Uri::builder()
         .scheme(scheme)
@@ -217,7 +217,7 @@ fn poll_upload(upload: &mut Option<SendBody>, cx: &mut Context<'_>) -> Poll<Resu
     }
 }
 
-fn body_failure(error: BodyError) -> Failure {
+pub(super) fn body_failure(error: BodyError) -> Failure {
     match error {
         BodyError::TooLarge { .. } => Failure::sent(Cause::BodyTooLarge),
         BodyError::Idle => Failure::sent(Cause::RequestTimeout),

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,9 +33,17 @@ pub(super) struct Returned {
 }
 
 /// The `100 Continue` a client waits for before it sends its body (RFC 9110 §10.1.1).
-#[derive(Default)]
 pub(super) struct Continue {
     written: usize,
+    /// Cleared once it is sent.
+    owed: Arc<AtomicBool>,
+}
+
+impl Continue {
+    /// `owed` says from when the body is there until this was sent that the client still waits.
+    pub(super) fn new(owed: Arc<AtomicBool>) -> Self {
+        Self { written: 0, owed }
+    }
 }
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -46,6 +56,9 @@ impl RequestBody {
         idle: Duration,
         go_ahead: Option<Continue>,
     ) -> Self {
+        if let Some(go_ahead) = &go_ahead {
+            go_ahead.owed.store(true, Ordering::Relaxed);
+        }
         Self { reader: Some(reader), decoder, home: Some(home), idle, timer: Timer::default(), go_ahead }
     }
 
@@ -65,6 +78,7 @@ impl RequestBody {
                     let rest = &CONTINUE[go_ahead.written..];
                     go_ahead.written += ready!(reader.half.poll_write_ahead(cx, rest))?;
                 }
+                go_ahead.owed.store(false, Ordering::Relaxed);
                 self.go_ahead = None;
             }
             match reader.half.poll_fill(cx, &mut reader.buffer)? {

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,11 +35,16 @@ pub(super) struct Responder {
     method: Method,
     version: Version,
     keep_alive: bool,
+    /// Whether the client was never told to go on with its body, where it waits for that.
+    continue_owed: Option<Arc<AtomicBool>>,
+    /// Where HTTP/3 is, for clients that could use it.
+    alt_svc: Option<HeaderValue>,
 }
 
 impl Responder {
-    pub(super) fn new(half: WriteHalf) -> Self {
+    pub(super) fn new(half: WriteHalf, alt_svc: Option<HeaderValue>) -> Self {
         Self {
+            alt_svc,
             half: Some(half),
             reader: None,
             out: BytesMut::new(),
@@ -46,6 +53,7 @@ impl Responder {
             method: Method::GET,
             version: Version::HTTP_11,
             keep_alive: false,
+            continue_owed: None,
         }
     }
 
@@ -55,6 +63,12 @@ impl Responder {
         self.version = head.request.version();
         self.keep_alive = head.keep_alive && !draining;
         self.idle = idle;
+        self.continue_owed = None;
+    }
+
+    /// The client waits for `100 Continue`; set for as long as it does.
+    pub(super) fn owe_continue(&mut self) -> Arc<AtomicBool> {
+        self.continue_owed.get_or_insert_default().clone()
     }
 
     /// Gets ready to refuse what is no request.
@@ -125,9 +139,14 @@ impl Downstream for Responder {
     }
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        if let Some(alt_svc) = &self.alt_svc {
+            parts.headers.insert(http::header::ALT_SVC, alt_svc.clone());
+        }
         let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
         self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
+        // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
+        self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|owed| owed.load(Ordering::Relaxed));
         let date = crate::date::now();
         let tail = Tail {
             frame,

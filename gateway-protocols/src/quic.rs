@@ -1,0 +1,73 @@
+//! QUIC endpoints: one a worker for clients, one a worker for targets.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::config::model::Limits;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt};
+use rustls::{ClientConfig, ServerConfig};
+
+/// Closes a connection on which nothing moves. Shorter than most NATs forget.
+const IDLE: Duration = Duration::from_secs(30);
+/// What one stream may send before it is read.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// What one connection may send before it is read.
+const CONNECTION_WINDOW: u32 = 8 << 20;
+
+/// The server's side of QUIC.
+///
+/// # Errors
+/// When TLS 1.3 is not among the versions of `tls`.
+pub fn server_config(tls: ServerConfig, limits: &Limits) -> Result<quinn::ServerConfig, String> {
+    let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
+    // A client whose address changes goes on; the worker is found again by the connection id.
+    config.migration(true);
+    Ok(config)
+}
+
+/// The client's side of QUIC.
+///
+/// # Errors
+/// When TLS 1.3 is not among the versions of `tls`.
+pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfig, String> {
+    let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    let mut transport = transport(0);
+    transport.keep_alive_interval(Some(IDLE / 3));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+fn transport(streams: u32) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+        // HTTP/3 needs three of the peer's: control and two of QPACK. A few more serve extensions.
+        .max_concurrent_uni_streams(VarInt::from_u32(16))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok());
+    transport
+}
+
+/// An endpoint that serves clients on this socket.
+///
+/// # Errors
+/// When the socket can't be used.
+pub(crate) fn listen(socket: UdpSocket, config: quinn::ServerConfig) -> io::Result<Endpoint> {
+    Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(quinn::TokioRuntime))
+}
+
+/// An endpoint for connections to targets of this address family.
+///
+/// # Errors
+/// When no socket can be had.
+pub(crate) fn outgoing(to: SocketAddr) -> io::Result<Endpoint> {
+    let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+    Endpoint::client(any)
+}
