@@ -20,6 +20,7 @@ use crate::config::model::Limits;
 /// The refusal.
 pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Reply> {
     let request = &exchange.request;
+    // CONNECT asks for a tunnel to anywhere, except in its extended form (RFC 8441, RFC 9220).
     if request.method == Method::TRACE || (request.method == Method::CONNECT && exchange.upgrade.is_none()) {
         return Err(Reply::new(Cause::MethodUnknown));
     }
@@ -30,8 +31,7 @@ pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Reply> {
     if request.headers.len() > limits.max_headers {
         return Err(Reply::new(Cause::HeadersTooLarge).detail("there are too many header fields"));
     }
-    check_host(&request.uri, &request.headers, request.version)?;
-    check_body(exchange, limits)
+    check_host(&request.uri, &request.headers, request.version)
 }
 
 /// RFC 9112 §3.2: exactly one valid Host in HTTP/1.1; `:authority` (or an absolute target) wins over it.
@@ -83,12 +83,16 @@ fn is_host(host: &[u8]) -> bool {
     name_ok && port_ok
 }
 
-fn check_body(exchange: &Exchange, limits: &Limits) -> Result<(), Reply> {
+/// Refuses a body that is declared to be larger than its proxy's `limit` in bytes; zero is no limit.
+///
+/// # Errors
+/// The refusal.
+pub fn check_body(exchange: &Exchange, limit: u64) -> Result<(), Reply> {
     let Some(length) = exchange.request.headers.get(CONTENT_LENGTH) else { return Ok(()) };
     let Some(length) = length.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else {
         return Err(Reply::new(Cause::BadRequest).detail("content-length is not a number").closing());
     };
-    if limits.max_request_body_bytes > 0 && length > limits.max_request_body_bytes {
+    if limit > 0 && length > limit {
         return Err(Reply::new(Cause::BodyTooLarge).closing());
     }
     Ok(())

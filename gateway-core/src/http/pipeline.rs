@@ -314,7 +314,15 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     }
     check_upgrade(exchange, route, rules)?;
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
+    guard::check_body(exchange, limit)?;
     exchange.body = std::mem::take(&mut exchange.body).limited(limit);
+    if rules.preserve_host_header
+        && let Some(authority) = exchange.request.uri.authority()
+    {
+        // The target must see the host that was routed by (RFC 9112 §3.2.2), not another one named beside it.
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
+        exchange.request.headers.insert(http::header::HOST, host);
+    }
     Ok(Matched { route, rules, path_bytes: found.matched })
 }
 
