@@ -6,3 +6,7 @@ mod support;
 mod embedding;
 mod hostile;
 mod matrix;
+mod oracle;
+mod reload;
+mod routing;
+mod tidy;

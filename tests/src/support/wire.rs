@@ -18,6 +18,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 pub(crate) struct Wire {
     io: Box<dyn Io>,
     buffer: BytesMut,
+    /// Waits for as long as it takes: whoever uses it does not decide when something comes.
+    patient: bool,
 }
 
 /// Opens a connection; over TLS with `alpn` when given.
@@ -72,7 +74,12 @@ impl Port {
 
 impl Wire {
     pub(crate) fn new(io: Box<dyn Io>) -> Self {
-        Self { io, buffer: BytesMut::new() }
+        Self { io, buffer: BytesMut::new(), patient: false }
+    }
+
+    /// A connection of an origin that just stands there.
+    pub(crate) fn new_patient(io: Box<dyn Io>) -> Self {
+        Self { patient: true, ..Self::new(io) }
     }
 
     /// A plain connection.
@@ -104,7 +111,8 @@ impl Wire {
 
     /// Reads more; false at the end.
     pub(crate) async fn fill(&mut self) -> io::Result<bool> {
-        Ok(soon(self.io.read_buf(&mut self.buffer)).await? > 0)
+        let reading = self.io.read_buf(&mut self.buffer);
+        Ok(if self.patient { reading.await? } else { soon(reading).await? } > 0)
     }
 
     /// Everything up to and including `end`.

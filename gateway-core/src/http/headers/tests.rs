@@ -1,3 +1,5 @@
+//! What is stripped, what is added, and whom is believed.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

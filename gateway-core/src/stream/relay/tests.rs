@@ -1,3 +1,5 @@
+//! Bytes carried both ways, and how a session ends.
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;

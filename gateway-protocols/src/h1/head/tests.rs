@@ -1,3 +1,5 @@
+//! Heads as they come off the wire, good and bad.
+
 use super::*;
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 1024, fields: 10, target: 100 };

@@ -1,0 +1,190 @@
+//! Several targets: which one is asked, which one no more, and what is tried again.
+
+use std::collections::HashMap;
+
+use http::Method;
+
+use crate::support::edge::Edge;
+use crate::support::standing::Standing;
+use crate::support::wire::{Port, Wire};
+
+/// One proxy (`fields` more) to an upstream (`rules` more) of these targets.
+fn spec(targets: &[String], fields: &str, rules: &str) -> String {
+    format!(
+        "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, upstream_id: u{fields}}}\n\
+         upstreams:\n  - {{id: u, targets: [{}]{rules}}}\n",
+        targets.join(", ")
+    )
+}
+
+/// A port nobody listens on.
+async fn dead() -> String {
+    let port = Port::listen(None).await;
+    format!("{{host: 127.0.0.1, port: {}}}", port.address.port())
+}
+
+async fn names(edge: &Edge, requests: usize) -> HashMap<String, usize> {
+    let mut names = HashMap::new();
+    for _ in 0..requests {
+        let (head, _) = edge.get("/").await;
+        assert_eq!(head.status(), 200);
+        *names.entry(head.field("x-origin").to_owned()).or_default() += 1;
+    }
+    names
+}
+
+#[tokio::test]
+async fn three_targets_in_turn() {
+    let origins = [Standing::start("a").await, Standing::start("b").await, Standing::start("c").await];
+    let edge = Edge::start(&spec(&origins.each_ref().map(Standing::target), "", ""));
+    let names = names(&edge, 9).await;
+    assert_eq!(names.len(), 3);
+    assert!(names.values().all(|count| *count == 3), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_target_that_cannot_be_reached_is_passed_over_also_by_a_post() {
+    let live = Standing::start("live").await;
+    let targets = [dead().await, live.target()];
+    let mut edge = Edge::start(&spec(&targets, ", retry: {max_retries: 2, budget_percent: 1000}", ""));
+    let mut attempts = 0;
+    for _ in 0..4 {
+        let (head, _) = edge.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
+        assert_eq!(head.status(), 200);
+        attempts = attempts.max(edge.records.next().await.attempts());
+    }
+    assert_eq!(attempts, 2);
+}
+
+#[tokio::test]
+async fn without_a_retry_rule_a_dead_target_is_a_502() {
+    let mut edge = Edge::start(&spec(&[dead().await], "", ""));
+    let (head, body) = edge.get("/").await;
+    assert_eq!(head.status(), 502);
+    assert!(body.contains("connect_failed") && !body.contains("127.0.0.1"), "{body}");
+    let record = edge.only_record().await;
+    assert_eq!((record.reason(), record.attempts()), ("connect_failed", 1));
+}
+
+/// A request that may have been carried out is not sent again, unless doing it twice is doing it once.
+#[tokio::test]
+async fn what_reached_a_target_is_repeated_only_when_idempotent() {
+    for (method, status, attempts) in [(Method::POST, 502, 1), (Method::PATCH, 502, 1), (Method::GET, 200, 2), (Method::PUT, 200, 2)] {
+        let port = Port::listen(None).await;
+        let targets = [format!("{{host: 127.0.0.1, port: {}}}", port.address.port())];
+        let mut edge = Edge::start(&spec(&targets, ", retry: {max_retries: 3, budget_percent: 1000}", ""));
+        let mut talker = edge.talker().await;
+        talker.wire.send(format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi")).await;
+        let mut first = Wire::new(port.accept().await);
+        first.until(b"hi").await.unwrap();
+        drop(first);
+        if attempts == 2 {
+            let mut second = Wire::new(port.accept().await);
+            second.until(b"hi").await.unwrap();
+            second.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+        assert_eq!(talker.response(&method).await.unwrap().status(), status, "{method}");
+        assert_eq!(edge.records.next().await.attempts(), attempts, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_is_retried_elsewhere() {
+    let (bad, good) = (Standing::start("bad").await, Standing::start("good").await);
+    bad.answer(503);
+    let retry = ", retry: {max_retries: 1, retryable_status_codes: [503], budget_percent: 1000}";
+    let mut edge = Edge::start(&spec(&[bad.target(), good.target()], retry, ""));
+    for _ in 0..4 {
+        assert_eq!(edge.get("/").await.0.field("x-origin"), "good");
+        edge.records.next().await;
+    }
+    assert!(bad.served() > 0);
+    // A POST is passed on as it is.
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        let (head, _) = edge.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
+        statuses.push(head.status());
+        assert_eq!(edge.records.next().await.attempts(), 1);
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 503]);
+}
+
+/// Retries are a share of the load, so that they never double it.
+#[tokio::test]
+async fn the_budget_ends_retries() {
+    let bad = Standing::start("bad").await;
+    bad.answer(503);
+    let retry = ", retry: {max_retries: 1, retryable_status_codes: [503], budget_percent: 10}";
+    let edge = Edge::start(&spec(&[bad.target(), bad.target().replace("127.0.0.1", "localhost")], retry, ""));
+    for _ in 0..200 {
+        assert_eq!(edge.get("/").await.0.status(), 503);
+    }
+    let retries = bad.served() - 200;
+    assert!((1..=60).contains(&retries), "{retries} retries of 200 requests");
+}
+
+#[tokio::test]
+async fn a_target_that_fails_gets_no_more_traffic() {
+    let (bad, good) = (Standing::start("bad").await, Standing::start("good").await);
+    bad.answer(500);
+    let passive = ", health_checks: {passive: {unhealthy_threshold: 2, healthy_after_seconds: 3600}}";
+    let edge = Edge::start(&spec(&[bad.target(), good.target()], "", passive));
+    for _ in 0..10 {
+        edge.get("/").await;
+    }
+    assert_eq!(bad.served(), 2);
+    assert_eq!(names(&edge, 5).await.get("good"), Some(&5));
+}
+
+#[tokio::test]
+async fn a_breaker_opens_and_tries_again_later() {
+    let origin = Standing::start("o").await;
+    origin.answer(500);
+    let breaker = ", circuit_breaker: {failure_threshold: 2, success_threshold: 1, timeout_seconds: 1}";
+    let mut edge = Edge::start(&spec(&[origin.target()], breaker, ""));
+    for _ in 0..2 {
+        assert_eq!(edge.get("/").await.0.status(), 500);
+        edge.records.next().await;
+    }
+    let (head, body) = edge.get("/").await;
+    assert_eq!((head.status(), head.field("retry-after")), (503, "1"));
+    assert!(body.contains("circuit_open"), "{body}");
+    assert_eq!(edge.only_record().await.reason(), "circuit_open");
+    assert_eq!(origin.served(), 2, "an open breaker lets nothing through");
+    origin.answer(200);
+    // The breaker's own clock decides when; ask until it lets one through.
+    crate::support::soon(async {
+        while edge.get("/").await.0.status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(edge.get("/").await.0.status(), 200);
+}
+
+/// A kept connection that died while it waited is nobody's fault, and nobody notices.
+#[tokio::test]
+async fn dead_kept_connections_are_replaced() {
+    let origin = Standing::abrupt("o").await;
+    let mut edge = Edge::start(&spec(&[origin.target()], "", ""));
+    let mut talker = edge.talker().await;
+    for _ in 0..50 {
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(talker.response(&Method::GET).await.unwrap().status(), 200);
+        talker.body().await.unwrap();
+        assert_eq!(edge.records.next().await.reason(), "");
+    }
+    assert_eq!(origin.connections(), 50);
+}
+
+/// And those that live are used again.
+#[tokio::test]
+async fn living_connections_are_kept() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&spec(&[origin.target()], "", ""));
+    for _ in 0..20 {
+        assert_eq!(edge.get("/").await.0.status(), 200);
+    }
+    assert_eq!(origin.connections(), 1);
+}

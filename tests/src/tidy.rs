@@ -1,0 +1,253 @@
+//! The rules of ARCHITECTURE.md that a program can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A source file, its path from the workspace's root.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// What comes before the tests, which by convention end a file.
+    fn production(&self) -> &str {
+        self.text.split("\n#[cfg(test)]").next().unwrap_or(&self.text)
+    }
+
+    fn is_test(&self) -> bool {
+        let path = &self.path;
+        path.contains("/tests/") || path.starts_with("tests/") || path.ends_with("/tests.rs") || path.contains("/benches/")
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every Rust file of the workspace.
+fn sources() -> Vec<Source> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = CRATES.iter().map(|name| root.join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = fs::read_to_string(&path).expect("a file");
+                let path = path.strip_prefix(&root).expect("within").to_string_lossy().into_owned();
+                found.push(Source { path, text });
+            }
+        }
+    }
+    assert!(found.len() > 100, "only {} files found", found.len());
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+const CRATES: &[&str] =
+    &["gateway-core", "gateway-protocols", "gateway-plugins", "proto_bench", "ferrum-edge", "tests"];
+
+/// Fails with everything that is wrong at once.
+#[track_caller]
+fn none(rule: &str, offenders: Vec<String>) {
+    assert!(offenders.is_empty(), "{rule}:\n{}", offenders.join("\n"));
+}
+
+#[test]
+fn files_stop_at_500_lines_of_production() {
+    /// Tables may be longer, with their reason.
+    const LONGER: &[(&str, &str)] =
+        &[("gateway-core/src/config/model.rs", "the configuration as meant: one table of types, mostly documentation")];
+    let long = sources()
+        .into_iter()
+        .filter(|source| !source.is_test() && !LONGER.iter().any(|(path, _)| *path == source.path))
+        .map(|source| (source.production().lines().count(), source.path))
+        .filter(|(lines, _)| *lines > 500);
+    none("files stop at 500 lines", long.map(|(lines, path)| format!("{path}: {lines}")).collect());
+}
+
+#[test]
+fn files_begin_by_saying_what_they_are() {
+    let silent = sources().into_iter().filter(|source| !source.text.starts_with("//! "));
+    none("a file begins with a `//!` sentence", silent.map(|source| source.path).collect());
+}
+
+#[test]
+fn modules_are_named_after_themselves() {
+    let mods = sources().into_iter().filter(|source| source.path.ends_with("/mod.rs"));
+    none("`foo.rs`, not `foo/mod.rs`", mods.map(|source| source.path).collect());
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    /// Which of ours each may name in its `[dependencies]`.
+    const MAY: &[(&str, &[&str])] = &[
+        ("gateway-core", &[]),
+        ("gateway-protocols", &["gateway-core"]),
+        ("gateway-plugins", &["gateway-core"]),
+        ("ferrum-edge", &["gateway-core", "gateway-protocols", "gateway-plugins"]),
+        ("proto_bench", &[]),
+        ("tests", &["ferrum-edge"]),
+    ];
+    let mut wrong = Vec::new();
+    for (name, may) in MAY {
+        let manifest = read(&format!("{name}/Cargo.toml"));
+        let body = manifest.split_once("\n[lints]").map_or(manifest.as_str(), |(_, rest)| rest);
+        for other in CRATES {
+            let named = body.lines().any(|line| {
+                line.strip_prefix(other).is_some_and(|rest| rest.starts_with([' ', '.', '=']))
+            });
+            if named && !may.contains(other) {
+                wrong.push(format!("{name} depends on {other}"));
+            }
+        }
+    }
+    none("dependencies point downwards", wrong);
+}
+
+/// `text` without comments and string literals' neighbours that could only be talk.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter_map(|(number, line)| {
+        let line = line.split(" //").next().unwrap_or(line);
+        (!line.trim_start().starts_with("//")).then_some((number + 1, line))
+    })
+}
+
+fn uses(sources: &[Source], words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for source in sources {
+        for (number, line) in code(source.production()) {
+            if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                found.push(format!("{}:{number}: {word}", source.path));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_mind_has_no_hands() {
+    let core: Vec<_> =
+        sources().into_iter().filter(|it| it.path.starts_with("gateway-core/src/") && !it.is_test()).collect();
+    let words = ["tokio::net", "std::net::Tcp", "std::net::Udp", "std::fs", "std::env", "tokio::spawn", "thread::spawn", "SystemTime"];
+    none("gateway-core opens nothing and starts nothing", uses(&core, &words));
+}
+
+#[test]
+fn the_pipeline_knows_no_protocol() {
+    let text = read("gateway-core/src/http/pipeline.rs").to_ascii_lowercase();
+    let production = text.split("\n#[cfg(test)]").next().unwrap_or("").to_owned();
+    for word in ["h1", "h2", "h3", "http1", "http2", "http/1", "http/2", "http/3", "grpc", "websocket"] {
+        for (number, line) in code(&production) {
+            let words = line.split(|c: char| !(c.is_alphanumeric() || c == '/'));
+            assert!(!words.into_iter().any(|it| it == word), "pipeline.rs:{number} says {word}: {line}");
+        }
+    }
+}
+
+#[test]
+fn every_plugin_file_is_in_the_table() {
+    let lib = read("gateway-plugins/src/lib.rs");
+    let mut missing = Vec::new();
+    for source in sources() {
+        let Some(name) = source.path.strip_prefix("gateway-plugins/src/") else { continue };
+        let Some(name) = name.strip_suffix(".rs").filter(|name| !name.contains('/') && !matches!(*name, "lib" | "tests"))
+        else {
+            continue;
+        };
+        if !source.text.contains("impl Plugin for") {
+            continue;
+        }
+        if !lib.contains(&format!("entry::<{name}::")) {
+            missing.push(source.path);
+        }
+    }
+    none("a plugin stands in the table of lib.rs", missing);
+}
+
+#[test]
+fn only_the_app_names_all_crates() {
+    let wrong = sources().into_iter().filter(|source| {
+        source.path.starts_with("ferrum-edge/src/")
+            && !matches!(source.path.as_str(), "ferrum-edge/src/app.rs")
+            && !source.path.starts_with("ferrum-edge/src/app/")
+            && !source.is_test()
+            && ["gateway_core", "gateway_protocols", "gateway_plugins"]
+                .iter()
+                .all(|name| code(source.production()).any(|(_, line)| line.contains(name)))
+    });
+    none("only app.rs names all the crates", wrong.map(|source| source.path).collect());
+}
+
+#[test]
+fn unsafe_stays_in_its_room() {
+    let all: Vec<_> =
+        sources().into_iter().filter(|it| !it.path.ends_with("src/sys.rs") && !it.path.contains("src/sys/")).collect();
+    let word = ["unsafe", " "].concat();
+    none("`unsafe` only in sys.rs", uses(&all, &[&(word.clone() + "{"), &(word.clone() + "fn"), &(word + "impl")]));
+}
+
+#[test]
+fn tests_wait_for_events() {
+    // Put together here, so that this file does not find itself.
+    let words = [["sle", "ep("].concat(), ["sleep_", "until("].concat(), ["#[ign", "ore"].concat()];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    /// Where time is what is tested, or there is no event to wait for.
+    const EXCEPT: &[(&str, &str)] =
+        &[("proto_bench/tests/all/wrong_servers.rs", "its servers are slow on purpose: being late is what they do wrong")];
+    let mut found = Vec::new();
+    for source in sources() {
+        if EXCEPT.iter().any(|(path, _)| *path == source.path) {
+            continue;
+        }
+        let tests = match source.is_test() {
+            true => source.text.as_str(),
+            false => source.text.split_once("\n#[cfg(test)]").map_or("", |(_, tests)| tests),
+        };
+        for (number, line) in code(tests) {
+            if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                found.push(format!("{}:{number} of the tests: {word}", source.path));
+            }
+        }
+    }
+    none("tests neither pause nor stand aside", found);
+}
+
+#[test]
+fn every_exception_still_exists() {
+    for path in ["gateway-core/src/config/model.rs"] {
+        assert!(root().join(path).exists(), "{path} is gone; so should its exception be");
+    }
+}
+
+/// What README tells people to type must be there.
+#[test]
+fn the_readme_names_what_exists() {
+    let readme = read("README.md");
+    let mut wrong = Vec::new();
+    for line in readme.lines() {
+        for word in line.split(|c: char| c.is_whitespace() || "`()[],;".contains(c)) {
+            let is_path = ["specs/", "website/", ".ci/", "tests/"].iter().any(|folder| word.starts_with(folder));
+            if is_path && !root().join(word.trim_end_matches(['.', ':'])).exists() {
+                wrong.push(format!("README.md names {word}, which does not exist"));
+            }
+        }
+        let mut words = line.split_whitespace();
+        while let Some(word) = words.next() {
+            if word == "-p"
+                && let Some(name) = words.next()
+                && !CRATES.contains(&name.trim_matches('`'))
+            {
+                wrong.push(format!("README.md names the crate {name}"));
+            }
+        }
+    }
+    none("the README's commands work", wrong);
+}
