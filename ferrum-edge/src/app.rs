@@ -134,7 +134,7 @@ impl Gateway {
         let shared = Arc::new(shared);
         let mut crews = Vec::with_capacity(workers);
         for index in 0..workers {
-            let Some(inbox) = inboxes.next() else { break };
+            let Some(inbox) = inboxes.take() else { break };
             let worker = Worker::new(index, shared.clone(), telemetry.worker(index));
             crews.push(Crew::start(index, worker, inbox).map_err(StartError::Thread)?);
         }

@@ -43,7 +43,8 @@ const MAX_BYTES: usize = 256;
 
 impl Plugin for CorrelationId {
     const NAME: &'static str = "correlation_id";
-    const SUMMARY: &'static str = "Gives every request an id that the target, the client and the logs see alike.";
+    const SUMMARY: &'static str =
+        "Gives every request an id that the target, the client and the logs see alike.";
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

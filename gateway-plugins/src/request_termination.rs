@@ -80,7 +80,8 @@ impl Plugin for RequestTermination {
         if content_type.is_err() {
             problems.add("config.content_type", "has characters that a header may not have");
         }
-        let trigger = config.trigger.unwrap_or(Trigger { path_prefix: None, header: None, header_value: None });
+        let trigger =
+            config.trigger.unwrap_or(Trigger { path_prefix: None, header: None, header_value: None });
         if trigger.header_value.is_some() && trigger.header.is_none() {
             problems.add("config.trigger.header_value", "needs `header` beside it");
         }
@@ -94,7 +95,8 @@ impl Plugin for RequestTermination {
         let (Some(status), Ok(content_type), true) = (status, content_type, problems.is_empty()) else {
             return Err(problems);
         };
-        let body = config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
+        let body =
+            config.body.unwrap_or_else(|| serde_json::json!({ "message": config.message }).to_string());
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
         Ok(Self { status, headers, body: body.into(), path_prefix: trigger.path_prefix, header })
     }
@@ -117,7 +119,8 @@ impl OnRequest for RequestTermination {
 
 impl RequestTermination {
     fn is_triggered(&self, exchange: &Exchange) -> bool {
-        let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| exchange.uri().path().starts_with(prefix));
+        let path_fits =
+            self.path_prefix.as_ref().is_none_or(|prefix| exchange.uri().path().starts_with(prefix));
         path_fits
             && self.header.as_ref().is_none_or(|(name, wanted)| {
                 let mut values = exchange.request.headers.get_all(name).iter();

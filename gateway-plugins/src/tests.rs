@@ -11,7 +11,11 @@ use super::PLUGINS;
 fn names_are_unique_snake_case_and_said_in_one_sentence() {
     let mut seen = HashSet::new();
     for plugin in PLUGINS {
-        assert!(plugin.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{}", plugin.name);
+        assert!(
+            plugin.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'),
+            "{}",
+            plugin.name
+        );
         assert!(seen.insert(plugin.name), "{} stands twice in the table", plugin.name);
         assert!(plugin.summary.ends_with('.') && plugin.summary.len() > 20, "{}", plugin.name);
     }
@@ -40,7 +44,9 @@ fn bad_settings_are_named() {
         ("request_termination", json!({ "trigger": { "header_value": "x" } }), "config.trigger.header_value"),
         ("request_terminaton", json!({}), "plugin_name"),
     ] {
-        let Err(problems) = registry.build(name, &config, &World::default()) else { panic!("{name} took {config}") };
+        let Err(problems) = registry.build(name, &config, &World::default()) else {
+            panic!("{name} took {config}")
+        };
         assert_eq!(problems.0[0].path, path);
     }
 }

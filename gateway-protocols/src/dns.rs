@@ -64,7 +64,9 @@ impl Default for Dns {
     fn default() -> Self {
         let resolver = TokioResolver::builder_tokio().and_then(|builder| builder.build());
         let resolver = resolver
-            .inspect_err(|error| tracing::warn!(%error, "no system resolver; only addresses and localhost resolve"))
+            .inspect_err(
+                |error| tracing::warn!(%error, "no system resolver; only addresses and localhost resolve"),
+            )
             .ok();
         Self { resolver, names: DashMap::new() }
     }
@@ -141,7 +143,8 @@ impl Dns {
         if addresses.is_empty() {
             return Err(DnsError::Failed { name: host.clone(), reason: "no addresses".into() });
         }
-        let ttl = found.valid_until().saturating_duration_since(std::time::Instant::now()).clamp(MIN_TTL, MAX_TTL);
+        let ttl =
+            found.valid_until().saturating_duration_since(std::time::Instant::now()).clamp(MIN_TTL, MAX_TTL);
         Ok(Answer { addresses: addresses.into(), expires: Instant::now() + ttl })
     }
 }
@@ -150,7 +153,8 @@ impl Answer {
     /// The addresses from a random place on, so that connections spread over them.
     fn with_port(&self, port: u16) -> Vec<SocketAddr> {
         let count = self.addresses.len();
-        let families = self.addresses.iter().any(IpAddr::is_ipv4) && self.addresses.iter().any(IpAddr::is_ipv6);
+        let families =
+            self.addresses.iter().any(IpAddr::is_ipv4) && self.addresses.iter().any(IpAddr::is_ipv6);
         // With both families the order is a preference, which a rotation would undo.
         let start = if families || count < 2 { 0 } else { fastrand::usize(..count) };
         (0..count).map(|n| SocketAddr::new(self.addresses[(start + n) % count], port)).collect()

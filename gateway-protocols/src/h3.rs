@@ -3,8 +3,8 @@
 pub(crate) mod recv;
 pub(crate) mod send;
 
-use gateway_core::http::body::BodyError;
 use ::h3::error::StreamError;
+use gateway_core::http::body::BodyError;
 
 /// A body error from the h3 crate's.
 pub(crate) fn body_error(error: StreamError) -> BodyError {

@@ -139,8 +139,14 @@ impl Prober {
 
     /// Any datagram from the target is a good answer; a closed port shows as an error.
     async fn datagram(&self, target: &Target, payload: &[u8]) -> Result<(), ProbeError> {
-        let address = *self.addresses(target).await?.first().ok_or(io::ErrorKind::AddrNotAvailable).map_err(io::Error::from)?;
-        let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
+        let address = *self
+            .addresses(target)
+            .await?
+            .first()
+            .ok_or(io::ErrorKind::AddrNotAvailable)
+            .map_err(io::Error::from)?;
+        let any: SocketAddr =
+            if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
         let socket = UdpSocket::bind(any).await?;
         socket.connect(address).await?;
         socket.send(payload).await?;

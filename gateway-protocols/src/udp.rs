@@ -7,8 +7,8 @@
 pub mod dtls;
 mod leg;
 mod port;
-mod session;
 mod ready;
+mod session;
 
 use std::net::UdpSocket;
 use std::panic::AssertUnwindSafe;

@@ -166,7 +166,8 @@ impl Inner {
             pools.learning.entry(key).or_default().clone()
         };
         let _turn = lock.lock().await;
-        if let Some(connection) = self.pools.try_borrow().ok()?.quic.get(&key).filter(|known| known.is_open()) {
+        if let Some(connection) = self.pools.try_borrow().ok()?.quic.get(&key).filter(|known| known.is_open())
+        {
             return Some(connection.clone());
         }
         let dialled = self.dialler.dial_quic(&Destination::of(call)).await;

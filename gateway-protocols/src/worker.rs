@@ -6,18 +6,18 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
-use http::HeaderValue;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::pipeline::Pipeline;
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
+use http::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -134,7 +134,7 @@ impl Shared {
 
 impl Inboxes {
     /// The queue of the next worker, in order.
-    pub fn next(&mut self) -> Option<Inbox> {
+    pub fn take(&mut self) -> Option<Inbox> {
         (!self.0.is_empty()).then(|| Inbox(self.0.remove(0)))
     }
 }
@@ -273,13 +273,7 @@ impl Worker {
         }
     }
 
-    fn serve(
-        self: &Arc<Self>,
-        tcp: TcpStream,
-        peer: SocketAddr,
-        entrance: Entrance,
-        permit: Permit,
-    ) {
+    fn serve(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: Entrance, permit: Permit) {
         let entry = Arc::new(Entry::default());
         self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
         let number = self.registry.add(entry.clone());
@@ -298,7 +292,11 @@ impl Worker {
     }
 
     /// Serves a connection that came by another way than a TCP listener.
-    pub(crate) fn spawn_counted(self: &Arc<Self>, permit: Permit, serving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_counted(
+        self: &Arc<Self>,
+        permit: Permit,
+        serving: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.recorder.accepted();
         let entry = Arc::new(Entry::default());
         self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);

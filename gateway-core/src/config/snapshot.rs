@@ -201,7 +201,10 @@ impl Compiler {
         });
         let budget = before
             .filter(|route| route.proxy.retry.budget_percent == proxy.retry.budget_percent)
-            .map_or_else(|| Arc::new(RetryBudget::new(proxy.retry.budget_percent, now)), |route| route.budget.clone());
+            .map_or_else(
+                || Arc::new(RetryBudget::new(proxy.retry.budget_percent, now)),
+                |route| route.budget.clone(),
+            );
         let max_sessions = match &proxy.traffic {
             Traffic::Stream(rules) => rules.max_sessions,
             Traffic::Http(_) => 0,
@@ -223,11 +226,7 @@ impl Compiler {
     }
 
     /// Builds the proxy's plugins, each config once for all proxies that share it.
-    fn plugins(
-        &self,
-        proxy: &Proxy,
-        built: &mut HashMap<Id, Arc<dyn Attend>>,
-    ) -> Result<Chain, Problems> {
+    fn plugins(&self, proxy: &Proxy, built: &mut HashMap<Id, Arc<dyn Attend>>) -> Result<Chain, Problems> {
         let mut members = Vec::with_capacity(proxy.plugins.len());
         let mut problems = Problems::default();
         for config in &proxy.plugins {

@@ -18,38 +18,38 @@ use crate::config::model::Limits;
 ///
 /// # Errors
 /// The refusal.
-pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Reply> {
+pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Box<Reply>> {
     let request = &exchange.request;
     // CONNECT asks for a tunnel to anywhere, except in its extended form (RFC 8441, RFC 9220).
     if request.method == Method::TRACE || (request.method == Method::CONNECT && exchange.upgrade.is_none()) {
-        return Err(Reply::new(Cause::MethodUnknown));
+        return Err(Box::new(Reply::new(Cause::MethodUnknown)));
     }
     let target_bytes = request.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if target_bytes > limits.max_uri_bytes {
-        return Err(Reply::new(Cause::UriTooLong));
+        return Err(Box::new(Reply::new(Cause::UriTooLong)));
     }
     if request.headers.len() > limits.max_headers {
-        return Err(Reply::new(Cause::HeadersTooLarge).detail("there are too many header fields"));
+        return Err(Box::new(Reply::new(Cause::HeadersTooLarge).detail("there are too many header fields")));
     }
     check_host(&request.uri, &request.headers, request.version)
 }
 
 /// RFC 9112 §3.2: exactly one valid Host in HTTP/1.1; `:authority` (or an absolute target) wins over it.
-fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<(), Reply> {
+fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<(), Box<Reply>> {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next();
     if hosts.next().is_some() {
-        return Err(Reply::new(Cause::BadHost).closing());
+        return Err(Box::new(Reply::new(Cause::BadHost).closing()));
     }
     match (first, uri.authority()) {
         // http::Uri has checked an authority; userinfo in one is refused (RFC 9110 §4.2.4).
         (_, Some(authority)) if authority.as_str().contains('@') => {
-            Err(Reply::new(Cause::BadHost).detail("user information is not allowed in a target"))
+            Err(Box::new(Reply::new(Cause::BadHost).detail("user information is not allowed in a target")))
         }
         (_, Some(_)) => Ok(()),
         (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
         (None, None) if version < http::Version::HTTP_11 => Ok(()),
-        _ => Err(Reply::new(Cause::BadHost).closing()),
+        _ => Err(Box::new(Reply::new(Cause::BadHost).closing())),
     }
 }
 
@@ -59,7 +59,8 @@ fn is_host(host: &[u8]) -> bool {
         None => return false,
         Some(b'[') => {
             let Some(end) = memchr::memchr(b']', host) else { return false };
-            let literal = std::str::from_utf8(&host[1..end]).ok().and_then(|text| text.parse::<IpAddr>().ok());
+            let literal =
+                std::str::from_utf8(&host[1..end]).ok().and_then(|text| text.parse::<IpAddr>().ok());
             if literal.is_none() {
                 return false;
             }
@@ -87,13 +88,15 @@ fn is_host(host: &[u8]) -> bool {
 ///
 /// # Errors
 /// The refusal.
-pub fn check_body(exchange: &Exchange, limit: u64) -> Result<(), Reply> {
+pub fn check_body(exchange: &Exchange, limit: u64) -> Result<(), Box<Reply>> {
     let Some(length) = exchange.request.headers.get(CONTENT_LENGTH) else { return Ok(()) };
     let Some(length) = length.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else {
-        return Err(Reply::new(Cause::BadRequest).detail("content-length is not a number").closing());
+        return Err(Box::new(
+            Reply::new(Cause::BadRequest).detail("content-length is not a number").closing(),
+        ));
     };
     if limit > 0 && length > limit {
-        return Err(Reply::new(Cause::BodyTooLarge).closing());
+        return Err(Box::new(Reply::new(Cause::BodyTooLarge).closing()));
     }
     Ok(())
 }
@@ -103,7 +106,7 @@ pub fn check_body(exchange: &Exchange, limit: u64) -> Result<(), Reply> {
 ///
 /// # Errors
 /// A path that no two readers agree on: a NUL, a backslash, a broken escape, a fragment.
-pub fn normalise(path_and_query: &str) -> Result<Cow<'_, str>, Reply> {
+pub fn normalise(path_and_query: &str) -> Result<Cow<'_, str>, Box<Reply>> {
     let bytes = path_and_query.as_bytes();
     let end = memchr::memchr(b'?', bytes).unwrap_or(bytes.len());
     let path = &bytes[..end];
@@ -128,8 +131,8 @@ pub fn normalise(path_and_query: &str) -> Result<Cow<'_, str>, Reply> {
     Ok(Cow::Owned(clean))
 }
 
-fn rebuild(path: &[u8]) -> Result<String, Reply> {
-    let bad = || Reply::new(Cause::BadRequest).detail("the request target is malformed");
+fn rebuild(path: &[u8]) -> Result<String, Box<Reply>> {
+    let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&c, tail)) = rest.split_first() {
@@ -142,7 +145,9 @@ fn rebuild(path: &[u8]) -> Result<String, Reply> {
                 rest = tail;
                 match value {
                     0 | b'\\' => return Err(bad()),
-                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => decoded.push(value),
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                        decoded.push(value)
+                    }
                     _ => decoded.extend_from_slice(&[b'%', HEX[usize::from(high)], HEX[usize::from(low)]]),
                 }
             }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, FORWARDED, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, FORWARDED, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderValue, Version};
 use ipnet::IpNet;

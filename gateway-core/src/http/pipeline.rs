@@ -82,7 +82,12 @@ impl<U: Upstream> Pipeline<U> {
     }
 
     /// Answers a request the adapter could not make an exchange of, so that it is recorded like any other.
-    pub async fn refuse<D: Downstream>(&self, exchange: Exchange, reply: Reply, downstream: &mut D) -> Delivery {
+    pub async fn refuse<D: Downstream>(
+        &self,
+        exchange: Exchange,
+        reply: Reply,
+        downstream: &mut D,
+    ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         let response = end.reply(reply);
         self.finish(end, response, Reached::NONE, downstream).await
@@ -320,7 +325,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         && let Some(authority) = exchange.request.uri.authority()
     {
         // The target must see the host that was routed by (RFC 9112 §3.2.2), not another one named beside it.
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
+        let host =
+            HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
         exchange.request.headers.insert(http::header::HOST, host);
     }
     Ok(Matched { route, rules, path_bytes: found.matched })
@@ -339,11 +345,12 @@ fn check_upgrade(exchange: &Exchange, route: &Route, rules: &HttpRules) -> Resul
         return Ok(());
     }
     let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let allowed = |origin: &str| rules.allowed_ws_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
+    let allowed =
+        |origin: &str| rules.allowed_ws_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
     if origin.is_some_and(allowed) {
         return Ok(());
     }
-    Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not open a WebSocket here")))
+    Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))
 }
 
 /// Rewrites the target to its one spelling where the client used another.

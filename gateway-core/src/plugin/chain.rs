@@ -6,9 +6,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::entry::{Attend, Registry};
-use super::hooks::{
-    Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seat,
-};
+use super::hooks::{Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seat};
 use super::step::{Finding, Verdict};
 use crate::config::model::{AuthMode, Order, PluginConfig};
 use crate::http::body::Body;
@@ -177,7 +175,6 @@ impl Chain {
     pub fn reads_messages(&self) -> bool {
         !self.on_message.is_empty()
     }
-
 }
 
 async fn walk(

@@ -23,6 +23,9 @@ impl<P: Plugin> Attend for Built<P> {
     }
 }
 
+/// How a plugin is built from its settings.
+type Build = fn(&Value, &World) -> Result<Arc<dyn Attend>, Problems>;
+
 /// One row of the plugin table.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
@@ -32,7 +35,7 @@ pub struct Entry {
     pub summary: &'static str,
     /// The settings' JSON Schema.
     pub schema: fn() -> Schema,
-    build: fn(&Value, &World) -> Result<Arc<dyn Attend>, Problems>,
+    build: Build,
 }
 
 /// The table row of a plugin.

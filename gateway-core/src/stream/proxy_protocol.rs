@@ -84,7 +84,9 @@ fn version2(bytes: &[u8]) -> Header {
     ends.map_or(Header::Malformed, |ends| Header::Ends(whole, Some(ends)))
 }
 
-fn ends_of<const N: usize, A: From<[u8; N]> + Into<IpAddr>>(block: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+fn ends_of<const N: usize, A: From<[u8; N]> + Into<IpAddr>>(
+    block: &[u8],
+) -> Option<(SocketAddr, SocketAddr)> {
     let address = |at: usize| Some(A::from(block.get(at..at + N)?.try_into().ok()?).into());
     let port = |at: usize| Some(u16::from_be_bytes(block.get(at..at + 2)?.try_into().ok()?));
     let source = SocketAddr::new(address(0)?, port(2 * N)?);
@@ -98,7 +100,8 @@ pub fn header(version: u8, source: SocketAddr, destination: SocketAddr) -> Vec<u
     if version == 1 {
         let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
         let (from, to) = (source.ip(), destination.ip());
-        return format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port()).into_bytes();
+        return format!("PROXY {family} {from} {to} {} {}\r\n", source.port(), destination.port())
+            .into_bytes();
     }
     let mut out = SIGNATURE.to_vec();
     let mut block = Vec::with_capacity(36);

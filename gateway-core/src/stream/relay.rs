@@ -185,7 +185,11 @@ impl Direction {
         }
     }
 
-    fn poll_read<R: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, reader: &mut R) -> Poll<io::Result<usize>> {
+    fn poll_read<R: AsyncRead + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut R,
+    ) -> Poll<io::Result<usize>> {
         let buffer = self.buffer.get_or_insert_with(|| vec![0; BUFFER].into_boxed_slice());
         let mut read = ReadBuf::new(buffer);
         match Pin::new(reader).poll_read(cx, &mut read) {

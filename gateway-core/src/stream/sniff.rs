@@ -173,13 +173,21 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_tls() {
-        for other in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x02\x00", b"\x15\x03\x01\x00\x02\x01\x00", b"\x16\x03\x01\x00\x00"] {
+        for other in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"\x16\x02\x00",
+            b"\x15\x03\x01\x00\x02\x01\x00",
+            b"\x16\x03\x01\x00\x00",
+        ] {
             assert_eq!(client_hello(other), Hello::NotTls, "{other:?}");
         }
         let mut torn = hello(Some("a"), 4000);
         let last = torn.len() - 1;
         torn[last - 3] = 200;
         assert_eq!(client_hello(&torn), Hello::NotTls);
-        assert_eq!(client_hello(&[HANDSHAKE, 3, 1, 0x40, 0, CLIENT_HELLO, 0xff, 0xff, 0xff].repeat(3000)), Hello::NotTls);
+        assert_eq!(
+            client_hello(&[HANDSHAKE, 3, 1, 0x40, 0, CLIENT_HELLO, 0xff, 0xff, 0xff].repeat(3000)),
+            Hello::NotTls
+        );
     }
 }

@@ -64,19 +64,24 @@ impl StreamTable {
     pub fn find(&self, transport: Transport, port: u16, name: Option<&str>) -> Option<&Arc<Route>> {
         let routes = self.on(transport, port);
         let best = name.and_then(|name| {
-            routes.iter().filter_map(|route| Some((fit(rules(route)?, name)?, route))).max_by_key(|(fit, _)| *fit)
+            routes
+                .iter()
+                .filter_map(|route| Some((fit(rules(route)?, name)?, route)))
+                .max_by_key(|(fit, _)| *fit)
         });
-        best.map(|(_, route)| route)
-            .or_else(|| routes.iter().find(|route| rules(route).is_some_and(|rules| rules.server_names.is_empty())))
+        best.map(|(_, route)| route).or_else(|| {
+            routes.iter().find(|route| rules(route).is_some_and(|rules| rules.server_names.is_empty()))
+        })
     }
 }
 
 /// How well a proxy's names fit; exact names beat every wildcard.
 fn fit(rules: &StreamRules, name: &str) -> Option<usize> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let fits = rules.server_names.iter().filter(|pattern| pattern.covers(&name)).map(|pattern| match pattern {
-        HostPattern::Exact(_) => usize::MAX,
-        HostPattern::Suffix(suffix) => suffix.len(),
-    });
+    let fits =
+        rules.server_names.iter().filter(|pattern| pattern.covers(&name)).map(|pattern| match pattern {
+            HostPattern::Exact(_) => usize::MAX,
+            HostPattern::Suffix(suffix) => suffix.len(),
+        });
     fits.max()
 }

@@ -79,7 +79,13 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 }
 
 /// Serves a connection from its first byte to its last.
-pub(crate) async fn serve(worker: Arc<Worker>, tcp: TcpStream, peer: SocketAddr, entrance: Entrance, entry: Arc<Entry>) {
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    entrance: Entrance,
+    entry: Arc<Entry>,
+) {
     let Ok(local) = tcp.local_addr() else { return };
     if tcp.set_nodelay(true).is_err() {
         return;
@@ -150,7 +156,10 @@ pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
             _ => "unknown",
         },
-        cipher: session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
+        cipher: session
+            .negotiated_cipher_suite()
+            .and_then(|suite| suite.suite().as_str())
+            .unwrap_or("unknown"),
         certificate: session
             .peer_certificates()
             .and_then(|chain| chain.first())

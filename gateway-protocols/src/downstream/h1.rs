@@ -164,9 +164,7 @@ async fn exchange(
             responder.reader = Some(reader);
             (Body::empty(), Reading::Lent)
         }
-        Framing::None => {
-            (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
-        }
+        Framing::None => (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done })),
         framing => {
             let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
             request_body(reader, framing, go_ahead, snapshot)

@@ -52,18 +52,21 @@ where
         .max_send_buffer_size(MAX_SEND_BUFFER)
         .enable_connect_protocol()
         .handshake(io);
-    let Ok(Ok(mut wire)) = tokio::time::timeout(settings.client_timeouts.header, handshake).await else { return };
+    let Ok(Ok(mut wire)) = tokio::time::timeout(settings.client_timeouts.header, handshake).await else {
+        return;
+    };
     let streams = Arc::new(AtomicUsize::new(0));
     let mut idle = Idle { timer: Timer::default(), after: settings.client_timeouts.keep_alive };
     let mut leaving = false;
     loop {
         match poll_fn(|cx| poll_next(cx, &mut wire, &mut idle, entry, (&streams, leaving))).await {
-            Next::Stream(request, respond) => {
-                let stream = Counted::begin(&streams);
+            Next::Stream(stream) => {
+                let (request, respond) = *stream;
+                let counted = Counted::begin(&streams);
                 let (worker, client) = (worker.clone(), client.clone());
                 tokio::spawn(async move {
                     exchange(&worker, request, respond, client).await;
-                    drop(stream);
+                    drop(counted);
                 });
             }
             Next::Leave => {
@@ -76,7 +79,7 @@ where
 }
 
 enum Next {
-    Stream(Request<RecvStream>, SendResponse<Bytes>),
+    Stream(Box<(Request<RecvStream>, SendResponse<Bytes>)>),
     /// Say goodbye: no more streams, those open are finished.
     Leave,
     Over,
@@ -117,7 +120,7 @@ where
     match wire.poll_accept(cx) {
         Poll::Ready(Some(Ok((request, respond)))) => {
             idle.timer.clear();
-            return Poll::Ready(Next::Stream(request, respond));
+            return Poll::Ready(Next::Stream(Box::new((request, respond))));
         }
         Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Next::Over),
         Poll::Pending => {}

@@ -59,7 +59,7 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
     let peer = quic.remote_address();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
     let local = std::net::SocketAddr::new(
-        quic.local_ip().unwrap_or(std::net::Ipv4Addr::UNSPECIFIED.into()),
+        quic.local_ip().unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
         settings.https.map_or(0, |address| address.port()),
     );
     let client = Arc::new(Client::new(peer, local, trusted, Some(facts(&quic))));
@@ -97,7 +97,8 @@ fn facts(quic: &quinn::Connection) -> ClientTls {
     let handshake = quic.handshake_data();
     let handshake = handshake.and_then(|data| data.downcast::<quinn::crypto::rustls::HandshakeData>().ok());
     let chain = quic.peer_identity();
-    let chain = chain.and_then(|chain| chain.downcast::<Vec<rustls_pki_types::CertificateDer<'static>>>().ok());
+    let chain =
+        chain.and_then(|chain| chain.downcast::<Vec<rustls_pki_types::CertificateDer<'static>>>().ok());
     ClientTls {
         server_name: handshake.and_then(|data| data.server_name.as_deref().map(Arc::from)),
         version: "TLSv1.3",
@@ -129,7 +130,10 @@ async fn exchange(
 
 /// The end of a stream is seen only by reading it; for these methods a missing length means that nothing follows.
 fn is_usually_bodiless(method: &Method) -> bool {
-    *method == Method::GET || *method == Method::HEAD || *method == Method::OPTIONS || *method == Method::DELETE
+    *method == Method::GET
+        || *method == Method::HEAD
+        || *method == Method::OPTIONS
+        || *method == Method::DELETE
 }
 
 struct Responder {

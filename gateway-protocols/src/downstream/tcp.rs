@@ -8,11 +8,11 @@ use bytes::{Buf, BytesMut};
 use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::stream::pipeline;
 use gateway_core::stream::proxy_protocol::{self, Header};
 use gateway_core::stream::session::Session;
 use gateway_core::stream::sniff::{self, Hello};
 use gateway_core::stream::table::{Transport, rules};
-use gateway_core::stream::pipeline;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsStream};
@@ -86,7 +86,8 @@ async fn carry(
     if session.server_name.is_none() {
         session.server_name = name.map(Arc::from);
     }
-    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), (route, "tcp"), session, &mut inbound).await;
+    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), (route, "tcp"), session, &mut inbound)
+        .await;
 }
 
 /// Reads as much as it takes to choose a proxy.

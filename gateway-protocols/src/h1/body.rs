@@ -83,14 +83,16 @@ impl Decoder {
             }
             Self::UntilClose if buffer.is_empty() => Ok(Step::More),
             Self::UntilClose => Ok(Step::Data(buffer.split().freeze())),
-            Self::Chunked(chunked) => match chunked.next(buffer).map_err(|error| BodyError::Framing(error.0))? {
-                Piece::Data(data) => Ok(Step::Data(data)),
-                Piece::More => Ok(Step::More),
-                Piece::End(trailers) => {
-                    *self = Self::Done;
-                    Ok(trailers.map_or(Step::End, Step::Trailers))
+            Self::Chunked(chunked) => {
+                match chunked.next(buffer).map_err(|error| BodyError::Framing(error.0))? {
+                    Piece::Data(data) => Ok(Step::Data(data)),
+                    Piece::More => Ok(Step::More),
+                    Piece::End(trailers) => {
+                        *self = Self::Done;
+                        Ok(trailers.map_or(Step::End, Step::Trailers))
+                    }
                 }
-            },
+            }
         }
     }
 

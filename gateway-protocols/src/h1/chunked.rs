@@ -116,7 +116,11 @@ impl Chunked {
             return Ok(Piece::End(None));
         }
         let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") else {
-            return if buffer.len() > MAX_TRAILERS { Err(ChunkError("trailers too large")) } else { Ok(Piece::More) };
+            return if buffer.len() > MAX_TRAILERS {
+                Err(ChunkError("trailers too large"))
+            } else {
+                Ok(Piece::More)
+            };
         };
         if end > MAX_TRAILERS {
             return Err(ChunkError("trailers too large"));

@@ -230,7 +230,12 @@ struct Spans(smallvec::SmallVec<[(Span, Span); 16]>);
 
 impl Spans {
     fn of(buffer: &[u8], headers: &[httparse::Header<'_>]) -> Self {
-        Self(headers.iter().map(|header| (span(buffer, header.name.as_bytes()), span(buffer, header.value))).collect())
+        Self(
+            headers
+                .iter()
+                .map(|header| (span(buffer, header.name.as_bytes()), span(buffer, header.value)))
+                .collect(),
+        )
     }
 
     /// The fields as a map whose values share the head's bytes.
@@ -238,8 +243,8 @@ impl Spans {
         // Room for what the gateway adds, so that the map doesn't grow on the way.
         let mut map = HeaderMap::with_capacity(self.0.len() + ADDED_FIELDS);
         for (name, value) in self.0 {
-            let name =
-                HeaderName::from_bytes(&head[name.0..name.1]).map_err(|_| HeadError::Malformed("field name"))?;
+            let name = HeaderName::from_bytes(&head[name.0..name.1])
+                .map_err(|_| HeadError::Malformed("field name"))?;
             let value = HeaderValue::from_maybe_shared(head.slice(value.0..value.1))
                 .map_err(|_| HeadError::Malformed("field value"))?;
             map.append(name, value);
@@ -263,8 +268,8 @@ fn describe_request(request: Request<()>) -> Result<Option<RequestHead>, HeadErr
     };
     let connection = Connection::of(headers);
     let upgrade = headers.get(UPGRADE).filter(|_| connection.upgrade && !old).cloned();
-    let expects_continue =
-        !old && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let expects_continue = !old
+        && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     let keep_alive = connection.keeps_alive(old);
     Ok(Some(RequestHead { request, framing, keep_alive, expects_continue, upgrade }))
 }

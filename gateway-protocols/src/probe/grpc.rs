@@ -1,7 +1,7 @@
 //! `grpc.health.v1.Health/Check` over HTTP/2, its two messages written and read by hand.
 
-use bytes::{Bytes, BytesMut};
 use ::http::{HeaderMap, Request};
+use bytes::{Bytes, BytesMut};
 
 use super::ProbeError;
 use crate::link::Link;
@@ -12,7 +12,12 @@ const MAX_ANSWER_BYTES: usize = 4096;
 const SERVING: u64 = 1;
 
 /// Asks for a service's health; an empty name asks for the server's.
-pub(super) async fn check(link: Link, scheme: &str, authority: &str, service: &str) -> Result<(), ProbeError> {
+pub(super) async fn check(
+    link: Link,
+    scheme: &str,
+    authority: &str,
+    service: &str,
+) -> Result<(), ProbeError> {
     let (mut sender, connection) = ::h2::client::handshake(link).await?;
     let asking = async {
         let request = Request::post(format!("{scheme}://{authority}/grpc.health.v1.Health/Check"))

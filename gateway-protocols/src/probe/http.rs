@@ -18,7 +18,8 @@ pub(super) async fn get(mut link: Link, host: &HeaderValue, path: &str) -> Resul
     request.extend_from_slice(path.as_bytes());
     request.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     request.extend_from_slice(host.as_bytes());
-    request.extend_from_slice(b"\r\nuser-agent: ferrum-edge-probe\r\naccept: */*\r\nconnection: close\r\n\r\n");
+    request
+        .extend_from_slice(b"\r\nuser-agent: ferrum-edge-probe\r\naccept: */*\r\nconnection: close\r\n\r\n");
     link.write_all(&request).await?;
     link.flush().await?;
     let mut head = Vec::with_capacity(1024);

@@ -47,7 +47,9 @@ fn id(name: &str) -> gateway_core::config::model::Id {
     use gateway_core::config::{file, resolve};
     let text = format!("upstreams: [{{ id: {name}, targets: [{{ host: localhost, port: 1 }}] }}]");
     let read = file::parse(&text, &file::Origin::default(), &file::NoReferences);
-    resolve::document(&read, std::path::Path::new(""), &|_: &str, _: &_| Ok(())).unwrap().upstreams[0].id.clone()
+    resolve::document(&read, std::path::Path::new(""), &|_: &str, _: &_| Ok(())).unwrap().upstreams[0]
+        .id
+        .clone()
 }
 
 async fn probe(address: SocketAddr, probe: Probe) -> Result<(), ProbeError> {
@@ -77,7 +79,8 @@ async fn http_goes_by_the_status() {
     let head = serving.await.unwrap();
     assert!(head.starts_with("GET /health?deep=1 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("\r\nhost: {address}\r\n")), "{head}");
-    let (address, _) = peer(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 302 Found\r\n\r\n").await;
+    let (address, _) =
+        peer(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 302 Found\r\n\r\n").await;
     probe(address, http("/")).await.unwrap();
     let (address, _) = peer(b"HTTP/1.1 503 No\r\n\r\n").await;
     assert!(matches!(probe(address, http("/")).await, Err(ProbeError::Status(503))));
@@ -127,7 +130,10 @@ async fn udp_wants_any_answer() {
 }
 
 /// A gRPC server that answers one check.
-async fn grpc_peer(message: &'static [u8], status: &'static str) -> (SocketAddr, tokio::task::JoinHandle<String>) {
+async fn grpc_peer(
+    message: &'static [u8],
+    status: &'static str,
+) -> (SocketAddr, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move {
@@ -138,7 +144,8 @@ async fn grpc_peer(message: &'static [u8], status: &'static str) -> (SocketAddr,
         let response = ::http::Response::builder().header("content-type", "application/grpc");
         let mut body = respond.send_response(response.body(()).unwrap(), false).unwrap();
         body.send_data(message.into(), false).unwrap();
-        let trailers = ::http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), status.parse().unwrap())]);
+        let trailers =
+            ::http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), status.parse().unwrap())]);
         body.send_trailers(trailers).unwrap();
         while connection.accept().await.is_some() {}
         path

@@ -36,7 +36,11 @@ impl ClientConfigs {
     ///
     /// # Errors
     /// When a file they name is of no use.
-    pub fn of(&self, rules: &BackendTls, http: Option<BackendHttp>) -> Result<Arc<ClientConfig>, ClientTlsError> {
+    pub fn of(
+        &self,
+        rules: &BackendTls,
+        http: Option<BackendHttp>,
+    ) -> Result<Arc<ClientConfig>, ClientTlsError> {
         let key = (rules.clone(), http);
         if let Some(config) = self.built.get(&key) {
             return Ok(config.clone());

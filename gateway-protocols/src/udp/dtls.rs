@@ -97,11 +97,8 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
         // Shown only to targets that insist on one; the engine wants something to show.
         None => throwaway().ok_or_else(|| unusable(&"no certificate could be made"))?,
     };
-    let config = Config::builder()
-        .mtu(MTU)
-        .handshake_timeout(HANDSHAKE)
-        .build()
-        .map_err(|error| unusable(&error))?;
+    let config =
+        Config::builder().mtu(MTU).handshake_timeout(HANDSHAKE).build().map_err(|error| unusable(&error))?;
     let mut engine = Dtls::new_auto(Arc::new(config), certificate, now);
     engine.set_active(true);
     Ok(engine)
@@ -111,7 +108,8 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
 fn throwaway() -> Option<DtlsCertificate> {
     static MADE: std::sync::LazyLock<Option<DtlsCertificate>> = std::sync::LazyLock::new(|| {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).ok()?;
-        let made = rcgen::CertificateParams::new(vec!["ferrum-edge".to_owned()]).ok()?.self_signed(&key).ok()?;
+        let made =
+            rcgen::CertificateParams::new(vec!["ferrum-edge".to_owned()]).ok()?.self_signed(&key).ok()?;
         Some(DtlsCertificate { certificate: made.der().to_vec(), private_key: key.serialize_der() })
     });
     MADE.clone()

@@ -131,10 +131,10 @@ impl Sealed {
                 match self.engine.poll_output(scratch) {
                     Output::Packet(bytes) => emit(Emit::Wire(bytes)),
                     Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
-                    Output::PeerCert(certificate) => {
-                        if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) {
-                            return Err("dtls_certificate_refused");
-                        }
+                    Output::PeerCert(certificate)
+                        if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) =>
+                    {
+                        return Err("dtls_certificate_refused");
                     }
                     Output::Connected => {
                         self.ready = true;

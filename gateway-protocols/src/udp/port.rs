@@ -81,7 +81,8 @@ impl Wire {
             src_ip: whence.local,
         };
         // A full buffer loses the datagram, as UDP may.
-        let _sent = self.socket.try_io(Interest::WRITABLE, || self.state.try_send((&self.socket).into(), &transmit));
+        let _sent =
+            self.socket.try_io(Interest::WRITABLE, || self.state.try_send((&self.socket).into(), &transmit));
     }
 }
 
@@ -159,7 +160,7 @@ impl Port {
                     let whence = Whence { client: meta.addr, local: meta.dst_ip };
                     // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
                     for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
-                        self.from_client(whence, datagram, now);
+                        self.take_request(whence, datagram, now);
                     }
                 }
             }
@@ -176,7 +177,7 @@ impl Port {
         wire.socket.try_io(Interest::READABLE, || wire.state.recv((&wire.socket).into(), &mut slices, metas))
     }
 
-    fn from_client(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
+    fn take_request(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
         let key = match self.by_client.get(&whence) {
             Some(key) => *key,
             None => match self.begin(whence, now) {
@@ -188,7 +189,7 @@ impl Port {
         session.last = now;
         let was_ready = session.client.is_ready();
         let wire = &self.wire;
-        let result = session.from_client(datagram, &mut |bytes| wire.reply(whence, bytes));
+        let result = session.take_request(datagram, &mut |bytes| wire.reply(whence, bytes));
         match result {
             Err(reason) => self.end(key, reason),
             Ok(()) if !was_ready && self.sessions[slot_of(key)].client.is_ready() => self.open(key),
@@ -199,7 +200,8 @@ impl Port {
     /// Begins a session for a new client; `None` when it is refused, which drops the datagram.
     fn begin(&mut self, whence: Whence, now: Instant) -> Option<u64> {
         let snapshot = self.worker.snapshot();
-        let local = SocketAddr::new(whence.local.unwrap_or(self.wire.local.ip()), self.wire.local.port());
+        let local =
+            SocketAddr::new(whence.local.unwrap_or_else(|| self.wire.local.ip()), self.wire.local.port());
         let from = whence.client.ip().to_canonical();
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
         let seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
@@ -295,14 +297,14 @@ impl Port {
         let now = Instant::now();
         for key in keys.drain(..) {
             if self.is_current(key) {
-                self.from_target(key, now);
+                self.take_reply(key, now);
             }
         }
         self.scratch.keys = keys;
         more
     }
 
-    fn from_target(&mut self, key: u64, now: Instant) {
+    fn take_reply(&mut self, key: u64, now: Instant) {
         // Level-triggered: what is left comes again, and where there are several most have one datagram at a time.
         let turns = if self.sessions.len() > 1 { 1 } else { PER_TARGET };
         let session = &mut self.sessions[slot_of(key)];
@@ -314,7 +316,7 @@ impl Port {
                 Ok(length) => {
                     session.last = now;
                     let datagram = &self.scratch.target[..length];
-                    session.from_target(datagram, &mut |bytes| wire.reply(whence, bytes))
+                    session.take_reply(datagram, &mut |bytes| wire.reply(whence, bytes))
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("target_refused"),

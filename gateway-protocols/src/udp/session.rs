@@ -74,7 +74,7 @@ impl Session {
     }
 
     /// A datagram came from the client. `reply` sends to the client.
-    pub(super) fn from_client(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+    pub(super) fn take_request(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         self.last_request = datagram.len();
         let stage = &mut self.stage;
         let mut dead = Ok(());
@@ -100,10 +100,11 @@ impl Session {
     }
 
     /// A datagram came from the target.
-    pub(super) fn from_target(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+    pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         let Stage::Open(open) = &mut self.stage else { return Ok(()) };
         let Open { flow, socket, target } = &mut **open;
-        let (client, most) = (&mut self.client, self.amplification.map(|factor| factor * self.last_request as f64));
+        let (client, most) =
+            (&mut self.client, self.amplification.map(|factor| factor * self.last_request as f64));
         let mut dead = Ok(());
         target.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => drop(socket.send(bytes)),

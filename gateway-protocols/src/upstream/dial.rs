@@ -121,7 +121,9 @@ impl Dialler {
         if to.timeout.is_zero() {
             return self.connect(to).await;
         }
-        tokio::time::timeout(to.timeout, self.connect(to)).await.unwrap_or(Err(DialError::Timeout(to.timeout)))
+        tokio::time::timeout(to.timeout, self.connect(to))
+            .await
+            .unwrap_or(Err(DialError::Timeout(to.timeout)))
     }
 
     /// Resolves and connects over QUIC, within half of the connect timeout: the other half is for TLS.

@@ -113,7 +113,12 @@ pub(crate) async fn send<D: Downstream>(
                 let first_byte = started.elapsed();
                 let (parts, ()) = head.response.into_parts();
                 let body = exchange.into_body(head.framing.into(), head.keep_alive, home, &call);
-                return Ok(Answer { response: Response::from_parts(parts, body), first_byte, reused, tunnel: None });
+                return Ok(Answer {
+                    response: Response::from_parts(parts, body),
+                    first_byte,
+                    reused,
+                    tunnel: None,
+                });
             }
             Err(broken) => return Err(failure(broken, reused, &exchange)),
         }
@@ -218,18 +223,12 @@ impl Exchange {
     }
 
     /// The response's body; the connection goes back to its pool as soon as nothing of the exchange is left on it.
-    fn into_body(
-        mut self,
-        decoder: Decoder,
-        keep_alive: bool,
-        home: &Arc<Inner>,
-        call: &Call<'_>,
-    ) -> Body {
+    fn into_body(mut self, decoder: Decoder, keep_alive: bool, home: &Arc<Inner>, call: &Call<'_>) -> Body {
         self.connection.timer.clear();
         let proxy = &call.route.proxy;
         let home = Home {
             pools: home.clone(),
-            key: key(&call),
+            key: key(call),
             rules: proxy.backend.pool,
             keep_alive: keep_alive && !self.deaf,
             idle: proxy.timeouts.idle,

@@ -228,7 +228,8 @@ pub(super) fn body_failure(error: BodyError) -> Failure {
 
 fn stream_failure(error: ::h2::Error) -> Failure {
     // Streams refused or beyond a GOAWAY's last one were not processed (RFC 9113 §8.7): safe to send again.
-    let unprocessed = error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote());
+    let unprocessed =
+        error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote());
     let cause = match error.reason() {
         Some(Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR | Reason::COMPRESSION_ERROR) => {
             Cause::UpstreamGarbage

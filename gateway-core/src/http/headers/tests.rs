@@ -12,7 +12,9 @@ use crate::http::exchange::Client;
 fn exchange(peer: &str, trusted: bool, fields: &[(&str, &str)]) -> Exchange {
     let mut request = Request::new(Body::empty());
     for (name, value) in fields {
-        request.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        request
+            .headers_mut()
+            .append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
     let peer = SocketAddr::new(peer.parse().unwrap(), 1234);
     Exchange::new(request, Arc::new(Client::new(peer, "127.0.0.1:8000".parse().unwrap(), trusted, None)))
@@ -48,7 +50,10 @@ fn connection_cannot_remove_what_others_check() {
     let mut it = exchange(
         "192.0.2.1",
         false,
-        &[("connection", "authorization, host, x-forwarded-for, content-length"), ("authorization", "Bearer x")],
+        &[
+            ("connection", "authorization, host, x-forwarded-for, content-length"),
+            ("authorization", "Bearer x"),
+        ],
     );
     strip(&mut it.request.headers, Side::Request);
     assert_eq!(field(&it, "authorization"), ["Bearer x"]);
@@ -56,7 +61,8 @@ fn connection_cannot_remove_what_others_check() {
 
 #[test]
 fn identity_of_a_client_is_not_believed() {
-    let mut it = exchange("192.0.2.1", false, &[("X-Consumer-Username", "admin"), ("x-consumer-groups", "root")]);
+    let mut it =
+        exchange("192.0.2.1", false, &[("X-Consumer-Username", "admin"), ("x-consumer-groups", "root")]);
     strip(&mut it.request.headers, Side::Request);
     assert!(it.request.headers.is_empty());
 }
@@ -83,7 +89,11 @@ fn a_trusted_proxy_is_believed_up_to_the_first_stranger() {
     let mut it = exchange(
         "10.0.0.9",
         true,
-        &[("x-forwarded-for", "198.51.100.7, 203.0.113.5"), ("x-forwarded-for", "10.1.1.1"), ("via", "1.0 edge")],
+        &[
+            ("x-forwarded-for", "198.51.100.7, 203.0.113.5"),
+            ("x-forwarded-for", "10.1.1.1"),
+            ("via", "1.0 edge"),
+        ],
     );
     assert_eq!(client_address(&it, &trusted).to_string(), "203.0.113.5");
     forward(&mut it, &Settings { forwarded_header: true, ..Settings::default() });

@@ -73,9 +73,20 @@ fn framing_that_two_readers_could_read_differently_is_refused() {
 #[test]
 fn request_lines() {
     for bad in [
-        "GET  / HTTP/1.1", "GET / HTTP/1.2", "GET / HTTP/2.0", "GET /", "GET", " GET / HTTP/1.1", "G(T / HTTP/1.1",
-        "GET / HTTP/1.1 ", "GET a HTTP/1.1", "GET * HTTP/1.1", "GET /\u{7f} HTTP/1.1", "GET x:80 HTTP/1.1",
-        "CONNECT / HTTP/1.1", "\0 / HTTP/1.1",
+        "GET  / HTTP/1.1",
+        "GET / HTTP/1.2",
+        "GET / HTTP/2.0",
+        "GET /",
+        "GET",
+        " GET / HTTP/1.1",
+        "G(T / HTTP/1.1",
+        "GET / HTTP/1.1 ",
+        "GET a HTTP/1.1",
+        "GET * HTTP/1.1",
+        "GET /\u{7f} HTTP/1.1",
+        "GET x:80 HTTP/1.1",
+        "CONNECT / HTTP/1.1",
+        "\0 / HTTP/1.1",
     ] {
         refused(&format!("{bad}\r\nHost: x\r\n\r\n"));
     }
@@ -117,7 +128,10 @@ fn responses_and_their_bodies() {
     assert_eq!(framing("HTTP/1.1 200 \r\nTransfer-Encoding: chunked\r\n\r\n", Method::GET), Framing::Chunked);
     let open = answer("HTTP/1.1 200 OK\r\n\r\n", Method::GET).unwrap();
     assert_eq!((open.framing, open.keep_alive), (Framing::UntilClose, false));
-    assert!(answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", Method::GET).is_err());
+    assert!(
+        answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", Method::GET)
+            .is_err()
+    );
     assert!(answer("HTP/1.1 200 OK\r\n\r\n", Method::GET).is_err());
     assert!(answer("HTTP/1.1 99 OK\r\n\r\n", Method::GET).is_err());
 }

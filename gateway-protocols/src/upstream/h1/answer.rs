@@ -25,7 +25,8 @@ impl AnswerBody {
 
     /// Returns the connection when neither direction has anything left.
     fn settle(&mut self) {
-        if self.decoder.is_done() && self.exchange.as_ref().is_some_and(|exchange| exchange.upload.is_done())
+        if self.decoder.is_done()
+            && self.exchange.as_ref().is_some_and(|exchange| exchange.upload.is_done())
             && let Some(exchange) = self.exchange.take()
         {
             exchange.give_back(&self.home);
