@@ -4,6 +4,8 @@
 //! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
 //! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
 
+mod ending;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use http::{HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::body::{Body, Meter};
+use super::body::Body;
 use super::dialect::Dialect;
 use super::downstream::{Delivery, Downstream};
 use super::exchange::Exchange;
@@ -20,18 +22,18 @@ use super::guard;
 use super::headers::{self, Side};
 use super::reply::{Cause, Reply};
 use super::retry::Attempts;
-use crate::balance::{Ask, Flight, Outcome, Pick, Settled};
+use crate::balance::{Ask, Outcome, Pick};
 use crate::config::model::{HashOn, HttpRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
-use crate::limit::concurrency::Permit;
 use crate::limit::overload::Overload;
 use crate::plugin::chain::Reached;
-use crate::record::{ExchangeRecord, Recorder};
+use crate::record::Recorder;
 use crate::route::forward_path;
 use crate::stream::pipeline as stream;
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Call, Upstream};
+use ending::Ending;
 
 /// When to come back to a gateway or target at its limits.
 const A_SECOND: HeaderValue = HeaderValue::from_static("1");
@@ -414,96 +416,4 @@ fn outcome_of(cause: Cause) -> Outcome {
 fn from_target(mut response: Response<Body>) -> Response<Body> {
     headers::strip(response.headers_mut(), Side::Response);
     response
-}
-
-/// What is known of an exchange so far; writes its record when it goes, however it goes.
-struct Ending<'s> {
-    recorder: &'s dyn Recorder,
-    exchange: Exchange,
-    meter: Meter,
-    route: Option<&'s Route>,
-    target: Option<&'s crate::balance::Target>,
-    /// The target's end, once it has agreed to switch protocols.
-    tunnel: Option<Tunnel>,
-    /// Counts against the gateway's ceiling to the end.
-    place: Option<Permit>,
-    /// Held to the end, so that balancing by load sees streaming responses too.
-    flight: Flight,
-    status: StatusCode,
-    cause: Option<Cause>,
-    attempts: u32,
-    first_byte: Option<Duration>,
-    response_bytes: u64,
-    finished: bool,
-}
-
-impl<'s> Ending<'s> {
-    fn new(recorder: &'s dyn Recorder, exchange: Exchange) -> Self {
-        recorder.began();
-        Self {
-            recorder,
-            meter: exchange.body.meter(),
-            exchange,
-            route: None,
-            target: None,
-            tunnel: None,
-            place: None,
-            flight: Flight::default(),
-            status: StatusCode::OK,
-            cause: None,
-            attempts: 0,
-            first_byte: None,
-            response_bytes: 0,
-            finished: false,
-        }
-    }
-
-    fn reply(&mut self, reply: Reply) -> Response<Body> {
-        self.cause = Some(reply.cause);
-        let close = reply.close;
-        let mut response = reply.into_response(self.exchange.dialect);
-        if close {
-            response.extensions_mut().insert(Close);
-        }
-        response
-    }
-
-    fn settle(&mut self, settled: Settled) {
-        self.flight = settled.flight;
-        if let (Some(change), Some(target)) = (settled.health, self.target) {
-            self.recorder.health(target, change);
-        }
-    }
-
-    /// When the whole exchange must be over.
-    fn deadline(&self) -> Option<Instant> {
-        let total = self.route?.proxy.timeouts.total;
-        (total > Duration::ZERO).then(|| self.exchange.started + total)
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(Cause::ClientGone)) };
-        let status = match (self.finished, cut) {
-            (false, Some(cause)) => cause.status().as_u16(),
-            _ => self.status.as_u16(),
-        };
-        let record = ExchangeRecord {
-            exchange: &self.exchange,
-            route: self.route,
-            target: self.target,
-            status,
-            cause: cut,
-            attempts: self.attempts,
-            first_byte: self.first_byte,
-            duration: self.exchange.started.elapsed(),
-            request_bytes: self.meter.bytes(),
-            response_bytes: self.response_bytes,
-        };
-        if let Some(route) = self.route {
-            route.chain.end(&record);
-        }
-        self.recorder.exchange(&record);
-    }
 }
