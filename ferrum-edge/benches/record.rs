@@ -82,5 +82,12 @@ fn record(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, record);
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = record
+}
 criterion_main!(benches);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 use gateway_core::config::model::AccessLog as Rules;
 use gateway_core::record::{ExchangeRecord, SessionRecord};
@@ -40,6 +41,8 @@ struct Batch {
 #[derive(Default)]
 struct State {
     writer: OnceLock<Thread>,
+    /// The writer found nothing and waits to be woken.
+    asleep: AtomicBool,
     stop: AtomicBool,
     reopen: AtomicBool,
     written: AtomicU64,
@@ -58,6 +61,8 @@ pub struct AccessLogError {
 
 /// A buffer that grew beyond this in a burst is not kept.
 const KEPT_BYTES: usize = 1 << 20;
+/// After a round that found something the writer waits so long for more, so that it writes many lines at a time.
+const GATHER: Duration = Duration::from_millis(5);
 
 impl AccessLog {
     /// Opens the file and starts the writer.
@@ -145,8 +150,9 @@ impl Share {
         write(&mut line);
         line.end();
         drop(waiting);
-        if first {
-            // Later lines are found by the round this one sets off.
+        // Later lines are found by the round the first one sets off; a writer at work needs no waking, which would be
+        // a system call for each record.
+        if first && self.state.asleep.load(Ordering::Acquire) {
             self.state.wake();
         }
     }
@@ -181,12 +187,19 @@ fn write(mut output: Output, shares: &[Arc<Share>], state: &State) {
                 batch.lines = Vec::new();
             }
         }
-        if !found {
-            if stopping {
-                return;
-            }
+        if found {
+            std::thread::park_timeout(if stopping { Duration::ZERO } else { GATHER });
+            continue;
+        }
+        if stopping {
+            return;
+        }
+        state.asleep.store(true, Ordering::Release);
+        // Whoever appends from here on either is seen in this look or sees, after the lock, that the writer sleeps.
+        if shares.iter().all(|share| lock(&share.waiting).records == 0) {
             std::thread::park();
         }
+        state.asleep.store(false, Ordering::Release);
     }
 }
 
