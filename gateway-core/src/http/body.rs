@@ -272,3 +272,6 @@ impl fmt::Debug for Body {
         write!(f, "Body({kind}, {} passed)", self.passed.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

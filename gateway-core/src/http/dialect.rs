@@ -1,5 +1,7 @@
 //! What an exchange speaks on top of HTTP, which changes how a refusal is said and what the target must speak.
 
+use std::time::Duration;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method};
 
@@ -15,7 +17,38 @@ pub enum Dialect {
     Upgrade,
 }
 
+/// The longest time a client may ask for; the header allows years.
+const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+
+/// How long the client waits, by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Timeout").
+fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    let timeout = match unit {
+        "H" => Duration::from_secs(count.checked_mul(3600)?),
+        "M" => Duration::from_secs(count.checked_mul(60)?),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    };
+    Some(timeout.min(MAX_DEADLINE))
+}
+
 impl Dialect {
+    /// How long the client waits, where it says so. The header goes on to the target, which keeps time as well.
+    pub fn patience(self, headers: &HeaderMap) -> Option<Duration> {
+        match self {
+            Self::Grpc => grpc_timeout(headers),
+            Self::Plain | Self::Upgrade => None,
+        }
+    }
+
     /// Reads the dialect off a request's head.
     pub fn of(method: &Method, headers: &HeaderMap, upgrade: bool) -> Self {
         if upgrade {
@@ -35,3 +68,47 @@ impl Dialect {
         Self::Plain
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(content_type: &'static str) -> Dialect {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, http::HeaderValue::from_static(content_type))]);
+        Dialect::of(&Method::POST, &headers, false)
+    }
+
+    #[test]
+    fn grpc_is_known_by_its_type() {
+        for grpc in ["application/grpc", "application/grpc+proto", "application/grpc; charset=x"] {
+            assert_eq!(dialect(grpc), Dialect::Grpc, "{grpc}");
+        }
+        for plain in ["application/grpc-web", "application/grpcx", "application/json"] {
+            assert_eq!(dialect(plain), Dialect::Plain, "{plain}");
+        }
+    }
+
+    #[test]
+    fn timeouts_in_every_unit() {
+        let of = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("grpc-timeout"),
+                http::HeaderValue::from_static(text),
+            )]);
+            Dialect::Grpc.patience(&headers)
+        };
+        assert_eq!(of("2H"), Some(Duration::from_secs(7200)));
+        assert_eq!(of("3M"), Some(Duration::from_secs(180)));
+        assert_eq!(of("4S"), Some(Duration::from_secs(4)));
+        assert_eq!(of("100m"), Some(Duration::from_millis(100)));
+        assert_eq!(of("5u"), Some(Duration::from_micros(5)));
+        assert_eq!(of("6n"), Some(Duration::from_nanos(6)));
+        assert_eq!(of("99999999H"), Some(MAX_DEADLINE));
+        for bad in ["", "S", "1", "1s", "123456789S", "-1S", "1.5S", " 1S"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

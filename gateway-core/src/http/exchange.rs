@@ -32,6 +32,8 @@ pub struct Exchange {
     pub forward_path: Option<String>,
     /// Who the caller was recognised as.
     pub identity: Option<Arc<Identity>>,
+    /// When the client gives up, where it said so.
+    pub deadline: Option<Instant>,
     /// When the head had been read.
     pub started: Instant,
     /// What plugins remember between their hooks.
@@ -99,6 +101,7 @@ impl Exchange {
             upgrade: None,
             forward_path: None,
             identity: None,
+            deadline: None,
             started: Instant::now(),
             state: State::default(),
         }

@@ -299,6 +299,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     let exchange = &mut end.exchange;
     exchange.dialect =
         Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
+    let patience = exchange.dialect.patience(&exchange.request.headers);
+    exchange.deadline = patience.map(|patience| exchange.started + patience);
     guard::check(exchange, &settings.limits)?;
     normalise(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
@@ -417,3 +419,6 @@ fn from_target(mut response: Response<Body>) -> Response<Body> {
     headers::strip(response.headers_mut(), Side::Response);
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,3 +295,6 @@ fn problem(status: StatusCode, title: &str, code: &str, detail: Option<&str>) ->
 
 /// What `grpc-message` must percent-encode: everything outside printable ASCII, and the percent sign.
 const GRPC_MESSAGE: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b'%');
+
+#[cfg(test)]
+mod tests;

@@ -80,7 +80,11 @@ impl<'s> Ending<'s> {
     /// When the whole exchange must be over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let total = self.route?.proxy.timeouts.total;
-        (total > Duration::ZERO).then(|| self.exchange.started + total)
+        let total = (total > Duration::ZERO).then(|| self.exchange.started + total);
+        match (total, self.exchange.deadline) {
+            (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        }
     }
 }
 

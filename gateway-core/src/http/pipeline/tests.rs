@@ -1,0 +1,219 @@
+//! The pipeline between a fake client and fake targets, on a paused clock.
+
+mod fakes;
+
+use std::time::Duration;
+
+use http::header::{ALLOW, RETRY_AFTER};
+use http::{Method, StatusCode};
+use tokio::time::Instant;
+
+use super::*;
+use crate::http::body::BodyError;
+use crate::upstream::Failure;
+use fakes::{Fake, Say, post, request, run};
+
+const ONE: &str = "proxies: [{id: a, listen_path: /a, backend_scheme: http, backend_host: t.test, backend_port: 80}]\n";
+
+/// Two targets and these rules for trying again.
+fn two(retry: &str) -> String {
+    format!(
+        "proxies: [{{id: a, listen_path: /a, backend_scheme: http, upstream_id: u, retry: {{{retry}}}}}]\n\
+         upstreams: [{{id: u, targets: [{{host: one, port: 1}}, {{host: two, port: 2}}]}}]\n"
+    )
+}
+
+#[test]
+fn an_answer_passes_and_is_recorded_once() {
+    run(async {
+        let fake = Fake::new(ONE, [Say::Status(200)]);
+        let got = fake.serve(request("GET", "/a/x?y")).await;
+        assert_eq!((got.status, got.body.as_str()), (StatusCode::OK, "body of t.test:80 /x?y"));
+        let [record] = &fake.records()[..] else { panic!("one record") };
+        assert_eq!((record.status, record.cause, record.attempts, record.response_bytes), (200, None, 1, 22));
+    });
+}
+
+#[test]
+fn what_has_no_proxy_is_recorded_too() {
+    run(async {
+        let fake = Fake::new(ONE, []);
+        assert_eq!(fake.serve(request("GET", "/b")).await.status, StatusCode::NOT_FOUND);
+        let [record] = &fake.records()[..] else { panic!("one record") };
+        assert_eq!((record.status, record.cause, record.attempts), (404, Some(Cause::NoRoute), 0));
+    });
+}
+
+#[test]
+fn a_dropped_exchange_is_recorded_as_the_clients_doing() {
+    run(async {
+        let fake = Fake::new(ONE, [Say::Never]);
+        {
+            let serving = fake.serve(request("GET", "/a"));
+            tokio::pin!(serving);
+            assert!(tokio::time::timeout(Duration::from_secs(1), serving).await.is_err());
+        }
+        let [record] = &fake.records()[..] else { panic!("one record") };
+        assert_eq!((record.status, record.cause), (499, Some(Cause::ClientGone)));
+    });
+}
+
+#[test]
+fn the_total_timeout_covers_waiting_for_a_target() {
+    run(async {
+        let spec = ONE.replace("backend_port: 80", "backend_port: 80, total_timeout_ms: 5000");
+        let fake = Fake::new(&spec, [Say::Never]);
+        let began = Instant::now();
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+        assert_eq!(fake.records()[0].cause, Some(Cause::TotalTimeout));
+    });
+}
+
+#[test]
+fn a_failure_to_connect_moves_on_with_the_body_untouched() {
+    run(async {
+        let fake = Fake::new(&two("max_retries: 1, budget_percent: 1000"), [Say::Unsent(Cause::ConnectFailed), Say::Echo]);
+        let got = fake.serve(post("/a", "payload")).await;
+        assert_eq!((got.status, got.body.as_str()), (StatusCode::OK, "payload"));
+        let asked = fake.asked();
+        assert_eq!(asked.len(), 2);
+        assert_ne!(asked[0], asked[1], "another target is tried");
+        assert_eq!(fake.records()[0].attempts, 2);
+    });
+}
+
+#[test]
+fn what_may_have_been_carried_out_is_not_sent_twice() {
+    run(async {
+        for (method, attempts) in [("POST", 1), ("PATCH", 1), ("GET", 2), ("PUT", 2), ("DELETE", 2), ("HEAD", 2)] {
+            let fake = Fake::new(&two("max_retries: 3, budget_percent: 1000"), [Say::Sent(Cause::UpstreamClosed), Say::Status(200)]);
+            fake.serve(request(method, "/a")).await;
+            assert_eq!(fake.asked().len(), attempts, "{method}");
+        }
+    });
+}
+
+#[test]
+fn retries_end_and_pause_as_configured() {
+    run(async {
+        let rules = "max_retries: 2, budget_percent: 1000, backoff: {fixed: {delay_ms: 100}}";
+        let fake = Fake::new(&two(rules), [const { Say::Sent(Cause::UpstreamClosed) }; 5]);
+        let began = Instant::now();
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::BAD_GATEWAY);
+        assert_eq!(fake.asked().len(), 3);
+        assert_eq!(began.elapsed(), Duration::from_millis(200));
+    });
+}
+
+#[test]
+fn a_stale_connection_is_replaced_without_any_rule_but_not_for_ever() {
+    run(async {
+        let fake = Fake::new(ONE, [Say::Stale, Say::Stale, Say::Status(200)]);
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::OK);
+        let fake = Fake::new(ONE, [const { Say::Stale }; 10]);
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::BAD_GATEWAY);
+        assert_eq!(fake.asked().len(), 4);
+        // A request that was sent and is not idempotent is not repeated, also here.
+        let fake = Fake::new(ONE, [Say::Stale, Say::Status(200)]);
+        assert_eq!(fake.serve(request("POST", "/a")).await.status, StatusCode::BAD_GATEWAY);
+    });
+}
+
+#[test]
+fn a_status_is_retried_where_wanted_and_passed_on_at_last() {
+    run(async {
+        let rules = "max_retries: 1, retryable_status_codes: [503], budget_percent: 1000";
+        let fake = Fake::new(&two(rules), [Say::Status(503), Say::Status(200)]);
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::OK);
+        let fake = Fake::new(&two(rules), [Say::Status(503), Say::Status(503)]);
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(fake.records()[0].cause, None, "it is the target's own answer");
+        let fake = Fake::new(&two(rules), [Say::Status(503)]);
+        assert_eq!(fake.serve(request("POST", "/a")).await.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(fake.asked().len(), 1);
+    });
+}
+
+#[test]
+fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
+    run(async {
+        let spec = ONE.replace("backend_port: 80", "backend_port: 80, allowed_methods: [GET]");
+        let fake = Fake::new(&spec, []);
+        let got = fake.serve(request("PUT", "/a")).await;
+        assert_eq!((got.status, &got.headers[ALLOW]), (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET")));
+    });
+}
+
+#[test]
+fn beyond_the_ceiling_exchanges_are_refused_at_once() {
+    run(async {
+        let spec = format!("gateway: {{limits: {{max_requests: 1}}}}\n{ONE}");
+        let fake = Fake::new(&spec, [Say::Never, Say::Status(200)]);
+        let first = fake.serve(request("GET", "/a"));
+        let second = async {
+            let got = fake.serve(request("GET", "/a")).await;
+            assert_eq!((got.status, &got.headers[RETRY_AFTER]), (StatusCode::SERVICE_UNAVAILABLE, &A_SECOND));
+        };
+        tokio::select! {
+            biased;
+            _ = first => panic!("it never ends"),
+            () = second => {}
+        }
+        assert_eq!(fake.records().len(), 2);
+        assert_eq!(fake.serve(request("GET", "/a")).await.status, StatusCode::OK, "its place is free again");
+    });
+}
+
+#[test]
+fn refusals_unwind_through_the_plugins_reached_only() {
+    run(async {
+        let plugins = "plugins: [{plugin_config_id: early}, {plugin_config_id: refuses}, {plugin_config_id: late}]";
+        let spec = ONE.replace("backend_port: 80", &format!("backend_port: 80, {plugins}"))
+            + "plugin_configs:\n  - {id: early, plugin_name: early, scope: proxy_group}\n  \
+               - {id: refuses, plugin_name: refuses, scope: proxy_group}\n  - {id: late, plugin_name: late, scope: proxy_group}\n";
+        let fake = Fake::new(&spec, []);
+        let got = fake.serve(request("GET", "/a")).await;
+        assert_eq!(got.status, StatusCode::IM_A_TEAPOT);
+        assert!(got.headers.contains_key("x-early") && !got.headers.contains_key("x-late"), "{:?}", got.headers);
+        assert_eq!(fake.records()[0].cause, Some(Cause::Plugin));
+        assert!(fake.asked().is_empty());
+    });
+}
+
+#[test]
+fn a_proxy_whose_plugin_cannot_be_built_is_closed() {
+    run(async {
+        let spec = ONE.replace("backend_port: 80", "backend_port: 80, plugins: [{plugin_config_id: broken}]")
+            + "plugin_configs: [{id: broken, plugin_name: broken, scope: proxy_group}]\n";
+        let fake = Fake::new(&spec, [Say::Status(200)]);
+        let got = fake.serve(request("GET", "/a")).await;
+        assert_eq!(got.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!got.body.contains("broken"), "{}", got.body);
+        assert!(fake.asked().is_empty());
+        assert_eq!(fake.records()[0].cause, Some(Cause::Quarantined));
+    });
+}
+
+#[test]
+fn a_refusal_is_said_in_grpcs_words_to_grpc() {
+    run(async {
+        let fake = Fake::new(ONE, [Say::Sent(Cause::UpstreamTimeout)]);
+        let mut call = request("POST", "/a");
+        call.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc+proto"));
+        let got = fake.serve(call).await;
+        assert_eq!((got.status, &got.headers["grpc-status"]), (StatusCode::OK, &HeaderValue::from_static("4")));
+        assert_eq!(fake.records()[0].status, 200);
+        assert_eq!(fake.records()[0].cause, Some(Cause::UpstreamTimeout));
+    });
+}
+
+#[test]
+fn an_answer_cut_short_is_recorded_with_its_cause() {
+    run(async {
+        let fake = Fake::new(ONE, [Say::Cut]);
+        assert_eq!(fake.serve(request("GET", "/a")).await.cut, Some(Cause::UpstreamClosed));
+        let [record] = &fake.records()[..] else { panic!("one record") };
+        assert_eq!((record.status, record.cause), (200, Some(Cause::UpstreamClosed)));
+    });
+}

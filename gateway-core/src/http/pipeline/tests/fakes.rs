@@ -1,0 +1,299 @@
+//! Both sides of the pipeline, scripted.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body::{Body as HttpBody, Frame};
+
+use super::*;
+use crate::balance::Target;
+use crate::config::file::{Origin, References};
+use crate::config::problem::Problems;
+use crate::config::resolve;
+use crate::config::snapshot::Compiler;
+use crate::health::HealthChange;
+use crate::http::exchange::Client;
+use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Step, World, entry};
+use crate::record::{ExchangeRecord, SessionRecord};
+use crate::upstream::Answer;
+
+/// Runs on a paused clock.
+pub(super) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+/// What a target says to one attempt.
+pub(super) enum Say {
+    /// Answers with a body that says who was asked for what.
+    Status(u16),
+    /// Answers with the request's body.
+    Echo,
+    /// Says nothing.
+    Never,
+    /// Fails before anything was sent.
+    Unsent(Cause),
+    /// Fails after something was sent.
+    Sent(Cause),
+    /// Was a kept connection that had died.
+    Stale,
+    /// Answers, and breaks off in the body.
+    Cut,
+}
+
+/// A pipeline with what it is between.
+pub(super) struct Fake {
+    pipeline: Pipeline<Targets>,
+    snapshot: Snapshot,
+    records: Arc<Records>,
+}
+
+pub(super) struct Targets {
+    script: Mutex<VecDeque<Say>>,
+    asked: Mutex<Vec<String>>,
+}
+
+#[derive(Default)]
+struct Records(Mutex<Vec<Record>>);
+
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) status: u16,
+    pub(super) cause: Option<Cause>,
+    pub(super) attempts: u32,
+    pub(super) response_bytes: u64,
+}
+
+/// What a client got.
+pub(super) struct Got {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+    pub(super) cut: Option<Cause>,
+}
+
+struct Nothing;
+
+impl References for Nothing {
+    fn env(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, _path: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Fake {
+    pub(super) fn new(spec: &str, script: impl IntoIterator<Item = Say>) -> Self {
+        let any = |_: &str, _: &serde_json::Value| Ok::<(), Problems>(());
+        let origin = Origin { name: "test".into(), folder: std::path::PathBuf::new(), format: None };
+        let model = resolve::load(spec, &origin, &Nothing, &any, |_| Problems::default())
+            .unwrap_or_else(|problems| panic!("{problems}\n{spec}"));
+        let registry = Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
+        let settings = model.settings.clone();
+        let overload = Overload::new(&settings.limits);
+        let snapshot =
+            Compiler::new(registry, World::default()).compile(&model, &Snapshot::empty(settings), Instant::now());
+        let records = Arc::<Records>::default();
+        let targets = Targets { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() };
+        Self { pipeline: Pipeline::new(targets, records.clone(), overload), snapshot, records }
+    }
+
+    pub(super) async fn serve(&self, request: Request<Body>) -> Got {
+        let address = ([127, 0, 0, 1], 1).into();
+        let client = Arc::new(Client::new(address, address, false, None));
+        let mut downstream = Screen(None);
+        let delivery = self.pipeline.serve(&self.snapshot, Exchange::new(request, client), &mut downstream).await;
+        let mut got = downstream.0.expect("an answer");
+        got.cut = delivery.cut;
+        got
+    }
+
+    pub(super) fn records(&self) -> Vec<Record> {
+        self.records.0.lock().unwrap().clone()
+    }
+
+    /// The authorities of the targets asked.
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.pipeline.upstream().asked.lock().unwrap().clone()
+    }
+}
+
+pub(super) fn request(method: &str, path: &str) -> Request<Body> {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = Method::from_bytes(method.as_bytes()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    request.headers_mut().insert("host", HeaderValue::from_static("a.test"));
+    request
+}
+
+pub(super) fn post(path: &str, body: &'static str) -> Request<Body> {
+    request("POST", path).map(|_| Body::stream(Pieces(body.bytes().map(|byte| Ok(Bytes::from(vec![byte]))).collect())))
+}
+
+/// A body that can't be had twice.
+struct Pieces(VecDeque<Result<Bytes, BodyError>>);
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        std::task::Poll::Ready(self.0.pop_front().map(|piece| piece.map(Frame::data)))
+    }
+}
+
+impl Upstream for Targets {
+    async fn send<D: Downstream>(&self, call: Call<'_>, body: Body, _: &mut D) -> Result<Answer, Failure> {
+        self.asked.lock().unwrap().push(call.target.authority.to_string());
+        let say = self.script.lock().unwrap().pop_front().expect("an attempt too many");
+        let mut answer = Answer {
+            response: Response::new(Body::full(format!("body of {} {}", call.target.authority, call.path))),
+            first_byte: Duration::from_millis(1),
+            reused: false,
+            tunnel: None,
+        };
+        match say {
+            Say::Status(status) => *answer.response.status_mut() = StatusCode::from_u16(status).unwrap(),
+            Say::Echo => *answer.response.body_mut() = body,
+            Say::Never => return std::future::pending().await,
+            Say::Unsent(cause) => return Err(Failure::unsent(cause, body)),
+            Say::Sent(cause) => return Err(Failure::sent(cause)),
+            Say::Stale => return Err(Failure { stale: true, ..Failure::sent(Cause::UpstreamClosed) }),
+            Say::Cut => {
+                let pieces = [Ok(Bytes::from_static(b"half")), Err(BodyError::Incomplete)];
+                *answer.response.body_mut() = Body::stream(Pieces(pieces.into()));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// A client that takes everything.
+struct Screen(Option<Got>);
+
+impl Downstream for Screen {
+    async fn interim(&mut self, _status: StatusCode, _headers: &HeaderMap) {}
+
+    async fn upgrade(&mut self, _response: Response<()>) -> Option<Tunnel> {
+        None
+    }
+
+    async fn respond(&mut self, response: Response<Body>) -> Delivery {
+        let (parts, mut body) = response.into_parts();
+        let mut got = Got { status: parts.status, headers: parts.headers, body: String::new(), cut: None };
+        let mut delivery = Delivery { bytes: 0, cut: None };
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    delivery.bytes += data.len() as u64;
+                    got.body.push_str(&String::from_utf8_lossy(&data));
+                }
+                Err(_) => {
+                    delivery.cut = Some(Cause::UpstreamClosed);
+                    break;
+                }
+            }
+        }
+        self.0 = Some(got);
+        delivery
+    }
+}
+
+impl Recorder for Records {
+    fn began(&self) {}
+
+    fn exchange(&self, record: &ExchangeRecord<'_>) {
+        let ExchangeRecord { status, cause, attempts, response_bytes, .. } = *record;
+        self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes });
+    }
+
+    fn health(&self, _target: &Target, _change: HealthChange) {}
+
+    fn session(&self, _record: &SessionRecord<'_>) {}
+}
+
+/// A plugin that leaves a mark on responses.
+macro_rules! marks {
+    ($plugin:ident, $name:literal, $header:literal) => {
+        struct $plugin;
+
+        impl Plugin for $plugin {
+            const NAME: &'static str = $name;
+            const SUMMARY: &'static str = "Leaves a mark on responses.";
+            type Config = serde_json::Value;
+
+            fn build(_config: Self::Config, _world: &World) -> Result<Self, Problems> {
+                Ok(Self)
+            }
+
+            fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+                hooks.on_request(self.clone());
+                hooks.on_response(self);
+            }
+        }
+
+        impl OnRequest for $plugin {
+            fn on_request<'a>(&'a self, _exchange: &'a mut Exchange) -> Step<'a> {
+                Step::Next
+            }
+        }
+
+        impl OnResponse for $plugin {
+            fn on_response<'a>(&'a self, _: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+                response.headers_mut().insert($header, HeaderValue::from_static("1"));
+                Step::Next
+            }
+        }
+    };
+}
+
+marks!(Early, "early", "x-early");
+marks!(Late, "late", "x-late");
+
+/// A plugin that refuses everything.
+struct Refuses;
+
+impl Plugin for Refuses {
+    const NAME: &'static str = "refuses";
+    const SUMMARY: &'static str = "Refuses everything.";
+    type Config = serde_json::Value;
+
+    fn build(_config: Self::Config, _world: &World) -> Result<Self, Problems> {
+        Ok(Self)
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self);
+    }
+}
+
+impl OnRequest for Refuses {
+    fn on_request<'a>(&'a self, _exchange: &'a mut Exchange) -> Step<'a> {
+        Step::reply(Reply::fixed(StatusCode::IM_A_TEAPOT, "no"))
+    }
+}
+
+/// A plugin that can't be built.
+struct Broken;
+
+impl Plugin for Broken {
+    const NAME: &'static str = "broken";
+    const SUMMARY: &'static str = "Can't be built.";
+    type Config = serde_json::Value;
+
+    fn build(_config: Self::Config, _world: &World) -> Result<Self, Problems> {
+        Err(Problems::one("config", "is broken"))
+    }
+
+    fn attend(self: Arc<Self>, _hooks: &mut Hooks) {}
+}
