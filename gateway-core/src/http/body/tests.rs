@@ -23,7 +23,9 @@ impl HttpBody for Pieces {
 }
 
 fn pieces(pieces: &[&'static str]) -> Body {
-    Body::stream(Pieces(pieces.iter().map(|piece| Frame::data(Bytes::from_static(piece.as_bytes()))).collect()))
+    Body::stream(Pieces(
+        pieces.iter().map(|piece| Frame::data(Bytes::from_static(piece.as_bytes()))).collect(),
+    ))
 }
 
 fn now<T>(future: impl Future<Output = T>) -> T {

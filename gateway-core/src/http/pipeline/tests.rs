@@ -4,8 +4,8 @@ mod fakes;
 
 use std::time::Duration;
 
+use http::StatusCode;
 use http::header::{ALLOW, RETRY_AFTER};
-use http::{Method, StatusCode};
 use tokio::time::Instant;
 
 use super::*;
@@ -13,7 +13,8 @@ use crate::http::body::BodyError;
 use crate::upstream::Failure;
 use fakes::{Fake, Say, post, request, run};
 
-const ONE: &str = "proxies: [{id: a, listen_path: /a, backend_scheme: http, backend_host: t.test, backend_port: 80}]\n";
+const ONE: &str =
+    "proxies: [{id: a, listen_path: /a, backend_scheme: http, backend_host: t.test, backend_port: 80}]\n";
 
 /// Two targets and these rules for trying again.
 fn two(retry: &str) -> String {
@@ -73,7 +74,10 @@ fn the_total_timeout_covers_waiting_for_a_target() {
 #[test]
 fn a_failure_to_connect_moves_on_with_the_body_untouched() {
     run(async {
-        let fake = Fake::new(&two("max_retries: 1, budget_percent: 1000"), [Say::Unsent(Cause::ConnectFailed), Say::Echo]);
+        let fake = Fake::new(
+            &two("max_retries: 1, budget_percent: 1000"),
+            [Say::Unsent(Cause::ConnectFailed), Say::Echo],
+        );
         let got = fake.serve(post("/a", "payload")).await;
         assert_eq!((got.status, got.body.as_str()), (StatusCode::OK, "payload"));
         let asked = fake.asked();
@@ -86,8 +90,13 @@ fn a_failure_to_connect_moves_on_with_the_body_untouched() {
 #[test]
 fn what_may_have_been_carried_out_is_not_sent_twice() {
     run(async {
-        for (method, attempts) in [("POST", 1), ("PATCH", 1), ("GET", 2), ("PUT", 2), ("DELETE", 2), ("HEAD", 2)] {
-            let fake = Fake::new(&two("max_retries: 3, budget_percent: 1000"), [Say::Sent(Cause::UpstreamClosed), Say::Status(200)]);
+        for (method, attempts) in
+            [("POST", 1), ("PATCH", 1), ("GET", 2), ("PUT", 2), ("DELETE", 2), ("HEAD", 2)]
+        {
+            let fake = Fake::new(
+                &two("max_retries: 3, budget_percent: 1000"),
+                [Say::Sent(Cause::UpstreamClosed), Say::Status(200)],
+            );
             fake.serve(request(method, "/a")).await;
             assert_eq!(fake.asked().len(), attempts, "{method}");
         }
@@ -141,7 +150,10 @@ fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
         let spec = ONE.replace("backend_port: 80", "backend_port: 80, allowed_methods: [GET]");
         let fake = Fake::new(&spec, []);
         let got = fake.serve(request("PUT", "/a")).await;
-        assert_eq!((got.status, &got.headers[ALLOW]), (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET")));
+        assert_eq!(
+            (got.status, &got.headers[ALLOW]),
+            (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET"))
+        );
     });
 }
 
@@ -168,14 +180,19 @@ fn beyond_the_ceiling_exchanges_are_refused_at_once() {
 #[test]
 fn refusals_unwind_through_the_plugins_reached_only() {
     run(async {
-        let plugins = "plugins: [{plugin_config_id: early}, {plugin_config_id: refuses}, {plugin_config_id: late}]";
+        let plugins =
+            "plugins: [{plugin_config_id: early}, {plugin_config_id: refuses}, {plugin_config_id: late}]";
         let spec = ONE.replace("backend_port: 80", &format!("backend_port: 80, {plugins}"))
             + "plugin_configs:\n  - {id: early, plugin_name: early, scope: proxy_group}\n  \
                - {id: refuses, plugin_name: refuses, scope: proxy_group}\n  - {id: late, plugin_name: late, scope: proxy_group}\n";
         let fake = Fake::new(&spec, []);
         let got = fake.serve(request("GET", "/a")).await;
         assert_eq!(got.status, StatusCode::IM_A_TEAPOT);
-        assert!(got.headers.contains_key("x-early") && !got.headers.contains_key("x-late"), "{:?}", got.headers);
+        assert!(
+            got.headers.contains_key("x-early") && !got.headers.contains_key("x-late"),
+            "{:?}",
+            got.headers
+        );
         assert_eq!(fake.records()[0].cause, Some(Cause::Plugin));
         assert!(fake.asked().is_empty());
     });
@@ -202,7 +219,10 @@ fn a_refusal_is_said_in_grpcs_words_to_grpc() {
         let mut call = request("POST", "/a");
         call.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc+proto"));
         let got = fake.serve(call).await;
-        assert_eq!((got.status, &got.headers["grpc-status"]), (StatusCode::OK, &HeaderValue::from_static("4")));
+        assert_eq!(
+            (got.status, &got.headers["grpc-status"]),
+            (StatusCode::OK, &HeaderValue::from_static("4"))
+        );
         assert_eq!(fake.records()[0].status, 200);
         assert_eq!(fake.records()[0].cause, Some(Cause::UpstreamTimeout));
     });

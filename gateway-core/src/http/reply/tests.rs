@@ -3,13 +3,36 @@
 use super::*;
 
 const ALL: &[Cause] = &[
-    Cause::BadRequest, Cause::BadHost, Cause::HeadersTooLarge, Cause::CodingUnsupported,
-    Cause::HttpVersionUnsupported, Cause::UriTooLong, Cause::BodyTooLarge, Cause::RequestTimeout, Cause::NoRoute,
-    Cause::MethodNotAllowed, Cause::MethodUnknown, Cause::Unauthenticated, Cause::Forbidden,
-    Cause::TooManyRequests, Cause::TooEarly, Cause::Quarantined, Cause::NoTarget, Cause::CircuitOpen,
-    Cause::Overloaded, Cause::DnsFailed, Cause::ConnectFailed, Cause::ConnectTimeout, Cause::TlsFailed,
-    Cause::UpstreamClosed, Cause::UpstreamGarbage, Cause::UpstreamTimeout, Cause::TotalTimeout,
-    Cause::VersionUnsupported, Cause::UpgradeRefused, Cause::Internal,
+    Cause::BadRequest,
+    Cause::BadHost,
+    Cause::HeadersTooLarge,
+    Cause::CodingUnsupported,
+    Cause::HttpVersionUnsupported,
+    Cause::UriTooLong,
+    Cause::BodyTooLarge,
+    Cause::RequestTimeout,
+    Cause::NoRoute,
+    Cause::MethodNotAllowed,
+    Cause::MethodUnknown,
+    Cause::Unauthenticated,
+    Cause::Forbidden,
+    Cause::TooManyRequests,
+    Cause::TooEarly,
+    Cause::Quarantined,
+    Cause::NoTarget,
+    Cause::CircuitOpen,
+    Cause::Overloaded,
+    Cause::DnsFailed,
+    Cause::ConnectFailed,
+    Cause::ConnectTimeout,
+    Cause::TlsFailed,
+    Cause::UpstreamClosed,
+    Cause::UpstreamGarbage,
+    Cause::UpstreamTimeout,
+    Cause::TotalTimeout,
+    Cause::VersionUnsupported,
+    Cause::UpgradeRefused,
+    Cause::Internal,
 ];
 
 #[test]
@@ -62,7 +85,10 @@ fn a_plugins_own_body_and_headers_are_kept() {
     let reply = Reply::fixed(StatusCode::IM_A_TEAPOT, "short and stout")
         .header(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     let mut response = reply.into_response(Dialect::Plain);
-    assert_eq!((response.status(), &response.headers()[CONTENT_TYPE]), (StatusCode::IM_A_TEAPOT, &HeaderValue::from_static("text/plain")));
+    assert_eq!(
+        (response.status(), &response.headers()[CONTENT_TYPE]),
+        (StatusCode::IM_A_TEAPOT, &HeaderValue::from_static("text/plain"))
+    );
     assert_eq!(response.body_mut().take_full().expect("a body"), "short and stout");
     assert!(!response.headers().contains_key("proxy-status"));
 }

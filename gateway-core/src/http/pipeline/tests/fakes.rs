@@ -94,11 +94,15 @@ impl Fake {
         let origin = Origin { name: "test".into(), folder: std::path::PathBuf::new(), format: None };
         let model = resolve::load(spec, &origin, &Nothing, &any, |_| Problems::default())
             .unwrap_or_else(|problems| panic!("{problems}\n{spec}"));
-        let registry = Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
+        let registry =
+            Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
-        let snapshot =
-            Compiler::new(registry, World::default()).compile(&model, &Snapshot::empty(settings), Instant::now());
+        let snapshot = Compiler::new(registry, World::default()).compile(
+            &model,
+            &Snapshot::empty(settings),
+            Instant::now(),
+        );
         let records = Arc::<Records>::default();
         let targets = Targets { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() };
         Self { pipeline: Pipeline::new(targets, records.clone(), overload), snapshot, records }
@@ -108,7 +112,8 @@ impl Fake {
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(address, address, false, None));
         let mut downstream = Screen(None);
-        let delivery = self.pipeline.serve(&self.snapshot, Exchange::new(request, client), &mut downstream).await;
+        let delivery =
+            self.pipeline.serve(&self.snapshot, Exchange::new(request, client), &mut downstream).await;
         let mut got = downstream.0.expect("an answer");
         got.cut = delivery.cut;
         got
@@ -133,7 +138,8 @@ pub(super) fn request(method: &str, path: &str) -> Request<Body> {
 }
 
 pub(super) fn post(path: &str, body: &'static str) -> Request<Body> {
-    request("POST", path).map(|_| Body::stream(Pieces(body.bytes().map(|byte| Ok(Bytes::from(vec![byte]))).collect())))
+    request("POST", path)
+        .map(|_| Body::stream(Pieces(body.bytes().map(|byte| Ok(Bytes::from(vec![byte]))).collect())))
 }
 
 /// A body that can't be had twice.
