@@ -68,3 +68,6 @@ impl Dialect {
         Self::Plain
     }
 }
+
+#[cfg(test)]
+mod tests;
