@@ -207,10 +207,16 @@ impl Gateway {
         self.frontend.reload(&model.settings.tls).map_err(|error| refused(error.into()))?;
         let previous = self.snapshot();
         let next = Arc::new(compiler.compile(model, &previous, tokio::time::Instant::now()));
-        let ports = self
-            .streams
-            .prepare(&next, &self.frontend, self.workers.len())
-            .map_err(|error| refused(error.into()))?;
+        let ports = match self.streams.prepare(&next, &self.frontend, self.workers.len()) {
+            Ok(ports) => ports,
+            Err(error) => {
+                // The old configuration goes on serving, with the old certificates.
+                if let Err(error) = self.frontend.reload(&previous.settings.tls) {
+                    tracing::error!(%error, "the previous certificates could not be read again");
+                }
+                return Err(refused(error.into()));
+            }
+        };
         for fixed in fixed_at_start(&previous.settings, &next.settings) {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }

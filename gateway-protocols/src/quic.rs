@@ -1,5 +1,9 @@
 //! QUIC endpoints: one a worker for clients, one a worker for targets.
 
+mod crossroads;
+
+pub use crossroads::{Crossroads, Place};
+
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -7,7 +11,7 @@ use std::time::Duration;
 
 use gateway_core::config::model::Limits;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt};
+use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, VarInt};
 use rustls::{ClientConfig, ServerConfig};
 
 /// Closes a connection on which nothing moves. Shorter than most NATs forget.
@@ -59,8 +63,13 @@ fn transport(streams: u32) -> TransportConfig {
 ///
 /// # Errors
 /// When the socket can't be used.
-pub(crate) fn listen(socket: UdpSocket, config: quinn::ServerConfig) -> io::Result<Endpoint> {
-    Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(quinn::TokioRuntime))
+pub(crate) fn listen(socket: UdpSocket, config: quinn::ServerConfig, place: Place) -> io::Result<Endpoint> {
+    let mut endpoint = EndpointConfig::default();
+    let ids = place.ids();
+    endpoint.cid_generator(move || Box::new(ids));
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let socket = place.join(runtime.wrap_udp_socket(socket)?);
+    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime)
 }
 
 /// An endpoint for connections to targets of this address family.

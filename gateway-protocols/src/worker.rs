@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use crate::dns::Dns;
 use crate::downstream::accept::{Accepted, Entrance, accept, serve};
 use crate::downstream::{Entry, Registry, h3};
+use crate::quic::Place;
 use crate::tls::client::ClientConfigs;
 use crate::udp::dtls::DtlsRules;
 use crate::upstream::Outbound;
@@ -74,7 +75,7 @@ pub enum Order {
     /// Listen on this socket.
     Listen(std::net::TcpListener, Entrance),
     /// Serve HTTP/3 on this socket.
-    Quic(std::net::UdpSocket, quinn::ServerConfig),
+    Quic(std::net::UdpSocket, Box<quinn::ServerConfig>, Place),
     /// Serve datagrams on this socket.
     Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
     /// Take no more datagrams on this port; its sessions end.
@@ -211,8 +212,8 @@ impl Worker {
                         }
                         Err(error) => tracing::error!(%error, "a listener could not be taken over"),
                     },
-                    Some(Order::Quic(socket, config)) => {
-                        let task = tokio::spawn(h3::serve(self.clone(), socket, config));
+                    Some(Order::Quic(socket, config, place)) => {
+                        let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
                         listening.push((None, task));
                     }
                     Some(Order::Datagrams(socket, port, dtls)) => {

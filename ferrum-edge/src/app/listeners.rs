@@ -9,6 +9,7 @@ use gateway_core::config::snapshot::Snapshot;
 use gateway_core::stream::table::{Transport, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
+use gateway_protocols::quic::Crossroads;
 use gateway_protocols::worker::Order;
 
 use super::tls::Frontend;
@@ -34,7 +35,8 @@ impl Listeners {
         {
             // The port number is that of https, also an ephemeral one.
             let sockets = bind::udp_for_workers(address, workers);
-            let sockets = sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
+            let sockets =
+                sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
             for socket in sockets {
                 quic.push((socket, frontend.quic(settings)?));
             }
@@ -54,8 +56,11 @@ impl Listeners {
 
     /// Gives each worker its sockets.
     pub(super) fn hand_out(self, crews: &[Crew], frontend: &Frontend) {
-        for ((socket, config), crew) in self.quic.into_iter().zip(crews) {
-            crew.tell(Order::Quic(socket, config));
+        let mut crossroads = Crossroads::new(crews.len());
+        for (worker, ((socket, config), crew)) in self.quic.into_iter().zip(crews).enumerate() {
+            if let Some(place) = crossroads.place(worker) {
+                crew.tell(Order::Quic(socket, Box::new(config), place));
+            }
         }
         let plain = self.http.into_iter().zip(crews).map(|(socket, crew)| (socket, Entrance::Plain, crew));
         let tls = self.https.into_iter().zip(crews).map(|(socket, crew)| (socket, frontend.entrance(), crew));

@@ -38,7 +38,7 @@ pub(super) fn init(verbosity: Verbosity) {
     drop(installed);
 }
 
-/// What is logged. Not an `EnvFilter`: its patterns would cost a megabyte of resident memory for one word.
+/// What is logged. Not an `EnvFilter`: one word needs no language of patterns.
 fn targets(verbosity: Verbosity) -> Targets {
     let flag = match verbosity.verbose {
         0 => None,

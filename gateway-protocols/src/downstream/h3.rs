@@ -18,16 +18,16 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use super::{complete, cut_by};
 use crate::h3::recv::RecvBody;
 use crate::h3::send::{SendError, Whole, send_body};
-use crate::quic;
+use crate::quic::{self, Place};
 use crate::worker::Worker;
 
 type Sending = RequestStream<::h3_quinn::SendStream<Bytes>, Bytes>;
 type Receiving = RequestStream<::h3_quinn::RecvStream, Bytes>;
 
 /// Serves QUIC clients on a socket until the task is ended.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn::ServerConfig) {
+pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn::ServerConfig, place: Place) {
     let local = socket.local_addr();
-    let endpoint = match quic::listen(socket, config) {
+    let endpoint = match quic::listen(socket, config, place) {
         Ok(endpoint) => endpoint,
         Err(error) => return tracing::error!(%error, ?local, "HTTP/3 could not be served"),
     };
