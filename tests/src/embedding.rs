@@ -66,6 +66,7 @@ fn its_settings_are_checked_like_any_others() {
         let problems = ferrum_edge::source::file::parse(&spec, "test", &registry).expect_err("refused");
         assert!(problems.to_string().contains(says), "{problems}");
     }
-    let unknown = ferrum_edge::source::file::parse(SPEC, "test", &ferrum_edge::plugins()).expect_err("unknown");
+    let unknown =
+        ferrum_edge::source::file::parse(SPEC, "test", &ferrum_edge::plugins()).expect_err("unknown");
     assert!(unknown.to_string().contains("greeter"), "{unknown}");
 }

@@ -170,7 +170,14 @@ async fn heads_beyond_the_limits() {
     let long_target = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "y".repeat(9000));
     refused(
         "",
-        &[(&megabyte, 431), (&endless_line, 431), (&endless_name, 431), (&many, 431), (&very_many, 431), (&long_target, 414)],
+        &[
+            (&megabyte, 431),
+            (&endless_line, 431),
+            (&endless_name, 431),
+            (&many, 431),
+            (&very_many, 431),
+            (&long_target, 414),
+        ],
     )
     .await;
 }
@@ -178,7 +185,8 @@ async fn heads_beyond_the_limits() {
 #[tokio::test]
 async fn a_truncated_head_is_recorded_and_nothing_is_said() {
     let mut edge = Edge::start(DEAD);
-    for part in ["G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\nhost: a\r\n", "PRI * HTTP/2.0\r\n", "POST /x HTT"] {
+    for part in ["G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\nhost: a\r\n", "PRI * HTTP/2.0\r\n", "POST /x HTT"]
+    {
         let mut wire = edge.wire().await;
         wire.send(part).await;
         wire.shutdown().await;
@@ -243,4 +251,12 @@ async fn an_upgrade_that_is_not_supported_is_no_way_past_the_gateway() {
     let head = client.until(b"\r\n\r\n").await.unwrap();
     assert!(head.starts_with(b"HTTP/1.1 502"), "{}", String::from_utf8_lossy(&head));
     origin.closed().await;
+}
+
+#[tokio::test]
+async fn a_405_says_what_would_be_allowed() {
+    let edge = Edge::start(FIXED);
+    let (head, _) = edge.ask("TRACE / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(head.status(), 405);
+    assert!(head.field("allow").contains("GET") && !head.field("allow").contains("TRACE"), "{head:?}");
 }

@@ -20,30 +20,51 @@ use crate::support::wire::Wire;
 const DIFFERENCES: &[(&str, &str)] = &[
     ("GET / HTTP/1.1\nhost: a\n\n", "a bare line feed ends a line for some readers only"),
     ("GET / HTTP/1.1\r\nhost: a\n\r\n", "a bare line feed ends a line for some readers only"),
-    ("GET / HTTP/1.1\r\n\r\n", "RFC 9112 §3.2: a request without Host is refused; hyper leaves that to its user"),
+    (
+        "GET / HTTP/1.1\r\n\r\n",
+        "RFC 9112 §3.2: a request without Host is refused; hyper leaves that to its user",
+    ),
     ("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", "RFC 9112 §3.2: so are two of them"),
     ("GET / HTTP/1.1\r\nhost: a b\r\n\r\n", "RFC 9112 §3.2: and one that is no host"),
     ("GET / HTTP/1.1\r\nhost:\r\n\r\n", "an empty Host chooses no proxy"),
-    ("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi", "some readers take the last, others refuse"),
+    (
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi",
+        "some readers take the last, others refuse",
+    ),
     (
         "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         "RFC 9112 §6.3 allows a server to refuse it, and it is the classic of request smuggling",
     ),
-    ("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "RFC 9112 §6.1: 501 for a coding that is not known"),
+    (
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "RFC 9112 §6.1: 501 for a coding that is not known",
+    ),
     (
         "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         "chunked twice is another coding than chunked once",
     ),
-    ("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", "it asks the server as a whole, which no proxy stands for: 404"),
-    ("TRACE / HTTP/1.1\r\nhost: a\r\n\r\n", "the gateway takes no TRACE: it would show a client its identity headers"),
+    (
+        "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n",
+        "it asks the server as a whole, which no proxy stands for: 404",
+    ),
+    (
+        "TRACE / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "the gateway takes no TRACE: it would show a client its identity headers",
+    ),
     ("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n", "the gateway opens no tunnels to anywhere"),
     ("GET /%00 HTTP/1.1\r\nhost: a\r\n\r\n", "a path that readers cut off at different places"),
     ("GET /%zz HTTP/1.1\r\nhost: a\r\n\r\n", "a broken escape is decoded in different ways"),
     ("GET /a\\b HTTP/1.1\r\nhost: a\r\n\r\n", "a backslash is a slash to some readers"),
     ("GET /a%5cb HTTP/1.1\r\nhost: a\r\n\r\n", "so is an escaped one"),
-    ("GET http://u@a/ HTTP/1.1\r\nhost: a\r\n\r\n", "RFC 9110 §4.2.4: user information in a target is refused"),
+    (
+        "GET http://u@a/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        "RFC 9110 §4.2.4: user information in a target is refused",
+    ),
     ("GET a:80 HTTP/1.1\r\nhost: a\r\n\r\n", "RFC 9112 §3.2.3: authority-form is for CONNECT"),
-    ("GET x HTTP/1.1\r\nhost: a\r\n\r\n", "it is no form of a target, though the http crate takes it for an authority"),
+    (
+        "GET x HTTP/1.1\r\nhost: a\r\n\r\n",
+        "it is no form of a target, though the http crate takes it for an authority",
+    ),
     ("GET * HTTP/1.1\r\nhost: a\r\n\r\n", "RFC 9112 §3.2.4: asterisk-form is for OPTIONS"),
 ];
 
@@ -124,7 +145,11 @@ async fn oracle() -> SocketAddr {
                 Ok::<_, Infallible>(response)
             });
             tokio::spawn(async move {
-                drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(tcp), service).await);
+                drop(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(tcp), service)
+                        .await,
+                );
             });
         }
     });

@@ -51,9 +51,12 @@ fn nth_spec(number: usize, backend: &str) -> String {
     for other in 0..number % 7 {
         spec.push_str(&format!("  - {{id: other{other}-{number}, listen_path: /other{other}, {backend}}}\n"));
     }
-    let plugins = if number % 2 == 0 { "" } else { ", plugins: [{plugin_config_id: id}]" };
-    let id = if number % 3 == 0 { "main" } else { "renamed" };
-    spec.push_str(&format!("  - {{id: {id}, listen_path: /, pool_max_idle_per_host: {}{plugins}, {backend}}}\n", 8 + number % 5));
+    let plugins = if number.is_multiple_of(2) { "" } else { ", plugins: [{plugin_config_id: id}]" };
+    let id = if number.is_multiple_of(3) { "main" } else { "renamed" };
+    spec.push_str(&format!(
+        "  - {{id: {id}, listen_path: /, pool_max_idle_per_host: {}{plugins}, {backend}}}\n",
+        8 + number % 5
+    ));
     spec.push_str("plugin_configs:\n  - {id: id, plugin_name: correlation_id, scope: proxy_group}\n");
     spec
 }
@@ -105,7 +108,8 @@ async fn a_bad_configuration_leaves_the_old_one_in_use() {
     }
     // A certificate that is none is only found out when it is put in use.
     let nothing = tls::authority().folder().join("nothing.pem");
-    let settings = format!("gateway:\n  tls: {{certificates: [{{cert_path: {nothing:?}, key_path: {nothing:?}}}]}}\n");
+    let settings =
+        format!("gateway:\n  tls: {{certificates: [{{cert_path: {nothing:?}, key_path: {nothing:?}}}]}}\n");
     if let Ok(model) = file::parse(&format!("{settings}proxies: []\n"), "bad", &registry) {
         edge.gateway.reload(&model).expect_err("refused");
     }

@@ -17,7 +17,10 @@ impl Source {
 
     fn is_test(&self) -> bool {
         let path = &self.path;
-        path.contains("/tests/") || path.starts_with("tests/") || path.ends_with("/tests.rs") || path.contains("/benches/")
+        path.contains("/tests/")
+            || path.starts_with("tests/")
+            || path.ends_with("/tests.rs")
+            || path.contains("/benches/")
     }
 }
 
@@ -54,6 +57,18 @@ fn sources() -> Vec<Source> {
 const CRATES: &[&str] =
     &["gateway-core", "gateway-protocols", "gateway-plugins", "proto_bench", "ferrum-edge", "tests"];
 
+/// Files of more than 500 lines, each with its reason.
+const LONGER: &[(&str, &str)] = &[(
+    "gateway-core/src/config/model.rs",
+    "the configuration as meant: one table of types, mostly documentation",
+)];
+
+/// Tests in which time is what is tested, or there is no event to wait for.
+const SLOW_ON_PURPOSE: &[(&str, &str)] = &[(
+    "proto_bench/tests/all/wrong_servers.rs",
+    "its servers are slow on purpose: being late is what they do wrong",
+)];
+
 /// Fails with everything that is wrong at once.
 #[track_caller]
 fn none(rule: &str, offenders: Vec<String>) {
@@ -62,9 +77,6 @@ fn none(rule: &str, offenders: Vec<String>) {
 
 #[test]
 fn files_stop_at_500_lines_of_production() {
-    /// Tables may be longer, with their reason.
-    const LONGER: &[(&str, &str)] =
-        &[("gateway-core/src/config/model.rs", "the configuration as meant: one table of types, mostly documentation")];
     let long = sources()
         .into_iter()
         .filter(|source| !source.is_test() && !LONGER.iter().any(|(path, _)| *path == source.path))
@@ -101,9 +113,9 @@ fn crates_depend_downwards_only() {
         let manifest = read(&format!("{name}/Cargo.toml"));
         let body = manifest.split_once("\n[lints]").map_or(manifest.as_str(), |(_, rest)| rest);
         for other in CRATES {
-            let named = body.lines().any(|line| {
-                line.strip_prefix(other).is_some_and(|rest| rest.starts_with([' ', '.', '=']))
-            });
+            let named = body
+                .lines()
+                .any(|line| line.strip_prefix(other).is_some_and(|rest| rest.starts_with([' ', '.', '='])));
             if named && !may.contains(other) {
                 wrong.push(format!("{name} depends on {other}"));
             }
@@ -134,9 +146,20 @@ fn uses(sources: &[Source], words: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_mind_has_no_hands() {
-    let core: Vec<_> =
-        sources().into_iter().filter(|it| it.path.starts_with("gateway-core/src/") && !it.is_test()).collect();
-    let words = ["tokio::net", "std::net::Tcp", "std::net::Udp", "std::fs", "std::env", "tokio::spawn", "thread::spawn", "SystemTime"];
+    let core: Vec<_> = sources()
+        .into_iter()
+        .filter(|it| it.path.starts_with("gateway-core/src/") && !it.is_test())
+        .collect();
+    let words = [
+        "tokio::net",
+        "std::net::Tcp",
+        "std::net::Udp",
+        "std::fs",
+        "std::env",
+        "tokio::spawn",
+        "thread::spawn",
+        "SystemTime",
+    ];
     none("gateway-core opens nothing and starts nothing", uses(&core, &words));
 }
 
@@ -158,7 +181,8 @@ fn every_plugin_file_is_in_the_table() {
     let mut missing = Vec::new();
     for source in sources() {
         let Some(name) = source.path.strip_prefix("gateway-plugins/src/") else { continue };
-        let Some(name) = name.strip_suffix(".rs").filter(|name| !name.contains('/') && !matches!(*name, "lib" | "tests"))
+        let Some(name) =
+            name.strip_suffix(".rs").filter(|name| !name.contains('/') && !matches!(*name, "lib" | "tests"))
         else {
             continue;
         };
@@ -188,10 +212,15 @@ fn only_the_app_names_all_crates() {
 
 #[test]
 fn unsafe_stays_in_its_room() {
-    let all: Vec<_> =
-        sources().into_iter().filter(|it| !it.path.ends_with("src/sys.rs") && !it.path.contains("src/sys/")).collect();
+    let all: Vec<_> = sources()
+        .into_iter()
+        .filter(|it| !it.path.ends_with("src/sys.rs") && !it.path.contains("src/sys/"))
+        .collect();
     let word = ["unsafe", " "].concat();
-    none("`unsafe` only in sys.rs", uses(&all, &[&(word.clone() + "{"), &(word.clone() + "fn"), &(word + "impl")]));
+    none(
+        "`unsafe` only in sys.rs",
+        uses(&all, &[&(word.clone() + "{"), &(word.clone() + "fn"), &(word + "impl")]),
+    );
 }
 
 #[test]
@@ -199,12 +228,9 @@ fn tests_wait_for_events() {
     // Put together here, so that this file does not find itself.
     let words = [["sle", "ep("].concat(), ["sleep_", "until("].concat(), ["#[ign", "ore"].concat()];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    /// Where time is what is tested, or there is no event to wait for.
-    const EXCEPT: &[(&str, &str)] =
-        &[("proto_bench/tests/all/wrong_servers.rs", "its servers are slow on purpose: being late is what they do wrong")];
     let mut found = Vec::new();
     for source in sources() {
-        if EXCEPT.iter().any(|(path, _)| *path == source.path) {
+        if SLOW_ON_PURPOSE.iter().any(|(path, _)| *path == source.path) {
             continue;
         }
         let tests = match source.is_test() {
@@ -222,8 +248,8 @@ fn tests_wait_for_events() {
 
 #[test]
 fn every_exception_still_exists() {
-    for path in ["gateway-core/src/config/model.rs"] {
-        assert!(root().join(path).exists(), "{path} is gone; so should its exception be");
+    for (path, reason) in LONGER.iter().chain(SLOW_ON_PURPOSE) {
+        assert!(root().join(path).exists(), "{path} is gone; so should its exception be ({reason})");
     }
 }
 
@@ -234,7 +260,8 @@ fn the_readme_names_what_exists() {
     let mut wrong = Vec::new();
     for line in readme.lines() {
         for word in line.split(|c: char| c.is_whitespace() || "`()[],;".contains(c)) {
-            let is_path = ["specs/", "website/", ".ci/", "tests/"].iter().any(|folder| word.starts_with(folder));
+            let is_path =
+                ["specs/", "website/", ".ci/", "tests/"].iter().any(|folder| word.starts_with(folder));
             if is_path && !root().join(word.trim_end_matches(['.', ':'])).exists() {
                 wrong.push(format!("README.md names {word}, which does not exist"));
             }

@@ -7,12 +7,15 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::header::{CONTENT_LENGTH, HOST};
-use http::{HeaderMap, Method, Uri};
+use http::header::{ALLOW, CONTENT_LENGTH, HOST};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::exchange::Exchange;
 use super::reply::{Cause, Reply};
 use crate::config::model::Limits;
+
+/// What is told to those who ask with a method the gateway never takes; a 405 has to tell (RFC 9110 §15.5.6).
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
 /// Checks a request's head.
 ///
@@ -22,7 +25,7 @@ pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Box<Reply>> {
     let request = &exchange.request;
     // CONNECT asks for a tunnel to anywhere, except in its extended form (RFC 8441, RFC 9220).
     if request.method == Method::TRACE || (request.method == Method::CONNECT && exchange.upgrade.is_none()) {
-        return Err(Box::new(Reply::new(Cause::MethodUnknown)));
+        return Err(Box::new(Reply::new(Cause::MethodUnknown).header(ALLOW, METHODS)));
     }
     let target_bytes = request.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if target_bytes > limits.max_uri_bytes {

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Delivery;
@@ -32,6 +33,8 @@ use reply::Responder;
 pub(super) struct Reader {
     half: ReadHalf,
     buffer: BytesMut,
+    /// Whether a byte of the next head has arrived.
+    begun: bool,
 }
 
 /// Bytes a client may send ahead while its request is being served; beyond that it is not read.
@@ -65,14 +68,15 @@ enum After {
 /// Serves a connection until it ends. `buffer` holds what was read to find out the version.
 pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
     let (read, write) = link.into_split();
-    let mut reader = Reader { half: read, buffer };
+    let mut reader = Reader { half: read, begun: false, buffer };
     let mut responder = Responder::new(write, client.tls.as_ref().and_then(|_| worker.alt_svc().cloned()));
     let mut timer = Timer::default();
+    let mut snapshots = worker.snapshots();
     let mut first = true;
     loop {
-        let snapshot = worker.snapshot();
         entry.set_idle(!first && reader.buffer.is_empty());
-        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &snapshot, first)).await;
+        let settings = snapshots.load().settings.clone();
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &settings, first)).await;
         entry.set_idle(false);
         timer.clear();
         let after = match incoming {
@@ -84,9 +88,12 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
             Incoming::Late => refuse(worker, &client, &mut responder, Cause::RequestTimeout).await,
             Incoming::Refused(error) => refuse(worker, &client, &mut responder, cause_of(error)).await,
             Incoming::Head(head) => {
+                // Only now: a connection may have been idle for long, and its next request belongs to the
+                // configuration that is in use when it arrives.
+                let snapshot: &Snapshot = snapshots.load();
                 responder.begin(&head, entry.is_draining(), snapshot.settings.client_timeouts.body);
                 let (after, returned) =
-                    exchange(worker, &snapshot, (*head, reader, client.clone()), &mut responder).await;
+                    exchange(worker, snapshot, (*head, reader, client.clone()), &mut responder).await;
                 let Some(returned) = returned else { return };
                 reader = returned;
                 after
@@ -106,10 +113,9 @@ fn poll_head(
     cx: &mut Context<'_>,
     reader: &mut Reader,
     timer: &mut Timer,
-    snapshot: &Snapshot,
+    settings: &Settings,
     first: bool,
 ) -> Poll<Incoming> {
-    let settings = &snapshot.settings;
     let limits = HeadLimits {
         bytes: settings.limits.max_header_bytes,
         fields: settings.limits.max_headers,
@@ -118,7 +124,10 @@ fn poll_head(
     loop {
         if !reader.buffer.is_empty() {
             match head::request(&mut reader.buffer, &limits) {
-                Ok(Some(head)) => return Poll::Ready(Incoming::Head(Box::new(head))),
+                Ok(Some(head)) => {
+                    reader.begun = false;
+                    return Poll::Ready(Incoming::Head(Box::new(head)));
+                }
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Incoming::Refused(error)),
             }
@@ -129,8 +138,8 @@ fn poll_head(
                 return Poll::Ready(if begun { Incoming::Torn } else { Incoming::Over });
             }
             Poll::Ready(Ok(_)) => {
-                if !begun {
-                    // The time for a head runs from its first byte.
+                if !std::mem::replace(&mut reader.begun, true) {
+                    // The time for a head runs from its first byte, also where that is an empty line before it.
                     timer.set(settings.client_timeouts.header);
                 }
             }

@@ -23,11 +23,15 @@ async fn a_declared_length_beyond_the_limit_never_reaches_the_target() {
 #[tokio::test]
 async fn a_proxy_has_a_limit_of_its_own() {
     let proxy = |id: &str, limit: u64| {
-        format!("  - {{id: {id}, listen_path: /{id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, max_request_body_bytes: {limit}}}\n")
+        format!(
+            "  - {{id: {id}, listen_path: /{id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, max_request_body_bytes: {limit}}}\n"
+        )
     };
     let spec = format!("proxies:\n{}{}{}", proxy("less", 5), proxy("more", 20), proxy("all", 0));
     let mut edge = Edge::start_with("  limits: {max_request_body_bytes: 10}", &spec);
-    for (path, length, status) in [("/less", 6, 413), ("/less", 5, 502), ("/more", 20, 502), ("/more", 21, 413), ("/all", 100, 502)] {
+    for (path, length, status) in
+        [("/less", 6, 413), ("/less", 5, 502), ("/more", 20, 502), ("/more", 21, 413), ("/all", 100, 502)]
+    {
         let ask = Ask { method: Method::POST, path, headers: &[], body: Will::Length(length) };
         let mut client = Client::ask(&edge, Kind::H1, ask).await;
         // Refused on sight, it may not be taken any more.

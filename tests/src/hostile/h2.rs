@@ -102,7 +102,9 @@ async fn a_window_that_never_opens() {
 #[tokio::test]
 async fn garbage_after_the_preface() {
     let mut edge = Edge::start(FIXED);
-    for garbage in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0xff; 100], &[0; 9], b"\0\0\0\x01\x05\0\0\0\0"] {
+    for garbage in
+        [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0xff; 100], &[0; 9], b"\0\0\0\x01\x05\0\0\0\0"]
+    {
         let mut wire = edge.wire().await;
         wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
         drop(wire.try_send(garbage).await);

@@ -50,7 +50,9 @@ async fn over_http_1() {
         assert_eq!(head.status(), *status, "{path}");
         assert_eq!(edge.only_record().await.status(), u64::from(*status), "{path}");
     }
-    for (target, status) in [("http://a.test/admin", 403), ("http://a.test/x/../admin", 403), ("HTTP://A.TEST//admin", 403)] {
+    for (target, status) in
+        [("http://a.test/admin", 403), ("http://a.test/x/../admin", 403), ("HTTP://A.TEST//admin", 403)]
+    {
         let (head, _) = edge.get(target).await;
         assert_eq!(head.status(), status, "{target}");
     }
@@ -60,8 +62,12 @@ async fn over_http_1() {
 async fn over_http_2() {
     let edge = Edge::start(GUARDED);
     for (path, status) in PATHS {
-        let mut client =
-            Client::ask(&edge, Kind::H2, Ask { method: Method::GET, path, headers: &[], body: Will::Nothing }).await;
+        let mut client = Client::ask(
+            &edge,
+            Kind::H2,
+            Ask { method: Method::GET, path, headers: &[], body: Will::Nothing },
+        )
+        .await;
         assert_eq!(client.head().await.unwrap().status, *status, "{path}");
     }
 }

@@ -35,6 +35,20 @@ async fn a_head_that_drips() {
     assert_eq!(record.reason(), "request_timeout");
 }
 
+/// Neither do empty lines before a request, which are read over.
+#[tokio::test]
+async fn empty_lines_that_drip() {
+    let mut edge = Edge::start_with("  client_timeouts: {header_ms: 150}", DEAD);
+    let mut wire = edge.wire().await;
+    let (mut sent, mut ticks) = (0, tokio::time::interval(std::time::Duration::from_millis(5)));
+    while wire.try_send("\r\n").await.is_ok() {
+        ticks.tick().await;
+        sent += 1;
+        assert!(sent < 4000, "the gateway still listens");
+    }
+    edge.nothing_recorded().await;
+}
+
 #[tokio::test]
 async fn silence_is_ended_in_silence() {
     let mut edge = Edge::start_with("  client_timeouts: {header_ms: 100, keep_alive_ms: 100}", FIXED);
@@ -65,7 +79,8 @@ async fn a_handshake_that_never_comes() {
 
 #[tokio::test]
 async fn a_body_that_stops() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)] {
+    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
+    {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
             "  client_timeouts: {body_ms: 100}",
@@ -86,7 +101,8 @@ async fn a_body_that_stops() {
 /// A client that reads nothing more is given up, and its target is let go.
 #[tokio::test]
 async fn a_client_that_does_not_read() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)] {
+    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
+    {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start_with(
             "  client_timeouts: {body_ms: 150}",
@@ -112,10 +128,12 @@ async fn a_client_that_does_not_read() {
 /// The total is a limit on all of it, whatever else goes well.
 #[tokio::test]
 async fn an_exchange_that_takes_too_long_in_all() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)] {
+    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
+    {
         let (mut origin, backend) = Origin::listen(up).await;
-        let mut edge =
-            Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, total_timeout_ms: 150, {backend}}}\n"));
+        let mut edge = Edge::start(&format!(
+            "proxies:\n  - {{id: a, listen_path: /, total_timeout_ms: 150, {backend}}}\n"
+        ));
         let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
         let mut client = Client::ask(&edge, down, ask).await;
         let mut served = origin.serve().await;

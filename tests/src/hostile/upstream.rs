@@ -33,7 +33,10 @@ async fn heads_that_are_none() {
         ("HTTP/1.1 200 OK\r\nx: y\r\n folded\r\n\r\n", "upstream_garbage"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "upstream_garbage"),
         ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "upstream_garbage"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", "upstream_garbage"),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            "upstream_garbage",
+        ),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "upstream_garbage"),
         ("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", "upstream_garbage"),
         ("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", "upstream_garbage"),
@@ -118,7 +121,8 @@ async fn a_second_answer_is_nobodys() {
 /// A target may refuse a request half-way; its answer counts, and the client's connection is not confused by it.
 #[tokio::test]
 async fn an_answer_before_the_request_is_through() {
-    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)] {
+    for (down, up) in [(Kind::H1, Kind::H1), (Kind::H1, Kind::H2), (Kind::H2, Kind::H1), (Kind::H2, Kind::H2)]
+    {
         let (mut origin, backend) = Origin::listen(up).await;
         let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
         let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
@@ -139,7 +143,9 @@ async fn an_answer_before_the_request_is_through() {
 /// A connection that closes with its answer is fine when the answer says so.
 #[tokio::test]
 async fn a_body_that_ends_with_its_connection() {
-    for head in ["HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"] {
+    for head in
+        ["HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"]
+    {
         let port = Port::listen(None).await;
         let mut edge = edge_to(&port).await;
         let mut talker = edge.talker().await;

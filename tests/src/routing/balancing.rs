@@ -17,11 +17,8 @@ fn spec(targets: &[String], fields: &str, rules: &str) -> String {
     )
 }
 
-/// A port nobody listens on.
-async fn dead() -> String {
-    let port = Port::listen(None).await;
-    format!("{{host: 127.0.0.1, port: {}}}", port.address.port())
-}
+/// A target nobody listens at: a port that only root may take, and that no test is given by chance.
+const DEAD: &str = "{host: 127.0.0.1, port: 1}";
 
 async fn names(edge: &Edge, requests: usize) -> HashMap<String, usize> {
     let mut names = HashMap::new();
@@ -45,7 +42,7 @@ async fn three_targets_in_turn() {
 #[tokio::test]
 async fn a_target_that_cannot_be_reached_is_passed_over_also_by_a_post() {
     let live = Standing::start("live").await;
-    let targets = [dead().await, live.target()];
+    let targets = [DEAD.to_owned(), live.target()];
     let mut edge = Edge::start(&spec(&targets, ", retry: {max_retries: 2, budget_percent: 1000}", ""));
     let mut attempts = 0;
     for _ in 0..4 {
@@ -58,7 +55,7 @@ async fn a_target_that_cannot_be_reached_is_passed_over_also_by_a_post() {
 
 #[tokio::test]
 async fn without_a_retry_rule_a_dead_target_is_a_502() {
-    let mut edge = Edge::start(&spec(&[dead().await], "", ""));
+    let mut edge = Edge::start(&spec(&[DEAD.to_owned()], "", ""));
     let (head, body) = edge.get("/").await;
     assert_eq!(head.status(), 502);
     assert!(body.contains("connect_failed") && !body.contains("127.0.0.1"), "{body}");
@@ -69,7 +66,9 @@ async fn without_a_retry_rule_a_dead_target_is_a_502() {
 /// A request that may have been carried out is not sent again, unless doing it twice is doing it once.
 #[tokio::test]
 async fn what_reached_a_target_is_repeated_only_when_idempotent() {
-    for (method, status, attempts) in [(Method::POST, 502, 1), (Method::PATCH, 502, 1), (Method::GET, 200, 2), (Method::PUT, 200, 2)] {
+    for (method, status, attempts) in
+        [(Method::POST, 502, 1), (Method::PATCH, 502, 1), (Method::GET, 200, 2), (Method::PUT, 200, 2)]
+    {
         let port = Port::listen(None).await;
         let targets = [format!("{{host: 127.0.0.1, port: {}}}", port.address.port())];
         let mut edge = Edge::start(&spec(&targets, ", retry: {max_retries: 3, budget_percent: 1000}", ""));

@@ -53,8 +53,15 @@ async fn what_belongs_to_one_hop_stays_there() {
         )
         .await;
     for gone in [
-        "connection", "x-hop", "keep-alive", "te", "proxy-authorization", "proxy-connection", "upgrade",
-        "x-consumer-username", "x-consumer-groups",
+        "connection",
+        "x-hop",
+        "keep-alive",
+        "te",
+        "proxy-authorization",
+        "proxy-connection",
+        "upgrade",
+        "x-consumer-username",
+        "x-consumer-groups",
     ] {
         assert_eq!(field(&body, gone), None, "{gone}");
     }
@@ -74,8 +81,12 @@ async fn the_host_is_the_targets_unless_it_is_preserved() {
     let own = format!("127.0.0.1:{}", origin.address.port());
     for down in [Kind::H1, Kind::H2] {
         for (path, host) in [("/own", own.as_str()), ("/kept", "a.test")] {
-            let mut client =
-                Client::ask(&edge, down, Ask { method: Method::GET, path, headers: &[], body: Will::Nothing }).await;
+            let mut client = Client::ask(
+                &edge,
+                down,
+                Ask { method: Method::GET, path, headers: &[], body: Will::Nothing },
+            )
+            .await;
             assert_eq!(client.head().await.unwrap().status, 200);
             let body = String::from_utf8(client.body().await.unwrap()).unwrap();
             assert_eq!(field(&body, "host"), Some(host), "{down:?} {path}");

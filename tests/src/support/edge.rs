@@ -43,7 +43,10 @@ impl Edge {
             ("drain_timeout_seconds", "10".to_owned()),
             (
                 "tls",
-                format!("{{certificates: [{{cert_path: {:?}, key_path: {:?}}}]}}", identity.cert, identity.key),
+                format!(
+                    "{{certificates: [{{cert_path: {:?}, key_path: {:?}}}]}}",
+                    identity.cert, identity.key
+                ),
             ),
         ] {
             if !settings.contains(&format!("{setting}:")) {
@@ -87,7 +90,8 @@ impl Edge {
     pub(crate) async fn ask(&self, request: &str) -> (Head, String) {
         let mut talker = self.talker().await;
         talker.wire.send(request).await;
-        let method = request.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(http::Method::GET);
+        let method =
+            request.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(http::Method::GET);
         let head = talker.response(&method).await.expect("an answer");
         let body = talker.body().await.expect("a body");
         (head, String::from_utf8_lossy(&body).into_owned())
@@ -123,7 +127,8 @@ impl Edge {
 #[track_caller]
 fn parse(registry: &Registry, settings: &str, spec: &str) -> Model {
     let text = format!("{settings}{}", with_marker(spec));
-    ferrum_edge::source::file::parse(&text, "test", registry).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    ferrum_edge::source::file::parse(&text, "test", registry)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 /// Adds a proxy that answers by itself, for [`Edge::only_record`].
@@ -133,5 +138,9 @@ fn with_marker(spec: &str) -> String {
     const PLUGIN: &str = "plugin_configs:\n  - {id: marker, plugin_name: request_termination, scope: proxy_group, \
         config: {status_code: 200}}\n";
     let spec = spec.replacen("proxies:\n", PROXY, 1);
-    if spec.contains("plugin_configs:\n") { spec.replacen("plugin_configs:\n", PLUGIN, 1) } else { spec + PLUGIN }
+    if spec.contains("plugin_configs:\n") {
+        spec.replacen("plugin_configs:\n", PLUGIN, 1)
+    } else {
+        spec + PLUGIN
+    }
 }

@@ -120,7 +120,9 @@ impl Talker {
                     return Ok(Some(data));
                 }
                 Framing::UntilClose => match self.wire.some(usize::MAX).await {
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.framing = Framing::Length(0),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        self.framing = Framing::Length(0)
+                    }
                     other => return other.map(Some),
                 },
                 Framing::Chunked(Some(0)) => {
@@ -166,7 +168,12 @@ impl Talker {
     }
 
     /// Sends a head; `length` frames what follows, `None` means chunks.
-    pub(crate) async fn send_head(&mut self, line: &str, headers: &[(&str, &str)], length: Option<usize>) -> io::Result<()> {
+    pub(crate) async fn send_head(
+        &mut self,
+        line: &str,
+        headers: &[(&str, &str)],
+        length: Option<usize>,
+    ) -> io::Result<()> {
         let mut text = format!("{line}\r\n");
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));

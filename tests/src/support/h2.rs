@@ -64,7 +64,8 @@ pub(crate) async fn send(stream: &mut SendStream<Bytes>, data: &[u8], end: bool)
     while !rest.is_empty() {
         stream.reserve_capacity(rest.len());
         let room = soon(std::future::poll_fn(|cx| stream.poll_capacity(cx))).await;
-        let room = room.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?.map_err(io::Error::other)?;
+        let room =
+            room.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?.map_err(io::Error::other)?;
         let piece = rest.split_to(room.min(rest.len()));
         stream.send_data(piece, end && rest.is_empty()).map_err(io::Error::other)?;
     }

@@ -99,7 +99,9 @@ async fn serve(mut talker: Talker, manner: Arc<Manner>) {
         let line = format!("HTTP/1.1 {status} Standing");
         let body = if head.line.starts_with("HEAD ") { String::new() } else { body };
         let length = body.len().to_string();
-        let sent = talker.send_head(&line, &[("content-length", &length), ("x-origin", &manner.name)], Some(0)).await;
+        let sent = talker
+            .send_head(&line, &[("content-length", &length), ("x-origin", &manner.name)], Some(0))
+            .await;
         if sent.is_err() || talker.wire.try_send(&body).await.is_err() || manner.abrupt {
             return;
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::server::SendResponse;
-use h2::{RecvStream, Reason, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 
@@ -44,13 +44,15 @@ impl Kind {
 
     /// The fields of a proxy that make the gateway speak so to its target.
     pub(crate) fn backend(self, address: SocketAddr) -> String {
-        let (scheme, version) = (if self.is_tls() { "https" } else { "http" }, if self.is_h2() { "2" } else { "1.1" });
+        let (scheme, version) =
+            (if self.is_tls() { "https" } else { "http" }, if self.is_h2() { "2" } else { "1.1" });
         let port = address.port();
         let mut fields = format!(
             "backend_scheme: {scheme}, backend_http_version: '{version}', backend_host: 127.0.0.1, backend_port: {port}"
         );
         if self.is_tls() {
-            fields.push_str(&format!(", backend_tls_server_ca_cert_path: {:?}", super::tls::authority().ca()));
+            fields
+                .push_str(&format!(", backend_tls_server_ca_cert_path: {:?}", super::tls::authority().ca()));
         }
         fields
     }
@@ -119,7 +121,8 @@ impl Client {
             request.headers_mut().insert("content-length", length.into());
         }
         soon(std::future::poll_fn(|cx| requests.poll_ready(cx))).await.expect("room for a stream");
-        let (response, sending) = requests.send_request(request, ask.body == Will::Nothing).expect("a request sent");
+        let (response, sending) =
+            requests.send_request(request, ask.body == Will::Nothing).expect("a request sent");
         Self::H2 { sending, response: Box::new(response), recv: None }
     }
 
@@ -278,7 +281,9 @@ impl Served {
     pub(crate) async fn trailers(&mut self) -> io::Result<HeaderMap> {
         match &mut self.side {
             Side::H1(talker) => Ok(std::mem::take(&mut talker.trailers)),
-            Side::H2 { recv, .. } => Ok(soon(recv.trailers()).await.map_err(io::Error::other)?.unwrap_or_default()),
+            Side::H2 { recv, .. } => {
+                Ok(soon(recv.trailers()).await.map_err(io::Error::other)?.unwrap_or_default())
+            }
         }
     }
 
@@ -327,7 +332,9 @@ impl Served {
     pub(crate) async fn finish(&mut self, trailers: &[(&str, &str)]) -> io::Result<()> {
         match &mut self.side {
             Side::H1(talker) => talker.finish(trailers).await,
-            Side::H2 { sending: Some(sending), .. } if trailers.is_empty() => two::send(sending, b"", true).await,
+            Side::H2 { sending: Some(sending), .. } if trailers.is_empty() => {
+                two::send(sending, b"", true).await
+            }
             Side::H2 { sending: Some(sending), .. } => {
                 sending.send_trailers(two::map(trailers)).map_err(io::Error::other)
             }

@@ -69,7 +69,10 @@ impl Authority {
     pub(crate) fn reissue(&self, identity: &Identity, names: &[&str]) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().expect("a key");
-        let cert = CertificateParams::new(names).expect("names").signed_by(&key, &self.issuer).expect("a certificate");
+        let cert = CertificateParams::new(names)
+            .expect("names")
+            .signed_by(&key, &self.issuer)
+            .expect("a certificate");
         std::fs::write(&identity.cert, cert.pem()).expect("a file");
         std::fs::write(&identity.key, key.serialize_pem()).expect("a file");
     }

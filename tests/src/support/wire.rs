@@ -52,7 +52,11 @@ impl Port {
     pub(crate) async fn listen_on(address: SocketAddr, alpn: Option<&[&str]>) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        Self { listener, address, tls: alpn.map(|alpn| TlsAcceptor::from(tls::server(tls::localhost(), alpn))) }
+        Self {
+            listener,
+            address,
+            tls: alpn.map(|alpn| TlsAcceptor::from(tls::server(tls::localhost(), alpn))),
+        }
     }
 
     /// The next connection.

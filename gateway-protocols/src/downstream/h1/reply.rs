@@ -133,7 +133,7 @@ impl Downstream for Responder {
         write::switching(&mut head, response.headers(), &HeaderValue::from_static("websocket"));
         let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
         poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
-        let Reader { half, buffer } = self.reader.take()?;
+        let Reader { half, buffer, .. } = self.reader.take()?;
         let link = Link::unsplit(half, self.half.take()?)?;
         Some(Box::new(Rewound::new(buffer, link)))
     }
