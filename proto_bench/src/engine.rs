@@ -1,8 +1,8 @@
 //! Runs one round: threads with their runtimes and connections, the window, and the samples taken beside it.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) window: watch::Receiver<Option<Window>>,
     pub(crate) completed: Vec<AtomicU64>,
     /// Ends the window early.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: Arc<Stop>,
     pub(crate) stoppable: bool,
 }
 
@@ -79,13 +79,34 @@ pub(crate) struct Seat {
     pub(crate) connections: std::ops::Range<u32>,
 }
 
+/// Ends a window early.
+#[derive(Debug, Default)]
+pub struct Stop {
+    told: AtomicBool,
+    at: OnceLock<Instant>,
+}
+
+impl Stop {
+    /// Ends the window now; later calls change nothing.
+    pub fn now(&self) {
+        self.at.get_or_init(Instant::now);
+        self.told.store(true, Ordering::Release);
+    }
+
+    /// Whether the window was ended.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+}
+
 /// What a round has around it.
 pub struct Surroundings<'a> {
     pub watched: &'a [Watched],
     /// Called a few times a second.
     pub tell: &'a mut dyn FnMut(Progress),
     /// Ends the window early once it is set.
-    pub stop: Option<Arc<AtomicBool>>,
+    pub stop: Option<Arc<Stop>>,
 }
 
 /// Makes a thread's driver.
@@ -196,7 +217,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
     let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
     tell(Progress::Running { elapsed: Duration::ZERO, of, completed: 0 });
     let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
-    while let Some(left) = left_until(window.until).filter(|_| !shared.stop.load(Ordering::Relaxed)) {
+    while let Some(left) = left_until(window.until).filter(|_| !shared.stop.is_told()) {
         nap(left.min(slice), shared);
         let elapsed = window.from.elapsed().min(of);
         let completed = completed();
@@ -204,7 +225,9 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
         progress.push((elapsed, completed));
         tell(Progress::Running { elapsed, of, completed });
     }
-    let length = window.from.elapsed().min(of);
+    // Not by this thread's clock: it may wake late, and no lane asked anything meanwhile.
+    let ended = shared.stop.at.get().copied().unwrap_or(window.until).min(window.until);
+    let length = ended.saturating_duration_since(window.from).max(Duration::from_millis(1));
     let (own, machine) = (process::own_usage(), process::machine_time());
     Outcome {
         tally: Tally::default(),
@@ -233,7 +256,7 @@ fn nap(time: Duration, shared: &Shared) {
         return thread::sleep(time);
     }
     let begun = Instant::now();
-    while begun.elapsed() < time && !shared.stop.load(Ordering::Relaxed) {
+    while begun.elapsed() < time && !shared.stop.is_told() {
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -97,7 +97,7 @@ impl Setup {
     /// The configuration files as one text, for the result file.
     #[must_use]
     pub fn text(&self) -> String {
-        const LONGEST: usize = 8_000;
+        const LONGEST: usize = 2_500;
         let mut out = String::new();
         for (path, text) in &self.files {
             let name = path.file_name().unwrap_or_default().to_string_lossy();

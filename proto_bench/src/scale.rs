@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::Fault;
-use crate::engine::{self, Outcome, Surroundings};
+use crate::engine::{self, Outcome, Stop, Surroundings};
 use crate::measure::Watched;
 use crate::plan::{ExpectBody, Load, Method, Pace, Plan, Protocol, Target};
 use crate::report::Round;
@@ -111,23 +111,23 @@ fn write_under_load(
         return Ok((writer::write(options, numbers)?, None));
     }
     let present = numbers.start;
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(Stop::default());
     let begun = Arc::new(AtomicBool::new(false));
     let writing = {
         let (options, stop, begun) = (options.clone(), Arc::clone(&stop), Arc::clone(&begun));
         thread::spawn(move || {
             // Load first, then writes: the window must contain them all.
-            while !begun.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+            while !begun.load(Ordering::Relaxed) && !stop.is_told() {
                 thread::sleep(Duration::from_millis(5));
             }
             let written = writer::write(&options, numbers);
-            stop.store(true, Ordering::Relaxed);
+            stop.now();
             written
         })
     };
     let outcome = load_while_writing(options, present, watched, (&stop, &begun));
     // If the load could not run, the writer must not wait for it.
-    stop.store(true, Ordering::Relaxed);
+    stop.now();
     let written = writing.join().map_err(|_| ScaleError::Writer)??;
     let (plan, outcome) = outcome?;
     Ok((written, Some(Round::new(&plan, &outcome))))
@@ -137,7 +137,7 @@ fn load_while_writing(
     options: &Options,
     present: u64,
     watched: &[Watched],
-    (stop, begun): (&Arc<AtomicBool>, &AtomicBool),
+    (stop, begun): (&Arc<Stop>, &AtomicBool),
 ) -> Result<(Plan, Outcome), ScaleError> {
     let plan = plan(options, Duration::ZERO, LONGEST_WRITE);
     let mut tell = |progress| {

@@ -163,7 +163,7 @@ impl<D: Driver> World<D> {
 
     /// Whether the window was ended early.
     pub(super) fn stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
+        self.shared.stop.is_told()
     }
 
     /// Waits for the window; the first connection that sees it sets up what the thread shares.

@@ -49,8 +49,9 @@ fn document(test: Test, site: &Site<'_>) -> Option<Value> {
     // Stream proxies open ports of their own; the HTTP listener then goes to a port nobody asks for.
     let http = if is_stream || tls { "127.0.0.1:0".to_owned() } else { site.listen.to_string() };
     gateway["http"] = json!({ "address": http });
-    if tls && !is_stream {
-        gateway["https"] = json!({ "address": site.listen.to_string() });
+    if tls {
+        let https = if is_stream { "off".to_owned() } else { site.listen.to_string() };
+        gateway["https"] = json!({ "address": https });
     }
     let mut spec = json!({ "gateway": gateway });
     spec["proxies"] = match test {

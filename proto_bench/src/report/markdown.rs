@@ -116,7 +116,9 @@ fn matrix(document: &Document) -> String {
     ]);
     for first in ids(document) {
         let (gateway, direct) = (document.row(&first.id, "gateway"), document.row(&first.id, "direct"));
-        let overhead = match (rate_of(gateway), rate_of(direct)) {
+        // Rates of rounds that strangers disturbed are no basis for a ratio.
+        let calm = [gateway, direct].iter().flatten().all(|row| !row.is_disturbed());
+        let overhead = match (rate_of(gateway).filter(|_| calm), rate_of(direct)) {
             (Some(through), Some(alone)) if alone > 0.0 => {
                 format!("{:.0} %", (1.0 - through / alone) * 100.0)
             }

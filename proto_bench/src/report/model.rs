@@ -12,6 +12,7 @@ use crate::measure::machine::{self, Machine, Revision};
 use crate::measure::process::Role;
 use crate::measure::time;
 use crate::plan::{Expect, Load};
+use crate::report::judge::marks;
 
 mod from_outcome;
 mod json;
@@ -370,6 +371,12 @@ impl Row {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.verdict == Verdict::Valid
+    }
+
+    /// Whether other processes used the machine meanwhile.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.marks.iter().any(|mark| mark == marks::DISTURBED)
     }
 }
 

@@ -123,8 +123,11 @@ fn protocols(document: &Document) -> Table {
     for row in &PROTOCOLS {
         let (gateway, direct) = (rate(row.id, "gateway"), rate(row.id, "direct"));
         let shown = |rate: Option<f64>| rate.map_or_else(|| "–".to_owned(), thousands);
-        let remains =
-            gateway.zip(direct).map_or_else(|| "–".to_owned(), |(gateway, direct)| share(gateway, direct));
+        // Rates of rounds that strangers disturbed are no basis for a ratio.
+        let mut rows = ["gateway", "direct"].into_iter().filter_map(|subject| document.row(row.id, subject));
+        let calm = rows.all(|row| !row.is_disturbed());
+        let both = gateway.zip(direct).filter(|_| calm);
+        let remains = both.map_or_else(|| "–".to_owned(), |(gateway, direct)| share(gateway, direct));
         table.row(vec![
             row.label.to_owned(),
             shown(gateway),
