@@ -191,6 +191,12 @@ impl Worker {
         self.recorder.panicked();
     }
 
+    /// The configuration in use, for one connection: looking whether it is still the same costs one plain load,
+    /// where counting a reference would be felt by all workers.
+    pub(crate) fn snapshots(&self) -> arc_swap::Cache<&ArcSwap<Snapshot>, Arc<Snapshot>> {
+        arc_swap::Cache::new(&self.shared.snapshot)
+    }
+
     /// The configuration in use now.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()

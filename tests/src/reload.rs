@@ -62,6 +62,25 @@ fn nth_spec(number: usize, backend: &str) -> String {
 }
 
 #[tokio::test]
+async fn an_idle_connections_next_request_belongs_to_the_new_configuration() {
+    let origin = Standing::start("o").await;
+    let open = format!("proxies:\n  - {{id: main, listen_path: /, {}}}\n", origin.backend());
+    let closed = format!(
+        "proxies:\n  - {{id: main, listen_path: /, plugins: [{{plugin_config_id: shut}}], {}}}\nplugin_configs:\n  \
+         - {{id: shut, plugin_name: request_termination, scope: proxy_group, config: {{status_code: 403}}}}\n",
+        origin.backend()
+    );
+    let edge = Edge::start_with("  workers: 1", &open);
+    let mut talker = edge.talker().await;
+    for (spec, status) in [(&open, 200), (&closed, 403), (&open, 200)] {
+        edge.reload(spec);
+        talker.wire.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(talker.response(&Method::GET).await.expect("an answer").status(), status);
+        talker.body().await.expect("a body");
+    }
+}
+
+#[tokio::test]
 async fn a_hundred_reloads_under_load_fail_no_request_and_close_no_connection() {
     let origin = Standing::start("o").await;
     let edge = Edge::start_with("  workers: 2", &nth_spec(0, &origin.backend()));
@@ -115,6 +134,26 @@ async fn a_bad_configuration_leaves_the_old_one_in_use() {
     }
     assert_eq!(edge.get("/").await.0.status(), 200);
     assert_eq!(edge.gateway.snapshot().revision, 1);
+}
+
+/// And the next one on its connection has the configuration that is in use when it comes.
+#[tokio::test]
+async fn a_waiting_connection_sees_the_new_configuration() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend()));
+    let mut talker = edge.talker().await;
+    let mut requests = crate::support::h2::client(connect(edge.http(), None).await).await;
+    for (spec, status) in [(None, 200), (Some("proxies:\n"), 404)] {
+        if let Some(spec) = spec {
+            edge.reload(spec);
+        }
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(talker.response(&Method::GET).await.unwrap().status(), status);
+        talker.body().await.unwrap();
+        let request = Request::get("http://a/").body(()).unwrap();
+        let (response, _) = requests.send_request(request, true).unwrap();
+        assert_eq!(soon(response).await.unwrap().status(), status);
+    }
 }
 
 /// A request keeps the configuration it began with.

@@ -75,8 +75,8 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     let mut first = true;
     loop {
         entry.set_idle(!first && reader.buffer.is_empty());
-        let settings = snapshots.load().settings.clone();
-        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &settings, first)).await;
+        let rules = HeadRules::of(&snapshots.load().settings, first);
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &rules)).await;
         entry.set_idle(false);
         timer.clear();
         let after = match incoming {
@@ -108,22 +108,40 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     }
 }
 
+/// What the next head must keep to; copied, so that nothing of a configuration is held while a client is silent.
+struct HeadRules {
+    limits: HeadLimits,
+    /// From a head's first byte to its last.
+    header: Duration,
+    /// Before the first byte.
+    silence: Duration,
+}
+
+impl HeadRules {
+    fn of(settings: &Settings, first: bool) -> Self {
+        let timeouts = &settings.client_timeouts;
+        Self {
+            limits: HeadLimits {
+                bytes: settings.limits.max_header_bytes,
+                fields: settings.limits.max_headers,
+                target: settings.limits.max_uri_bytes,
+            },
+            header: timeouts.header,
+            silence: if first { timeouts.header } else { timeouts.keep_alive },
+        }
+    }
+}
+
 /// Reads until a head is complete, broken, or too late.
 fn poll_head(
     cx: &mut Context<'_>,
     reader: &mut Reader,
     timer: &mut Timer,
-    settings: &Settings,
-    first: bool,
+    rules: &HeadRules,
 ) -> Poll<Incoming> {
-    let limits = HeadLimits {
-        bytes: settings.limits.max_header_bytes,
-        fields: settings.limits.max_headers,
-        target: settings.limits.max_uri_bytes,
-    };
     loop {
         if !reader.buffer.is_empty() {
-            match head::request(&mut reader.buffer, &limits) {
+            match head::request(&mut reader.buffer, &rules.limits) {
                 Ok(Some(head)) => {
                     reader.begun = false;
                     return Poll::Ready(Incoming::Head(Box::new(head)));
@@ -140,13 +158,12 @@ fn poll_head(
             Poll::Ready(Ok(_)) => {
                 if !std::mem::replace(&mut reader.begun, true) {
                     // The time for a head runs from its first byte, also where that is an empty line before it.
-                    timer.set(settings.client_timeouts.header);
+                    timer.set(rules.header);
                 }
             }
             Poll::Pending => {
                 if !timer.is_set() {
-                    let timeouts = &settings.client_timeouts;
-                    timer.set(if begun || first { timeouts.header } else { timeouts.keep_alive });
+                    timer.set(if begun { rules.header } else { rules.silence });
                 }
                 let late = if begun { Incoming::Late } else { Incoming::Over };
                 return timer.poll_elapsed(cx).map(|()| late);
