@@ -7,6 +7,8 @@ mod embedding;
 mod hostile;
 mod matrix;
 mod oracle;
+mod plugins;
 mod reload;
 mod routing;
+mod tcp;
 mod tidy;

@@ -5,6 +5,7 @@ pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod records;
 pub(crate) mod standing;
+pub(crate) mod stream;
 pub(crate) mod talk;
 pub(crate) mod tls;
 pub(crate) mod wire;

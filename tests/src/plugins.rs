@@ -1,0 +1,78 @@
+//! The plugins as clients and targets see them.
+
+use crate::support::edge::Edge;
+use crate::support::standing::Standing;
+
+/// One proxy to `origin` with one plugin.
+fn spec(origin: &Standing, plugin: &str, config: &str) -> String {
+    format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}, plugins: [{{plugin_config_id: p}}]}}\n\
+         plugin_configs:\n  - {{id: p, plugin_name: {plugin}, scope: proxy_group, config: {config}}}\n",
+        origin.backend()
+    )
+}
+
+#[tokio::test]
+async fn a_correlation_id_is_the_same_for_client_target_and_log() {
+    let origin = Standing::start("o").await;
+    let mut edge = Edge::start(&spec(&origin, "correlation_id", "{}"));
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..10 {
+        let (head, body) = edge.get("/").await;
+        let id = head.field("x-request-id").to_owned();
+        assert_eq!(id.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{id}");
+        assert!(body.contains(&format!("x-request-id: {id}\n")), "{body}");
+        assert_eq!(edge.records.next().await.0["http.request.id"], id.as_str());
+        assert!(seen.insert(id), "an id came twice");
+    }
+}
+
+#[tokio::test]
+async fn a_clients_id_is_kept_unless_it_would_fill_logs() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&spec(&origin, "correlation_id", "{header_name: x-id}"));
+    for (sent, kept) in [("abc-123", true), ("a b", false), ("", false), (&"x".repeat(257), false)] {
+        let (head, body) = edge.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\nx-id: {sent}\r\n\r\n")).await;
+        assert_eq!(head.field("x-id") == sent, kept, "{sent}");
+        assert_eq!(body.matches("x-id: ").count(), 1, "the target sees one id: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_correlation_id_is_on_refusals_too() {
+    let edge = {
+        let origin = Standing::start("gone").await;
+        Edge::start(
+            &spec(&origin, "correlation_id", "{}")
+                .replace(&origin.backend(), "backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1"),
+        )
+    };
+    let (head, _) = edge.get("/").await;
+    assert_eq!(head.status(), 502);
+    assert!(!head.field("x-request-id").is_empty());
+}
+
+#[tokio::test]
+async fn termination_answers_what_its_trigger_matches() {
+    let origin = Standing::start("o").await;
+    let config = "{status_code: 410, body: gone, content_type: text/plain, trigger: {path_prefix: /old, header: x-t, header_value: \"1\"}}";
+    let mut edge = Edge::start(&spec(&origin, "request_termination", config));
+    for (request, status) in [
+        ("GET /old/x HTTP/1.1\r\nhost: a\r\nx-t: 1\r\n\r\n", 410),
+        ("GET /old/x HTTP/1.1\r\nhost: a\r\nx-t: 0\r\nx-t: 1\r\n\r\n", 410),
+        ("GET /old/x HTTP/1.1\r\nhost: a\r\nx-t: 2\r\n\r\n", 200),
+        ("GET /old/x HTTP/1.1\r\nhost: a\r\n\r\n", 200),
+        ("GET /new HTTP/1.1\r\nhost: a\r\nx-t: 1\r\n\r\n", 200),
+    ] {
+        let (head, body) = edge.ask(request).await;
+        assert_eq!(head.status(), status, "{request}");
+        let record = edge.records.next().await;
+        if status == 410 {
+            assert_eq!(
+                (body.as_str(), head.field("content-type"), record.reason()),
+                ("gone", "text/plain", "plugin")
+            );
+        }
+    }
+    assert_eq!(origin.served(), 3);
+}

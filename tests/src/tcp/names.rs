@@ -1,0 +1,164 @@
+//! Several proxies on one port, told apart by the name in the client's TLS hello.
+
+use std::sync::Arc;
+
+use rustls::ClientConnection;
+
+use super::tls_client;
+use crate::support::edge::Edge;
+use crate::support::stream::{LOOPBACK, free_port, open, tcp_backend};
+use crate::support::tls;
+use crate::support::wire::{Port, Wire};
+
+/// A client's first bytes.
+fn hello(name: &'static str) -> Vec<u8> {
+    let config = tls::authority().client(&[]);
+    let mut client = ClientConnection::new(Arc::clone(&config), name.try_into().unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+/// Proxies on one port, each passing these names on to its own origin.
+async fn shared(names: &[&str]) -> (Edge, u16, Vec<Port>) {
+    let (port, mut spec, mut origins) = (free_port(), String::from("proxies:\n"), Vec::new());
+    for (n, name) in names.iter().enumerate() {
+        let origin = Port::listen(None).await;
+        let backend = tcp_backend(origin.address);
+        spec.push_str(&format!(
+            "  - {{id: p{n}, listen_port: {port}, passthrough: true, hosts: [{name}], {backend}}}\n"
+        ));
+        origins.push(origin);
+    }
+    (Edge::start_with(LOOPBACK, &spec), port, origins)
+}
+
+#[tokio::test]
+async fn the_name_chooses_however_the_hello_is_sliced() {
+    let (mut edge, port, origins) = shared(&["a.test", "'*.a.test'", ""]).await;
+    for (name, chosen) in
+        [("a.test", 0), ("A.TEST", 0), ("x.a.test", 1), ("y.x.a.test", 1), ("b.test", 2), ("127.0.0.1", 2)]
+    {
+        let hello = hello(name);
+        for slice in [1, 7, hello.len()] {
+            let mut client = open(port).await;
+            for piece in hello.chunks(slice) {
+                client.send(piece).await;
+            }
+            let mut far = Wire::new(origins[chosen].accept().await);
+            let got = far.some_exactly(hello.len()).await;
+            assert!(got == hello, "{name} in pieces of {slice}");
+            far.send("answer").await;
+            client.expect("answer").await;
+            client.shutdown().await;
+            far.closed().await;
+            far.shutdown().await;
+            client.closed().await;
+            let record = edge.session().await;
+            assert_eq!((record.end(), record.proxy()), ("closed", &*format!("p{chosen}")), "{name}");
+            assert_eq!(record.carried(), (hello.len() as u64, 6));
+        }
+    }
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
+async fn what_is_no_hello_goes_to_the_proxy_without_names() {
+    let (mut edge, port, origins) = shared(&["a.test", ""]).await;
+    let mut client = open(port).await;
+    client.send("SSH-2.0-client\r\n").await;
+    let mut far = Wire::new(origins[1].accept().await);
+    far.expect("SSH-2.0-client\r\n").await;
+    client.shutdown().await;
+    far.closed().await;
+    drop(far);
+    assert_eq!(edge.only_record().await.proxy(), "p1");
+}
+
+#[tokio::test]
+async fn an_unknown_name_is_refused_and_recorded() {
+    let (mut edge, port, _origins) = shared(&["a.test", "'*.b.test'"]).await;
+    for bytes in [hello("c.test"), hello("127.0.0.1"), b"not TLS at all".to_vec()] {
+        let mut client = open(port).await;
+        client.send(&bytes).await;
+        assert!(client.rest().await.is_empty());
+        let record = edge.session().await;
+        assert_eq!((record.kind(), record.end(), record.proxy()), ("tcp", "no_route", ""));
+    }
+    // One that goes away in the middle of its hello.
+    let mut client = open(port).await;
+    client.send(&hello("a.test")[..40]).await;
+    client.shutdown().await;
+    client.closed().await;
+    assert_eq!(edge.only_record().await.end(), "closed_early");
+}
+
+#[tokio::test]
+async fn a_hello_that_never_ends_is_given_up() {
+    let port = free_port();
+    let origin = Port::listen(None).await;
+    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake_ms: 300}}");
+    let mut edge = Edge::start_with(
+        &settings,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, passthrough: true, hosts: [a.test], {}}}\n",
+            tcp_backend(origin.address)
+        ),
+    );
+    let mut client = open(port).await;
+    client.send(&hello("a.test")[..40]).await;
+    assert!(client.rest().await.is_empty());
+    assert_eq!(edge.only_record().await.end(), "handshake_timeout");
+    // Records upon records without a hello in them: as much as is needed, and no more, is kept.
+    let mut client = open(port).await;
+    while client.try_send([22, 3, 1, 0, 1, 1].repeat(4096)).await.is_ok() {}
+    let end = edge.only_record().await;
+    assert!(matches!(end.end(), "no_route" | "handshake_timeout"), "{}", end.end());
+}
+
+#[tokio::test]
+async fn encrypted_bytes_pass_unopened() {
+    let origin = Port::listen(Some(&[])).await;
+    let port = free_port();
+    let mut edge = Edge::start_with(
+        LOOPBACK,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, passthrough: true, hosts: [gateway.test], {}}}\n",
+            tcp_backend(origin.address)
+        ),
+    );
+    let (mut client, far) = tokio::join!(tls_client(port, "gateway.test"), origin.accept());
+    let mut far = Wire::new(far);
+    client.send("through").await;
+    far.expect("through").await;
+    client.shutdown().await;
+    far.closed().await;
+    far.shutdown().await;
+    client.closed().await;
+    let record = edge.only_record().await;
+    assert_eq!((record.end(), record.proxy()), ("closed", "a"));
+}
+
+#[tokio::test]
+async fn terminated_names_choose_too() {
+    let (port, mut spec, mut origins) = (free_port(), String::from("proxies:\n"), Vec::new());
+    for name in ["localhost", "gateway.test"] {
+        let origin = Port::listen(None).await;
+        let backend = tcp_backend(origin.address);
+        spec.push_str(&format!(
+            "  - {{id: {name}, listen_port: {port}, frontend_tls: true, hosts: [{name}], {backend}}}\n"
+        ));
+        origins.push(origin);
+    }
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
+    for (n, name) in ["localhost", "gateway.test"].into_iter().enumerate() {
+        let mut client = tls_client(port, name).await;
+        client.send(name).await;
+        let mut far = Wire::new(origins[n].accept().await);
+        far.expect(name).await;
+        far.shutdown().await;
+        client.shutdown().await;
+        far.closed().await;
+        assert_eq!(edge.only_record().await.proxy(), name);
+    }
+}

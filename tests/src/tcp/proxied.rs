@@ -1,0 +1,123 @@
+//! PROXY protocol headers, read and written.
+
+use super::{edge_with, one};
+use crate::support::edge::Edge;
+use crate::support::stream::{Echo, LOOPBACK, free_port, open, tcp_backend};
+use crate::support::wire::{Port, Wire};
+
+const V1: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.9 1111 2222\r\n";
+
+/// Version 2 of the same.
+fn v2() -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    header.extend_from_slice(&[192, 0, 2, 7, 198, 51, 100, 9]);
+    header.extend_from_slice(&1111_u16.to_be_bytes());
+    header.extend_from_slice(&2222_u16.to_be_bytes());
+    header
+}
+
+fn trusting(fields: &str) -> (Edge, u16) {
+    let port = free_port();
+    let settings = format!("{LOOPBACK}\n  trusted_proxies: [127.0.0.0/8]");
+    (Edge::start_with(&settings, &one(port, &format!("accept_proxy_protocol: true, {fields}"))), port)
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_says_who_the_client_is() {
+    let echo = Echo::start().await;
+    let (mut edge, port) = trusting(&echo.backend());
+    for header in [V1.to_vec(), v2()] {
+        for slice in [1, header.len()] {
+            let mut client = open(port).await;
+            for piece in header.chunks(slice) {
+                client.send(piece).await;
+            }
+            client.send("payload").await;
+            client.expect("payload").await;
+            client.shutdown().await;
+            client.closed().await;
+            let record = edge.session().await;
+            assert_eq!((record.end(), record.carried()), ("closed", (7, 7)), "the header is not payload");
+            assert_eq!(record.0["client.address"], "192.0.2.7");
+            assert_eq!(record.0["network.peer.port"], 1111);
+        }
+    }
+    // Header and payload in one packet.
+    let mut client = open(port).await;
+    client.send([&v2()[..], b"payload"].concat()).await;
+    client.expect("payload").await;
+    drop(client);
+    assert_eq!(edge.session().await.carried(), (7, 7));
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
+async fn who_is_not_trusted_is_refused() {
+    let echo = Echo::start().await;
+    let (mut edge, port) = edge_with(&format!("accept_proxy_protocol: true, {}", echo.backend()));
+    for header in [V1.to_vec(), v2(), b"no header".to_vec()] {
+        let mut client = open(port).await;
+        drop(client.try_send(&header).await);
+        assert!(client.rest().await.is_empty());
+        let record = edge.session().await;
+        assert_eq!((record.end(), record.target()), ("proxy_protocol_untrusted", ""));
+        assert_eq!(record.0["client.address"], "127.0.0.1");
+    }
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
+async fn a_trusted_proxy_has_to_send_its_header() {
+    let echo = Echo::start().await;
+    let (mut edge, port) = trusting(&echo.backend());
+    for (bytes, end) in
+        [(&b"GET / HTTP/1.1\r\n\r\n"[..], "proxy_protocol_malformed"), (b"PROXY TCP4 1.1", "closed_early")]
+    {
+        let mut client = open(port).await;
+        client.send(bytes).await;
+        client.shutdown().await;
+        assert!(client.rest().await.is_empty());
+        assert_eq!(edge.session().await.end(), end);
+    }
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
+async fn the_target_is_told_who_the_client_is() {
+    for version in [1, 2] {
+        let origin = Port::listen(None).await;
+        let (mut edge, port) =
+            edge_with(&format!("send_proxy_protocol: {version}, {}", tcp_backend(origin.address)));
+        let mut client = open(port).await;
+        let mut far = Wire::new(origin.accept().await);
+        client.send("payload").await;
+        if version == 1 {
+            let line = far.until(b"\r\n").await.unwrap();
+            let line = std::str::from_utf8(&line).unwrap();
+            let words: Vec<_> = line.trim_end().split(' ').collect();
+            assert_eq!(words[..4], ["PROXY", "TCP4", "127.0.0.1", "127.0.0.1"]);
+            assert_eq!(words[5], port.to_string());
+        } else {
+            let header = far.some_exactly(28).await;
+            assert_eq!(header[..16], *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c");
+            assert_eq!(header[26..], port.to_be_bytes());
+        }
+        far.expect("payload").await;
+        client.shutdown().await;
+        far.closed().await;
+        drop(far);
+        let record = edge.only_record().await;
+        assert_eq!(record.carried(), (7, 0), "the header is not payload");
+    }
+}
+
+/// What one proxy said is said on to the target.
+#[tokio::test]
+async fn a_header_is_handed_on() {
+    let origin = Port::listen(None).await;
+    let (_edge, port) = trusting(&format!("send_proxy_protocol: 1, {}", tcp_backend(origin.address)));
+    let mut client = open(port).await;
+    client.send(v2()).await;
+    let mut far = Wire::new(origin.accept().await);
+    far.expect(V1).await;
+}
