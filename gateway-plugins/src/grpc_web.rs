@@ -1,0 +1,240 @@
+//! Lets browsers call gRPC services: gRPC-Web becomes gRPC on the way in, and gRPC becomes gRPC-Web on the way out.
+//!
+//! Both forms are taken, binary (`application/grpc-web`, `+proto`) and Base64 (`application/grpc-web-text`). The target
+//! sees plain gRPC; its trailers reach the browser as the last frame of the body, since browsers show no trailers.
+//! Requests of other types pass untouched.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{BufMut, Bytes, BytesMut};
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Step, World};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http_body::{Body as HttpBody, Frame};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `grpc_web`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Response headers that scripts of other origins may read besides `grpc-status` and `grpc-message`, which are
+    /// always added to `access-control-expose-headers`. Default none.
+    expose_headers: Vec<String>,
+}
+
+/// The plugin.
+pub(crate) struct GrpcWeb {
+    exposed: HeaderValue,
+}
+
+/// How this exchange's client writes its bodies.
+#[derive(Debug, Clone)]
+struct Spoken {
+    text: bool,
+    content_type: HeaderValue,
+}
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+/// The flag of a frame that holds trailers.
+const TRAILERS: u8 = 0x80;
+
+impl Plugin for GrpcWeb {
+    const NAME: &'static str = "grpc_web";
+    const SUMMARY: &'static str =
+        "Lets browsers call gRPC services, by translating gRPC-Web in both directions.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        for (n, name) in config.expose_headers.iter().enumerate() {
+            if HeaderName::from_bytes(name.as_bytes()).is_err() {
+                problems.add(format!("config.expose_headers[{n}]"), format!("`{name}` is no header name"));
+            }
+        }
+        let mut names = vec!["grpc-status".to_owned(), "grpc-message".to_owned()];
+        names.extend(config.expose_headers);
+        let exposed = HeaderValue::from_str(&names.join(", "));
+        let exposed = exposed.unwrap_or_else(|_| HeaderValue::from_static("grpc-status, grpc-message"));
+        problems.into_result(Self { exposed })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        hooks.on_response(self);
+    }
+}
+
+impl OnRequest for GrpcWeb {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+        let Some(spoken) = spoken(exchange) else { return Step::Next };
+        if exchange.request.method != Method::POST {
+            return Step::reply(Reply::new(Cause::MethodNotAllowed));
+        }
+        exchange.dialect = Dialect::Grpc;
+        exchange.request.headers.insert(CONTENT_TYPE, GRPC);
+        exchange.request.headers.remove("x-grpc-web");
+        if spoken.text {
+            exchange.request.headers.remove(CONTENT_LENGTH);
+            let body = std::mem::take(&mut exchange.body);
+            exchange.body = Body::stream(Decoded { body, rest: BytesMut::new() });
+        }
+        exchange.state.put(spoken);
+        Step::Next
+    }
+}
+
+impl OnResponse for GrpcWeb {
+    fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+        let Some(spoken) = exchange.state.of::<Spoken>() else { return Step::Next };
+        let is_grpc = response.headers().get(CONTENT_TYPE).is_some_and(|value| {
+            value.as_bytes().strip_prefix(GRPC.as_bytes()).is_some_and(|rest| !rest.starts_with(b"-web"))
+        });
+        if !is_grpc {
+            return Step::Next;
+        }
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, spoken.content_type.clone());
+        headers.remove(CONTENT_LENGTH);
+        headers.append(http::header::ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone());
+        let trailers_only = headers.contains_key("grpc-status");
+        let body = std::mem::take(response.body_mut());
+        if !(body.is_empty() && trailers_only) {
+            // A trailers-only response has its status in the head already.
+            *response.body_mut() = Body::stream(Encoded { body, text: spoken.text, done: false });
+        }
+        Step::Next
+    }
+}
+
+/// Whether a request speaks gRPC-Web, and how.
+fn spoken(exchange: &Exchange) -> Option<Spoken> {
+    let content_type = exchange.request.headers.get(CONTENT_TYPE)?;
+    let rest = content_type.as_bytes().strip_prefix(b"application/grpc-web")?;
+    let text = rest.starts_with(b"-text");
+    let rest = if text { &rest[b"-text".len()..] } else { rest };
+    let fits = rest.first().is_none_or(|c| matches!(c, b'+' | b';' | b' '));
+    fits.then(|| Spoken { text, content_type: content_type.clone() })
+}
+
+/// A Base64 body, decoded as it comes. Clients may pad each message on its own, so padding can stand anywhere.
+struct Decoded {
+    body: Body,
+    /// Characters that don't make a whole group yet.
+    rest: BytesMut,
+}
+
+impl Decoded {
+    fn decode(&mut self, data: &[u8]) -> Result<Bytes, BodyError> {
+        let mut out = BytesMut::with_capacity(data.len());
+        for c in data.iter().filter(|c| !c.is_ascii_whitespace()) {
+            self.rest.put_u8(*c);
+            if self.rest.len() == 4 {
+                let group = STANDARD.decode(&self.rest).map_err(|_| BodyError::Framing("Base64"))?;
+                out.extend_from_slice(&group);
+                self.rest.clear();
+            }
+        }
+        Ok(out.freeze())
+    }
+}
+
+impl HttpBody for Decoded {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        match ready!(this.body.poll_next(cx)) {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => Poll::Ready(Some(this.decode(&data).map(Frame::data))),
+                Err(trailers) => Poll::Ready(Some(Ok(trailers))),
+            },
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None if this.rest.is_empty() => Poll::Ready(None),
+            None => {
+                this.rest.clear();
+                Poll::Ready(Some(Err(BodyError::Framing("Base64 ends in the middle of a group"))))
+            }
+        }
+    }
+}
+
+/// A gRPC body with its trailers as a last frame, in Base64 where the client asked for it.
+struct Encoded {
+    body: Body,
+    text: bool,
+    done: bool,
+}
+
+impl Encoded {
+    fn written(&self, data: Bytes) -> Frame<Bytes> {
+        Frame::data(if self.text { Bytes::from(STANDARD.encode(data)) } else { data })
+    }
+}
+
+impl HttpBody for Encoded {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if this.done {
+            return Poll::Ready(None);
+        }
+        let frame = match ready!(this.body.poll_next(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => {
+                this.done = true;
+                return Poll::Ready(None);
+            }
+        };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                this.done = true;
+                trailer_frame(&frame.into_trailers().unwrap_or_default())
+            }
+        };
+        Poll::Ready(Some(Ok(this.written(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done
+    }
+}
+
+/// Trailers as a frame: the flag, the length, then the fields like an HTTP/1.1 head.
+fn trailer_frame(trailers: &HeaderMap) -> Bytes {
+    let mut fields = BytesMut::new();
+    for (name, value) in trailers {
+        fields.put_slice(name.as_str().as_bytes());
+        fields.put_slice(b": ");
+        fields.put_slice(value.as_bytes());
+        fields.put_slice(b"\r\n");
+    }
+    let mut frame = BytesMut::with_capacity(fields.len() + 5);
+    frame.put_u8(TRAILERS);
+    frame.put_u32(u32::try_from(fields.len()).unwrap_or(u32::MAX));
+    frame.extend_from_slice(&fields);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests;
