@@ -66,7 +66,7 @@ impl Bars {
         let mut sorted: Vec<f64> = values().collect();
         sorted.sort_by(f64::total_cmp);
         let usual = sorted.get(sorted.len() * 9 / 10).copied().unwrap_or(largest);
-        let scale_end = largest.min(usual * 1.6);
+        let scale_end = if largest > usual * 3.0 { usual * 1.6 } else { largest };
         let room = WIDTH - LABEL - 70.0;
         let (mut y, mut marks) = (4.0, String::new());
         for (label, values) in &self.groups {

@@ -61,7 +61,7 @@ impl Round {
             latency,
             service: open.map(|_| Latency::new(&tally.service)),
             generator_lateness: open.map(|_| Latency::new(&tally.lateness)),
-            connect: (!tally.connect.is_empty()).then(|| Latency::new(&tally.connect)),
+            connect: opening_times(tally),
             connections: Connections {
                 asked: plan.load.connections,
                 opened: tally.opened,
@@ -118,6 +118,12 @@ impl Latency {
             curve,
         }
     }
+}
+
+/// How long connections took to open; nobody draws a curve of it.
+fn opening_times(tally: &Tally) -> Option<Latency> {
+    let opened = !tally.connect.is_empty();
+    opened.then(|| Latency { curve: Vec::new(), ..Latency::new(&tally.connect) })
 }
 
 fn littles_law(plan: &Plan, tally: &Tally, rate: f64, window_seconds: f64) -> LittlesLaw {
