@@ -1,7 +1,9 @@
 //! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`].
 
+mod access_control;
 mod correlation_id;
 mod grpc_web;
+mod key_auth;
 mod request_termination;
 
 use gateway_core::plugin::{Entry, entry};
@@ -10,10 +12,14 @@ use gateway_core::plugin::{Entry, entry};
 pub const PLUGINS: &[Entry] = &[
     // see it
     entry::<correlation_id::CorrelationId>(),
+    // answer it here, before anybody is asked who they are
+    entry::<request_termination::RequestTermination>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
-    // answer it here
-    entry::<request_termination::RequestTermination>(),
+    // who is it
+    entry::<key_auth::KeyAuth>(),
+    // may they
+    entry::<access_control::AccessControl>(),
 ];
 
 #[cfg(test)]

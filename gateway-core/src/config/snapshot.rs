@@ -12,6 +12,7 @@ use super::index::Index;
 use super::model::{Backend, Id, Model, Proxy, Settings, TargetRules, Traffic, Upstream};
 use super::problem::Problems;
 use crate::balance::Targets;
+use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
@@ -63,6 +64,8 @@ pub struct Snapshot {
     pub streams: StreamTable,
     /// Every proxy by its id.
     pub by_id: Index<Id, Arc<Route>>,
+    /// Consumers by their credentials.
+    pub consumers: Consumers,
     /// Named upstreams, by id, also those no proxy uses. A proxy's own target is found in its route.
     pub upstreams: HashMap<Id, Arc<Targets>>,
 }
@@ -82,6 +85,7 @@ impl Snapshot {
             routes: RouteTable::new(),
             streams: StreamTable::default(),
             by_id: Index::new(),
+            consumers: Consumers::default(),
             upstreams: HashMap::new(),
         }
     }
@@ -151,6 +155,7 @@ impl Compiler {
     pub fn compile(&mut self, model: &Model, previous: &Snapshot, now: Instant) -> Snapshot {
         let mut next = Snapshot::empty(model.settings.clone());
         next.revision = previous.revision + 1;
+        next.consumers = Consumers::new(&model.consumers);
         for upstream in &model.upstreams {
             let known = previous.upstreams.get(&upstream.id).map(Arc::as_ref);
             next.upstreams.insert(upstream.id.clone(), Arc::new(Targets::build(upstream, known, now)));

@@ -199,7 +199,8 @@ impl<U: Upstream> Pipeline<U> {
         downstream: &mut D,
     ) -> Result<Response<Body>, Box<Reply>> {
         let route = matched.route;
-        route.chain.request(&mut end.exchange, route.proxy.auth_mode, reached).await?;
+        let callers = (&snapshot.consumers, route.proxy.auth_mode);
+        route.chain.request(&mut end.exchange, callers, reached).await?;
         headers::forward(&mut end.exchange, &snapshot.settings);
         self.attempt(matched, end, downstream).await
     }

@@ -9,6 +9,7 @@ use super::entry::{Attend, Registry};
 use super::hooks::{Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seat};
 use super::step::{Finding, Verdict};
 use crate::config::model::{AuthMode, Order, PluginConfig};
+use crate::consumer::Consumers;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
@@ -79,7 +80,7 @@ impl Chain {
     pub async fn request(
         &self,
         exchange: &mut Exchange,
-        mode: AuthMode,
+        (consumers, mode): (&Consumers, AuthMode),
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
         // Seats before the first authenticating plugin see the request first, so that an id or CORS is there
@@ -89,7 +90,7 @@ impl Chain {
         let (before, after) = self.on_request.split_at(split);
         walk(before, exchange, reached).await?;
         if !self.authenticate.is_empty() {
-            self.identify(exchange, mode, reached).await?;
+            self.identify(exchange, (consumers, mode), reached).await?;
         }
         walk(after, exchange, reached).await?;
         *reached = Reached::ALL;
@@ -99,13 +100,13 @@ impl Chain {
     async fn identify(
         &self,
         exchange: &mut Exchange,
-        mode: AuthMode,
+        (consumers, mode): (&Consumers, AuthMode),
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
         let mut refusal = None;
         for seat in &self.authenticate {
             *reached = Reached(seat.place);
-            match seat.plugin.authenticate(exchange).finding().await {
+            match seat.plugin.authenticate(exchange, consumers).finding().await {
                 Finding::Caller(identity) => {
                     exchange.identity = Some(identity);
                     return Ok(());

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::step::{Claim, Step};
+use crate::consumer::Consumers;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::record::{ExchangeRecord, SessionRecord};
@@ -13,8 +14,8 @@ use crate::stream::session::{Direction, Gate, Passage, Session};
 
 /// Finds out who the caller is. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
 pub trait Authenticate: Send + Sync {
-    /// Looks for this plugin's kind of credential.
-    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange) -> Claim<'a>;
+    /// Looks for this plugin's kind of credential, and for its owner among `consumers`.
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, consumers: &'a Consumers) -> Claim<'a>;
 }
 
 /// Sees a request before a target is picked. Called once an exchange, in chain order.

@@ -1,3 +1,5 @@
+//! Bodies and trailers, translated both ways.
+
 use gateway_core::http::exchange::Client;
 use http::Request;
 
