@@ -22,6 +22,12 @@ fn cut_by(error: &BodyError) -> Cause {
         BodyError::Framing(_) => Cause::UpstreamGarbage,
         BodyError::TooLarge { .. } => Cause::BodyTooLarge,
         BodyError::Incomplete | BodyError::Io(_) => Cause::UpstreamClosed,
+        BodyError::Request(error) => match **error {
+            BodyError::Idle => Cause::RequestTimeout,
+            BodyError::Framing(_) => Cause::BadRequest,
+            BodyError::TooLarge { .. } => Cause::BodyTooLarge,
+            BodyError::Incomplete | BodyError::Io(_) | BodyError::Request(_) => Cause::ClientGone,
+        },
     }
 }
 

@@ -4,6 +4,7 @@
 mod support;
 
 mod embedding;
+mod grpc;
 mod hostile;
 mod matrix;
 mod oracle;
@@ -12,3 +13,5 @@ mod reload;
 mod routing;
 mod tcp;
 mod tidy;
+mod udp;
+mod websocket;

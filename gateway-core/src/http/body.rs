@@ -73,6 +73,9 @@ pub enum BodyError {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[from] io::Error),
+    /// The request's body failed while the answer was already on its way.
+    #[error("the request's body failed: {0}")]
+    Request(Box<Self>),
 }
 
 impl Body {

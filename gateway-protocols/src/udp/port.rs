@@ -158,6 +158,10 @@ impl Port {
                 let now = Instant::now();
                 for (slot, meta) in bytes.chunks(self.scratch.slot).zip(&metas[..count]) {
                     let whence = Whence { client: meta.addr, local: meta.dst_ip };
+                    if meta.len == 0 {
+                        // A datagram without payload is one all the same.
+                        self.take_request(whence, &[], now);
+                    }
                     // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
                     for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
                         self.take_request(whence, datagram, now);
@@ -259,6 +263,8 @@ impl Port {
 
     fn opened(&mut self, key: u64, mut flow: Flow, outlet: Result<Outlet, Dead>) {
         if !self.is_current(key) {
+            // The client ended the session while a target was being found.
+            flow.reason = "closed";
             return;
         }
         let watched = outlet.and_then(|outlet| match self.ready.add(&outlet.socket, key) {

@@ -128,14 +128,16 @@ impl Session {
 
     /// The target was found; what waited goes out.
     pub(super) fn opened(&mut self, flow: Flow, outlet: Outlet) -> Result<(), Dead> {
-        let mut open = Open { flow, socket: outlet.socket, target: outlet.leg };
+        let open = Open { flow, socket: outlet.socket, target: outlet.leg };
+        let stage = std::mem::replace(&mut self.stage, Stage::Open(Box::new(open)));
+        // From here on the session has its account, so that whatever fails now is in its record.
+        let Stage::Open(open) = &mut self.stage else { return Ok(()) };
         open.tick(Instant::now())?;
-        if let Stage::Opening(waiting) = std::mem::replace(&mut self.stage, Stage::Opening(Vec::new())) {
+        if let Stage::Opening(waiting) = stage {
             for payload in waiting {
                 open.forward(&payload)?;
             }
         }
-        self.stage = Stage::Open(Box::new(open));
         Ok(())
     }
 

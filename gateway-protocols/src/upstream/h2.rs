@@ -256,7 +256,9 @@ impl HttpBody for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         match poll_upload(&mut this.upload, cx) {
-            Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Some(Err(error))),
+            Poll::Ready(Err(SendError::Body(error))) => {
+                return Poll::Ready(Some(Err(BodyError::Request(Box::new(error)))));
+            }
             Poll::Ready(_) => this.upload = None,
             Poll::Pending => {}
         }

@@ -185,7 +185,7 @@ impl HttpBody for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if let Poll::Ready(Err(SendError::Body(error))) = poll_upload(&mut this.upload, cx) {
-            return Poll::Ready(Some(Err(error)));
+            return Poll::Ready(Some(Err(BodyError::Request(Box::new(error)))));
         }
         Pin::new(&mut this.recv).poll_frame(cx)
     }

@@ -63,6 +63,16 @@ impl Carrier for Outbound {
         }
         let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
         let patience = Patience { idle, lifetime: route.proxy.timeouts.total };
-        relay(&mut client.link, target, patience, carried).await
+        let end = relay(&mut client.link, target, patience, carried).await;
+        // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
+        let left = match end {
+            End::ClientReset => target,
+            End::TargetReset => &mut client.link,
+            End::Closed | End::Idle | End::Lifetime | End::Drained => return end,
+        };
+        if let Err(error) = left.socket().set_zero_linger() {
+            tracing::debug!(%error, "a reset could not be passed on");
+        }
+        end
     }
 }

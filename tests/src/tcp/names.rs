@@ -141,24 +141,25 @@ async fn encrypted_bytes_pass_unopened() {
 
 #[tokio::test]
 async fn terminated_names_choose_too() {
-    let (port, mut spec, mut origins) = (free_port(), String::from("proxies:\n"), Vec::new());
-    for name in ["localhost", "gateway.test"] {
-        let origin = Port::listen(None).await;
-        let backend = tcp_backend(origin.address);
-        spec.push_str(&format!(
-            "  - {{id: {name}, listen_port: {port}, frontend_tls: true, hosts: [{name}], {backend}}}\n"
-        ));
-        origins.push(origin);
-    }
-    let mut edge = Edge::start_with(LOOPBACK, &spec);
-    for (n, name) in ["localhost", "gateway.test"].into_iter().enumerate() {
-        let mut client = tls_client(port, name).await;
-        client.send(name).await;
-        let mut far = Wire::new(origins[n].accept().await);
-        far.expect(name).await;
-        far.shutdown().await;
-        client.shutdown().await;
-        far.closed().await;
-        assert_eq!(edge.only_record().await.proxy(), name);
-    }
+    let origin = Port::listen(None).await;
+    let port = free_port();
+    let mut edge = Edge::start_with(
+        LOOPBACK,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, frontend_tls: true, hosts: [gateway.test], {}}}\n",
+            tcp_backend(origin.address)
+        ),
+    );
+    let mut client = tls_client(port, "gateway.test").await;
+    client.send("hi").await;
+    let mut far = Wire::new(origin.accept().await);
+    far.expect("hi").await;
+    far.shutdown().await;
+    client.shutdown().await;
+    far.closed().await;
+    assert_eq!(edge.only_record().await.proxy(), "a");
+    let mut client = open(port).await;
+    client.send(hello("localhost")).await;
+    assert!(client.rest().await.is_empty());
+    assert_eq!(edge.only_record().await.end(), "no_route");
 }

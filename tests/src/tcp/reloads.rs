@@ -17,11 +17,8 @@ async fn ports_open_and_close_while_other_sessions_go_on() {
     let mut old = open(first).await;
     old.send("a").await;
     old.expect("a").await;
-    let both = format!(
-        "{}  - {{id: b, listen_port: {second}, {}}}\n",
-        one(first, &echo.backend()),
-        echo.backend()
-    );
+    let both =
+        format!("{}  - {{id: b, listen_port: {second}, {}}}\n", one(first, &echo.backend()), echo.backend());
     edge.reload(&both);
     let mut new = open(second).await;
     new.send("b").await;
@@ -58,10 +55,8 @@ async fn a_port_that_is_taken_leaves_the_old_configuration_in_use() {
     let port = free_port();
     let edge = Edge::start_with(LOOPBACK, &one(port, &echo.backend()));
     let taken = Port::listen(None).await;
-    let spec = format!(
-        "gateway:\n  stream_address: 127.0.0.1\n{}",
-        one(taken.address.port(), &echo.backend())
-    );
+    let spec =
+        format!("gateway:\n  stream_address: 127.0.0.1\n{}", one(taken.address.port(), &echo.backend()));
     let model = ferrum_edge::source::file::parse(&spec, "taken", &ferrum_edge::plugins()).unwrap();
     edge.gateway.reload(&model).expect_err("the port is taken");
     let mut client = open(port).await;

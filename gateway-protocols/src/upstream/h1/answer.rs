@@ -36,7 +36,9 @@ impl AnswerBody {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, BodyError>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(Step::End)) };
         match exchange.poll_upload(cx) {
-            Poll::Ready(Err(Broken::Body(error))) => return Poll::Ready(Err(error)),
+            Poll::Ready(Err(Broken::Body(error))) => {
+                return Poll::Ready(Err(BodyError::Request(Box::new(error))));
+            }
             Poll::Ready(_) | Poll::Pending => {}
         }
         loop {

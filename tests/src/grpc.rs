@@ -1,0 +1,395 @@
+//! gRPC through the gateway, over plain HTTP/2 and over TLS: unary and streaming, deadlines, refusals, slow readers.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method, Request, Response};
+use tokio::sync::mpsc;
+
+use crate::support::edge::Edge;
+use crate::support::h2::{Stream, data, map, origin, send};
+use crate::support::soon;
+use crate::support::stream::{at, free_port};
+use crate::support::talk::Kind;
+use crate::support::wire::{Port, connect};
+
+/// Both ways of carrying it.
+const KINDS: [Kind; 2] = [Kind::H2, Kind::H2Tls];
+
+/// A gateway in front of a scripted server, both spoken to in the same way.
+struct Stand {
+    edge: Edge,
+    requests: SendRequest<Bytes>,
+    streams: mpsc::UnboundedReceiver<Stream>,
+}
+
+impl Stand {
+    async fn new(kind: Kind, fields: &str) -> Self {
+        let port = Port::listen(kind.is_tls().then_some(&["h2"][..])).await;
+        let backend = kind.backend(port.address);
+        let spec = format!(
+            "proxies:\n  - {{id: g, listen_path: /echo.Echo, strip_listen_path: false, {backend}{fields}}}\n"
+        );
+        let edge = Edge::start(&spec);
+        let requests = client(&edge, kind).await;
+        Self { edge, requests, streams: origin(port) }
+    }
+
+    /// Begins a call.
+    async fn call(&mut self, method: &str, more: &[(&str, &str)]) -> (ResponseFuture, SendStream<Bytes>) {
+        call(&mut self.requests, &format!("/echo.Echo/{method}"), more).await
+    }
+
+    /// The server's side of the next call.
+    async fn serve(&mut self) -> (Request<RecvStream>, SendResponse<Bytes>) {
+        soon(self.streams.recv()).await.unwrap()
+    }
+}
+
+async fn client(edge: &Edge, kind: Kind) -> SendRequest<Bytes> {
+    let io = match kind.is_tls() {
+        true => connect(edge.https(), Some(&["h2"])).await,
+        false => connect(edge.http(), None).await,
+    };
+    // As gRPC's own clients do, it lets one stream take a share of the connection's window only.
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(256 << 10).initial_connection_window_size(4 << 20);
+    let (requests, connection) = soon(builder.handshake(io)).await.unwrap();
+    tokio::spawn(async move { drop(connection.await) });
+    requests
+}
+
+async fn call(
+    requests: &mut SendRequest<Bytes>,
+    path: &str,
+    more: &[(&str, &str)],
+) -> (ResponseFuture, SendStream<Bytes>) {
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("http://a.test{path}"))
+        .header("content-type", "application/grpc+proto")
+        .header("te", "trailers")
+        .body(())
+        .unwrap();
+    request.headers_mut().extend(map(more));
+    soon(std::future::poll_fn(|cx| requests.poll_ready(cx))).await.unwrap();
+    requests.send_request(request, false).unwrap()
+}
+
+/// A message behind its prefix.
+fn message(text: &[u8]) -> Bytes {
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(text.len()).unwrap());
+    framed.put_slice(text);
+    framed.freeze()
+}
+
+/// A message as it comes, however it is sliced into frames.
+async fn expect(recv: &mut RecvStream, text: &[u8]) {
+    let wanted = message(text);
+    let mut got = Vec::new();
+    while got.len() < wanted.len() {
+        got.extend_from_slice(&data(recv).await.unwrap().expect("a message"));
+    }
+    assert!(got == wanted, "another message of {} bytes", got.len());
+}
+
+async fn trailers(recv: &mut RecvStream) -> HeaderMap {
+    assert!(data(recv).await.unwrap().is_none(), "the stream goes on");
+    soon(recv.trailers()).await.unwrap().expect("trailers")
+}
+
+fn ok() -> Response<()> {
+    Response::builder().header("content-type", "application/grpc+proto").body(()).unwrap()
+}
+
+const FINE: &[(&str, &str)] = &[("grpc-status", "0"), ("grpc-message", "fine"), ("x-more", "1")];
+
+/// gRPC's status of an answer without a body: it stands in the head.
+fn status_in_head<T>(answer: &Response<T>) -> &str {
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "application/grpc");
+    answer.headers()["grpc-status"].to_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_unary_call() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, mut sending) = stand.call("Unary", &[("x-meta", "m"), ("grpc-timeout", "9S")]).await;
+        send(&mut sending, &message(b"ping"), true).await.unwrap();
+        let (request, mut respond) = stand.serve().await;
+        assert_eq!(request.uri().path(), "/echo.Echo/Unary");
+        for (name, value) in [("te", "trailers"), ("x-meta", "m"), ("content-type", "application/grpc+proto")]
+        {
+            assert_eq!(request.headers()[name], value);
+        }
+        assert!(request.headers().contains_key("grpc-timeout"));
+        let mut recv = request.into_body();
+        expect(&mut recv, b"ping").await;
+        assert!(data(&mut recv).await.unwrap().is_none());
+        let mut sending = respond.send_response(ok(), false).unwrap();
+        send(&mut sending, &message(b"pong"), false).await.unwrap();
+        sending.send_trailers(map(FINE)).unwrap();
+        let answer = soon(answer).await.unwrap();
+        assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_2));
+        let mut recv = answer.into_body();
+        expect(&mut recv, b"pong").await;
+        let trailers = trailers(&mut recv).await;
+        for (name, value) in FINE {
+            assert_eq!(trailers[*name], *value);
+        }
+        let record = stand.edge.only_record().await;
+        assert_eq!((record.status(), record.reason()), (200, ""), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_stream_both_ways_at_once() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, mut up) = stand.call("Bidi", &[]).await;
+        let (request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        let mut far = request.into_body();
+        let answer = soon(answer).await.unwrap();
+        let mut near = answer.into_body();
+        // Each message waits for the one before it, so nothing may be held back anywhere.
+        for n in 0..50_u8 {
+            let text = vec![n; usize::from(n) * 700];
+            send(&mut up, &message(&text), false).await.unwrap();
+            expect(&mut far, &text).await;
+            send(&mut down, &message(&text), false).await.unwrap();
+            expect(&mut near, &text).await;
+        }
+        up.send_data(Bytes::new(), true).unwrap();
+        assert!(data(&mut far).await.unwrap().is_none());
+        down.send_trailers(map(FINE)).unwrap();
+        assert_eq!(trailers(&mut near).await["grpc-status"], "0");
+        assert_eq!(stand.edge.only_record().await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn messages_stream_one_way() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        // The client streams, the server answers once.
+        let (answer, mut up) = stand.call("Client", &[]).await;
+        let (request, mut respond) = stand.serve().await;
+        let mut far = request.into_body();
+        for n in 0..20_u8 {
+            send(&mut up, &message(&[n; 999]), n == 19).await.unwrap();
+            expect(&mut far, &[n; 999]).await;
+        }
+        assert!(data(&mut far).await.unwrap().is_none());
+        let mut down = respond.send_response(ok(), false).unwrap();
+        send(&mut down, &message(b"one"), false).await.unwrap();
+        down.send_trailers(map(FINE)).unwrap();
+        let mut near = soon(answer).await.unwrap().into_body();
+        expect(&mut near, b"one").await;
+        assert_eq!(trailers(&mut near).await["grpc-status"], "0");
+        stand.edge.only_record().await;
+        // The server streams, and answers with an error in the end.
+        let (answer, mut up) = stand.call("Server", &[]).await;
+        send(&mut up, &message(b"go"), true).await.unwrap();
+        let (_request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        let mut near = soon(answer).await.unwrap().into_body();
+        for n in 0..20_u8 {
+            send(&mut down, &message(&[n; 999]), false).await.unwrap();
+            expect(&mut near, &[n; 999]).await;
+        }
+        down.send_trailers(map(&[("grpc-status", "8"), ("grpc-message", "enough")])).unwrap();
+        let trailers = trailers(&mut near).await;
+        assert_eq!(
+            (&trailers["grpc-status"], &trailers["grpc-message"]),
+            (&"8".parse().unwrap(), &"enough".parse().unwrap())
+        );
+        stand.edge.only_record().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_trailers_only_stays_one() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, mut up) = stand.call("Unary", &[]).await;
+        send(&mut up, &message(b"x"), true).await.unwrap();
+        let (_request, mut respond) = stand.serve().await;
+        let mut head = ok();
+        head.headers_mut().extend(map(&[("grpc-status", "5"), ("grpc-message", "no such thing")]));
+        respond.send_response(head, true).unwrap();
+        let answer = soon(answer).await.unwrap();
+        assert_eq!(answer.headers()["grpc-status"], "5");
+        assert_eq!(answer.headers()["grpc-message"], "no such thing");
+        assert!(answer.body().is_end_stream(), "the head is all of it");
+        stand.edge.only_record().await;
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_is_kept() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, mut up) = stand.call("Unary", &[("grpc-timeout", "200m")]).await;
+        send(&mut up, &message(b"x"), true).await.unwrap();
+        let (request, mut respond) = stand.serve().await;
+        let answer = soon(answer).await.unwrap();
+        assert_eq!(status_in_head(&answer), "4");
+        assert!(answer.body().is_end_stream());
+        let record = stand.edge.only_record().await;
+        assert_eq!(record.reason(), "total_timeout");
+        // The server is told that nobody waits any more.
+        let reset = soon(std::future::poll_fn(|cx| respond.poll_reset(cx))).await.unwrap();
+        assert_eq!(reset, Reason::CANCEL);
+        drop(request);
+        // In the middle of a stream, what comes after the deadline must not look whole.
+        let (answer, _up) = stand.call("Server", &[("grpc-timeout", "400m")]).await;
+        let (_request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        send(&mut down, &message(b"first"), false).await.unwrap();
+        let mut near = soon(answer).await.unwrap().into_body();
+        expect(&mut near, b"first").await;
+        data(&mut near).await.expect_err("the stream was cut");
+        assert_eq!(stand.edge.only_record().await.reason(), "total_timeout");
+    }
+}
+
+#[tokio::test]
+async fn refusals_speak_grpc() {
+    for kind in KINDS {
+        let backend = Kind::H2.backend(at(free_port()));
+        let mut edge = Edge::start(&format!("proxies:\n  - {{id: g, listen_path: /echo.Echo, {backend}}}\n"));
+        let mut requests = client(&edge, kind).await;
+        for (path, status, reason) in
+            [("/other.Service/Call", "12", "no_route"), ("/echo.Echo/Call", "14", "connect_failed")]
+        {
+            let (answer, mut up) = call(&mut requests, path, &[]).await;
+            drop(send(&mut up, &message(b"x"), true).await);
+            let answer = soon(answer).await.unwrap();
+            assert_eq!(status_in_head(&answer), status, "{path}");
+            assert!(answer.body().is_end_stream(), "trailers only");
+            assert_eq!(edge.records.next().await.reason(), reason);
+        }
+        // The same to somebody who does not speak gRPC.
+        let plain = Request::post("http://a.test/other.Service/Call").body(()).unwrap();
+        let answer = soon(requests.send_request(plain, true).unwrap().0).await.unwrap();
+        assert_eq!(answer.status(), 404);
+        assert_eq!(edge.only_record().await.reason(), "no_route");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_is_not_taken_for_a_whole_answer() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        // Before its head.
+        let (answer, mut up) = stand.call("Unary", &[]).await;
+        send(&mut up, &message(b"x"), true).await.unwrap();
+        let (_request, mut respond) = stand.serve().await;
+        respond.send_reset(Reason::INTERNAL_ERROR);
+        let answer = soon(answer).await.unwrap();
+        assert_eq!(status_in_head(&answer), "14");
+        assert_eq!(stand.edge.only_record().await.reason(), "upstream_closed");
+        // After it.
+        let (answer, _up) = stand.call("Server", &[]).await;
+        let (_request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        send(&mut down, &message(b"first"), false).await.unwrap();
+        let mut near = soon(answer).await.unwrap().into_body();
+        expect(&mut near, b"first").await;
+        down.send_reset(Reason::INTERNAL_ERROR);
+        data(&mut near).await.expect_err("the stream was cut");
+        let record = stand.edge.only_record().await;
+        assert_eq!(record.reason(), "upstream_closed");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cancels_is_gone_for_the_server_too() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, mut up) = stand.call("Bidi", &[]).await;
+        send(&mut up, &message(b"x"), false).await.unwrap();
+        let (_request, mut respond) = stand.serve().await;
+        // Before the head, and after it.
+        up.send_reset(Reason::CANCEL);
+        drop(answer);
+        soon(std::future::poll_fn(|cx| respond.poll_reset(cx))).await.unwrap();
+        assert_eq!(stand.edge.only_record().await.reason(), "client_gone");
+        let (answer, mut up) = stand.call("Bidi", &[]).await;
+        let (_request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        let near = soon(answer).await.unwrap().into_body();
+        up.send_reset(Reason::CANCEL);
+        drop(near);
+        soon(std::future::poll_fn(|cx| down.poll_reset(cx))).await.unwrap();
+        assert_eq!(stand.edge.only_record().await.reason(), "client_gone");
+    }
+}
+
+/// One stream is not read until its window and the connection's share of it are full; others go on, on the same
+/// connection and on others.
+#[tokio::test]
+async fn a_slow_reader_stalls_nobody_else() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        let (answer, _up) = stand.call("Slow", &[]).await;
+        let (_request, mut respond) = stand.serve().await;
+        let mut down = respond.send_response(ok(), false).unwrap();
+        let slow = soon(answer).await.unwrap().into_body();
+        let long = message(&vec![b's'; 12 << 20]);
+        let flood = long.clone();
+        let flooding = tokio::spawn(async move {
+            // Written until everything between here and the client is full, and then waited with.
+            let mut rest = flood;
+            while !rest.is_empty() {
+                down.reserve_capacity(rest.len());
+                let room = std::future::poll_fn(|cx| down.poll_capacity(cx)).await.unwrap().unwrap();
+                let piece = rest.split_to(room.min(rest.len()));
+                down.send_data(piece, false).unwrap();
+            }
+            down.send_trailers(map(FINE)).unwrap();
+        });
+        let mut other = client(&stand.edge, kind).await;
+        for n in 0..30_u8 {
+            let mut same = stand.requests.clone();
+            let requests = if n % 2 == 0 { &mut same } else { &mut other };
+            let (answer, mut up) = call(requests, "/echo.Echo/Quick", &[]).await;
+            send(&mut up, &message(&[n; 5000]), true).await.unwrap();
+            let (request, mut respond) = stand.serve().await;
+            let mut far = request.into_body();
+            expect(&mut far, &[n; 5000]).await;
+            let mut down = respond.send_response(ok(), false).unwrap();
+            send(&mut down, &message(&[n; 5000]), false).await.unwrap();
+            down.send_trailers(map(FINE)).unwrap();
+            let mut near = soon(answer).await.unwrap().into_body();
+            expect(&mut near, &[n; 5000]).await;
+            assert_eq!(trailers(&mut near).await["grpc-status"], "0");
+        }
+        assert!(!flooding.is_finished(), "the gateway took 12 MiB that nobody read");
+        let mut slow = slow;
+        expect(&mut slow, &long[5..]).await;
+        assert_eq!(trailers(&mut slow).await["grpc-status"], "0");
+        soon(flooding).await.unwrap();
+    }
+}
+
+/// A deadline of the future's distant kind, and nonsense, do no harm.
+#[tokio::test]
+async fn odd_deadlines_do_no_harm() {
+    let mut stand = Stand::new(Kind::H2, "").await;
+    for timeout in ["99999999H", "999999999S", "1", "S", "-1S", "1.5S", "", "1x"] {
+        let (answer, mut up) = stand.call("Unary", &[("grpc-timeout", timeout)]).await;
+        send(&mut up, &message(b"x"), true).await.unwrap();
+        let (_request, mut respond) = stand.serve().await;
+        respond.send_response(ok(), true).unwrap();
+        assert_eq!(soon(answer).await.unwrap().status(), 200, "{timeout}");
+        assert_eq!(stand.edge.records.next().await.reason(), "");
+    }
+    let (answer, _up) = stand.call("Unary", &[("grpc-timeout", "0n")]).await;
+    assert_eq!(status_in_head(&soon(answer).await.unwrap()), "4");
+}
