@@ -6,6 +6,7 @@ mod support;
 mod embedding;
 mod grpc;
 mod hostile;
+mod http3;
 mod matrix;
 mod oracle;
 mod plugins;

@@ -3,6 +3,7 @@
 pub(crate) mod edge;
 pub(crate) mod h1;
 pub(crate) mod h2;
+pub(crate) mod h3;
 pub(crate) mod records;
 pub(crate) mod standing;
 pub(crate) mod stream;

@@ -14,6 +14,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::stream::relay::Tunnel;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::task::JoinSet;
 
 use super::{complete, cut_by};
 use crate::h3::recv::RecvBody;
@@ -68,9 +69,12 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
     drop(settings);
     let wire = builder.build::<_, Bytes>(::h3_quinn::Connection::new(quic.clone())).await;
     let Ok(mut wire) = wire else { return };
+    // Dropped with the connection, which ends whatever is still under way: nobody waits for it any more.
+    let mut exchanges = JoinSet::new();
     loop {
         match wire.accept().await {
             Ok(Some(resolver)) => {
+                while exchanges.try_join_next().is_some() {}
                 let (worker, mut client) = (worker.clone(), client.clone());
                 if quic.remote_address() != client.peer {
                     // The client has moved; limits and logs go by where it is now.
@@ -78,7 +82,7 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
                     client = Arc::new(Client::new(quic.remote_address(), client.local, client.trusted, tls));
                 }
                 let guard = worker.clone();
-                tokio::spawn(async move {
+                exchanges.spawn(async move {
                     guard
                         .guarded(async {
                             if let Ok((request, stream)) = resolver.resolve_request().await {
@@ -88,9 +92,12 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
                         .await;
                 });
             }
-            Ok(None) | Err(_) => return,
+            // The client sends nothing more, but still waits for its answers.
+            Ok(None) => break,
+            Err(_) => return,
         }
     }
+    while exchanges.join_next().await.is_some() {}
 }
 
 fn facts(quic: &quinn::Connection) -> ClientTls {
