@@ -121,7 +121,11 @@ impl Dns {
         tokio::spawn(async move {
             match dns.ask(&host).await {
                 Ok(answer) => name.answer.store(Some(Arc::new(answer))),
-                Err(error) => tracing::warn!(%error, "keeping the last known addresses"),
+                Err(error) => {
+                    tracing::warn!(%error, "keeping the last known addresses");
+                    // A resolver that fails at once would otherwise be asked for each connection.
+                    tokio::time::sleep(MIN_TTL).await;
+                }
             }
             name.refreshing.store(false, Ordering::Release);
         });

@@ -4,6 +4,7 @@
 //! of `gateway-core`, which never learns which version either side speaks. A [`worker`] is one thread with its own
 //! sockets and its own pools.
 
+mod buffer;
 mod date;
 pub mod dns;
 pub mod downstream;

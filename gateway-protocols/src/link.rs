@@ -14,6 +14,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 use tokio_util::io::poll_read_buf;
 
+use crate::buffer;
+
 /// A connection.
 #[derive(Debug)]
 pub enum Link {
@@ -48,11 +50,17 @@ impl Link {
         }
     }
 
-    /// Reads what is there into `buffer`; `Ok(0)` is the end of the stream.
-    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+    /// Reads what is there into `buffer`, with room for `wanted` bytes or so; `Ok(0)` is the end of the stream. While
+    /// nothing is there, an empty buffer is given back.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(tcp) => poll_fill(Pin::new(tcp), cx, buffer),
-            Self::Tls(tls) => poll_fill(Pin::new(tls.as_mut()), cx, buffer),
+            Self::Tcp(tcp) => poll_fill(Pin::new(tcp), cx, buffer, wanted),
+            Self::Tls(tls) => poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted),
         }
     }
 
@@ -227,13 +235,19 @@ fn contended() -> io::Error {
 }
 
 impl ReadHalf {
-    /// Reads what is there into `buffer`; `Ok(0)` is the end of the stream.
-    pub fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+    /// Reads what is there into `buffer`, with room for `wanted` bytes or so; `Ok(0)` is the end of the stream. While
+    /// nothing is there, an empty buffer is given back.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        wanted: usize,
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(half) => poll_fill(Pin::new(half), cx, buffer),
+            Self::Tcp(half) => poll_fill(Pin::new(half), cx, buffer, wanted),
             Self::Tls(cell) => {
                 let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
-                poll_fill(Pin::new(tls.as_mut()), cx, buffer)
+                poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted)
             }
         }
     }
@@ -337,12 +351,12 @@ fn poll_fill<R: AsyncRead>(
     reader: Pin<&mut R>,
     cx: &mut Context<'_>,
     buffer: &mut BytesMut,
+    wanted: usize,
 ) -> Poll<io::Result<usize>> {
-    if buffer.capacity() == buffer.len() {
-        buffer.reserve(READ_BYTES);
+    buffer::prepare(buffer, wanted);
+    let read = poll_read_buf(reader, cx, buffer);
+    if buffer.is_empty() {
+        buffer::give_back(buffer);
     }
-    poll_read_buf(reader, cx, buffer)
+    read
 }
-
-/// Spare capacity made before a read.
-const READ_BYTES: usize = 8 << 10;

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::dns::Dns;
 use crate::tls::client::ClientConfigs;
-use dial::{Destination, Dialled, Dialler};
+use dial::{Destination, DialError, Dialled, Dialler};
 pub use stream::Inbound;
 
 /// A worker's way out.
@@ -49,11 +49,18 @@ struct Pools {
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
     bells: HashMap<u64, Arc<Notify>>,
     /// HTTP/3 connections, by pool key.
-    quic: HashMap<u64, h3::Connection>,
+    quic: HashMap<u64, Quic>,
     /// Targets that did not answer over QUIC, and until when they are not asked again, by pool key.
     no_quic: HashMap<u64, Instant>,
     /// Held by the one exchange that finds out a target's version, by pool key.
     learning: HashMap<u64, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// A kept HTTP/3 connection. It keeps itself alive, so it has to be let go when nobody uses it any more.
+struct Quic {
+    connection: h3::Connection,
+    /// Until when it is kept without being used; `None` is for ever.
+    until: Option<Instant>,
 }
 
 /// What an upstream connection speaks.
@@ -81,7 +88,7 @@ impl Outbound {
         let now = Instant::now();
         pools.idle.sweep(now, h1::Connection::is_open);
         pools.multiplex.sweep(now, h2::Connection::is_open);
-        pools.quic.retain(|_, connection| connection.is_open());
+        pools.quic.retain(|_, kept| kept.connection.is_open() && kept.until.is_none_or(|until| until > now));
         pools.no_quic.retain(|_, until| *until > now);
         pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
         pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
@@ -122,6 +129,24 @@ impl Upstream for Outbound {
     }
 }
 
+/// Until when an HTTP/3 connection used now is kept.
+fn kept_until(call: &Call<'_>) -> Option<Instant> {
+    let idle = call.route.proxy.backend.pool.idle_timeout;
+    (!idle.is_zero()).then(|| Instant::now() + idle)
+}
+
+impl Pools {
+    /// What is known about a target and QUIC: a connection, or that it does not answer; `None` is nothing yet.
+    fn known_quic(&mut self, call: &Call<'_>) -> Option<Option<h3::Connection>> {
+        let key = key(call);
+        if let Some(kept) = self.quic.get_mut(&key).filter(|kept| kept.connection.is_open()) {
+            kept.until = kept_until(call);
+            return Some(Some(kept.connection.clone()));
+        }
+        self.no_quic.get(&key).is_some_and(|until| *until > Instant::now()).then_some(None)
+    }
+}
+
 /// The trust domain a call's connection must belong to.
 fn key(call: &Call<'_>) -> u64 {
     call.route.pool_keys.get(call.index).map_or(0, |key| key.number())
@@ -152,29 +177,34 @@ impl Inner {
         }
     }
 
+    /// The target is to be asked again which version it speaks.
+    fn forget_version(&self, call: &Call<'_>) {
+        if let Ok(mut pools) = self.pools.try_borrow_mut() {
+            pools.learned.remove(&key(call));
+        }
+    }
+
     /// An HTTP/3 connection; `None` when the target does not answer over QUIC, and TLS is to be tried.
     async fn quic(&self, call: &Call<'_>) -> Option<h3::Connection> {
         let key = key(call);
         let lock = {
             let mut pools = self.pools.try_borrow_mut().ok()?;
-            if let Some(connection) = pools.quic.get(&key).filter(|connection| connection.is_open()) {
-                return Some(connection.clone());
+            match pools.known_quic(call) {
+                Some(known) => return known,
+                None => pools.learning.entry(key).or_default().clone(),
             }
-            if pools.no_quic.get(&key).is_some_and(|until| *until > Instant::now()) {
-                return None;
-            }
-            pools.learning.entry(key).or_default().clone()
         };
         let _turn = lock.lock().await;
-        if let Some(connection) = self.pools.try_borrow().ok()?.quic.get(&key).filter(|known| known.is_open())
-        {
-            return Some(connection.clone());
+        // Whoever had the turn before found out, one way or the other.
+        if let Some(known) = self.pools.try_borrow_mut().ok()?.known_quic(call) {
+            return known;
         }
         let dialled = self.dialler.dial_quic(&Destination::of(call)).await;
         let mut pools = self.pools.try_borrow_mut().ok()?;
         match dialled {
             Ok(connection) => {
-                pools.quic.insert(key, connection.clone());
+                let until = kept_until(call);
+                pools.quic.insert(key, Quic { connection: connection.clone(), until });
                 Some(connection)
             }
             Err(error) => {
@@ -226,6 +256,12 @@ impl Inner {
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         if dialled.version == Version::Http2 {
+            if let (None | Some(Version::Http1), Ok(mut pools)) =
+                (self.version(&call), self.pools.try_borrow_mut())
+            {
+                // It spoke HTTP/1.1 only when it was learned; a handshake a request would be the price of not noticing.
+                pools.learned.insert(key(&call), Version::Http2);
+            }
             return match self.adopt(dialled, &call).await {
                 Ok(()) => self.share(call, body, downstream).await,
                 Err(error) => Err(error.into_failure(body)),
@@ -245,7 +281,16 @@ impl Inner {
             Ok(mut pools) => pools.learning.entry(key(&call)).or_default().clone(),
             Err(_) => Arc::default(),
         };
-        let turn = lock.lock().await;
+        // Whoever has the turn may be waiting for a target that does not answer, and so would each one after it: nobody
+        // waits for longer than connecting may take.
+        let timeout = call.route.proxy.timeouts.connect;
+        let turn = match timeout.is_zero() {
+            true => lock.lock().await,
+            false => match tokio::time::timeout(timeout, lock.lock()).await {
+                Ok(turn) => turn,
+                Err(_) => return Err(DialError::Timeout(timeout).into_failure(body)),
+            },
+        };
         let dialled = match self.version(&call) {
             Some(Version::Http2) => {
                 drop(turn);

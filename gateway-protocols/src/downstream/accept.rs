@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::{Entry, h1, h2};
+use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
 use crate::worker::Worker;
 
@@ -127,7 +128,7 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
     let timeout = worker.snapshot().settings.client_timeouts.header;
     let sniffing = async {
         loop {
-            let read = poll_fn(|cx| link.poll_fill(cx, &mut buffer)).await;
+            let read = poll_fn(|cx| link.poll_fill(cx, &mut buffer, HEAD_BYTES)).await;
             let common = buffer.len().min(PREFACE.len());
             if buffer[..common] != PREFACE[..common] || matches!(read, Ok(0) | Err(_)) {
                 return Some(false);

@@ -20,6 +20,7 @@ use http::{Method, Request, Uri, Version};
 use tokio::sync::oneshot;
 
 use super::Entry;
+use crate::buffer::HEAD_BYTES;
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
 use crate::link::{Link, ReadHalf};
@@ -75,6 +76,10 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     let mut first = true;
     loop {
         entry.set_idle(!first && reader.buffer.is_empty());
+        if !first && entry.is_draining() && reader.buffer.is_empty() {
+            // The drain began while the last exchange was under way.
+            return linger(reader, responder).await;
+        }
         let rules = HeadRules::of(&snapshots.load().settings, first);
         let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &rules)).await;
         entry.set_idle(false);
@@ -151,7 +156,7 @@ fn poll_head(
             }
         }
         let begun = !reader.buffer.is_empty();
-        match reader.half.poll_fill(cx, &mut reader.buffer) {
+        match reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES) {
             Poll::Ready(Ok(0) | Err(_)) => {
                 return Poll::Ready(if begun { Incoming::Torn } else { Incoming::Over });
             }
@@ -222,10 +227,11 @@ async fn exchange(
 async fn after(
     delivery: Delivery,
     mut returned: Returned,
-    responder: &Responder,
+    responder: &mut Responder,
     timeout: Duration,
 ) -> (After, Option<Reader>) {
     if delivery.cut.is_some() {
+        responder.abort();
         return (After::Close, None);
     }
     if !responder.keeps_alive() {
@@ -277,7 +283,7 @@ impl Reading {
         let Self::Here(Returned { reader, decoder }) = self else { return Poll::Pending };
         // With a rest of the body on the way, its end will show when it is discarded.
         while decoder.is_done() && reader.buffer.len() < MAX_AHEAD {
-            match ready!(reader.half.poll_fill(cx, &mut reader.buffer)) {
+            match ready!(reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
                 Ok(_) => {}
             }
@@ -320,7 +326,7 @@ async fn linger(mut reader: Reader, mut responder: Responder) {
         }
         loop {
             reader.buffer.clear();
-            match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer)).await {
+            match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES)).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }

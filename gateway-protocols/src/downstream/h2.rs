@@ -36,6 +36,9 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes of responses that wait for a slow client, for each connection.
 const MAX_SEND_BUFFER: usize = 256 << 10;
 
+/// How long a client without streams may take to answer a goodbye.
+const GOODBYE: Duration = Duration::from_secs(5);
+
 type Wire<T> = Connection<T, Bytes>;
 
 /// Serves a connection until it ends.
@@ -65,12 +68,13 @@ where
                 let counted = Counted::begin(&streams);
                 let (worker, client) = (worker.clone(), client.clone());
                 tokio::spawn(async move {
-                    exchange(&worker, request, respond, client).await;
+                    worker.guarded(exchange(&worker, request, respond, client)).await;
                     drop(counted);
                 });
             }
             Next::Leave => {
                 wire.graceful_shutdown();
+                idle.timer.clear();
                 leaving = true;
             }
             Next::Over => return,
@@ -125,21 +129,20 @@ where
         Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Next::Over),
         Poll::Pending => {}
     }
-    if leaving {
-        return Poll::Pending;
-    }
+    let patience = if leaving { GOODBYE } else { idle.after };
     entry.watch(cx);
-    if entry.is_draining() {
+    if !leaving && entry.is_draining() {
         return Poll::Ready(Next::Leave);
     }
     if !idle.timer.is_set() {
-        idle.timer.set(idle.after);
+        idle.timer.set(patience);
     }
     while idle.timer.poll_elapsed(cx).is_ready() {
         if streams.load(Ordering::Relaxed) == 0 {
-            return Poll::Ready(Next::Leave);
+            // A client that does not answer the goodbye is not waited for.
+            return Poll::Ready(if leaving { Next::Over } else { Next::Leave });
         }
-        idle.timer.set(idle.after);
+        idle.timer.set(patience);
     }
     Poll::Pending
 }

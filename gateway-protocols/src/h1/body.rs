@@ -63,6 +63,15 @@ impl Decoder {
         }
     }
 
+    /// Bytes worth reading at a time.
+    pub fn wants(&self) -> usize {
+        match self {
+            Self::Length(bytes) => usize::try_from(*bytes).unwrap_or(usize::MAX),
+            Self::Chunked(_) | Self::UntilClose => usize::MAX,
+            Self::Done => 0,
+        }
+    }
+
     /// Takes the next piece off `buffer`.
     ///
     /// # Errors

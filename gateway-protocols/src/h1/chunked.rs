@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderName, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 
 /// Reads chunks off the front of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +167,15 @@ pub fn may_trail(name: &HeaderName) -> bool {
         || *name == http::header::CONTENT_ENCODING
         || name.as_str().starts_with("x-forwarded-")
         || name.as_str().starts_with("x-consumer-"))
+}
+
+/// Drops what [`may_trail`] refuses.
+pub(crate) fn keep_trailing(trailers: &mut HeaderMap) {
+    let doomed: SmallVec<[HeaderName; 4]> =
+        trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
+    for name in doomed {
+        trailers.remove(name);
+    }
 }
 
 /// Takes a line without its CR LF.

@@ -113,6 +113,16 @@ impl Sender {
         sink: &mut S,
     ) -> Poll<Result<(), Stopped>> {
         loop {
+            // The head waits for the first piece of the body where that is at hand: one write for both.
+            let mut starved = false;
+            if self.stage == Stage::Sending && self.data.is_empty() && self.tail.is_empty() {
+                match self.body.poll_next(cx) {
+                    Poll::Ready(frame) => {
+                        self.take(frame.transpose().map_err(Stopped::Body)?).map_err(Stopped::Body)?;
+                    }
+                    Poll::Pending => starved = true,
+                }
+            }
             ready!(self.poll_write(cx, sink)).map_err(Stopped::Peer)?;
             match self.stage {
                 Stage::Done => return Poll::Ready(Ok(())),
@@ -120,14 +130,12 @@ impl Sender {
                     ready!(sink.poll_flush(cx)).map_err(Stopped::Peer)?;
                     self.stage = Stage::Done;
                 }
-                Stage::Sending => {
-                    let Poll::Ready(frame) = self.body.poll_next(cx) else {
-                        // What was written must not wait in TLS while the body is slow.
-                        let _flushed = sink.poll_flush(cx).map_err(Stopped::Peer)?;
-                        return Poll::Pending;
-                    };
-                    self.take(frame.transpose().map_err(Stopped::Body)?).map_err(Stopped::Body)?;
+                Stage::Sending if starved => {
+                    // What was written must not wait in TLS while the body is slow.
+                    let _flushed = sink.poll_flush(cx).map_err(Stopped::Peer)?;
+                    return Poll::Pending;
                 }
+                Stage::Sending => {}
             }
         }
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use h2::{Reason, SendStream};
 
+use crate::h1::chunked::keep_trailing;
 use crate::timer::Timer;
 
 /// A body on its way out.
@@ -64,7 +65,8 @@ impl SendBody {
             match frame.map_err(SendError::Body)?.into_data() {
                 Ok(data) => self.pending = data,
                 Err(frame) => {
-                    let trailers = frame.into_trailers().unwrap_or_default();
+                    let mut trailers = frame.into_trailers().unwrap_or_default();
+                    keep_trailing(&mut trailers);
                     self.done = true;
                     self.stream.send_trailers(trailers).map_err(stream_error)?;
                 }

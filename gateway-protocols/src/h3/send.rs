@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use http::HeaderMap;
 
-use crate::h1::chunked::may_trail;
+use crate::h1::chunked::keep_trailing;
 
 /// The sending side of a request stream, ours or towards a target; the h3 crate has two types for it.
 pub(crate) trait Outgoing: Send {
@@ -100,10 +100,7 @@ pub(crate) async fn send_body<S: Outgoing>(
             }
             Err(frame) => {
                 let mut trailers = frame.into_trailers().unwrap_or_default();
-                let doomed: Vec<_> = trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
-                for name in doomed {
-                    trailers.remove(name);
-                }
+                keep_trailing(&mut trailers);
                 within(idle, stream.trailers(trailers)).await?;
             }
         }

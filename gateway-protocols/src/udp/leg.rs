@@ -42,8 +42,9 @@ const MAX_WAITING: usize = 16;
 const OUTPUT: usize = 65_536;
 
 thread_local! {
-    /// Where engines put their output; too large to have one each.
-    static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; OUTPUT]);
+    /// Where engines put their output; too large to have one each. What one leg puts out may make the other put
+    /// something out in turn, so each takes a buffer of its own and brings it back.
+    static SCRATCH: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 impl Leg {
@@ -126,32 +127,37 @@ impl Sealed {
     }
 
     fn drain(&mut self, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            loop {
-                match self.engine.poll_output(scratch) {
-                    Output::Packet(bytes) => emit(Emit::Wire(bytes)),
-                    Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
-                    Output::PeerCert(certificate)
-                        if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) =>
-                    {
-                        return Err("dtls_certificate_refused");
-                    }
-                    Output::Connected => {
-                        self.ready = true;
-                        while let Some(payload) = self.waiting.pop_front() {
-                            self.engine.send_application_data(&payload).map_err(|_| "dtls_failed")?;
-                        }
-                    }
-                    Output::CloseNotify => return Err("closed"),
-                    Output::BufferTooSmall { needed } if needed <= 2 * OUTPUT => scratch.resize(needed, 0),
-                    Output::BufferTooSmall { .. } => return Err("dtls_failed"),
-                    Output::Timeout(at) => {
-                        self.wake = Some(at);
-                        return Ok(());
-                    }
-                    _ => {}
+        let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; OUTPUT]);
+        let drained = self.drain_through(&mut scratch, emit);
+        SCRATCH.with_borrow_mut(|buffers| buffers.push(scratch));
+        drained
+    }
+
+    fn drain_through(&mut self, scratch: &mut Vec<u8>, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
+        loop {
+            match self.engine.poll_output(scratch) {
+                Output::Packet(bytes) => emit(Emit::Wire(bytes)),
+                Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
+                Output::PeerCert(certificate)
+                    if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) =>
+                {
+                    return Err("dtls_certificate_refused");
                 }
+                Output::Connected => {
+                    self.ready = true;
+                    while let Some(payload) = self.waiting.pop_front() {
+                        self.engine.send_application_data(&payload).map_err(|_| "dtls_failed")?;
+                    }
+                }
+                Output::CloseNotify => return Err("closed"),
+                Output::BufferTooSmall { needed } if needed <= 2 * OUTPUT => scratch.resize(needed, 0),
+                Output::BufferTooSmall { .. } => return Err("dtls_failed"),
+                Output::Timeout(at) => {
+                    self.wake = Some(at);
+                    return Ok(());
+                }
+                _ => {}
             }
-        })
+        }
     }
 }

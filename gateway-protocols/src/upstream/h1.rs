@@ -24,6 +24,7 @@ use http::{Response, StatusCode};
 use tokio::time::Instant;
 
 use super::{Inner, key};
+use crate::buffer::{self, HEAD_BYTES};
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, HeadError, HeadLimits, ResponseHead};
 use crate::h1::send::{Sender, Stopped};
@@ -57,7 +58,7 @@ impl Connection {
     pub(crate) fn is_open(&mut self) -> bool {
         // Readiness was used up by the last read, so an open connection costs no system call here.
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.buffer.is_empty() && self.link.poll_fill(&mut cx, &mut self.buffer).is_pending()
+        self.buffer.is_empty() && self.link.poll_fill(&mut cx, &mut self.buffer, HEAD_BYTES).is_pending()
     }
 }
 
@@ -182,7 +183,7 @@ impl Exchange {
                     Err(error) => return Poll::Ready(Err(Broken::Head(error))),
                 }
             }
-            match connection.link.poll_fill(cx, &mut connection.buffer) {
+            match connection.link.poll_fill(cx, &mut connection.buffer, HEAD_BYTES) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::Closed)),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Io(error))),
@@ -253,6 +254,7 @@ impl Exchange {
         // Bytes beyond the response belong to no request: such a connection can't be trusted with another.
         if home.keep_alive && self.connection.buffer.is_empty() && !self.deaf {
             self.connection.out = self.upload.into_buffer();
+            buffer::give_back(&mut self.connection.buffer);
             home.pools.keep(self.connection, home.key, &home.rules);
         }
     }

@@ -14,6 +14,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Lease;
+use gateway_core::pool::multiplex::ConnectionId;
 use gateway_core::upstream::{Answer, Call, Failure};
 use http::header::{CONTENT_LENGTH, HOST, TE};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -43,6 +44,11 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) fn new(lease: Lease, bell: Arc<Notify>) -> Self {
         Self { lease: Some(lease), bell }
+    }
+
+    /// The connection it is on.
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        self.lease.as_ref().map(Lease::connection)
     }
 }
 
@@ -121,6 +127,10 @@ pub(crate) async fn send<D: Downstream>(
     let mut exchange = Exchange { response, upload, timer: Timer::default(), stream };
     for _ in 0..MAX_INTERIM {
         match poll_fn(|cx| exchange.poll_head(cx, &call)).await? {
+            // RFC 9113 §8.6: there is nothing to switch to.
+            Head::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
+            }
             Head::Interim(head) => downstream.interim(head.status(), head.headers()).await,
             Head::Final(head) => {
                 let first_byte = started.elapsed();

@@ -115,6 +115,10 @@ pub(crate) async fn send<D: Downstream>(
                 .await
                 .unwrap_or_else(|_| Err(Failure::sent(Cause::UpstreamTimeout))),
         }?;
+        if head.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            // RFC 9114 §4.5: there is nothing to switch to.
+            return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
+        }
         if head.status().is_informational() {
             downstream.interim(head.status(), head.headers()).await;
             continue;

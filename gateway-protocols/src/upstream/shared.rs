@@ -2,21 +2,33 @@
 
 use std::sync::Arc;
 
+use gateway_core::config::model::BackendHttp;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Downstream;
-use gateway_core::pool::{Choice, multiplex::Dial};
+use gateway_core::http::reply::Cause;
+use gateway_core::pool::Choice;
+use gateway_core::pool::multiplex::{ConnectionId, Dial};
 use gateway_core::upstream::{Answer, Call, Failure};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::dial::{Destination, DialError, Dialled};
-use super::{Inner, Version, h2, key};
+use super::{Inner, Version, h2, key, wanted};
 
 /// What to do about a shared connection, decided without waiting.
 enum Plan {
     Use(h2::Connection, h2::Stream, Option<Dial>),
     Dial(Dial),
     Wait,
+}
+
+/// Tells those who wait for a dial that it is over, however it ended: also when whoever dialled was dropped half-way.
+struct Ring(Arc<Notify>);
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
 }
 
 impl Inner {
@@ -28,7 +40,21 @@ impl Inner {
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         match self.room(&call).await {
-            Ok((connection, stream)) => h2::send(connection, stream, call, body, downstream).await,
+            Ok((connection, stream)) => {
+                let id = stream.connection();
+                let sent = h2::send(connection, stream, call, body, downstream).await;
+                if let Err(failure) = &sent
+                    && failure.cause == Cause::UpstreamTimeout
+                {
+                    self.retire(id);
+                }
+                sent
+            }
+            Err(error @ DialError::NoHttp2) if wanted(&call) != BackendHttp::Http2 => {
+                // The target spoke HTTP/2 when it was learned and doesn't any more: it is to be learned anew, at once.
+                self.forget_version(&call);
+                Err(Failure { stale: true, ..error.into_failure(body) })
+            }
             Err(error) => Err(error.into_failure(body)),
         }
     }
@@ -55,6 +81,14 @@ impl Inner {
                     }
                 },
             }
+        }
+    }
+
+    /// A connection on which nothing came may lead nowhere any more, which TCP finds out only after many minutes: it
+    /// gets no new streams.
+    fn retire(&self, id: Option<ConnectionId>) {
+        if let (Some(id), Ok(mut pools)) = (id, self.pools.try_borrow_mut()) {
+            pools.multiplex.retire(id);
         }
     }
 
@@ -89,20 +123,20 @@ impl Inner {
     }
 
     async fn dial_shared(&self, to: &Destination, dial: Dial) -> Result<(), DialError> {
+        // In this order, so that the leave to dial has been given back when others are told.
+        let _ring = Ring(self.bell(to.key));
+        let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
             Ok(dialled) => h2::Connection::open(dialled.link).await,
             Err(error) => Err(error),
         };
-        let result = made.map(|connection| {
+        made.map(|connection| {
             if let Ok(mut pools) = self.pools.try_borrow_mut() {
                 let room = connection.max_streams();
                 pools.multiplex.dialled(dial, connection, room, &to.rules);
             }
-        });
-        // Also after a failure: somebody else should try, or fail, now.
-        self.bell(to.key).notify_waiters();
-        result
+        })
     }
 
     /// Takes a connection made by somebody who did not know that it would be shared.

@@ -52,6 +52,7 @@ fn document(test: Test, site: &Site<'_>) -> Option<Value> {
     if tls {
         let https = if is_stream { "off".to_owned() } else { site.listen.to_string() };
         gateway["https"] = json!({ "address": https });
+        gateway["http3"] = json!(front == Protocol::Http3);
     }
     let mut spec = json!({ "gateway": gateway });
     spec["proxies"] = match test {

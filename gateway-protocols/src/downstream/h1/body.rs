@@ -13,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
 use super::Reader;
+use crate::buffer::HEAD_BYTES;
 use crate::h1::body::{Decoder, Step};
 use crate::timer::Timer;
 
@@ -81,7 +82,7 @@ impl RequestBody {
                 go_ahead.owed.store(false, Ordering::Relaxed);
                 self.go_ahead = None;
             }
-            match reader.half.poll_fill(cx, &mut reader.buffer)? {
+            match reader.half.poll_fill(cx, &mut reader.buffer, self.decoder.wants())? {
                 Poll::Ready(0) => return Poll::Ready(Err(BodyError::Incomplete)),
                 Poll::Ready(_) => {}
                 Poll::Pending => break,
@@ -142,7 +143,7 @@ impl Returned {
                     Ok(Step::Data(data)) => read += data.len() as u64,
                     Ok(Step::More) => {
                         let reader = &mut self.reader;
-                        match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer)).await {
+                        match poll_fn(|cx| reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES)).await {
                             Ok(0) | Err(_) => return false,
                             Ok(_) => {}
                         }

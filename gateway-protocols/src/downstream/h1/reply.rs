@@ -35,6 +35,8 @@ pub(super) struct Responder {
     method: Method,
     version: Version,
     keep_alive: bool,
+    /// Whether the body under way ends with the connection.
+    until_close: bool,
     /// Whether the client was never told to go on with its body, where it waits for that.
     continue_owed: Option<Arc<AtomicBool>>,
     /// Where HTTP/3 is, for clients that could use it.
@@ -53,6 +55,7 @@ impl Responder {
             method: Method::GET,
             version: Version::HTTP_11,
             keep_alive: false,
+            until_close: false,
             continue_owed: None,
         }
     }
@@ -63,6 +66,7 @@ impl Responder {
         self.version = head.request.version();
         self.keep_alive = head.keep_alive && !draining;
         self.idle = idle;
+        self.until_close = false;
         self.continue_owed = None;
     }
 
@@ -81,6 +85,18 @@ impl Responder {
     /// Whether the connection may carry another exchange.
     pub(super) fn keeps_alive(&self) -> bool {
         self.keep_alive
+    }
+
+    /// Ends a connection in the middle of a response. A body that ends with its connection must not see it end in
+    /// order, or half of it would look whole; TLS says so by itself, TCP only by a reset.
+    pub(super) fn abort(&mut self) {
+        if self.until_close
+            && let Some(WriteHalf::Tcp(half)) = self.half.take()
+        {
+            drop(half.as_ref().set_zero_linger());
+            // Dropped, it would say goodbye first.
+            half.forget();
+        }
     }
 
     /// Ends our side of the connection.
@@ -144,6 +160,7 @@ impl Downstream for Responder {
             parts.headers.insert(http::header::ALT_SVC, alt_svc.clone());
         }
         let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
+        self.until_close = frame == Frame::UntilClose;
         self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
         self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|owed| owed.load(Ordering::Relaxed));

@@ -50,7 +50,7 @@ impl AnswerBody {
                     return Poll::Ready(Ok(step));
                 }
             }
-            match connection.link.poll_fill(cx, &mut connection.buffer) {
+            match connection.link.poll_fill(cx, &mut connection.buffer, self.decoder.wants()) {
                 Poll::Ready(Ok(0)) => {
                     self.decoder.end_of_stream()?;
                     return Poll::Ready(Ok(Step::End));
