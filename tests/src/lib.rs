@@ -1,6 +1,7 @@
 //! Tests of the whole gateway: real sockets, scripted peers, one binary.
 #![cfg(test)]
 
+mod dtls;
 mod support;
 
 mod embedding;

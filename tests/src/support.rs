@@ -1,5 +1,6 @@
 //! What the tests share: a gateway in this process, scripted peers on both of its sides, and its records.
 
+pub(crate) mod dtls;
 pub(crate) mod edge;
 pub(crate) mod h1;
 pub(crate) mod h2;

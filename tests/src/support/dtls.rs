@@ -1,0 +1,183 @@
+//! DTLS by the dimpl crate's engine, either side of it, over a socket of the test's own.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dimpl::{Config, Dtls, DtlsCertificate, Output};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::UdpSocket;
+
+use super::{soon, tls};
+
+/// Which version a client offers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Offer {
+    Both,
+    Dtls12,
+    Dtls13,
+}
+
+/// One end of a DTLS association.
+pub(crate) struct Peer {
+    pub(crate) socket: UdpSocket,
+    engine: Dtls,
+    ready: bool,
+    closed: bool,
+    inbox: VecDeque<Vec<u8>>,
+    wake: Instant,
+}
+
+fn certificate() -> DtlsCertificate {
+    let identity = tls::localhost();
+    let certificate = CertificateDer::from_pem_file(&identity.cert).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(&identity.key).expect("a key");
+    DtlsCertificate { certificate: certificate.to_vec(), private_key: key.secret_der().to_vec() }
+}
+
+fn config() -> Arc<Config> {
+    Arc::new(Config::builder().mtu(1200).require_client_certificate(false).build().expect("a configuration"))
+}
+
+impl Peer {
+    fn new(socket: UdpSocket, engine: Dtls) -> Self {
+        let wake = Instant::now();
+        Self { socket, engine, ready: false, closed: false, inbox: VecDeque::new(), wake }
+    }
+
+    /// A client that has not begun its handshake.
+    pub(crate) async fn client(to: SocketAddr, offer: Offer) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        socket.connect(to).await.expect("an address");
+        let now = Instant::now();
+        let mut engine = match offer {
+            Offer::Both => Dtls::new_auto(config(), certificate(), now),
+            Offer::Dtls12 => Dtls::new_12(config(), certificate(), now),
+            Offer::Dtls13 => Dtls::new_13(config(), certificate(), now),
+        };
+        engine.set_active(true);
+        Self::new(socket, engine)
+    }
+
+    /// A client after its handshake.
+    pub(crate) async fn connect(to: SocketAddr, offer: Offer) -> Self {
+        let mut peer = Self::client(to, offer).await;
+        peer.shake().await;
+        peer
+    }
+
+    /// A server for whoever comes first to this socket, before its handshake.
+    pub(crate) async fn server(socket: UdpSocket) -> Self {
+        let mut buffer = vec![0; 4096];
+        let (length, from) = soon(socket.recv_from(&mut buffer)).await.expect("a client");
+        socket.connect(from).await.expect("an address");
+        let mut engine = Dtls::new_auto(config(), certificate(), Instant::now());
+        engine.set_active(false);
+        let mut peer = Self::new(socket, engine);
+        peer.take(&buffer[..length]);
+        peer
+    }
+
+    /// What it says first.
+    pub(crate) async fn hello(offer: Offer) -> Vec<u8> {
+        let middle = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let mut client = Self::client(middle.local_addr().expect("an address"), offer).await;
+        client.drain().await;
+        let mut buffer = vec![0; 4096];
+        let length = soon(middle.recv(&mut buffer)).await.expect("a hello");
+        buffer.truncate(length);
+        buffer
+    }
+
+    /// Goes on until the handshake is done.
+    pub(crate) async fn shake(&mut self) {
+        self.drain().await;
+        while !self.ready {
+            assert!(!self.closed, "closed in its handshake");
+            soon(self.step()).await;
+        }
+    }
+
+    pub(crate) async fn send(&mut self, payload: &[u8]) {
+        let taken = self.engine.send_application_data(payload).expect("payload");
+        assert_eq!(taken, payload.len());
+        self.drain().await;
+    }
+
+    /// The next payload.
+    pub(crate) async fn next(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(payload) = self.inbox.pop_front() {
+                return payload;
+            }
+            assert!(!self.closed, "closed while payload was waited for");
+            soon(self.step()).await;
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, payload: &[u8]) -> Vec<u8> {
+        self.send(payload).await;
+        self.next().await
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn close(&mut self) {
+        self.engine.close().expect("a farewell");
+        self.drain().await;
+    }
+
+    /// Waits for the other side's goodbye; nothing more may come before it.
+    pub(crate) async fn farewell(&mut self) {
+        while !self.closed {
+            soon(self.step()).await;
+        }
+        assert!(self.inbox.is_empty(), "payload before the farewell");
+    }
+
+    /// Goes on until the other side has gone or has said nothing for a while; whether payload ever came.
+    pub(crate) async fn hears_payload(&mut self) -> bool {
+        let until = Instant::now() + std::time::Duration::from_secs(2);
+        while !self.closed && Instant::now() < until {
+            let _elapsed = tokio::time::timeout_at(until.into(), self.step()).await;
+        }
+        !self.inbox.is_empty()
+    }
+
+    /// Takes a datagram or lets time pass, then says what there is to say.
+    async fn step(&mut self) {
+        let mut buffer = vec![0; 65_536];
+        match tokio::time::timeout_at(self.wake.into(), self.socket.recv(&mut buffer)).await {
+            Ok(Ok(length)) => self.take(&buffer[..length]),
+            // Its port is closed.
+            Ok(Err(_)) => self.closed = true,
+            Err(_) => {}
+        }
+        self.drain().await;
+    }
+
+    fn take(&mut self, datagram: &[u8]) {
+        self.engine.handle_timeout(Instant::now()).expect("in time");
+        // What is not understood is passed over.
+        drop(self.engine.handle_packet(datagram));
+    }
+
+    async fn drain(&mut self) {
+        self.engine.handle_timeout(Instant::now()).expect("in time");
+        let mut buffer = vec![0; 65_536];
+        loop {
+            match self.engine.poll_output(&mut buffer) {
+                Output::Packet(packet) => drop(self.socket.send(packet).await),
+                Output::ApplicationData(payload) => self.inbox.push_back(payload.to_vec()),
+                Output::Connected => self.ready = true,
+                Output::CloseNotify => self.closed = true,
+                Output::Timeout(at) => {
+                    self.wake = at;
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+}
