@@ -79,7 +79,8 @@ fn is_of_the_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves a connection from its first byte to its last.
+/// Serves a connection from its first byte to its last. Each way it may take is a future of its own on the heap, so
+/// that a connection costs what its own way needs and not what the largest would.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     tcp: TcpStream,
@@ -95,13 +96,13 @@ pub(crate) async fn serve(
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
     let (link, tls) = match entrance {
         Entrance::Stream { port, tls } => {
-            return super::tcp::serve(&worker, tcp, (peer, local, trusted), (port, tls)).await;
+            return Box::pin(super::tcp::serve(&worker, tcp, (peer, local, trusted), (port, tls))).await;
         }
         Entrance::Plain => (Link::Tcp(tcp), None),
         Entrance::Tls(config) => {
             let acceptor = TlsAcceptor::from(config.load_full());
             let timeout = settings.client_timeouts.handshake;
-            match tokio::time::timeout(timeout, acceptor.accept(Rewound::from(tcp))).await {
+            match Box::pin(tokio::time::timeout(timeout, acceptor.accept(Rewound::from(tcp)))).await {
                 Ok(Ok(tls)) => {
                     let facts = facts(tls.get_ref().1);
                     (Link::Tls(Box::new(TlsStream::Server(tls))), Some(facts))
@@ -117,7 +118,7 @@ pub(crate) async fn serve(
     drop(settings);
     let client = Arc::new(Client::new(peer, local, trusted, tls));
     if link.alpn() == Some(b"h2") {
-        return h2::serve(&worker, link, client, &entry).await;
+        return Box::pin(h2::serve(&worker, link, client, &entry)).await;
     }
     by_preface(&worker, link, client, &entry).await;
 }
@@ -141,11 +142,11 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
     // A client that sends nothing at all opened the connection early; it is closed in silence.
     match tokio::time::timeout(timeout, sniffing).await {
         Ok(Some(true)) => {
-            h2::serve(worker, Rewound::new(buffer, link), client, entry).await;
+            Box::pin(h2::serve(worker, Rewound::new(buffer, link), client, entry)).await;
         }
-        Ok(_) => h1::serve(worker, link, client, entry, buffer).await,
+        Ok(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
         Err(_) if buffer.is_empty() => {}
-        Err(_) => h1::serve(worker, link, client, entry, buffer).await,
+        Err(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
     }
 }
 

@@ -66,7 +66,8 @@ enum After {
     Close,
 }
 
-/// Serves a connection until it ends. `buffer` holds what was read to find out the version.
+/// Serves a connection until it ends. What is large and short-lived (an exchange, a refusal) is on the heap while it
+/// lasts: most connections are idle most of the time, and should cost little. `buffer` holds what was read to find out the version.
 pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
     let (read, write) = link.into_split();
     let mut reader = Reader { half: read, begun: false, buffer };
@@ -78,7 +79,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
         entry.set_idle(!first && reader.buffer.is_empty());
         if !first && entry.is_draining() && reader.buffer.is_empty() {
             // The drain began while the last exchange was under way.
-            return linger(reader, responder).await;
+            return Box::pin(linger(reader, responder)).await;
         }
         let rules = HeadRules::of(&snapshots.load().settings, first);
         let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &rules)).await;
@@ -90,15 +91,18 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 worker.pipeline().abandon(unreadable(&client), Cause::ClientGone);
                 return;
             }
-            Incoming::Late => refuse(worker, &client, &mut responder, Cause::RequestTimeout).await,
-            Incoming::Refused(error) => refuse(worker, &client, &mut responder, cause_of(error)).await,
+            Incoming::Late => Box::pin(refuse(worker, &client, &mut responder, Cause::RequestTimeout)).await,
+            Incoming::Refused(error) => {
+                Box::pin(refuse(worker, &client, &mut responder, cause_of(error))).await
+            }
             Incoming::Head(head) => {
                 // Only now: a connection may have been idle for long, and its next request belongs to the
                 // configuration that is in use when it arrives.
                 let snapshot: &Snapshot = snapshots.load();
                 responder.begin(&head, entry.is_draining(), snapshot.settings.client_timeouts.body);
                 let (after, returned) =
-                    exchange(worker, snapshot, (*head, reader, client.clone()), &mut responder).await;
+                    Box::pin(exchange(worker, snapshot, (head, reader, client.clone()), &mut responder))
+                        .await;
                 let Some(returned) = returned else { return };
                 reader = returned;
                 after
@@ -106,7 +110,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
         };
         match after {
             After::Next => {}
-            After::Linger => return linger(reader, responder).await,
+            After::Linger => return Box::pin(linger(reader, responder)).await,
             After::Close => return,
         }
         first = false;
@@ -181,10 +185,10 @@ fn poll_head(
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (head, reader, client): (RequestHead, Reader, Arc<Client>),
+    (head, reader, client): (Box<RequestHead>, Reader, Arc<Client>),
     responder: &mut Responder,
 ) -> (After, Option<Reader>) {
-    let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = head;
+    let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = *head;
     request.headers_mut().remove(http::header::EXPECT);
     // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.
     let plain_get = *request.method() == Method::GET && framing == Framing::None;
