@@ -299,15 +299,15 @@ impl Worker {
     }
 
     /// Serves a connection that came by another way than a TCP listener.
-    pub(crate) fn spawn_counted(
-        self: &Arc<Self>,
-        permit: Permit,
-        serving: impl Future<Output = ()> + Send + 'static,
-    ) {
+    pub(crate) fn spawn_counted<F>(self: &Arc<Self>, permit: Permit, serving: impl FnOnce(Arc<Entry>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         self.recorder.accepted();
         let entry = Arc::new(Entry::default());
         self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
-        let number = self.registry.add(entry);
+        let number = self.registry.add(entry.clone());
+        let serving = serving(entry);
         let open = Open { worker: self.clone(), number, _permit: permit };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();

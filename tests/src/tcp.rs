@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use crate::support::edge::Edge;
-use crate::support::stream::{Echo, LOOPBACK, at, free_port, open, tcp_backend};
+use crate::support::stream::{Echo, LOOPBACK, at, free_port, free_ports, open, tcp_backend};
 use crate::support::wire::{Port, Wire, connect};
 use crate::support::{soon, tls};
 
@@ -247,4 +247,42 @@ async fn tls_client(port: u16, name: &'static str) -> Wire {
     let tcp = soon(TcpStream::connect(at(port))).await.unwrap();
     let connector = TlsConnector::from(tls::authority().client(&[]));
     Wire::new(Box::new(soon(connector.connect(name.try_into().unwrap(), tcp)).await.unwrap()))
+}
+
+/// However they end, nothing of them stays.
+#[tokio::test]
+async fn nothing_is_left_of_many() {
+    let echo = Echo::start().await;
+    let port = free_port();
+    let settings = format!("{LOOPBACK}\n  limits: {{max_connections: 6}}");
+    let mut edge = Edge::start_with(&settings, &one(port, &echo.backend()));
+    for n in 0..40 {
+        let mut client = soon(TcpStream::connect(at(port))).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        soon(client.read_exact(&mut [0])).await.expect("a place for it");
+        if n % 2 == 0 {
+            client.set_zero_linger().unwrap();
+        }
+        drop(client);
+        let reason = if n % 2 == 0 { "client_reset" } else { "closed" };
+        assert_eq!(edge.session().await.end(), reason);
+    }
+    edge.nothing_recorded().await;
+}
+
+#[tokio::test]
+async fn a_range_of_ports_is_one_proxy() {
+    let echo = Echo::start().await;
+    let first = free_ports(3);
+    let ports = format!("{first}-{}", first + 2);
+    let spec = format!("proxies:\n  - {{id: a, listen_port_range: {ports}, {}}}\n", echo.backend());
+    let mut edge = Edge::start_with(LOOPBACK, &spec);
+    for port in first..first + 3 {
+        let mut client = open(port).await;
+        client.send("x").await;
+        client.expect("x").await;
+        client.shutdown().await;
+        client.closed().await;
+        assert_eq!(edge.session().await.proxy(), "a");
+    }
 }

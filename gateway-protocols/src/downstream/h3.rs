@@ -1,7 +1,10 @@
 //! HTTP/3 with a client: a QUIC connection is a task, and each of its exchanges another on the same worker.
 
+use std::future::{Future, poll_fn};
 use std::net::UdpSocket;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ::h3::error::Code;
@@ -16,7 +19,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
 
-use super::{complete, cut_by};
+use super::{Entry, complete, cut_by};
 use crate::h3::recv::RecvBody;
 use crate::h3::send::{SendError, Whole, send_body};
 use crate::quic::{self, Place};
@@ -44,15 +47,18 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
             drop(incoming.retry());
             continue;
         }
-        let serving = connection(worker.clone(), incoming);
-        worker.spawn_counted(permit, serving);
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, entry));
     }
 }
 
 /// With more connections than this, a new client proves its address by a round trip first.
 const VALIDATE_BEYOND: usize = 1000;
 
-async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
+/// How long a client that was told goodbye may take to close. QUIC forgets what is not yet delivered when a
+/// connection is closed, so that is left to the client; one that does not do it must not hold up a drain.
+const LINGER: Duration = Duration::from_secs(1);
+
+async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
     let settings = worker.snapshot().settings.clone();
     let accepting = async { incoming.accept().ok()?.await.ok() };
     let timeout = settings.client_timeouts.handshake;
@@ -72,8 +78,16 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
     // Dropped with the connection, which ends whatever is still under way: nobody waits for it any more.
     let mut exchanges = JoinSet::new();
     loop {
-        match wire.accept().await {
-            Ok(Some(resolver)) => {
+        let next = {
+            let mut accepting = pin!(wire.accept());
+            poll_fn(|cx| {
+                entry.watch(cx);
+                if entry.is_draining() { Poll::Ready(None) } else { accepting.as_mut().poll(cx).map(Some) }
+            })
+            .await
+        };
+        match next {
+            Some(Ok(Some(resolver))) => {
                 while exchanges.try_join_next().is_some() {}
                 let (worker, mut client) = (worker.clone(), client.clone());
                 if quic.remote_address() != client.peer {
@@ -93,11 +107,13 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming) {
                 });
             }
             // The client sends nothing more, but still waits for its answers.
-            Ok(None) => break,
-            Err(_) => return,
+            Some(Ok(None)) => break,
+            None if wire.shutdown(0).await.is_ok() => break,
+            Some(Err(_)) | None => return,
         }
     }
     while exchanges.join_next().await.is_some() {}
+    drop(tokio::time::timeout(LINGER, quic.closed()).await);
 }
 
 fn facts(quic: &quinn::Connection) -> ClientTls {

@@ -221,7 +221,10 @@ impl Port {
             true => Leg::sealed(self.dtls.server(now)?, None),
         };
         let protocol = if terminates { "dtls" } else { "udp" };
-        let flow = Flow::begin(recorder.clone(), route.clone(), seen, protocol)?;
+        let Some(flow) = Flow::begin(recorder.clone(), route.clone(), seen, protocol) else {
+            self.worker.connection_refused();
+            return None;
+        };
         let session = Session::new(whence, client, flow, now);
         let (idle, plain) = (session.idle, session.client.is_ready());
         let slot = self.sessions.insert(session);

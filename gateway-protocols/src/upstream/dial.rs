@@ -12,6 +12,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Call, Failure};
 use rustls::ClientConfig;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
@@ -40,6 +41,8 @@ pub(crate) struct Destination {
     tls: Option<Arc<BackendTls>>,
     /// `None` for streams.
     http: Option<BackendHttp>,
+    /// Bytes the target gets before anything else, also before a TLS handshake.
+    pub(crate) preface: Vec<u8>,
     timeout: Duration,
 }
 
@@ -60,6 +63,7 @@ impl Destination {
             dns_override: backend.dns_override,
             tls: backend.tls.clone(),
             http: None,
+            preface: Vec::new(),
             timeout: route.proxy.timeouts.connect,
         }
     }
@@ -170,9 +174,13 @@ impl Dialler {
         let mut last = None;
         for address in addresses {
             match TcpStream::connect(address).await {
-                Ok(tcp) => {
+                Ok(mut tcp) => {
+                    let failed = |source| DialError::Connect { address, source };
                     // Requests are written whole; waiting for more to send would only delay them.
-                    tcp.set_nodelay(true).map_err(|source| DialError::Connect { address, source })?;
+                    tcp.set_nodelay(true).map_err(failed)?;
+                    if !to.preface.is_empty() {
+                        tcp.write_all(&to.preface).await.map_err(failed)?;
+                    }
                     return Ok(tcp);
                 }
                 Err(source) => last = Some(DialError::Connect { address, source }),

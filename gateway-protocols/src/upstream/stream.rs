@@ -27,21 +27,17 @@ impl Opener for Outbound {
     type Target = Link;
 
     async fn open(&self, route: &Route, target: &Target, session: &Session) -> Result<Link, Cause> {
-        let dialled = self.inner.dialler.dial(&Destination::of_stream(route, target)).await;
-        let mut link = match dialled {
-            Ok(dialled) => dialled.link,
+        let mut to = Destination::of_stream(route, target);
+        if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
+            to.preface = proxy_protocol::header(version, session.client.peer, session.client.local);
+        }
+        match self.inner.dialler.dial(&to).await {
+            Ok(dialled) => Ok(dialled.link),
             Err(error) => {
                 tracing::debug!(proxy = %route.proxy.id, target = %target.authority, %error, "no stream to the target");
-                return Err(error.cause());
-            }
-        };
-        if let Some(version) = rules(route).and_then(|rules| rules.send_proxy_protocol) {
-            let header = proxy_protocol::header(version, session.client.peer, session.client.local);
-            if link.write_all(&header).await.is_err() {
-                return Err(Cause::ConnectFailed);
+                Err(error.cause())
             }
         }
-        Ok(link)
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::edge::Edge;
@@ -16,13 +17,18 @@ pub(crate) const LOOPBACK: &str = "  stream_address: 127.0.0.1";
 /// The port of a stream proxy, which has to be named before it is bound. Below the kernel's ephemeral ports, so that
 /// no client's or origin's socket takes it in between, and counted up, so that no two tests meet on one.
 pub(crate) fn free_port() -> u16 {
+    free_ports(1)
+}
+
+/// The first of so many ports side by side.
+pub(crate) fn free_ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = 10_240 + u16::try_from(std::process::id() % 180).unwrap_or(0) * 120;
+    let is_free = |port: u16| TcpListener::bind(at(port)).is_ok() && UdpSocket::bind(at(port)).is_ok();
     for _ in 0..2_000 {
-        let port = base + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
-            return port;
+        let first = base + NEXT.fetch_add(count, Ordering::Relaxed) % 500;
+        if (first..first + count).all(is_free) {
+            return first;
         }
     }
     panic!("no port is free")
@@ -51,16 +57,8 @@ impl Echo {
         let mut task = JoinSet::new();
         task.spawn(async move {
             let mut connections = JoinSet::new();
-            while let Ok((mut tcp, _)) = listener.accept().await {
-                connections.spawn(async move {
-                    let mut buffer = vec![0; 16 << 10];
-                    while let Ok(read @ 1..) = tcp.read(&mut buffer).await {
-                        if tcp.write_all(&buffer[..read]).await.is_err() {
-                            return;
-                        }
-                    }
-                    drop(tcp.shutdown().await);
-                });
+            while let Ok((tcp, _)) = listener.accept().await {
+                connections.spawn(echo(tcp));
             }
         });
         Self { address, _task: task }
@@ -70,6 +68,16 @@ impl Echo {
     pub(crate) fn backend(&self) -> String {
         tcp_backend(self.address)
     }
+}
+
+async fn echo(mut tcp: TcpStream) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(read @ 1..) = tcp.read(&mut buffer).await {
+        if tcp.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+    drop(tcp.shutdown().await);
 }
 
 /// The fields of a TCP proxy that leads to `address`.

@@ -1,9 +1,12 @@
 //! PROXY protocol headers, read and written.
 
+use tokio::io::AsyncReadExt;
+
 use super::{edge_with, one};
 use crate::support::edge::Edge;
 use crate::support::stream::{Echo, LOOPBACK, free_port, open, tcp_backend};
 use crate::support::wire::{Port, Wire};
+use crate::support::{soon, tls};
 
 const V1: &[u8] = b"PROXY TCP4 192.0.2.7 198.51.100.9 1111 2222\r\n";
 
@@ -120,4 +123,23 @@ async fn a_header_is_handed_on() {
     client.send(v2()).await;
     let mut far = Wire::new(origin.accept().await);
     far.expect(V1).await;
+}
+
+/// The header comes before the handshake, as every server reads it that knows both.
+#[tokio::test]
+async fn a_header_comes_before_tls() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let backend = tcp_backend(listener.local_addr().unwrap()).replace("tcp", "tcps");
+    let ca = tls::authority().ca();
+    let (_edge, port) =
+        edge_with(&format!("send_proxy_protocol: 2, backend_tls_server_ca_cert_path: {ca:?}, {backend}"));
+    let mut client = open(port).await;
+    let (mut tcp, _) = soon(listener.accept()).await.unwrap();
+    let mut header = [0; 28];
+    soon(tcp.read_exact(&mut header)).await.unwrap();
+    assert_eq!(header[..16], *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c");
+    let acceptor = tokio_rustls::TlsAcceptor::from(tls::server(tls::localhost(), &[]));
+    let mut far = Wire::new(Box::new(soon(acceptor.accept(tcp)).await.unwrap()));
+    client.send("payload").await;
+    far.expect("payload").await;
 }

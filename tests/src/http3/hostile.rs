@@ -1,0 +1,124 @@
+//! Clients that say over HTTP/3 what HTTP/1.1 behind the gateway could misread, and clients that stay.
+
+use http::{HeaderMap, Request};
+
+use super::{far_side, scripted, standing};
+use crate::support::edge::Edge;
+use crate::support::h2::map;
+use crate::support::h3::{Client, Stream};
+use crate::support::soon;
+
+async fn post(client: &Client, more: &[(&str, &str)]) -> Stream {
+    let mut request = Request::post("https://a.test/up").body(()).unwrap();
+    let fields: HeaderMap = more.iter().fold(HeaderMap::new(), |mut all, field| {
+        let (name, value) = map(&[*field]).into_iter().next().unwrap();
+        all.append(name.unwrap(), value);
+        all
+    });
+    *request.headers_mut() = fields;
+    client.send(request).await
+}
+
+/// A body of another length than the one declared never reaches the target as a whole message.
+#[tokio::test]
+async fn a_declared_length_has_to_be_kept() {
+    for (length, body) in [("10", "short"), ("3", "too long")] {
+        let (mut edge, origin) = scripted().await;
+        let client = Client::open(edge.https()).await;
+        let mut stream = post(&client, &[("content-length", length)]).await;
+        // The gateway may refuse before all is sent.
+        drop(soon(stream.0.send_data(body.into())).await);
+        drop(soon(stream.0.finish()).await);
+        let served = async {
+            let mut far = far_side(&origin).await;
+            far.request().await?;
+            far.body().await
+        };
+        let answer = tokio::select! {
+            body = served => {
+                body.expect_err("a message of another length looked whole");
+                stream.answer().await
+            }
+            answer = stream.answer() => answer,
+        };
+        if let Ok(answer) = answer {
+            assert!(answer.head.status().is_client_error(), "{length}: {}", answer.head.status());
+        }
+        let record = edge.only_record().await;
+        assert!(matches!(record.reason(), "bad_request" | "client_gone"), "{length}: {record:?}");
+    }
+}
+
+/// What frames a message in HTTP/1.1 has no say here (RFC 9114 §4.2), and is not handed on.
+#[tokio::test]
+async fn framing_of_another_version_is_refused_or_dropped() {
+    for fields in [
+        &[("transfer-encoding", "chunked")][..],
+        &[("transfer-encoding", "chunked"), ("content-length", "5")],
+        &[("connection", "close, x-secret"), ("x-secret", "1")],
+        &[("upgrade", "websocket"), ("connection", "upgrade")],
+        &[("keep-alive", "timeout=5")],
+        &[("content-length", "5"), ("content-length", "7")],
+        &[("content-length", "+5")],
+        &[("content-length", "5, 5")],
+    ] {
+        let (mut edge, origin) = scripted().await;
+        let client = Client::open(edge.https()).await;
+        let mut stream = post(&client, fields).await;
+        drop(soon(stream.0.send_data("hello".into())).await);
+        drop(soon(stream.0.finish()).await);
+        let serve = async {
+            let mut far = far_side(&origin).await;
+            let head = far.request().await.unwrap();
+            for name in ["connection", "upgrade", "keep-alive", "x-secret"] {
+                assert_eq!(head.field(name), "", "{fields:?}");
+            }
+            // The one framing it has is true.
+            assert_eq!(far.body().await.unwrap(), b"hello", "{fields:?}");
+            far.wire.send("HTTP/1.1 204 Fine\r\nconnection: close\r\n\r\n").await;
+            far.wire.closed().await;
+        };
+        tokio::select! {
+            ((), answer) = async { tokio::join!(serve, stream.answer()) } => {
+                assert_eq!(answer.unwrap().head.status(), 204, "{fields:?}");
+            }
+            record = edge.records.next() => {
+                assert!(matches!(record.reason(), "bad_request" | "client_gone" | ""), "{fields:?} {record:?}");
+            }
+        }
+    }
+}
+
+/// A connection without exchanges does not hold a drain up, and one with an exchange does until it is over.
+#[tokio::test]
+async fn a_drain_lets_exchanges_end() {
+    let (edge, origin) = scripted().await;
+    let idle = Client::open(edge.https()).await;
+    assert_eq!(idle.get("/%zz").await.head.status(), 400);
+    let busy = Client::open(edge.https()).await;
+    let mut stream = busy.begin("GET", "/").await;
+    stream.finish().await;
+    let mut far = far_side(&origin).await;
+    far.request().await.unwrap();
+    edge.gateway.begin_drain();
+    soon(idle.quic.closed()).await;
+    far.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate").await;
+    assert_eq!(stream.answer().await.unwrap().body, "late");
+    let Edge { gateway, .. } = edge;
+    assert!(soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap(), "it waited in vain");
+}
+
+/// gRPC goes over HTTP/3 as well.
+#[tokio::test]
+async fn refusals_speak_grpc() {
+    let (mut edge, _origin) = standing("").await;
+    let client = Client::open(edge.https()).await;
+    let mut request = Request::post("https://none.test/%zz").body(()).unwrap();
+    request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    let mut stream = client.send(request).await;
+    stream.finish().await;
+    let answer = stream.answer().await.unwrap();
+    assert_eq!(answer.head.status(), 200);
+    assert_eq!(answer.head.headers()["grpc-status"], "3");
+    assert_eq!(edge.only_record().await.reason(), "bad_request");
+}
