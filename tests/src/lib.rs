@@ -12,6 +12,7 @@ mod matrix;
 mod oracle;
 mod plugins;
 mod reload;
+mod review;
 mod routing;
 mod tcp;
 mod tidy;

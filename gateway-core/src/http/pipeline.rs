@@ -418,6 +418,10 @@ fn outcome_of(cause: Cause) -> Outcome {
 /// A target's response, without what belonged to its hop.
 fn from_target(mut response: Response<Body>) -> Response<Body> {
     headers::strip(response.headers_mut(), Side::Response);
+    if response.status() == StatusCode::NO_CONTENT {
+        // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it.
+        response.headers_mut().remove(http::header::CONTENT_LENGTH);
+    }
     response
 }
 
