@@ -66,6 +66,17 @@ async fn it_ends_at_the_gateway_in_every_version() {
     edge.nothing_recorded().await;
 }
 
+/// DTLS 1.3 lets a client send payload right behind its last words, in the same datagram even.
+#[tokio::test]
+async fn payload_on_the_heels_of_the_handshake_is_not_lost() {
+    let (mut edge, port, _echo) = terminating("").await;
+    let mut client = Peer::client(at(port), Offer::Dtls13).await;
+    client.shake_in_one_breath(b"at once").await;
+    assert_eq!(client.next().await, b"at once");
+    client.close().await;
+    assert_eq!(edge.only_record().await.carried(), (7, 7));
+}
+
 #[tokio::test]
 async fn an_idle_session_is_said_goodbye_to() {
     let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;

@@ -251,7 +251,8 @@ impl Port {
     /// Finds a target for a session whose client is ready.
     fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
-        let stage = std::mem::replace(&mut session.stage, Stage::Opening(Vec::new()));
+        let early = Stage::Opening(std::mem::take(&mut session.early));
+        let stage = std::mem::replace(&mut session.stage, early);
         let Stage::Greeting(flow) = stage else {
             session.stage = stage;
             return;

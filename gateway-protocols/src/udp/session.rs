@@ -35,6 +35,8 @@ pub(super) struct Session {
     /// Replies may be this many times as large as the last request.
     amplification: Option<f64>,
     last_request: usize,
+    /// Payload that came in the same datagram as the end of the client's handshake.
+    pub(super) early: Vec<Vec<u8>>,
 }
 
 /// How far a session is.
@@ -70,19 +72,23 @@ impl Session {
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
         let amplification = rules.and_then(|rules| rules.max_response_amplification);
         let stage = Stage::Greeting(Box::new(flow));
-        Self { whence, client, stage, last: now, idle, amplification, last_request: 0 }
+        Self { whence, client, stage, last: now, idle, amplification, last_request: 0, early: Vec::new() }
     }
 
     /// A datagram came from the client. `reply` sends to the client.
     pub(super) fn take_request(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         self.last_request = datagram.len();
-        let stage = &mut self.stage;
+        let (stage, early) = (&mut self.stage, &mut self.early);
         let mut dead = Ok(());
         self.client.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => reply(bytes),
             Emit::Payload(payload) => match stage {
-                // The handshake's own payload can't come before it is done; a plain client has none.
-                Stage::Greeting(_) => {}
+                // The handshake was done a moment ago; the target is asked for once this datagram is read.
+                Stage::Greeting(_) => {
+                    if early.len() < MAX_WAITING {
+                        early.push(payload.to_vec());
+                    }
+                }
                 Stage::Opening(waiting) => {
                     if waiting.len() < MAX_WAITING {
                         waiting.push(payload.to_vec());

@@ -100,6 +100,25 @@ impl Peer {
         }
     }
 
+    /// Goes on until the handshake is done, and puts the first payload into the same datagram as its last words.
+    pub(crate) async fn shake_in_one_breath(&mut self, payload: &[u8]) {
+        self.drain().await;
+        let mut buffer = vec![0; 65_536];
+        while !self.ready {
+            let length = soon(self.socket.recv(&mut buffer)).await.expect("its next words");
+            self.take(&buffer[..length]);
+            let mut words = self.words();
+            if self.ready {
+                assert_eq!(self.engine.send_application_data(payload).expect("payload"), payload.len());
+                words.extend(self.words());
+                words = vec![words.concat()];
+            }
+            for packet in words {
+                self.socket.send(&packet).await.expect("sent");
+            }
+        }
+    }
+
     pub(crate) async fn send(&mut self, payload: &[u8]) {
         let taken = self.engine.send_application_data(payload).expect("payload");
         assert_eq!(taken, payload.len());
@@ -164,17 +183,24 @@ impl Peer {
     }
 
     async fn drain(&mut self) {
+        for packet in self.words() {
+            drop(self.socket.send(&packet).await);
+        }
+    }
+
+    /// What there is to say.
+    fn words(&mut self) -> Vec<Vec<u8>> {
         self.engine.handle_timeout(Instant::now()).expect("in time");
-        let mut buffer = vec![0; 65_536];
+        let (mut buffer, mut words) = (vec![0; 65_536], Vec::new());
         loop {
             match self.engine.poll_output(&mut buffer) {
-                Output::Packet(packet) => drop(self.socket.send(packet).await),
+                Output::Packet(packet) => words.push(packet.to_vec()),
                 Output::ApplicationData(payload) => self.inbox.push_back(payload.to_vec()),
                 Output::Connected => self.ready = true,
                 Output::CloseNotify => self.closed = true,
                 Output::Timeout(at) => {
                     self.wake = at;
-                    return;
+                    return words;
                 }
                 _ => {}
             }
