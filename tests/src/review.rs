@@ -116,7 +116,7 @@ async fn a_dial_given_up_is_taken_over() {
     let port = Port::listen(None).await;
     let other = Standing::start("o").await;
     let edge = Edge::start(&format!(
-        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout_ms: 60000, {}}}\n  - {{id: b, listen_path: /other, {}}}\n",
+        "proxies:\n  - {{id: a, listen_path: /, backend_connect_timeout_ms: 60000, pool_http2_connections_per_host: 1, {}}}\n  - {{id: b, listen_path: /other, {}}}\n",
         over_tls(port.address.port(), "2"),
         other.backend()
     ));
