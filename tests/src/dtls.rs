@@ -214,6 +214,23 @@ async fn a_handshake_that_stalls_is_given_up() {
     assert!(origin.try_recv(&mut [0; 16]).is_err(), "the target heard of it");
 }
 
+/// First words from more addresses than there may be handshakes, none of which goes on.
+#[tokio::test]
+async fn a_flood_of_hellos_keeps_nobody_out() {
+    let (mut edge, port, _echo) = terminating("").await;
+    let hello = Peer::hello(Offer::Both).await;
+    for _ in 0..1500 {
+        let stranger = plain_client(port).await;
+        stranger.send(&hello).await.unwrap();
+        // The gateway has seen it when it answers.
+        soon(stranger.readable()).await.unwrap();
+    }
+    assert_eq!(edge.session().await.end(), "handshake_displaced");
+    let mut client = Peer::client(at(port), Offer::Both).await;
+    client.shake().await;
+    assert_eq!(client.ask(b"let in").await, b"let in");
+}
+
 /// The fields of a proxy that begins DTLS to `address`, trusting this CA.
 fn dtls_backend(address: SocketAddr, ca: &std::path::Path) -> String {
     let fields = udp_backend(address).replace("udp", "dtls");

@@ -67,7 +67,7 @@ const PER_TARGET: usize = 32;
 const PER_TURN: usize = 8;
 /// How often handshakes and idle sessions are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// Handshakes under way at a time; a datagram that would begin another is dropped.
+/// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
 const MAX_HANDSHAKES: usize = 1024;
 
 impl Wire {
@@ -209,7 +209,7 @@ impl Port {
         let from = whence.client.ip().to_canonical();
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
         let seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
-        let recorder = self.worker.recorder();
+        let recorder = self.worker.recorder().clone();
         let Some(route) = snapshot.streams.find(Transport::Udp, self.number, None) else {
             pipeline::refuse(recorder.as_ref(), "udp", seen, "no_route");
             return None;
@@ -217,11 +217,11 @@ impl Port {
         let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
         let client = match terminates {
             false => Leg::Plain,
-            true if self.handshakes.len() >= MAX_HANDSHAKES => return None,
+            true if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() => return None,
             true => Leg::sealed(self.dtls.server(now)?, None),
         };
         let protocol = if terminates { "dtls" } else { "udp" };
-        let Some(flow) = Flow::begin(recorder.clone(), route.clone(), seen, protocol) else {
+        let Some(flow) = Flow::begin(recorder, route.clone(), seen, protocol) else {
             self.worker.connection_refused();
             return None;
         };
@@ -240,6 +240,23 @@ impl Port {
             self.handshakes.push_back(key);
         }
         Some(key)
+    }
+
+    /// Ends the oldest client's handshake: a flood of first words from forged addresses, which never go on, must not
+    /// keep everybody else out. False when there is none.
+    fn make_room(&mut self) -> bool {
+        for _ in 0..self.handshakes.len() {
+            let Some(key) = self.handshakes.pop_front() else { break };
+            if !self.is_current(key) {
+                return true;
+            }
+            if matches!(self.sessions[slot_of(key)].stage, Stage::Greeting(_)) {
+                self.end(key, "handshake_displaced");
+                return true;
+            }
+            self.handshakes.push_back(key);
+        }
+        false
     }
 
     /// Whether a key still names the session it was made for.
