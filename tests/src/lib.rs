@@ -1,9 +1,9 @@
 //! Tests of the whole gateway: real sockets, scripted peers, one binary.
 #![cfg(test)]
 
-mod dtls;
 mod support;
 
+mod dtls;
 mod embedding;
 mod grpc;
 mod hostile;
