@@ -202,6 +202,25 @@ async fn quic_is_tried_once() {
     assert_eq!(tried.len(), 1);
 }
 
+/// An address that swallows everything leaves time for the target's next one.
+#[tokio::test]
+async fn a_silent_address_is_not_the_last() {
+    let full = tokio::net::TcpSocket::new_v4().unwrap();
+    full.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let full = full.listen(0).unwrap();
+    let silent = full.local_addr().unwrap();
+    // Nobody takes the one connection that may wait; the kernel answers no more.
+    let _waiting = soon(tokio::net::TcpStream::connect(silent)).await.unwrap();
+    let live = std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, silent.port()));
+    let port = Port::listen_on(live, None).await;
+    let edge = Edge::start(&one_proxy(&format!(
+        "backend_scheme: http, backend_host: localhost, backend_port: {}, backend_connect_timeout_ms: 1000",
+        silent.port()
+    )));
+    let (answer, ()) = tokio::join!(edge.get("/"), async { answer_h1(port.accept().await).await });
+    assert_eq!(answer.0.status(), 200);
+}
+
 /// A client that never answers a goodbye does not hold its connection.
 #[tokio::test]
 async fn an_unanswered_goodbye_is_the_end() {

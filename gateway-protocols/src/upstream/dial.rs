@@ -171,9 +171,18 @@ impl Dialler {
             Some(address) => vec![SocketAddr::new(address, to.port)],
             None => self.dns.resolve(&to.host, to.port).await?,
         };
+        // One address that swallows everything must not use up the time of the others.
+        let share = to.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for address in addresses {
-            match TcpStream::connect(address).await {
+            let connecting = TcpStream::connect(address);
+            let connected = match share.is_zero() {
+                true => connecting.await,
+                false => tokio::time::timeout(share, connecting)
+                    .await
+                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            };
+            match connected {
                 Ok(mut tcp) => {
                     let failed = |source| DialError::Connect { address, source };
                     // Requests are written whole; waiting for more to send would only delay them.
