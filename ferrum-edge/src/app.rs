@@ -221,7 +221,7 @@ impl Gateway {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }
         self.shared.overload.resize(&next.settings.limits);
-        self.shared.client_tls.clear();
+        self.shared.client_tls.refresh();
         self.telemetry.applied(&next);
         let revision = next.revision;
         self.shared.snapshot.store(next);

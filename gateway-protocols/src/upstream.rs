@@ -149,7 +149,12 @@ impl Pools {
 
 /// The trust domain a call's connection must belong to.
 fn key(call: &Call<'_>) -> u64 {
-    call.route.pool_keys.get(call.index).map_or(0, |key| key.number())
+    let number = call.route.pool_keys.get(call.index).map_or(0, |key| key.number());
+    match call.route.proxy.backend.tls {
+        None => number,
+        // Numbers of keys never come near the upper half.
+        Some(_) => number | crate::tls::client::edition() << 40,
+    }
 }
 
 /// The version to ask a new connection for.

@@ -234,3 +234,37 @@ async fn an_unanswered_goodbye_is_the_end() {
     client.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
     client.rest().await;
 }
+
+/// A kept connection was trusted by a CA file that has been replaced since: it must not serve under the new one.
+#[tokio::test]
+async fn kept_connections_do_not_outlive_the_file_that_made_them_trusted() {
+    let port = Port::listen(Some(&["http/1.1"])).await;
+    let ca = tls::authority().folder().join("replaced-ca.pem");
+    std::fs::copy(tls::authority().ca(), &ca).expect("a copy");
+    let backend = format!(
+        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {ca:?}",
+        port.address.port()
+    );
+    let edge = Edge::start(&one_proxy(&backend));
+    let mut client = edge.talker().await;
+    let ask = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    client.wire.send(ask).await;
+    let mut origin = Talker::new(Wire::new(port.accept().await));
+    for _ in 0..2 {
+        // The second time over the connection that was kept.
+        origin.request().await.expect("a request");
+        origin.wire.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        assert_eq!(client.response(&Method::GET).await.unwrap().status(), 204);
+        client.wire.send(ask).await;
+    }
+    origin.request().await.expect("a request");
+    origin.wire.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+    assert_eq!(client.response(&Method::GET).await.unwrap().status(), 204);
+    // A certificate that signed nothing of the origin's.
+    std::fs::copy(&tls::localhost().cert, &ca).expect("a copy");
+    edge.reload(&one_proxy(&backend));
+    let refused = tokio::spawn(async move { drop(port.accept().await) });
+    client.wire.send(ask).await;
+    assert_eq!(client.response(&Method::GET).await.unwrap().status(), 502);
+    refused.abort();
+}

@@ -85,7 +85,7 @@ impl Watch {
                 .try_for_each(|rules| tls::client::build(rules, Some(BackendHttp::Auto)).map(drop));
             match checked {
                 Ok(()) => {
-                    self.view.shared.client_tls.clear();
+                    self.view.shared.client_tls.refresh();
                     tracing::info!("changed certificates towards targets are in use for new connections");
                 }
                 Err(error) => self.refused(&error),

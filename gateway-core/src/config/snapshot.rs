@@ -266,7 +266,6 @@ fn identity(backend: &Backend, target: &TargetRules) -> Identity {
         port: target.port,
         dns_override: backend.dns_override,
         tls: backend.tls.clone(),
-        tls_edition: 0,
     }
 }
 

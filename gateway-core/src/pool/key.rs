@@ -22,9 +22,6 @@ pub struct Identity {
     pub dns_override: Option<IpAddr>,
     /// Verification, roots, client certificate and server name.
     pub tls: Option<Arc<BackendTls>>,
-    /// Which edition of the certificate files the configuration was compiled with, so that connections made with a
-    /// replaced certificate are not used any more. 0 where there are no files.
-    pub tls_edition: u64,
 }
 
 /// An identity with its number. Numbers are never used again within a process.
@@ -103,7 +100,6 @@ mod tests {
             port: 443,
             dns_override: None,
             tls: Some(Arc::new(tls())),
-            tls_edition: 0,
         }
     }
 
@@ -131,7 +127,6 @@ mod tests {
             Identity { port: 444, ..plain("a") },
             Identity { dns_override: Some(Ipv4Addr::LOCALHOST.into()), ..plain("a") },
             Identity { tls: None, ..plain("a") },
-            Identity { tls_edition: 1, ..plain("a") },
             with_tls(BackendTls { verify: false, ..tls() }),
             with_tls(BackendTls { ca_path: Some(PathBuf::from("ca")), ..tls() }),
             with_tls(BackendTls { client_cert: Some((PathBuf::from("c"), PathBuf::from("k"))), ..tls() }),

@@ -1,6 +1,8 @@
 //! How targets are judged, and what is shown to them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
 
 use dashmap::DashMap;
 use gateway_core::config::model::{BackendHttp, BackendTls};
@@ -25,7 +27,37 @@ pub enum ClientTlsError {
 /// The built configurations, one for each set of rules; session tickets live in them, so they are kept.
 #[derive(Default)]
 pub struct ClientConfigs {
-    built: DashMap<(BackendTls, Option<BackendHttp>), Arc<ClientConfig>>,
+    built: DashMap<(BackendTls, Option<BackendHttp>), Built>,
+}
+
+/// A configuration and what its files were like when it was made.
+struct Built {
+    config: Arc<ClientConfig>,
+    files: Vec<FileState>,
+}
+
+/// When a file was last written and how long it is; `None` when it can't be seen.
+type FileState = Option<(SystemTime, u64)>;
+
+/// Counts how often files that decide about targets' trust have changed. Part of every encrypted connection's pool key,
+/// so that a connection made under the old files serves nobody new. One for the process: several gateways in one
+/// process at worst make a handshake too many.
+static EDITION: AtomicU64 = AtomicU64::new(0);
+
+/// The current edition of files that decide about targets' trust.
+pub(crate) fn edition() -> u64 {
+    EDITION.load(Ordering::Relaxed)
+}
+
+fn states(rules: &BackendTls) -> Vec<FileState> {
+    let pair = rules.client_cert.iter().flat_map(|(cert, key)| [cert, key]);
+    let files = rules.ca_path.iter().chain(pair);
+    files
+        .map(|path| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.modified().ok()?, about.len()))
+        })
+        .collect()
 }
 
 /// Sets of rules kept at the most; beyond that they are built anew for each connection.
@@ -42,19 +74,25 @@ impl ClientConfigs {
         http: Option<BackendHttp>,
     ) -> Result<Arc<ClientConfig>, ClientTlsError> {
         let key = (rules.clone(), http);
-        if let Some(config) = self.built.get(&key) {
-            return Ok(config.clone());
+        if let Some(built) = self.built.get(&key) {
+            return Ok(built.config.clone());
         }
+        // Looked at before they are read: a change in between is then seen as one.
+        let files = states(rules);
         let config = Arc::new(build(rules, http)?);
         if self.built.len() < MAX_BUILT {
-            self.built.insert(key, config.clone());
+            self.built.insert(key, Built { config: config.clone(), files });
         }
         Ok(config)
     }
 
-    /// Forgets everything, so that files are read again after a reload.
-    pub fn clear(&self) {
-        self.built.clear();
+    /// Forgets what was made from files that have changed since. Connections made with it take no new exchanges.
+    pub fn refresh(&self) {
+        let before = self.built.len();
+        self.built.retain(|(rules, _), built| states(rules) == built.files);
+        if self.built.len() < before {
+            EDITION.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
