@@ -73,11 +73,16 @@ impl Default for Dns {
 }
 
 impl Dns {
-    /// The addresses of a host; never empty.
+    /// The addresses of a host; never empty. `ttl` says how long they are kept instead of the answer's own word.
     ///
     /// # Errors
     /// When the name has none, or nobody answers and no earlier answer is left.
-    pub async fn resolve(self: &Arc<Self>, host: &Arc<str>, port: u16) -> Result<Vec<SocketAddr>, DnsError> {
+    pub async fn resolve(
+        self: &Arc<Self>,
+        host: &Arc<str>,
+        port: u16,
+        ttl: Option<Duration>,
+    ) -> Result<Vec<SocketAddr>, DnsError> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -88,7 +93,7 @@ impl Dns {
                 return Ok(answer.with_port(port));
             }
             if answer.expires + STALE > now {
-                self.refresh(host.clone(), name);
+                self.refresh(host.clone(), name, ttl);
                 return Ok(answer.with_port(port));
             }
         }
@@ -96,7 +101,7 @@ impl Dns {
         if let Some(answer) = name.answer.load_full().filter(|answer| answer.expires > now) {
             return Ok(answer.with_port(port));
         }
-        let answer = Arc::new(self.ask(host).await?);
+        let answer = Arc::new(self.ask(host, ttl).await?);
         name.answer.store(Some(answer.clone()));
         Ok(answer.with_port(port))
     }
@@ -113,13 +118,13 @@ impl Dns {
     }
 
     /// Asks again in the background; a failure keeps the old answer.
-    fn refresh(self: &Arc<Self>, host: Arc<str>, name: Arc<Name>) {
+    fn refresh(self: &Arc<Self>, host: Arc<str>, name: Arc<Name>, ttl: Option<Duration>) {
         if name.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }
         let dns = self.clone();
         tokio::spawn(async move {
-            match dns.ask(&host).await {
+            match dns.ask(&host, ttl).await {
                 Ok(answer) => name.answer.store(Some(Arc::new(answer))),
                 Err(error) => {
                     tracing::warn!(%error, "keeping the last known addresses");
@@ -131,7 +136,7 @@ impl Dns {
         });
     }
 
-    async fn ask(&self, host: &Arc<str>) -> Result<Answer, DnsError> {
+    async fn ask(&self, host: &Arc<str>, ttl: Option<Duration>) -> Result<Answer, DnsError> {
         if &**host == "localhost" || host.ends_with(".localhost") {
             // RFC 6761 §6.3: never asked of anybody. IPv4 first, where most development servers listen.
             let addresses = Box::new([IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]);
@@ -147,8 +152,8 @@ impl Dns {
         if addresses.is_empty() {
             return Err(DnsError::Failed { name: host.clone(), reason: "no addresses".into() });
         }
-        let ttl =
-            found.valid_until().saturating_duration_since(std::time::Instant::now()).clamp(MIN_TTL, MAX_TTL);
+        let left = found.valid_until().saturating_duration_since(std::time::Instant::now());
+        let ttl = ttl.unwrap_or_else(|| left.clamp(MIN_TTL, MAX_TTL));
         Ok(Answer { addresses: addresses.into(), expires: Instant::now() + ttl })
     }
 }

@@ -101,7 +101,7 @@ impl Prober {
     }
 
     async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ProbeError> {
-        Ok(self.dns.resolve(&target.rules.host, target.rules.port).await?)
+        Ok(self.dns.resolve(&target.rules.host, target.rules.port, None).await?)
     }
 
     /// Tries the target's addresses in turn, as traffic does.

@@ -239,7 +239,7 @@ impl Opener for OutletOpener {
         let address = match backend.dns_override {
             Some(address) => SocketAddr::new(address, target.rules.port),
             None => {
-                let found = self.dns.resolve(&target.rules.host, target.rules.port).await;
+                let found = self.dns.resolve(&target.rules.host, target.rules.port, backend.dns_ttl).await;
                 found.ok().and_then(|found| found.first().copied()).ok_or(Cause::DnsFailed)?
             }
         };

@@ -12,6 +12,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Call, Failure};
 use rustls::ClientConfig;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -38,6 +39,7 @@ pub(crate) struct Destination {
     host: Arc<str>,
     port: u16,
     dns_override: Option<IpAddr>,
+    dns_ttl: Option<Duration>,
     tls: Option<Arc<BackendTls>>,
     /// `None` for streams.
     http: Option<BackendHttp>,
@@ -61,6 +63,7 @@ impl Destination {
             host: target.rules.host.clone(),
             port: target.rules.port,
             dns_override: backend.dns_override,
+            dns_ttl: backend.dns_ttl,
             tls: backend.tls.clone(),
             http: None,
             preface: Vec::new(),
@@ -136,7 +139,7 @@ impl Dialler {
             let rules = to.tls.as_ref().ok_or(DialError::NoHttp2)?;
             let addresses = match to.dns_override {
                 Some(address) => vec![SocketAddr::new(address, to.port)],
-                None => self.dns.resolve(&to.host, to.port).await?,
+                None => self.dns.resolve(&to.host, to.port, to.dns_ttl).await?,
             };
             let mut config = ClientConfig::clone(&*self.tls.of(rules, Some(BackendHttp::Http3))?);
             config.alpn_protocols = vec![b"h3".to_vec()];
@@ -169,7 +172,7 @@ impl Dialler {
     async fn tcp(&self, to: &Destination) -> Result<TcpStream, DialError> {
         let addresses = match to.dns_override {
             Some(address) => vec![SocketAddr::new(address, to.port)],
-            None => self.dns.resolve(&to.host, to.port).await?,
+            None => self.dns.resolve(&to.host, to.port, to.dns_ttl).await?,
         };
         // One address that swallows everything must not use up the time of the others.
         let share = to.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
@@ -187,6 +190,11 @@ impl Dialler {
                     let failed = |source| DialError::Connect { address, source };
                     // Requests are written whole; waiting for more to send would only delay them.
                     tcp.set_nodelay(true).map_err(failed)?;
+                    if !to.rules.tcp_keepalive.is_zero() {
+                        // A target that vanished without a word is noticed also by a connection that only waits.
+                        let probes = TcpKeepalive::new().with_time(to.rules.tcp_keepalive);
+                        SockRef::from(&tcp).set_tcp_keepalive(&probes).map_err(failed)?;
+                    }
                     if !to.preface.is_empty() {
                         tcp.write_all(&to.preface).await.map_err(failed)?;
                     }

@@ -7,8 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::h2::client::{ResponseFuture, SendRequest};
-use ::h2::{Reason, RecvStream};
+use ::h2::{Ping, PingPong, Reason, RecvStream};
 use bytes::Bytes;
+use gateway_core::config::model::Http2Rules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
@@ -32,6 +33,8 @@ use crate::timer::Timer;
 #[derive(Clone)]
 pub(crate) struct Connection {
     requests: SendRequest<Bytes>,
+    /// Streams the operator allows at a time.
+    most: usize,
 }
 
 /// A stream's share of a connection: counted until dropped, then whoever waits for room is told.
@@ -59,9 +62,6 @@ impl Drop for Stream {
     }
 }
 
-/// Windows large enough that a stream is never held back by a round trip on a fast network.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 8 << 20;
 /// Heads of targets may be this large.
 const MAX_HEADER_LIST: u32 = 64 << 10;
 /// Informational responses passed on before a target counts as broken.
@@ -69,20 +69,28 @@ const MAX_INTERIM: u32 = 16;
 
 impl Connection {
     /// Speaks HTTP/2 over a link just made.
-    pub(crate) async fn open(link: Link) -> Result<Self, DialError> {
-        let (requests, connection) = ::h2::client::Builder::new()
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+    pub(crate) async fn open(link: Link, rules: &Http2Rules) -> Result<Self, DialError> {
+        let (requests, mut connection) = ::h2::client::Builder::new()
+            .initial_window_size(rules.stream_window)
+            .initial_connection_window_size(rules.connection_window)
+            .max_frame_size(rules.max_frame_size)
             .max_header_list_size(MAX_HEADER_LIST)
             .enable_push(false)
             .handshake::<_, Bytes>(link)
             .await?;
+        let alive = keep_alive(connection.ping_pong(), rules.keep_alive_interval, rules.keep_alive_timeout);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a shared connection to a target ended");
+            tokio::select! {
+                ended = connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a shared connection to a target ended");
+                    }
+                }
+                () = alive => tracing::info!("a target left a ping unanswered; its connection was closed"),
             }
         });
-        Ok(Self { requests })
+        let most = rules.max_concurrent_streams.and_then(|streams| usize::try_from(streams).ok());
+        Ok(Self { requests, most: most.unwrap_or(usize::MAX) })
     }
 
     /// Whether streams can still be opened on it.
@@ -93,7 +101,19 @@ impl Connection {
 
     /// Streams the target allows at a time.
     pub(crate) fn max_streams(&self) -> usize {
-        self.requests.current_max_send_streams()
+        self.requests.current_max_send_streams().min(self.most)
+    }
+}
+
+/// Ends when a ping was not answered in time: the connection is dead, whatever TCP still believes.
+async fn keep_alive(pings: Option<PingPong>, interval: Duration, timeout: Duration) {
+    let Some(mut pings) = pings.filter(|_| !interval.is_zero()) else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(interval).await;
+        let answer = tokio::time::timeout(timeout, pings.ping(Ping::opaque())).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            return;
+        }
     }
 }
 

@@ -128,7 +128,7 @@ impl Inner {
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(dialled) => h2::Connection::open(dialled.link).await,
+            Ok(dialled) => h2::Connection::open(dialled.link, &to.rules.http2).await,
             Err(error) => Err(error),
         };
         made.map(|connection| {
@@ -141,7 +141,8 @@ impl Inner {
 
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) async fn adopt(&self, dialled: Dialled, call: &Call<'_>) -> Result<(), DialError> {
-        let connection = h2::Connection::open(dialled.link).await?;
+        let rules = &call.route.proxy.backend.pool;
+        let connection = h2::Connection::open(dialled.link, &rules.http2).await?;
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let rules = &call.route.proxy.backend.pool;
             let room = connection.max_streams();
