@@ -26,6 +26,13 @@ const X_CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
 const X_CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
 const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
 
+/// What else only a trusted proxy may say about the way here; targets tend to believe it.
+const CLAIMS: [HeaderName; 3] = [
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-prefix"),
+];
+
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
 
@@ -142,6 +149,9 @@ pub fn forward(exchange: &mut Exchange, settings: &Settings) {
             Some(host) => headers.insert(X_FORWARDED_HOST, host.clone()),
             None => headers.remove(X_FORWARDED_HOST),
         };
+        for claim in CLAIMS {
+            headers.remove(claim);
+        }
     }
     if settings.forwarded_header {
         add_forwarded(headers, &client, host.as_ref());

@@ -72,7 +72,14 @@ fn an_untrusted_client_cannot_claim_a_way() {
     let mut it = exchange(
         "192.0.2.1",
         false,
-        &[("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("host", "a.example")],
+        &[
+            ("x-forwarded-for", "10.0.0.1"),
+            ("forwarded", "for=10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("x-forwarded-port", "1"),
+            ("x-forwarded-prefix", "/admin"),
+            ("host", "a.example"),
+        ],
     );
     assert_eq!(client_address(&it, &[]).to_string(), "192.0.2.1");
     forward(&mut it, &Settings::default());
@@ -80,7 +87,9 @@ fn an_untrusted_client_cannot_claim_a_way() {
     assert_eq!(field(&it, "x-forwarded-proto"), ["http"]);
     assert_eq!(field(&it, "x-forwarded-host"), ["a.example"]);
     assert_eq!(field(&it, "via"), ["1.1 ferrum-edge"]);
-    assert!(field(&it, "forwarded").is_empty());
+    for claim in ["forwarded", "x-real-ip", "x-forwarded-port", "x-forwarded-prefix"] {
+        assert!(field(&it, claim).is_empty(), "{claim}");
+    }
 }
 
 #[test]
