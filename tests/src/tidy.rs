@@ -57,12 +57,6 @@ fn sources() -> Vec<Source> {
 const CRATES: &[&str] =
     &["gateway-core", "gateway-protocols", "gateway-plugins", "proto_bench", "ferrum-edge", "tests"];
 
-/// Files of more than 500 lines, each with its reason.
-const LONGER: &[(&str, &str)] = &[(
-    "gateway-core/src/config/model.rs",
-    "the configuration as meant: one table of types, mostly documentation",
-)];
-
 /// Tests in which time is what is tested, or there is no event to wait for.
 const SLOW_ON_PURPOSE: &[(&str, &str)] = &[(
     "proto_bench/tests/all/wrong_servers.rs",
@@ -79,7 +73,7 @@ fn none(rule: &str, offenders: Vec<String>) {
 fn files_stop_at_500_lines_of_production() {
     let long = sources()
         .into_iter()
-        .filter(|source| !source.is_test() && !LONGER.iter().any(|(path, _)| *path == source.path))
+        .filter(|source| !source.is_test())
         .map(|source| (source.production().lines().count(), source.path))
         .filter(|(lines, _)| *lines > 500);
     none("files stop at 500 lines", long.map(|(lines, path)| format!("{path}: {lines}")).collect());
@@ -248,7 +242,7 @@ fn tests_wait_for_events() {
 
 #[test]
 fn every_exception_still_exists() {
-    for (path, reason) in LONGER.iter().chain(SLOW_ON_PURPOSE) {
+    for (path, reason) in SLOW_ON_PURPOSE {
         assert!(root().join(path).exists(), "{path} is gone; so should its exception be ({reason})");
     }
 }

@@ -144,7 +144,6 @@ impl Inner {
         let rules = &call.route.proxy.backend.pool;
         let connection = h2::Connection::open(dialled.link, &rules.http2).await?;
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            let rules = &call.route.proxy.backend.pool;
             let room = connection.max_streams();
             // Refused where the pool is full of others; then this one simply closes.
             drop(pools.multiplex.adopt(key(call), connection, room, rules));

@@ -1,0 +1,163 @@
+//! What holds for the gateway as a whole: listeners, certificates, limits, timeouts, logs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+/// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Plain HTTP; `None` is off. Default `0.0.0.0:8000`.
+    pub http: Option<SocketAddr>,
+    /// HTTP over TLS; on when a certificate is configured. Default `0.0.0.0:8443`.
+    pub https: Option<SocketAddr>,
+    /// Serves HTTP/3 on the https port. Default false.
+    pub http3: bool,
+    /// Admin API; `None` is off. Default `127.0.0.1:9000`.
+    pub admin: Option<SocketAddr>,
+    /// Address stream proxies listen on. Default `0.0.0.0`.
+    pub stream_address: IpAddr,
+    /// Threads that carry traffic; 0 is one for each core the process may use.
+    pub workers: usize,
+    /// Certificates and their rules for the https listener and `frontend_tls` proxies.
+    pub tls: FrontendTls,
+    /// Sizes and counts.
+    pub limits: Limits,
+    /// Timeouts on the client's side.
+    pub client_timeouts: ClientTimeouts,
+    /// Whose forwarding headers and PROXY protocol headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
+    pub forwarded_header: bool,
+    /// Adds `Via` with this pseudonym; `None` adds none. Default `ferrum-edge`.
+    pub via: Option<Arc<str>>,
+    /// Access log; `None` is off.
+    pub access_log: Option<AccessLog>,
+    /// How long a drain waits for exchanges to end. Default 30 s.
+    pub drain_timeout: Duration,
+    /// Accepts a PROXY protocol header on http and https from trusted proxies. Default false.
+    pub accept_proxy_protocol: bool,
+}
+
+/// Certificates shown to clients, and what is asked of theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FrontendTls {
+    /// PEM files; chosen by SNI, the first is the default.
+    pub certificates: Vec<CertificateFiles>,
+    /// PEM file of roots for client certificates.
+    pub client_ca_path: Option<PathBuf>,
+    /// Refuses clients without a certificate. Default true when a client CA is set.
+    pub client_cert_required: bool,
+    /// Lowest version, 12 or 13. Default 12.
+    pub min_version: TlsVersion,
+}
+
+/// A PEM certificate chain and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, leaf first.
+    pub cert_path: PathBuf,
+    /// The key.
+    pub key_path: PathBuf,
+}
+
+/// TLS versions the gateway speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[default]
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+/// Sizes and counts; traffic beyond them is refused, never queued without bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Open client connections over all workers. Default 100,000.
+    pub max_connections: usize,
+    /// Bytes of a request line and headers together. Default 32 KiB.
+    pub max_header_bytes: usize,
+    /// Header fields in one message. Default 100.
+    pub max_headers: usize,
+    /// Bytes of a request target. Default 8 KiB.
+    pub max_uri_bytes: usize,
+    /// Bytes of a request body; 0 is no limit. Default 100 MiB.
+    pub max_request_body_bytes: u64,
+    /// Streams open at a time on one HTTP/2 or HTTP/3 connection. Default 128.
+    pub max_concurrent_streams: u32,
+    /// Exchanges in flight over all workers; 0 is no limit. Default 0.
+    pub max_requests: usize,
+}
+
+/// Timeouts on the client's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientTimeouts {
+    /// From a connection's or request's first byte to the end of its headers. Default 10 s.
+    pub header: Duration,
+    /// Between two exchanges on one connection. Default 75 s.
+    pub keep_alive: Duration,
+    /// Between two reads of a request body or two writes of a response. Default 60 s.
+    pub body: Duration,
+    /// TLS handshake. Default 10 s.
+    pub handshake: Duration,
+}
+
+/// Where access records go, as JSON lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLog {
+    /// A file, or `-` for standard output.
+    pub path: PathBuf,
+    /// Records waiting to be written; beyond that they are dropped and counted. Default 8,192.
+    pub queue: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            http: Some(SocketAddr::from(([0, 0, 0, 0], 8000))),
+            https: Some(SocketAddr::from(([0, 0, 0, 0], 8443))),
+            http3: false,
+            admin: Some(SocketAddr::from(([127, 0, 0, 1], 9000))),
+            stream_address: IpAddr::from([0, 0, 0, 0]),
+            workers: 0,
+            tls: FrontendTls::default(),
+            limits: Limits::default(),
+            client_timeouts: ClientTimeouts::default(),
+            trusted_proxies: Vec::new(),
+            forwarded_header: false,
+            via: Some(Arc::from("ferrum-edge")),
+            access_log: None,
+            drain_timeout: Duration::from_secs(30),
+            accept_proxy_protocol: false,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 100_000,
+            max_header_bytes: 32 << 10,
+            max_headers: 100,
+            max_uri_bytes: 8 << 10,
+            max_request_body_bytes: 100 << 20,
+            max_concurrent_streams: 128,
+            max_requests: 0,
+        }
+    }
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        Self {
+            header: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(75),
+            body: Duration::from_secs(60),
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
