@@ -1,5 +1,6 @@
 //! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
 
+pub mod drain;
 pub mod flow;
 pub mod pipeline;
 pub mod proxy_protocol;
@@ -7,3 +8,4 @@ pub mod relay;
 pub mod session;
 pub mod sniff;
 pub mod table;
+pub mod websocket;

@@ -243,6 +243,7 @@ impl Worker {
                     Some(Order::Drain) => {
                         listening.drain(..).for_each(|(_, task)| task.abort());
                         self.registry.drain();
+                        self.pipeline.drain();
                     }
                     Some(Order::Stop) | None => break,
                 },

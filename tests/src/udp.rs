@@ -293,3 +293,19 @@ async fn sessions_are_recorded_when_the_gateway_stops() {
     soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap();
     assert_eq!(records.next().await.end(), "drained");
 }
+
+#[tokio::test]
+async fn plugins_read_datagrams_change_them_drop_them_and_end_sessions() {
+    let origin = Origin::echo().await;
+    let port = free_port();
+    let spec = one(port, &udp_backend(origin.address)) + &crate::support::censor::everywhere("");
+    let mut edge = Edge::start_plugged(crate::support::censor::plugins(), LOOPBACK, &spec);
+    let client = Client::new(port).await;
+    assert_eq!(client.ask(b"hello").await, b"HELLO");
+    client.send(b"drop").await;
+    assert_eq!(client.ask(b"next").await, b"NEXT");
+    client.send(b"end").await;
+    let record = edge.session().await;
+    assert_eq!((record.kind(), record.end(), record.carried()), ("udp", "message_refused", (9, 9)));
+    assert_eq!(client.ask(b"again").await, b"AGAIN", "the next one is another session");
+}

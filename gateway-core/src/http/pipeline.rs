@@ -29,7 +29,8 @@ use crate::limit::overload::Overload;
 use crate::plugin::chain::Reached;
 use crate::record::Recorder;
 use crate::route::forward_path;
-use crate::stream::pipeline as stream;
+use crate::stream::drain::Drain;
+use crate::stream::pipeline::{self as stream, Switched};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Call, Upstream};
@@ -47,6 +48,7 @@ pub struct Pipeline<U> {
     upstream: U,
     recorder: Arc<dyn Recorder>,
     overload: Overload,
+    drain: Drain,
 }
 
 /// A proxy's share of a request: the route and how much of the path it took.
@@ -59,7 +61,12 @@ struct Matched<'s> {
 impl<U: Upstream> Pipeline<U> {
     /// A pipeline that sends through `upstream`, as much at a time as `overload` allows.
     pub fn new(upstream: U, recorder: Arc<dyn Recorder>, overload: Overload) -> Self {
-        Self { upstream, recorder, overload }
+        Self { upstream, recorder, overload, drain: Drain::default() }
+    }
+
+    /// Asks what was switched to other protocols to end; exchanges end by themselves.
+    pub fn drain(&self) {
+        self.drain.begin();
     }
 
     /// The way out, for the stream pipeline.
@@ -109,7 +116,10 @@ impl<U: Upstream> Pipeline<U> {
         mut target: Tunnel,
         downstream: &mut D,
     ) -> Delivery {
-        let (parts, _) = response.into_parts();
+        let (mut parts, _) = response.into_parts();
+        if let Some(route) = end.route {
+            stream::make_readable(route, &mut parts.headers);
+        }
         let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {
             return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
         };
@@ -120,9 +130,10 @@ impl<U: Upstream> Pipeline<U> {
         session.identity = end.exchange.identity.take();
         end.finished = true;
         drop(end);
-        let recorder = self.recorder.as_ref();
+        let around = (self.recorder.as_ref(), &self.drain);
+        let ends = Switched { client: &mut client, target: &mut target };
         if let (Some(route), Some(picked)) = (route, target_rules) {
-            stream::tunnel(recorder, (route, picked), session, (&mut client, &mut target), flight).await;
+            stream::tunnel(around, (route, picked), session, ends, flight).await;
         }
         drop(place);
         Delivery { bytes: 0, cut: None }
@@ -338,14 +349,11 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
 }
 
 /// Whether an upgrade may go on to the target.
-fn check_upgrade(exchange: &Exchange, route: &Route, rules: &HttpRules) -> Result<(), Box<Reply>> {
+fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> Result<(), Box<Reply>> {
     if exchange.upgrade.is_none() {
         return Ok(());
     }
-    if route.chain.reads_messages() {
-        // A tunnel would carry the messages past the plugins that are to read them.
-        return Err(Box::new(Reply::new(Cause::UpgradeRefused)));
-    }
+    stream::make_readable(route, &mut exchange.request.headers);
     if rules.allowed_ws_origins.is_empty() {
         return Ok(());
     }

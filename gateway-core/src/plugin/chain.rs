@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Response;
 
 use super::entry::{Attend, Registry};
@@ -14,7 +13,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::session::{Direction, Gate, Passage, Session};
+use crate::stream::session::{Gate, Message, Passage, Session};
 
 /// The compiled chain of one proxy.
 #[derive(Default)]
@@ -148,9 +147,10 @@ impl Chain {
     }
 
     /// What becomes of a message of a session; the first plugin that does not forward it decides.
-    pub fn message(&self, session: &Session, direction: Direction, message: &mut Bytes) -> Passage {
+    pub fn message(&self, session: &Session, message: Message<'_>) -> Passage {
+        let Message { direction, kind, payload } = message;
         for seat in &self.on_message {
-            match seat.plugin.on_message(session, direction, message) {
+            match seat.plugin.on_message(session, Message { direction, kind, payload }) {
                 Passage::Forward => {}
                 decided => return decided,
             }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Response;
 
 use super::step::{Claim, Step};
@@ -10,7 +9,7 @@ use crate::consumer::Consumers;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::session::{Direction, Gate, Passage, Session};
+use crate::stream::session::{Gate, Message, Passage, Session};
 
 /// Finds out who the caller is. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
 pub trait Authenticate: Send + Sync {
@@ -43,10 +42,11 @@ pub trait OnConnect: Send + Sync {
     fn on_connect<'a>(&'a self, session: &'a mut Session) -> Gate<'a>;
 }
 
-/// Sees each WebSocket message or datagram. When nobody attends, bytes are relayed unopened.
+/// Sees each WebSocket message (put together from its frames) or datagram. When nobody attends, bytes are relayed
+/// unopened. Byte streams have no messages.
 pub trait OnMessage: Send + Sync {
-    /// May change, drop or refuse the message.
-    fn on_message(&self, session: &Session, direction: Direction, message: &mut Bytes) -> Passage;
+    /// May change, drop or refuse the message. Must not wait.
+    fn on_message(&self, session: &Session, message: Message<'_>) -> Passage;
 }
 
 /// Sees the record of every ended session. Must not wait.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::pipeline::{Opener, open};
-use super::relay::Carried;
-use super::session::Session;
+use super::relay::{Carried, End};
+use super::session::{Direction, Kind, Message, Passage, Session};
 use crate::balance::{Flight, Target};
 use crate::config::snapshot::Route;
 use crate::http::reply::Cause;
@@ -56,6 +58,31 @@ impl Flow {
     /// The session as plugins see it.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// Shows a datagram to the plugins that read messages, and hands on what they leave of it.
+    ///
+    /// # Errors
+    /// A word for the record, when one of them ends the session.
+    pub fn message(
+        &self,
+        direction: Direction,
+        payload: &[u8],
+        forward: impl FnOnce(&[u8]),
+    ) -> Result<(), &'static str> {
+        let chain = &self.route.chain;
+        if !chain.reads_messages() {
+            forward(payload);
+            return Ok(());
+        }
+        let mut payload = Bytes::copy_from_slice(payload);
+        let message = Message { direction, kind: Kind::Datagram, payload: &mut payload };
+        match chain.message(&self.session, message) {
+            Passage::Forward => forward(&payload),
+            Passage::Drop => {}
+            Passage::Close(_) => return Err(End::Refused.reason()),
+        }
+        Ok(())
     }
 
     /// Asks the plugins, picks a target and opens a way to it.

@@ -4,11 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::relay::{Carried, End, Patience, Tunnel, relay};
+use super::drain::Drain;
+use super::relay::{Carried, End, Patience, Tunnel};
 use super::session::Session;
+use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
 use crate::config::model::Traffic;
 use crate::config::snapshot::Route;
@@ -76,27 +79,42 @@ pub async fn serve<C: Carrier>(
     ending.reason = end.reason();
 }
 
+/// Both ends of an exchange that switched protocols.
+pub struct Switched<'e> {
+    /// The client's.
+    pub client: &'e mut Tunnel,
+    /// The target's.
+    pub target: &'e mut Tunnel,
+}
+
 /// Carries an exchange that switched protocols to its end, as a session.
 pub(crate) async fn tunnel<'r>(
-    recorder: &'r dyn Recorder,
+    (recorder, drain): (&'r dyn Recorder, &Drain),
     (route, target): (&'r Route, &'r Target),
     session: Session,
-    (client, far): (&mut Tunnel, &mut Tunnel),
+    ends: Switched<'_>,
     flight: Flight,
 ) {
     let mut ending = Ending::new(recorder, Some(route), "websocket", session);
     ending.target = Some(target);
     ending.flight = flight;
-    let patience = match &route.proxy.traffic {
-        Traffic::Http(rules) => Patience { idle: rules.websocket_idle, lifetime: rules.websocket_lifetime },
-        Traffic::Stream(_) => return,
-    };
+    let Traffic::Http(http) = &route.proxy.traffic else { return };
     if let Err(reason) = route.chain.connect(&mut ending.session).await {
         ending.reason = reason;
-        return;
+        return websocket::refuse(ends).await;
     }
-    let end = relay(client, far, patience, &mut ending.carried).await;
+    let patience = Patience { idle: http.websocket_idle, lifetime: http.websocket_lifetime };
+    let max_message = http.websocket_max_message;
+    let rules = websocket::Rules { patience, max_message, chain: &route.chain, drain };
+    let end = websocket::carry(ends, &ending.session, rules, &mut ending.carried).await;
     ending.reason = end.reason();
+}
+
+/// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.
+pub(crate) fn make_readable(route: &Route, headers: &mut HeaderMap) {
+    if route.chain.reads_messages() {
+        websocket::without_extensions(headers);
+    }
 }
 
 /// Records a session that ended before a proxy was found for it.

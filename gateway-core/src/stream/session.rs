@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::consumer::Identity;
@@ -62,6 +63,28 @@ pub enum Direction {
     Down,
 }
 
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A WebSocket message that is UTF-8, and must be when it goes on.
+    Text,
+    /// A WebSocket message that is bytes.
+    Binary,
+    /// A datagram, decrypted where it came by DTLS.
+    Datagram,
+}
+
+/// A message on its way, whole.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// What it is.
+    pub kind: Kind,
+    /// What it says; may be changed.
+    pub payload: &'a mut Bytes,
+}
+
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
@@ -69,6 +92,6 @@ pub enum Passage {
     Forward,
     /// It is dropped.
     Drop,
-    /// The session ends with this WebSocket close code.
+    /// The session ends; a WebSocket with this close code (RFC 6455 §7.4), such as 1008.
     Close(u16),
 }

@@ -11,7 +11,7 @@ use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::flow::Flow;
 use gateway_core::stream::pipeline::Opener;
-use gateway_core::stream::session::Session as Seen;
+use gateway_core::stream::session::{Direction, Session as Seen};
 use gateway_core::stream::table::rules;
 
 use super::dtls::{self, Verifier};
@@ -118,14 +118,18 @@ impl Session {
                 if most.is_some_and(|most| payload.len() as f64 > most) {
                     return;
                 }
-                flow.carried.down += payload.len() as u64;
-                let sent = client.send(payload, &mut |emit| {
-                    if let Emit::Wire(bytes) = emit {
-                        reply(bytes);
-                    }
+                let (mut sent, mut length) = (Ok(()), 0);
+                let seen = flow.message(Direction::Down, payload, |payload| {
+                    length = payload.len() as u64;
+                    sent = client.send(payload, &mut |emit| {
+                        if let Emit::Wire(bytes) = emit {
+                            reply(bytes);
+                        }
+                    });
                 });
+                flow.carried.down += length;
                 if dead.is_ok() {
-                    dead = sent;
+                    dead = seen.and(sent);
                 }
             }
         })?;
@@ -198,14 +202,19 @@ impl Session {
 
 impl Open {
     fn forward(&mut self, payload: &[u8]) -> Result<(), Dead> {
-        self.flow.carried.up += payload.len() as u64;
-        let (socket, mut dead) = (&self.socket, Ok(()));
-        self.target.send(payload, &mut |emit| {
-            if let Emit::Wire(bytes) = emit {
-                dead = on_wire(socket.send(bytes));
-            }
+        let Self { flow, socket, target } = self;
+        let (mut dead, mut length) = (Ok(()), 0);
+        let mut sent = Ok(());
+        flow.message(Direction::Up, payload, |payload| {
+            length = payload.len() as u64;
+            sent = target.send(payload, &mut |emit| {
+                if let Emit::Wire(bytes) = emit {
+                    dead = on_wire(socket.send(bytes));
+                }
+            });
         })?;
-        dead
+        flow.carried.up += length;
+        sent.and(dead)
     }
 
     fn tick(&mut self, now: Instant) -> Result<(), Dead> {

@@ -1,12 +1,14 @@
 //! Streams to targets: a connection of their own, and bytes carried over it.
 
+mod splice;
+
 use bytes::BytesMut;
 use gateway_core::balance::Target;
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
-use gateway_core::stream::relay::{Carried, End, Patience, relay};
+use gateway_core::stream::relay::{Carried, End, Patience, relay, relay_by};
 use gateway_core::stream::session::Session;
 use gateway_core::stream::table::rules;
 use tokio::io::AsyncWriteExt;
@@ -14,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use super::Outbound;
 use super::dial::Destination;
 use crate::link::Link;
+use splice::Splice;
 
 /// The client's end of a stream, and what was read of it to choose a proxy.
 pub struct Inbound {
@@ -59,12 +62,19 @@ impl Carrier for Outbound {
         }
         let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
         let patience = Patience { idle, lifetime: route.proxy.timeouts.total };
-        let end = relay(&mut client.link, target, patience, carried).await;
+        let end = match (&mut client.link, &mut *target) {
+            (Link::Tcp(client), Link::Tcp(target)) => {
+                relay_by((client, target), (Splice::default(), Splice::default()), patience, carried).await
+            }
+            (client, target) => relay(client, target, patience, carried).await,
+        };
         // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
         let left = match end {
             End::ClientReset => target,
             End::TargetReset => &mut client.link,
-            End::Closed | End::Idle | End::Lifetime | End::Drained => return end,
+            End::Closed | End::Idle | End::Lifetime | End::Drained | End::Refused | End::Violated => {
+                return end;
+            }
         };
         if let Err(error) = left.socket().set_zero_linger() {
             tracing::debug!(%error, "a reset could not be passed on");

@@ -101,13 +101,13 @@ async fn a_stream_is_a_websocket_of_its_own() {
         // Each side ends its own.
         sending.send_data(Bytes::new(), true).unwrap();
         far.wire.closed().await;
-        far.wire.send("bye").await;
+        far.wire.send("bye-bye").await;
         far.wire.shutdown().await;
-        assert_eq!(take(&mut recv, 3).await, b"bye");
+        assert_eq!(take(&mut recv, 7).await, b"bye-bye");
         assert!(data(&mut recv).await.unwrap().is_none());
         let session = edge.session().await;
         assert_eq!((session.kind(), session.end()), ("websocket", "closed"));
-        assert_eq!(session.carried(), (3 << 20, (3 << 20) + 8));
+        assert_eq!(session.carried(), (3 << 20, (3 << 20) + 12));
         edge.nothing_recorded().await;
     }
 }

@@ -70,6 +70,10 @@ pub struct Proxy {
     /// Milliseconds after which a WebSocket is closed, busy or not. Default 0, which is off.
     #[schemars(range(max = 604_800_000))]
     pub websocket_lifetime_ms: Option<u64>,
+    /// Bytes a WebSocket message may have where plugins read messages; a larger one ends the WebSocket with 1009.
+    /// Default 1 MiB.
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    pub websocket_max_message_bytes: Option<u64>,
     /// PEM file of the certificate chain shown to the target. Needs `backend_tls_client_key_path`.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_client_cert_path: Option<String>,

@@ -63,6 +63,8 @@ pub struct HttpRules {
     pub websocket_idle: Duration,
     /// Ends a WebSocket after so long in all; zero never does. Default zero.
     pub websocket_lifetime: Duration,
+    /// Bytes a WebSocket message may have that plugins are to read; a larger one ends it with 1009. Default 1 MiB.
+    pub websocket_max_message: usize,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body_bytes: Option<u64>,
 }

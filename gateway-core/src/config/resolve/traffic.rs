@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Fault, Notes, words};
 use crate::config::file;
 use crate::config::model::{HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic};
+use crate::stream::websocket::MAX_MESSAGE;
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -71,6 +72,10 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         allowed_ws_origins,
         websocket_idle: words::millis(written.websocket_idle_timeout_ms, WEBSOCKET_IDLE),
         websocket_lifetime: words::millis(written.websocket_lifetime_ms, Duration::ZERO),
+        websocket_max_message: written
+            .websocket_max_message_bytes
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(MAX_MESSAGE),
         max_request_body_bytes: written.max_request_body_bytes,
     })
 }
@@ -135,6 +140,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("max_request_body_bytes", written.max_request_body_bytes.is_some()),
         ("websocket_idle_timeout_ms", written.websocket_idle_timeout_ms.is_some()),
         ("websocket_lifetime_ms", written.websocket_lifetime_ms.is_some()),
+        ("websocket_max_message_bytes", written.websocket_max_message_bytes.is_some()),
     ];
     for (key, _) in keys.iter().filter(|(_, given)| *given) {
         notes.add(key, "only an HTTP proxy has this").remedy =

@@ -1,6 +1,7 @@
 //! Bytes carried both ways, and how a session ends.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::Instant;
 
 use super::*;
 

@@ -1,0 +1,65 @@
+//! How long a relay may last.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep};
+
+use super::{End, Patience};
+
+/// The idle timeout and the lifetime of a relay, by one timer that is moved lazily.
+pub(in crate::stream) struct Clock {
+    patience: Patience,
+    end: Option<Instant>,
+    last_moved: Instant,
+    /// Bytes moved since the clock was last read; reading it for every message would cost more than the message.
+    moved: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Clock {
+    pub(in crate::stream) fn new(patience: Patience) -> Self {
+        let now = Instant::now();
+        let end = (!patience.lifetime.is_zero()).then(|| now + patience.lifetime);
+        Self { patience, end, last_moved: now, moved: false, timer: None }
+    }
+
+    pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<End> {
+        self.moved |= moved;
+        if self.patience.idle.is_zero() && self.end.is_none() {
+            return Poll::Pending;
+        }
+        loop {
+            let deadline = self.deadline();
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
+            }
+            ready!(timer.as_mut().poll(cx));
+            let now = Instant::now();
+            if self.end.is_some_and(|end| now >= end) {
+                return Poll::Ready(End::Lifetime);
+            }
+            if std::mem::take(&mut self.moved) {
+                // Something moved since the timer was armed; when exactly is not worth knowing.
+                self.last_moved = now;
+            } else if !self.patience.idle.is_zero() && now >= self.last_moved + self.patience.idle {
+                return Poll::Ready(End::Idle);
+            }
+            let next = self.deadline();
+            if let Some(timer) = &mut self.timer {
+                timer.as_mut().reset(next);
+            }
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let idle = (!self.patience.idle.is_zero()).then(|| self.last_moved + self.patience.idle);
+        match (idle, self.end) {
+            (Some(idle), Some(end)) => idle.min(end),
+            (Some(at), None) | (None, Some(at)) => at,
+            (None, None) => self.last_moved,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! WebSockets once both sides have agreed to one: tunnelled unopened, or read message by message for plugins; and the
+//! Close frames (RFC 6455 §7) of whoever has to end one.
+
+mod farewell;
+mod frame;
+mod inspect;
+mod message;
+mod tunnel;
+
+use http::HeaderMap;
+use http::header::SEC_WEBSOCKET_EXTENSIONS;
+
+use super::drain::Drain;
+use super::pipeline::Switched;
+use super::relay::{Carried, End, Patience};
+use super::session::Session;
+use crate::plugin::chain::Chain;
+
+/// RFC 6455 §7.4.1: an end is going away, as a server that stops, or a limit that was reached.
+const GOING_AWAY: u16 = 1001;
+/// A frame the protocol does not allow.
+const PROTOCOL_ERROR: u16 = 1002;
+/// Text that is not UTF-8.
+const NOT_TEXT: u16 = 1007;
+/// The peer breaks the rules of this place.
+const POLICY: u16 = 1008;
+/// A message is larger than is taken.
+const TOO_BIG: u16 = 1009;
+/// What the server relies on failed. 1014 would say it more exactly, but widely used clients take that for a
+/// protocol error.
+const FAILED: u16 = 1011;
+
+/// Bytes of a message a plugin is to read, where the proxy says nothing else.
+pub const MAX_MESSAGE: usize = 1 << 20;
+
+/// How a WebSocket may go on, and when it has to end.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'r> {
+    pub(super) patience: Patience,
+    /// Bytes of a message; only where plugins read them.
+    pub(super) max_message: usize,
+    pub(super) chain: &'r Chain,
+    pub(super) drain: &'r Drain,
+}
+
+/// What each end is told when somebody in between ends a WebSocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Codes {
+    client: u16,
+    target: u16,
+}
+
+impl Codes {
+    /// The same to both.
+    const fn both(code: u16) -> Self {
+        Self { client: code, target: code }
+    }
+}
+
+/// Takes out of a handshake what the gateway could not follow: extensions change what frames mean.
+pub(crate) fn without_extensions(headers: &mut HeaderMap) {
+    headers.remove(SEC_WEBSOCKET_EXTENSIONS);
+}
+
+/// Ends a WebSocket that a plugin refused before its first message.
+pub(super) async fn refuse(ends: Switched<'_>) {
+    farewell::say(ends, farewell::Halfway::default(), Codes { client: POLICY, target: GOING_AWAY }).await;
+}
+
+/// Carries one to its end.
+pub(super) async fn carry(
+    ends: Switched<'_>,
+    session: &Session,
+    rules: Rules<'_>,
+    carried: &mut Carried,
+) -> End {
+    if rules.chain.reads_messages() {
+        inspect::carry(ends, session, rules, carried).await
+    } else {
+        tunnel::carry(ends, rules, carried).await
+    }
+}

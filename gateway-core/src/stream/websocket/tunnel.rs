@@ -1,0 +1,69 @@
+//! A WebSocket carried unopened: bytes pass as they come, and only where frames end is kept in mind.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::farewell::{self, Half, Halfway};
+use super::frame::{self, Scanner};
+use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
+use crate::stream::relay::{Carried, Clock, Direction, End, Watch, outcome};
+
+/// Follows what the client gets.
+#[derive(Debug, Default)]
+struct Down {
+    scanner: Scanner,
+    /// The client has said goodbye itself: it expects no more than the end.
+    expected: bool,
+}
+
+impl Watch for Down {
+    fn passed(&mut self, bytes: &[u8]) {
+        self.scanner.passed(bytes);
+    }
+
+    /// A target that goes without a word leaves the client guessing whose doing it was.
+    fn last_words(&mut self) -> Option<Vec<u8>> {
+        let unsaid = self.scanner.at_boundary() && !self.scanner.is_closed() && !self.expected;
+        unsaid.then(|| frame::close(FAILED, false))
+    }
+}
+
+pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Carried) -> End {
+    let Switched { client, target } = ends;
+    let mut up = Direction::<Scanner>::default();
+    let mut down = Direction::<Down>::default();
+    let end = {
+        let mut clock = Clock::new(rules.patience);
+        let told = pin!(rules.drain.told());
+        let mut drain = rules.drain.watch(told);
+        poll_fn(|cx| {
+            let before = *carried;
+            let up_state = up.poll(cx, (client, target), &mut (), &mut carried.up);
+            down.watch.expected |= up.watch.is_closed();
+            let down_state = down.poll(cx, (target, client), &mut (), &mut carried.down);
+            if let Some(end) = outcome(up_state, down_state) {
+                return Poll::Ready(end);
+            }
+            if drain.poll(cx).is_ready() {
+                return Poll::Ready(End::Drained);
+            }
+            clock.poll(cx, *carried != before)
+        })
+        .await
+    };
+    let codes = match end {
+        End::Idle | End::Lifetime | End::Drained => Codes::both(GOING_AWAY),
+        End::TargetReset => Codes { client: FAILED, target: GOING_AWAY },
+        // The target sees that the client went without a goodbye, which is the truth.
+        End::Closed | End::ClientReset | End::Refused | End::Violated => return end,
+    };
+    let halves = Halfway {
+        up: Half::of_tunnel(std::mem::take(&mut up.watch), &mut up),
+        down: Half::of_tunnel(std::mem::take(&mut down.watch.scanner), &mut down),
+    };
+    drop((up, down));
+    // Boxed: a tunnel at rest should not carry the room for its end along.
+    Box::pin(farewell::say(Switched { client, target }, halves, codes)).await;
+    end
+}
