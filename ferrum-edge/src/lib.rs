@@ -30,6 +30,7 @@ pub mod cli;
 mod control;
 pub mod export;
 pub mod source;
+pub mod store;
 
 pub use app::{Addresses, Gateway, StartError};
 pub use gateway_core as core;

@@ -1,0 +1,316 @@
+//! The revisioned store of the database mode: objects as JSON documents, changed by transactions that are numbered,
+//! dated and signed, and can be taken back.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ferrum_edge::store::StoreError> {
+//! use ferrum_edge::store::{Author, Kind, Location, Op, Options, Store};
+//!
+//! let store = Store::open(Location::parse(Some("sqlite:/tmp/edge/ferrum.db"), None)?, Options::default());
+//! store.migrate().await?;
+//! let author = Author { name: "ann".to_owned(), source: "admin".to_owned() };
+//! let mut change = store.begin(author).await?;
+//! let document = r#"{"id":"shop","listen_path":"/shop"}"#.to_owned();
+//! change.put(vec![Op::Put { kind: Kind::Proxies, id: "shop".to_owned(), document }]).await?;
+//! let revision = change.commit("open the shop").await?;
+//! assert_eq!(store.revision().await?, revision);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - One row, `ferrum_store`, holds the revision; every writer locks it first, over all gateways on the database. So
+//!   revisions are dense, and what a [`Change`] reads stays true until it commits.
+//! - Readers work on one consistent snapshot and wait for no writer.
+//! - Nothing here waits without end: see [`Options`]. After an error a later call tries with a new connection; the
+//!   store never has to be opened anew.
+
+mod change;
+mod error;
+mod history;
+mod link;
+mod location;
+mod object;
+mod options;
+mod pool;
+mod read;
+mod schema;
+mod watch;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch::{Receiver, Sender};
+use tokio::task::JoinHandle;
+
+pub use change::{Author, Change, Counts};
+pub use error::StoreError;
+pub use history::{Changed, Difference, MAX_REVISIONS, RevisionInfo};
+pub use location::{Engine, Location, default_path};
+pub use object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
+pub use options::Options;
+pub use read::{DEFAULT_PAGE, MAX_PAGE, Page, Query};
+pub use schema::Migrated;
+pub use watch::{Away, Signal};
+
+use link::failure::Failure;
+use pool::{Lease, Pool};
+use read::Head;
+
+/// What ends a reader's transaction.
+const END: &str = "COMMIT";
+
+/// A database; clones are the same one.
+#[derive(Clone)]
+pub struct Store {
+    core: Arc<Core>,
+    follower: Arc<Follower>,
+}
+
+/// What the store's clones, changes and follower share.
+struct Core {
+    location: Location,
+    options: Options,
+    readers: Arc<Pool>,
+    writer: Arc<Pool>,
+    signal: Sender<Signal>,
+    /// How often this process has committed.
+    commits: AtomicU64,
+}
+
+/// The task that follows the database; ends with the last clone of the store.
+#[derive(Default)]
+struct Follower(OnceLock<JoinHandle<()>>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.get() {
+            task.abort();
+        }
+    }
+}
+
+impl Core {
+    fn told(&self, failure: Failure) -> StoreError {
+        failure.told(&self.location)
+    }
+
+    /// A connection with a snapshot.
+    async fn reading(&self) -> Result<Lease, StoreError> {
+        let opening = match self.location.engine() {
+            Engine::Sqlite => "BEGIN",
+            Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Engine::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+        };
+        let patience = self.options.connect_timeout;
+        self.readers.open(&[opening.to_owned()], patience).await.map_err(|failure| self.told(failure))
+    }
+
+    async fn head(&self) -> Result<Head, StoreError> {
+        let mut lease = self.reading().await?;
+        let found = match lease.link() {
+            Ok(link) => read::head(link, read::HEAD).await,
+            Err(failure) => Err(failure),
+        };
+        lease.end(found, END).await
+    }
+
+    fn written(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
+    }
+
+    /// This process has written a revision.
+    fn committed(&self, revision: u64) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+        watch::tell(&self.signal, Ok(revision));
+    }
+}
+
+/// Reads by `$work` within a snapshot.
+macro_rules! reading {
+    ($store:expr, |$link:ident| $work:expr) => {{
+        let mut lease = $store.core.reading().await?;
+        let found = async {
+            let $link = lease.link()?;
+            $work
+        };
+        let found: Result<_, Failure> = found.await;
+        lease.end(found, END).await
+    }};
+}
+
+impl Store {
+    /// The store at `location`. Touches nothing yet: the database may be away, and be there later.
+    pub fn open(location: Location, options: Options) -> Self {
+        let readers = Pool::new(location.clone(), options.clone(), options.connections);
+        let writer = Pool::new(location.clone(), options.clone(), 1);
+        let (signal, commits) = (Sender::new(Signal::default()), AtomicU64::new(0));
+        let core = Core { location, options, readers, writer, signal, commits };
+        Self { core: Arc::new(core), follower: Arc::default() }
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Location {
+        &self.core.location
+    }
+
+    /// The steps by which the schema lags behind this program.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`], or when the database does not answer.
+    pub async fn pending_migrations(&self) -> Result<Vec<&'static str>, StoreError> {
+        let core = &self.core;
+        schema::pending(&core.location, &core.options).await.map_err(|failure| core.told(failure))
+    }
+
+    /// Brings the schema to this program's. For SQLite it creates file and folder where they are missing, which only
+    /// this user may then read.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`], or when the database does not answer or does not allow it.
+    pub async fn migrate(&self) -> Result<Migrated, StoreError> {
+        let core = &self.core;
+        schema::migrate(&core.location, &core.options).await.map_err(|failure| core.told(failure))
+    }
+
+    /// The revision of now; 0 before the first.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn revision(&self) -> Result<u64, StoreError> {
+        Ok(self.core.head().await?.revision)
+    }
+
+    /// Hands every object to `each`, all from one state, in the order of kinds, then of ids by their bytes. Says which
+    /// state it was.
+    ///
+    /// # Errors
+    /// When the database does not answer, or fails in the middle.
+    pub async fn load<F>(&self, each: F) -> Result<u64, StoreError>
+    where
+        F: FnMut(Object) + Send,
+    {
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            read::all(link, each).await?;
+            Ok(head.revision)
+        })
+    }
+
+    /// One object.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Object>, StoreError> {
+        Ok(self.get_many(kind, &[id.to_owned()]).await?.pop())
+    }
+
+    /// Those of `ids` that there are.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn get_many(&self, kind: Kind, ids: &[String]) -> Result<Vec<Object>, StoreError> {
+        reading!(self, |link| read::many(link, kind, ids).await)
+    }
+
+    /// A page of objects.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn list(&self, query: &Query) -> Result<Page, StoreError> {
+        reading!(self, |link| read::list(link, query).await)
+    }
+
+    /// How many there are. Counts them, so it costs by their number.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn count(&self, kind: Kind) -> Result<u64, StoreError> {
+        reading!(self, |link| read::count(link, kind).await)
+    }
+
+    /// Begins a change, as the only one on this database.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] when another one does not end in time, or when the database does not answer.
+    pub async fn begin(&self, author: Author) -> Result<Change, StoreError> {
+        Change::begin(self.clone(), author).await
+    }
+
+    /// What has changed since `revision`, by whomever.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn changed_since(&self, revision: u64) -> Result<Changed, StoreError> {
+        let limit = self.core.options.max_delta;
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            history::since(link, head, revision, limit).await
+        })
+    }
+
+    /// Revisions before `before` (by default: up to the newest), the newest first; at most `limit`, and
+    /// [`MAX_REVISIONS`].
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn revisions(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionInfo>, StoreError> {
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            history::revisions(link, head, before, limit).await
+        })
+    }
+
+    /// One revision, if it is still known.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn revision_info(&self, revision: u64) -> Result<Option<RevisionInfo>, StoreError> {
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            history::revision(link, head, revision).await
+        })
+    }
+
+    /// What one revision changed.
+    ///
+    /// # Errors
+    /// [`StoreError::NoHistory`], [`StoreError::TooMany`], or when the database does not answer.
+    pub async fn revision_changes(&self, revision: u64) -> Result<Vec<Difference>, StoreError> {
+        self.diff(revision.saturating_sub(1), revision).await
+    }
+
+    /// What is different between two states, in either direction.
+    ///
+    /// # Errors
+    /// [`StoreError::NoHistory`], [`StoreError::TooMany`], or when the database does not answer.
+    pub async fn diff(&self, from: u64, to: u64) -> Result<Vec<Difference>, StoreError> {
+        let limit = self.core.options.max_diff;
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            history::diff(link, head, (from, to), limit).await
+        })
+    }
+
+    /// The steps that lead from the state of now to the one at `revision`; see [`Change::undo_ops`], which knows that
+    /// nobody else writes meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::NoHistory`], [`StoreError::TooMany`], or when the database does not answer.
+    pub async fn undo_ops(&self, revision: u64) -> Result<Vec<Op>, StoreError> {
+        let limit = self.core.options.max_diff;
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            history::undo(link, head, revision, limit).await
+        })
+    }
+
+    /// Tells of every new revision, by whomever, and of the database going away. Has to be called within a runtime,
+    /// on which the database is then followed until the last clone of the store is gone.
+    pub fn watch(&self) -> Receiver<Signal> {
+        self.follower.0.get_or_init(|| tokio::spawn(watch::follow(Arc::downgrade(&self.core))));
+        self.core.signal.subscribe()
+    }
+}

@@ -1,0 +1,191 @@
+//! From what the engines say to what the store says.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
+
+use crate::store::StoreError;
+use crate::store::location::Location;
+use crate::store::schema;
+
+/// What went wrong below, before it is known where.
+#[derive(Debug)]
+pub(in crate::store) enum Failure {
+    /// Already said.
+    Said(StoreError),
+    /// The engine or the way to it.
+    Sqlx(sqlx::Error),
+    /// No answer.
+    Timeout(Duration),
+    /// A row is not as we write it.
+    Row(String),
+    /// SQLite's file.
+    File(PathBuf, io::Error),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sqlx(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl Failure {
+    /// Whether the connection may have been dead before it was used, so that another one may do better.
+    pub(in crate::store) fn is_stale(&self) -> bool {
+        match self {
+            Self::Sqlx(sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed) => true,
+            Self::Sqlx(sqlx::Error::Database(error)) => matches!(kind(error.as_ref()), Kind::Gone),
+            _ => false,
+        }
+    }
+
+    /// Whether a commit that failed so may have been carried out nevertheless.
+    pub(in crate::store) fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::Timeout(_) => true,
+            Self::Sqlx(sqlx::Error::Database(error)) => matches!(kind(error.as_ref()), Kind::Gone | Kind::Io),
+            Self::Sqlx(_) => true,
+            _ => false,
+        }
+    }
+
+    /// As the store says it.
+    pub(in crate::store) fn told(self, location: &Location) -> StoreError {
+        let at = location.to_string();
+        match self {
+            Self::Said(error) => error,
+            Self::Timeout(after) => StoreError::Timeout { at, after },
+            Self::Row(cause) => StoreError::Unreadable { at, cause },
+            Self::File(path, source) if source.kind() == io::ErrorKind::NotFound => StoreError::NoFile(path),
+            Self::File(path, source) => StoreError::Open { path, source },
+            Self::Sqlx(sqlx::Error::Database(error)) => said(error.as_ref(), location),
+            Self::Sqlx(sqlx::Error::Io(error)) => StoreError::Unreachable { at, cause: error.to_string() },
+            Self::Sqlx(sqlx::Error::Tls(error)) => {
+                StoreError::Unreachable { at, cause: format!("TLS: {error}") }
+            }
+            Self::Sqlx(sqlx::Error::Protocol(cause)) => StoreError::Unreachable { at, cause },
+            Self::Sqlx(sqlx::Error::WorkerCrashed) => {
+                StoreError::Unreachable { at, cause: "its thread ended".to_owned() }
+            }
+            // What is left is about values and columns; none of these repeats a URL, save the first.
+            Self::Sqlx(sqlx::Error::Configuration(_)) => {
+                StoreError::Refused { at, cause: "its settings can't be used".to_owned() }
+            }
+            Self::Sqlx(other) => StoreError::Unreadable { at, cause: other.to_string() },
+        }
+    }
+}
+
+/// What an engine's own error means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Busy,
+    Gone,
+    Slow,
+    Denied,
+    NoDatabase,
+    NoTable,
+    NoOpen,
+    ReadOnly,
+    Full,
+    Corrupt,
+    NotADatabase,
+    Io,
+    Other,
+}
+
+fn said(error: &dyn DatabaseError, location: &Location) -> StoreError {
+    let (at, cause) = (location.to_string(), error.message().to_owned());
+    match kind(error) {
+        Kind::Busy => StoreError::Busy { waited: Duration::ZERO },
+        Kind::Gone => StoreError::Unreachable { at, cause },
+        Kind::Slow => StoreError::Timeout { at, after: Duration::ZERO },
+        Kind::Denied => StoreError::Denied { at, cause },
+        Kind::NoDatabase => StoreError::NoDatabase { at },
+        Kind::NoTable => StoreError::NotMigrated { at, found: 0, known: schema::KNOWN },
+        Kind::NoOpen => StoreError::Open {
+            path: location.path().map(PathBuf::from).unwrap_or_default(),
+            source: io::Error::other(cause),
+        },
+        Kind::ReadOnly => StoreError::ReadOnly { at },
+        Kind::Full => StoreError::Full { at },
+        Kind::Corrupt => StoreError::Corrupt { at, cause },
+        Kind::NotADatabase => StoreError::NotADatabase { at },
+        Kind::Io => StoreError::Io { at, cause },
+        Kind::Other => StoreError::Refused { at, cause },
+    }
+}
+
+fn kind(error: &dyn DatabaseError) -> Kind {
+    if let Some(error) = error.try_downcast_ref::<MySqlDatabaseError>() {
+        return mysql(error.number());
+    }
+    let code = error.code().unwrap_or_default();
+    if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        return postgres(&code);
+    }
+    sqlite(code.parse().unwrap_or(1), error.message())
+}
+
+/// SQLite's extended result codes.
+fn sqlite(code: u32, message: &str) -> Kind {
+    /// `SQLITE_IOERR_SHMSIZE`: no room for the file that readers and writers share.
+    const SHM_SIZE: u32 = 4874;
+    match (code, code & 0xff) {
+        (SHM_SIZE, _) | (_, 13) => Kind::Full,
+        (_, 5 | 6) => Kind::Busy,
+        (_, 8) => Kind::ReadOnly,
+        (_, 10) => Kind::Io,
+        (_, 11) => Kind::Corrupt,
+        (_, 14) => Kind::NoOpen,
+        (_, 3 | 23) => Kind::Denied,
+        (_, 26) => Kind::NotADatabase,
+        (_, 1) if message.starts_with("no such table") => Kind::NoTable,
+        _ => Kind::Other,
+    }
+}
+
+/// PostgreSQL's SQLSTATE (its manual, appendix A).
+fn postgres(code: &str) -> Kind {
+    match code {
+        "28P01" | "28000" | "42501" => Kind::Denied,
+        "3D000" => Kind::NoDatabase,
+        "42P01" | "3F000" => Kind::NoTable,
+        "55P03" | "40P01" | "40001" => Kind::Busy,
+        "57014" => Kind::Slow,
+        "53100" => Kind::Full,
+        "25006" => Kind::ReadOnly,
+        "58030" => Kind::Io,
+        "53200" | "53300" | "53400" | "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Kind::Gone,
+        code if code.starts_with("08") => Kind::Gone,
+        code if code.starts_with("XX00") => Kind::Corrupt,
+        _ => Kind::Other,
+    }
+}
+
+/// The numbers of MySQL's and MariaDB's errors.
+const fn mysql(number: u16) -> Kind {
+    match number {
+        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => Kind::Denied,
+        1049 => Kind::NoDatabase,
+        1146 => Kind::NoTable,
+        1205 | 1213 => Kind::Busy,
+        1021 | 1114 | 1041 => Kind::Full,
+        1036 | 1290 | 1792 | 1836 => Kind::ReadOnly,
+        1126 | 126 | 127 | 1034 | 1035 | 1194 | 1195 => Kind::Corrupt,
+        1317 | 1969 | 3024 => Kind::Slow,
+        1040 | 1053 | 1077 | 1079 | 1129 | 1130 | 1152 | 1158..=1161 | 1184 | 1203 | 1927 | 4031 => {
+            Kind::Gone
+        }
+        _ => Kind::Other,
+    }
+}

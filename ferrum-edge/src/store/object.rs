@@ -1,0 +1,136 @@
+//! What the store holds: objects of four kinds, each a JSON text under an id.
+
+use std::fmt;
+
+use super::StoreError;
+
+/// Bytes a document may have.
+pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
+/// Bytes an id may have.
+pub const MAX_ID_BYTES: usize = 254;
+
+/// A kind of object. The order is the one in which they are loaded: what is referred to comes before what refers to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Groups of targets.
+    Upstreams,
+    /// Plugins with their settings.
+    PluginConfigs,
+    /// What is served.
+    Proxies,
+    /// Who may be recognised.
+    Consumers,
+}
+
+impl Kind {
+    /// Every kind, in the order of loading.
+    pub const ALL: [Self; 4] = [Self::Upstreams, Self::PluginConfigs, Self::Proxies, Self::Consumers];
+
+    /// As it stands in configurations, paths of the admin API and the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Upstreams => "upstreams",
+            Self::PluginConfigs => "plugin_configs",
+            Self::Proxies => "proxies",
+            Self::Consumers => "consumers",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One object as it is now.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// Unique within its kind.
+    pub id: String,
+    /// JSON text, byte for byte as it was put. Whoever edits the database by hand may leave something else here.
+    pub document: String,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub created_at: u64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub updated_at: u64,
+    /// The revision that changed it last.
+    pub revision: u64,
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Documents hold credentials.
+        f.debug_struct("Object")
+            .field("kind", &self.kind)
+            .field("id", &self.id)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One step of a change.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Creates the object, or replaces its document.
+    Put {
+        /// What it is.
+        kind: Kind,
+        /// 1 to [`MAX_ID_BYTES`] bytes without NUL.
+        id: String,
+        /// At most [`MAX_DOCUMENT_BYTES`] bytes without NUL.
+        document: String,
+    },
+    /// Removes the object; nothing happens when there is none.
+    Delete {
+        /// What it is.
+        kind: Kind,
+        /// Which one.
+        id: String,
+    },
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, (kind, id)) = (if self.document().is_some() { "Put" } else { "Delete" }, self.key());
+        f.debug_struct(verb).field("kind", &kind).field("id", &id).finish_non_exhaustive()
+    }
+}
+
+impl Op {
+    /// What it is about.
+    pub fn key(&self) -> (Kind, &str) {
+        match self {
+            Self::Put { kind, id, .. } | Self::Delete { kind, id } => (*kind, id),
+        }
+    }
+
+    /// What it puts.
+    pub fn document(&self) -> Option<&str> {
+        match self {
+            Self::Put { document, .. } => Some(document),
+            Self::Delete { .. } => None,
+        }
+    }
+
+    /// Refuses what the store can't hold.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let (kind, id) = self.key();
+        if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('\0') {
+            return Err(StoreError::Id { kind });
+        }
+        match self.document() {
+            Some(document) if document.len() > MAX_DOCUMENT_BYTES || document.contains('\0') => {
+                Err(StoreError::Document { kind, id: id.to_owned(), bytes: document.len() })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The tables, and how they come to be.
+
+use super::StoreError;
+use super::link::Link;
+use super::link::failure::Failure;
+use super::link::sqlite;
+use super::location::{Engine, Location};
+use super::options::Options;
+
+/// The schema this program works with.
+pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
+
+/// One step of the schema, for each engine.
+struct Migration {
+    name: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+    mysql: &'static str,
+}
+
+/// Every step, the first being version 1. What is released is never changed here, only added to.
+const MIGRATIONS: &[Migration] = &[Migration {
+    name: "store",
+    sqlite: include_str!("migrations/sqlite/0001_store.sql"),
+    postgres: include_str!("migrations/postgres/0001_store.sql"),
+    mysql: include_str!("migrations/mysql/0001_store.sql"),
+}];
+
+/// Bytes up to which SQLite's file is checked as a whole when it is first opened.
+const CHECKED_BYTES: u64 = 32 << 20;
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrated {
+    /// The schema before; 0 when there was none.
+    pub from: u32,
+    /// The schema now.
+    pub to: u32,
+}
+
+/// The version of the schema that is there; 0 when there is none.
+async fn found(link: &mut Link) -> Result<u32, Failure> {
+    let there = match link.engine() {
+        Engine::Sqlite => "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'ferrum_migrations'",
+        Engine::Postgres => {
+            "SELECT COUNT(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('ferrum_migrations')"
+        }
+        Engine::MySql => {
+            "SELECT COUNT(*) FROM information_schema.tables \
+             WHERE table_schema = DATABASE() AND table_name = 'ferrum_migrations'"
+        }
+    };
+    let there = link.row(there, Vec::new()).await?;
+    if there.map_or(Ok(0), |row| row.int(0))? == 0 {
+        return Ok(0);
+    }
+    let row = link.row("SELECT COALESCE(MAX(version), 0) FROM ferrum_migrations", Vec::new()).await?;
+    let version = row.map_or(Ok(0), |row| row.int(0))?;
+    u32::try_from(version).map_err(|_| Failure::Row("the schema's version".to_owned()))
+}
+
+/// Refuses a database whose schema is not this program's.
+pub(super) async fn check(link: &mut Link, location: &Location) -> Result<(), Failure> {
+    let (found, at) = (found(link).await?, location.to_string());
+    match found {
+        KNOWN => Ok(()),
+        0..KNOWN => Err(StoreError::NotMigrated { at, found, known: KNOWN }.into()),
+        _ => Err(StoreError::NewerSchema { at, found, known: KNOWN }.into()),
+    }
+}
+
+/// The steps that are missing, by name.
+pub(super) async fn pending(location: &Location, options: &Options) -> Result<Vec<&'static str>, Failure> {
+    let found = match Link::connect(location, options).await {
+        Ok(mut link) => found(&mut link).await?,
+        Err(Failure::File(_, error)) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(other) => return Err(other),
+    };
+    if found > KNOWN {
+        return Err(StoreError::NewerSchema { at: location.to_string(), found, known: KNOWN }.into());
+    }
+    Ok(MIGRATIONS.iter().skip(found as usize).map(|step| step.name).collect())
+}
+
+/// Brings the schema to this program's, creating SQLite's file where there is none. Of several programs that try at
+/// once, one does it and the others find it done.
+pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Migrated, Failure> {
+    if let Some(path) = location.path() {
+        sqlite::create(path).map_err(|error| Failure::File(path.to_owned(), error))?;
+    }
+    let mut link = Link::connect(location, options).await?;
+    let busy = options.busy_timeout;
+    match link.engine() {
+        Engine::Sqlite => {
+            link.script("PRAGMA page_size = 8192").await?;
+            link.script("PRAGMA journal_mode = WAL").await?;
+            link.script("BEGIN IMMEDIATE").await?;
+        }
+        Engine::Postgres => {
+            let lock = format!(
+                "BEGIN; SET LOCAL lock_timeout = {}; SELECT pg_advisory_xact_lock({LOCK})",
+                busy.as_millis()
+            );
+            link.script(&lock).await?;
+        }
+        Engine::MySql => {
+            let taken = format!("SELECT GET_LOCK('ferrum-edge-{LOCK}', {})", busy.as_secs().max(1));
+            if link.row(&taken, Vec::new()).await?.map_or(Ok(0), |row| row.int(0))? != 1 {
+                return Err(StoreError::Busy { waited: busy }.into());
+            }
+        }
+    }
+    let from = found(&mut link).await?;
+    if from > KNOWN {
+        return Err(StoreError::NewerSchema { at: location.to_string(), found: from, known: KNOWN }.into());
+    }
+    link.script(
+        "CREATE TABLE IF NOT EXISTS ferrum_migrations (version BIGINT PRIMARY KEY, name VARCHAR(64) NOT NULL)",
+    )
+    .await?;
+    for (version, step) in (1_u64..).zip(MIGRATIONS).skip(from as usize) {
+        let sql = match link.engine() {
+            Engine::Sqlite => step.sqlite,
+            Engine::Postgres => step.postgres,
+            Engine::MySql => step.mysql,
+        };
+        link.script(sql).await?;
+        let done = vec![version.into(), step.name.into()];
+        link.run("INSERT INTO ferrum_migrations (version, name) VALUES (?, ?)", done).await?;
+    }
+    if link.engine() == Engine::MySql {
+        link.script(&format!("DO RELEASE_LOCK('ferrum-edge-{LOCK}')")).await?;
+    } else {
+        link.script("COMMIT").await?;
+    }
+    Ok(Migrated { from, to: KNOWN })
+}
+
+/// The advisory lock of those who migrate: an arbitrary number, the same in every version.
+const LOCK: u32 = 0x6665_7272;
+
+/// Looks through a small SQLite file for damage.
+pub(super) async fn examine(link: &mut Link, location: &Location) -> Result<(), Failure> {
+    let Some(path) = location.path() else { return Ok(()) };
+    if std::fs::metadata(path).map_or(0, |found| found.len()) > CHECKED_BYTES {
+        return Ok(());
+    }
+    let Some(row) = link.row("PRAGMA quick_check(1)", Vec::new()).await? else { return Ok(()) };
+    match row.text(0)?.as_str() {
+        "ok" => Ok(()),
+        cause => Err(StoreError::Corrupt { at: location.to_string(), cause: cause.to_owned() }.into()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Following the database: a task that learns of other writers' revisions and of the database going away.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::sync::watch::Sender;
+use tokio::time::{sleep, timeout};
+
+use super::change::CHANNEL;
+use super::link::postgres;
+use super::location::{Engine, Target};
+use super::{Core, StoreError};
+
+/// Between two attempts to reach a database that is away, at most.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How the database stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signal {
+    /// The newest revision that was seen; `None` before the first answer. It may become smaller when somebody restores
+    /// a backup.
+    pub revision: Option<u64>,
+    /// Set while the database does not answer.
+    pub away: Option<Away>,
+}
+
+/// The database does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Since when.
+    pub since: SystemTime,
+    /// Why, as [`StoreError`] says it.
+    pub cause: String,
+}
+
+/// Tells what was seen, if it is news.
+pub(super) fn tell(signal: &Sender<Signal>, seen: Result<u64, StoreError>) {
+    signal.send_if_modified(|now| {
+        let before = now.clone();
+        match seen {
+            Ok(revision) => *now = Signal { revision: Some(revision), away: None },
+            Err(error) => {
+                let since = now.away.as_ref().map_or_else(SystemTime::now, |away| away.since);
+                now.away = Some(Away { since, cause: error.to_string() });
+            }
+        }
+        *now != before
+    });
+}
+
+/// Looks at the revision until the store is gone.
+pub(super) async fn follow(core: Weak<Core>) {
+    let Some(interval) = core.upgrade().map(|core| interval(&core)) else { return };
+    let mut bell = None;
+    loop {
+        let Some(store) = core.upgrade() else { return };
+        if bell.is_none() {
+            bell = listen(&store).await;
+        }
+        let here = look(&store).await;
+        drop(store);
+        let pause = if here { interval } else { interval.min(RETRY) };
+        match &mut bell {
+            None => sleep(pause).await,
+            // `Ok(None)` and errors: the connection is lost, so look at once and then listen anew.
+            Some(listener) => match timeout(pause, listener.try_recv()).await {
+                Err(_) | Ok(Ok(Some(_))) => {}
+                Ok(Ok(None) | Err(_)) => bell = None,
+            },
+        }
+        if bell.is_none() && !here {
+            sleep(pause.min(RETRY)).await;
+        }
+    }
+}
+
+fn interval(core: &Core) -> Duration {
+    core.options.poll_interval.unwrap_or(match core.location.engine() {
+        Engine::Sqlite => Duration::from_millis(250),
+        Engine::MySql => Duration::from_millis(500),
+        Engine::Postgres => Duration::from_secs(5),
+    })
+}
+
+/// Looks once; whether the database answered. What was seen while this gateway itself wrote may be old by now.
+async fn look(core: &Arc<Core>) -> bool {
+    let written = core.written();
+    let seen = core.head().await.map(|head| head.revision);
+    let here = seen.is_ok();
+    if written == core.written() || !here {
+        tell(&core.signal, seen);
+    }
+    here
+}
+
+/// A connection on which PostgreSQL tells of each revision when it is committed.
+async fn listen(core: &Core) -> Option<PgListener> {
+    let Target::Postgres(target) = &core.location.target else { return None };
+    let patience = core.options.connect_timeout;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(patience)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_lazy_with(postgres::options(target));
+    let listening = async {
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        Ok::<_, sqlx::Error>(listener)
+    };
+    timeout(patience, listening).await.ok()?.ok()
+}
