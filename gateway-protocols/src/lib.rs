@@ -11,6 +11,7 @@ pub mod downstream;
 pub mod h1;
 mod h2;
 mod h3;
+mod hpack;
 pub mod link;
 pub mod probe;
 pub mod quic;

@@ -49,7 +49,7 @@ pub enum ProbeError {
     Malformed,
     /// HTTP/2 failed.
     #[error("HTTP/2: {0}")]
-    Http2(#[from] ::h2::Error),
+    Http2(#[source] io::Error),
     /// The call ended with this gRPC status.
     #[error("grpc-status {0}")]
     Grpc(String),

@@ -267,10 +267,8 @@ impl Inner {
                 // It spoke HTTP/1.1 only when it was learned; a handshake a request would be the price of not noticing.
                 pools.learned.insert(key(&call), Version::Http2);
             }
-            return match self.adopt(dialled, &call).await {
-                Ok(()) => self.share(call, body, downstream).await,
-                Err(error) => Err(error.into_failure(body)),
-            };
+            self.adopt(dialled, &call);
+            return self.share(call, body, downstream).await;
         }
         h1::send(h1::Connection::new(dialled.link), self, call, body, downstream).await
     }

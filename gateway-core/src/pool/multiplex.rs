@@ -37,6 +37,13 @@ pub struct ConnectionId {
     serial: u64,
 }
 
+impl ConnectionId {
+    /// The number of the key it belongs to.
+    pub fn key(self) -> u64 {
+        self.key
+    }
+}
+
 /// One stream on a connection, until dropped.
 #[derive(Debug)]
 #[must_use = "dropping it ends the stream's count"]

@@ -1,264 +1,328 @@
-//! HTTP/2 with a client: many exchanges at a time on one connection, each a task of its own on the same worker.
+//! HTTP/2 with a client: many exchanges at a time on one connection, all of them in its one task.
 
+mod respond;
+mod slots;
 mod tunnel;
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ::h2::server::{Connection, SendResponse};
-use ::h2::{Reason, RecvStream};
 use atomic_refcell::AtomicRefCell;
-use bytes::Bytes;
+use gateway_core::config::model::Settings;
+use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::Body;
-use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::exchange::{Client, Exchange};
-use gateway_core::http::reply::Cause;
-use gateway_core::stream::relay::Tunnel;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use gateway_core::http::reply::{Cause, Reply};
+use http::{HeaderValue, Method, Request, Uri, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use super::{Entry, complete, cut_by};
-use crate::h2::recv::RecvBody;
-use crate::h2::send::{SendBody, SendError};
+use super::Entry;
+use crate::h2::Role;
+use crate::h2::body::RecvBody;
+use crate::h2::connection::{Arrival, Connection, Rules};
+use crate::h2::handle::{Cell, Handle};
+use crate::h2::head::{RequestHead, Unreadable};
+use crate::h2::settings::Settings as Told;
+use crate::h2::wire::{self, Wire};
 use crate::timer::Timer;
 use crate::worker::Worker;
+use respond::Responder;
+use slots::{Desk, Slots};
 
 /// What one stream may send before it is read.
 const STREAM_WINDOW: u32 = 256 << 10;
 /// What one connection may send before it is read.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// Bytes of responses that wait for a slow client, for each connection.
-const MAX_SEND_BUFFER: usize = 256 << 10;
 
 /// How long a client without streams may take to answer a goodbye.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// How long a closed connection is still read, so that the client gets to see what it was told last.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a connection without streams keeps what the next ones would need again.
+const REST: Duration = Duration::from_secs(1);
+/// Reads in a row before other connections have their turn.
+const MAX_READS: usize = 32;
 
-type Wire<T> = Connection<T, Bytes>;
+/// One connection.
+struct Server<'w, T> {
+    worker: &'w Arc<Worker>,
+    client: Arc<Client>,
+    entry: &'w Entry,
+    cell: Cell,
+    wire: Wire<T>,
+    slots: Slots<'w, Arrival>,
+    alarm: Timer,
+    idle: Idle,
+}
+
+/// Closes a connection without streams after a while.
+struct Idle {
+    timer: Timer,
+    patience: Duration,
+    leaving: bool,
+    resting: bool,
+}
+
+fn rules(settings: &Settings) -> Rules {
+    let limits = &settings.limits;
+    Rules {
+        role: Role::Server,
+        settings: Told {
+            max_concurrent_streams: Some(limits.max_concurrent_streams),
+            initial_window_size: STREAM_WINDOW,
+            max_header_list_size: Some(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX)),
+            enable_connect_protocol: true,
+            ..Told::default()
+        },
+        connection_window: CONNECTION_WINDOW,
+        adaptive_window: false,
+        max_header_list: limits.max_header_bytes,
+        patience: settings.client_timeouts.header,
+        stall: settings.client_timeouts.body,
+        keep_alive: (Duration::ZERO, Duration::ZERO),
+    }
+}
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<T>(worker: &Arc<Worker>, io: T, client: Arc<Client>, entry: &Entry)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let settings = worker.snapshot().settings.clone();
-    let handshake = ::h2::server::Builder::new()
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(settings.limits.max_concurrent_streams)
-        .max_header_list_size(u32::try_from(settings.limits.max_header_bytes).unwrap_or(u32::MAX))
-        .max_send_buffer_size(MAX_SEND_BUFFER)
-        .enable_connect_protocol()
-        .handshake(io);
-    let Ok(Ok(mut wire)) = tokio::time::timeout(settings.client_timeouts.header, handshake).await else {
-        return;
+    let (rules, patience) = {
+        let settings = &worker.snapshot().settings;
+        (rules(settings), settings.client_timeouts.keep_alive)
     };
-    let streams = Arc::new(AtomicUsize::new(0));
-    let mut idle = Idle { timer: Timer::default(), after: settings.client_timeouts.keep_alive };
-    let mut leaving = false;
-    loop {
-        match poll_fn(|cx| poll_next(cx, &mut wire, &mut idle, entry, (&streams, leaving))).await {
-            Next::Stream(stream) => {
-                let (request, respond) = *stream;
-                let counted = Counted::begin(&streams);
-                let (worker, client) = (worker.clone(), client.clone());
-                tokio::spawn(async move {
-                    worker.guarded(exchange(&worker, request, respond, client)).await;
-                    drop(counted);
-                });
-            }
-            Next::Leave => {
-                wire.graceful_shutdown();
-                idle.timer.clear();
-                leaving = true;
-            }
-            Next::Over => return,
+    let mut server = Server {
+        worker,
+        client,
+        entry,
+        cell: Arc::new(AtomicRefCell::new(Connection::new(rules, Instant::now()))),
+        wire: Wire::new(io),
+        slots: Slots::new(),
+        alarm: Timer::default(),
+        idle: Idle { timer: Timer::default(), patience, leaving: false, resting: false },
+    };
+    let polite = poll_fn(|cx| server.poll(cx)).await;
+    if polite {
+        let mut shut = false;
+        let mut wire = server.wire;
+        let closing = poll_fn(|cx| wire.poll_close(cx, &mut shut));
+        drop(tokio::time::timeout(LINGER, closing).await);
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
+    /// Serves until the connection is over; whether the client deserves a proper end of the stream.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        self.slots.attend();
+        if let Ok(mut connection) = self.cell.try_borrow_mut() {
+            connection.attend();
         }
+        for _ in 0..MAX_READS {
+            let polite = ready!(self.turn(cx));
+            if let Some(polite) = polite {
+                return Poll::Ready(polite);
+            }
+        }
+        // Others want their turn; there is more to do here.
+        self.leave_watch(cx);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
-}
 
-enum Next {
-    Stream(Box<(Request<RecvStream>, SendResponse<Bytes>)>),
-    /// Say goodbye: no more streams, those open are finished.
-    Leave,
-    Over,
-}
-
-/// Closes a connection without streams after a while.
-struct Idle {
-    timer: Timer,
-    after: Duration,
-}
-
-/// Counts a stream as open until dropped.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn begin(streams: &Arc<AtomicUsize>) -> Self {
-        streams.fetch_add(1, Ordering::Relaxed);
-        Self(streams.clone())
+    /// Runs what can run, writes what there is, reads once; pending when there is nothing left to do.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<bool>> {
+        let worker = self.worker;
+        let ran = self.slots.run(|| worker.panicked());
+        let written = self.wire.poll_write(cx, &self.cell);
+        let over = self.cell.try_borrow().is_ok_and(|connection| connection.is_over());
+        match written {
+            Poll::Ready(Err(error)) => return self.lost(Err(error)),
+            Poll::Ready(Ok(())) if over => return self.over(),
+            _ => {}
+        }
+        match self.wire.poll_read(cx, &self.cell) {
+            Poll::Ready(Ok(true)) => {
+                self.accept();
+                return Poll::Ready(None);
+            }
+            Poll::Ready(ended) => {
+                // What a client sent before it closed is answered where nothing has to be waited for.
+                let _written = self.wire.poll_write(cx, &self.cell);
+                return self.lost(ended);
+            }
+            Poll::Pending => {}
+        }
+        if ran || !self.watch(cx) {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    /// Waits; false when something has happened in the meantime.
+    fn watch(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.look_after(cx) {
+            return false;
+        }
+        self.leave_watch(cx)
     }
-}
 
-fn poll_next<T>(
-    cx: &mut Context<'_>,
-    wire: &mut Wire<T>,
-    idle: &mut Idle,
-    entry: &Entry,
-    (streams, leaving): (&AtomicUsize, bool),
-) -> Poll<Next>
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    match wire.poll_accept(cx) {
-        Poll::Ready(Some(Ok((request, respond)))) => {
+    fn leave_watch(&self, cx: &Context<'_>) -> bool {
+        if let Ok(mut connection) = self.cell.try_borrow_mut() {
+            connection.watch(cx);
+        }
+        self.slots.watch(cx)
+    }
+
+    /// Deadlines, drains and silence; true when there is something to write because of them.
+    fn look_after(&mut self, cx: &mut Context<'_>) -> bool {
+        let Ok(mut connection) = self.cell.try_borrow_mut() else { return false };
+        self.alarm.set_at(connection.alarm());
+        if self.alarm.poll_elapsed(cx).is_ready() {
+            connection.expire(Instant::now());
+            return true;
+        }
+        self.entry.watch(cx);
+        let idle = &mut self.idle;
+        if !idle.leaving && self.entry.is_draining() {
+            idle.leaving = true;
             idle.timer.clear();
-            return Poll::Ready(Next::Stream(Box::new((request, respond))));
+            connection.leave();
+            return true;
         }
-        Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Next::Over),
-        Poll::Pending => {}
-    }
-    let patience = if leaving { GOODBYE } else { idle.after };
-    entry.watch(cx);
-    if !leaving && entry.is_draining() {
-        return Poll::Ready(Next::Leave);
-    }
-    if !idle.timer.is_set() {
-        idle.timer.set(patience);
-    }
-    while idle.timer.poll_elapsed(cx).is_ready() {
-        if streams.load(Ordering::Relaxed) == 0 {
-            // A client that does not answer the goodbye is not waited for.
-            return Poll::Ready(if leaving { Next::Over } else { Next::Leave });
+        if !(self.slots.is_idle() && connection.is_idle()) {
+            idle.timer.clear();
+            idle.resting = false;
+            return false;
         }
-        idle.timer.set(patience);
+        let patience = if idle.leaving { GOODBYE } else { idle.patience };
+        if !idle.timer.is_set() {
+            idle.timer.set(if idle.resting { patience.saturating_sub(REST) } else { patience.min(REST) });
+        }
+        if idle.timer.poll_elapsed(cx).is_pending() {
+            return false;
+        }
+        if !idle.resting && patience > REST {
+            idle.resting = true;
+            connection.rest();
+            self.slots.rest();
+            return true;
+        }
+        // A client that does not answer the goodbye is not waited for.
+        match idle.leaving {
+            true => connection.lose(wire::ended(Ok(false))),
+            false => connection.leave(),
+        }
+        (idle.leaving, idle.resting) = (true, false);
+        true
     }
-    Poll::Pending
+
+    /// Hands requests that have come to slots.
+    fn accept(&mut self) {
+        loop {
+            let arrival =
+                self.cell.try_borrow_mut().ok().and_then(|mut connection| connection.next_arrival());
+            let Some(arrival) = arrival else { return };
+            let worker: &Worker = self.worker;
+            let (cell, client) = (&self.cell, &self.client);
+            self.slots.start(arrival, |desk| work(worker, cell.clone(), client.clone(), desk));
+        }
+    }
+
+    /// Everything is said and written.
+    fn over(&mut self) -> Poll<Option<bool>> {
+        let fault = self.cell.try_borrow().ok().and_then(|connection| connection.end());
+        match fault {
+            Some(_) => self.lost(Ok(true)),
+            None => Poll::Ready(Some(true)),
+        }
+    }
+
+    /// Ends the exchanges of a connection that is gone.
+    fn lost(&mut self, how: std::io::Result<bool>) -> Poll<Option<bool>> {
+        let polite = matches!(how, Ok(true));
+        if let Ok(mut connection) = self.cell.try_borrow_mut() {
+            connection.lose(wire::ended(how));
+        }
+        let worker = self.worker;
+        self.slots.run(|| worker.panicked());
+        Poll::Ready(Some(polite))
+    }
+}
+
+/// Serves one exchange after the other.
+async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, desk: Arc<Desk<Arrival>>) {
+    let mut snapshots = worker.snapshots();
+    loop {
+        let Arrival { stream, head } = desk.job().await;
+        let stream = stream.map(|(key, _)| Handle::adopt(&cell, key));
+        let snapshot: &Snapshot = snapshots.load();
+        match (head, stream) {
+            (Ok(head), Some(stream)) => exchange(worker, snapshot, (head, stream), &client).await,
+            (Ok(_), None) => {}
+            (Err(unreadable), stream) => refuse(worker, snapshot, (unreadable, stream), &client).await,
+        }
+        desk.done();
+    }
 }
 
 /// Serves one exchange.
 async fn exchange(
     worker: &Worker,
-    request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
-    client: Arc<Client>,
+    snapshot: &Snapshot,
+    (head, stream): (RequestHead, Handle),
+    client: &Arc<Client>,
 ) {
-    let snapshot = worker.snapshot();
     let idle = snapshot.settings.client_timeouts.body;
-    let head = *request.method() == Method::HEAD;
-    let (request, upgrade) = match tunnel::asked(request) {
-        tunnel::Asked::Plain(request) => (request, None),
-        tunnel::Asked::WebSocket(request, recv) => (request, Some(recv)),
+    let RequestHead { request, length } = head;
+    let is_head = *request.method() == Method::HEAD;
+    let (request, asks_upgrade) = tunnel::asked(request);
+    let body = match stream.whole() {
+        _ if asks_upgrade => Body::empty(),
+        Some(bytes) => Body::full(bytes),
+        None => Body::stream(RecvBody::new(stream.clone(), length, idle)),
     };
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let request = request.map(|recv| match recv {
-        // The h2 crate checks that a declared length is kept.
-        Some(recv) if !recv.is_end_stream() => Body::stream(RecvBody::new(recv, length, idle)),
-        _ => Body::empty(),
-    });
-    let respond = Arc::new(AtomicRefCell::new(respond));
-    let asks_upgrade = upgrade.is_some();
-    let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc().cloned());
-    let mut responder = Responder { respond: respond.clone(), head, idle, upgrade, alt_svc };
-    let mut exchange = Exchange::new(request, client);
-    exchange.started = Instant::now();
+    let gone = stream.fate().is_some();
+    let mut exchange = Exchange::new(request.map(|()| body), client.clone());
     exchange.upgrade = asks_upgrade.then_some(HeaderValue::from_static("websocket"));
-    let mut serving = pin!(worker.pipeline().serve(&snapshot, exchange, &mut responder));
+    if gone {
+        // Reset before anybody looked at it; that is worth a record and nothing else.
+        return worker.pipeline().abandon(exchange, Cause::ClientGone);
+    }
+    let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc());
+    let mut responder =
+        Responder { stream: stream.clone(), head: is_head, idle, upgrade: asks_upgrade, alt_svc };
+    let mut serving = std::pin::pin!(worker.pipeline().serve(snapshot, exchange, &mut responder));
     poll_fn(|cx| {
         if serving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         // A client that resets the stream no longer waits: dropping the exchange records that and frees the target.
-        match respond.try_borrow_mut() {
-            Ok(mut respond) => poll_gone(&mut respond, cx),
-            Err(_) => Poll::Pending,
-        }
+        stream.watch(cx);
+        if stream.fate().is_some() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
 
-/// Ready when nobody waits for the response's head any more. Once it is on its way, whoever sends the body watches.
-fn poll_gone(respond: &mut SendResponse<Bytes>, cx: &mut Context<'_>) -> Poll<()> {
-    match respond.poll_reset(cx) {
-        Poll::Ready(Ok(_)) => Poll::Ready(()),
-        Poll::Ready(Err(error)) if error.is_io() || error.is_go_away() || error.is_reset() => Poll::Ready(()),
-        // The h2 crate refuses to watch for resets here after the head was sent.
-        Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
-    }
-}
-
-struct Responder {
-    respond: Arc<AtomicRefCell<SendResponse<Bytes>>>,
-    head: bool,
-    idle: Duration,
-    /// The client's side of the stream, when it asks for a WebSocket.
-    upgrade: Option<RecvStream>,
-    /// Where HTTP/3 is, for clients that could use it.
-    alt_svc: Option<HeaderValue>,
-}
-
-impl Downstream for Responder {
-    async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        *response.headers_mut() = headers.clone();
-        if let Ok(mut respond) = self.respond.try_borrow_mut() {
-            // A client that can't take it is gone, which the final response will find out.
-            drop(respond.send_informational(response));
-        }
-    }
-
-    async fn upgrade(&mut self, mut response: Response<()>) -> Option<Tunnel> {
-        let recv = self.upgrade.take()?;
-        // RFC 8441 §5: success is 200, and there is no key to answer.
-        *response.status_mut() = StatusCode::OK;
-        response.headers_mut().remove(http::header::SEC_WEBSOCKET_ACCEPT);
-        let send = self.respond.try_borrow_mut().ok()?.send_response(response, false).ok()?;
-        Some(Box::new(tunnel::StreamTunnel::new(recv, send)))
-    }
-
-    async fn respond(&mut self, response: Response<Body>) -> Delivery {
-        let (parts, body) = response.into_parts();
-        let status = parts.status;
-        let mut response = Response::from_parts(parts, ());
-        let bodiless = self.head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
-        complete(response.headers_mut(), bodiless, &body);
-        if let Some(alt_svc) = self.alt_svc.take() {
-            response.headers_mut().insert(http::header::ALT_SVC, alt_svc);
-        }
-        let ends = bodiless || body.is_empty();
-        let sent = match self.respond.try_borrow_mut() {
-            Ok(mut respond) => respond.send_response(response, ends),
-            Err(_) => return Delivery { bytes: 0, cut: Some(Cause::Internal) },
-        };
-        let Ok(stream) = sent else { return Delivery { bytes: 0, cut: Some(Cause::ClientGone) } };
-        if ends {
-            return Delivery { bytes: 0, cut: None };
-        }
-        let mut sending = SendBody::new(stream, body, self.idle);
-        let cut = match poll_fn(|cx| sending.poll_send(cx)).await {
-            Ok(()) => None,
-            Err(SendError::Body(error)) => {
-                // What was sent is not the whole, and must not look like it.
-                sending.reset(Reason::INTERNAL_ERROR);
-                Some(cut_by(&error))
-            }
-            Err(SendError::Stream) => {
-                sending.reset(Reason::CANCEL);
-                Some(Cause::ClientGone)
-            }
-        };
-        Delivery { bytes: sending.sent, cut }
-    }
+/// Answers what is no request where that is possible, and records it like one.
+async fn refuse(
+    worker: &Worker,
+    snapshot: &Snapshot,
+    (unreadable, stream): (Unreadable, Option<Handle>),
+    client: &Arc<Client>,
+) {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
+    *request.uri_mut() = Uri::from_static("/");
+    *request.version_mut() = Version::HTTP_2;
+    let exchange = Exchange::new(request, client.clone());
+    let Some(stream) = stream.filter(|_| unreadable.answerable) else {
+        return worker.pipeline().abandon(exchange, unreadable.cause);
+    };
+    let idle = snapshot.settings.client_timeouts.body;
+    let mut responder = Responder { stream, head: false, idle, upgrade: false, alt_svc: None };
+    worker.pipeline().refuse(exchange, Reply::new(unreadable.cause), &mut responder).await;
 }

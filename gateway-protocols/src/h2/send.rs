@@ -1,23 +1,23 @@
-//! Sending a body on an HTTP/2 stream, as fast as its window allows.
+//! Sending a body on a stream, as fast as its window allows.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use h2::{Reason, SendStream};
 
+use super::Reason;
+use super::handle::Handle;
+use super::stream::StreamError;
 use crate::h1::chunked::keep_trailing;
-use crate::timer::Timer;
 
 /// A body on its way out.
 pub(crate) struct SendBody {
-    stream: SendStream<Bytes>,
+    stream: Handle,
     body: Body,
     pending: Bytes,
     done: bool,
     idle: Duration,
-    timer: Timer,
     /// Body bytes handed to the connection.
     pub(crate) sent: u64,
 }
@@ -32,8 +32,8 @@ pub(crate) enum SendError {
 }
 
 impl SendBody {
-    pub(crate) fn new(stream: SendStream<Bytes>, body: Body, idle: Duration) -> Self {
-        Self { stream, body, pending: Bytes::new(), done: false, idle, timer: Timer::default(), sent: 0 }
+    pub(crate) fn new(stream: Handle, body: Body, idle: Duration) -> Self {
+        Self { stream, body, pending: Bytes::new(), done: false, idle, sent: 0 }
     }
 
     /// Whether everything has been handed over.
@@ -43,7 +43,7 @@ impl SendBody {
 
     /// Tells the peer that what was sent is not the whole.
     pub(crate) fn reset(&mut self, reason: Reason) {
-        self.stream.send_reset(reason);
+        self.stream.reset(reason);
         self.done = true;
     }
 
@@ -56,7 +56,11 @@ impl SendBody {
             }
             let Poll::Ready(frame) = self.body.poll_next(cx) else {
                 // A peer that has reset the stream waits for nothing more of the body.
-                return self.stream.poll_reset(cx).map(|_| Err(SendError::Stream));
+                self.stream.watch(cx);
+                return match self.stream.fate() {
+                    Some(_) => Poll::Ready(Err(SendError::Stream)),
+                    None => Poll::Pending,
+                };
             };
             let Some(frame) = frame else {
                 self.finish(Bytes::new())?;
@@ -68,25 +72,15 @@ impl SendBody {
                     let mut trailers = frame.into_trailers().unwrap_or_default();
                     keep_trailing(&mut trailers);
                     self.done = true;
-                    self.stream.send_trailers(trailers).map_err(stream_error)?;
+                    self.stream.send_trailers(&trailers).map_err(stream_error)?;
                 }
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.stream.reserve_capacity(self.pending.len());
-        let mut room = self.stream.capacity();
-        if room == 0 {
-            room = match self.stream.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => room,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(stream_error(error))),
-                Poll::Ready(None) => return Poll::Ready(Err(SendError::Stream)),
-                Poll::Pending => return self.stalled(cx),
-            };
-        }
-        self.timer.clear();
+    fn poll_pending(&mut self, cx: &Context<'_>) -> Poll<Result<(), SendError>> {
+        let room = ready!(self.stream.poll_room(cx, self.idle)).map_err(stream_error)?;
         let data = self.pending.split_to(room.min(self.pending.len()));
         self.sent += data.len() as u64;
         if self.pending.is_empty() && self.body.is_empty() {
@@ -99,21 +93,9 @@ impl SendBody {
         self.done = true;
         self.stream.send_data(data, true).map_err(stream_error)
     }
-
-    /// Waits for the window, but not for a peer that has reset the stream or never reads again.
-    fn stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        if self.stream.poll_reset(cx).is_ready() {
-            return Poll::Ready(Err(SendError::Stream));
-        }
-        if !self.timer.is_set() {
-            self.timer.set(self.idle);
-        }
-        ready!(self.timer.poll_elapsed(cx));
-        Poll::Ready(Err(SendError::Stream))
-    }
 }
 
-fn stream_error(error: h2::Error) -> SendError {
+fn stream_error(error: StreamError) -> SendError {
     tracing::debug!(%error, "a stream ended before its body");
     SendError::Stream
 }

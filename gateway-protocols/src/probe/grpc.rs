@@ -1,10 +1,20 @@
 //! `grpc.health.v1.Health/Check` over HTTP/2, its two messages written and read by hand.
 
-use ::http::{HeaderMap, Request};
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use ::http::header::{CONTENT_TYPE, USER_AGENT};
+use ::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use bytes::{Bytes, BytesMut};
+use gateway_core::config::model::Http2Rules;
 
 use super::ProbeError;
+use crate::h2::connection::{Extra, RequestLine};
+use crate::h2::handle::Said;
+use crate::h2::stream::StreamError;
 use crate::link::Link;
+use crate::upstream::h2::Connection;
 
 /// Bytes of the answer; a good one has seven.
 const MAX_ANSWER_BYTES: usize = 4096;
@@ -14,48 +24,53 @@ const SERVING: u64 = 1;
 /// Asks for a service's health; an empty name asks for the server's.
 pub(super) async fn check(
     link: Link,
-    scheme: &str,
+    scheme: &'static str,
     authority: &str,
     service: &str,
 ) -> Result<(), ProbeError> {
-    let (mut sender, connection) = ::h2::client::handshake(link).await?;
-    let asking = async {
-        let request = Request::post(format!("{scheme}://{authority}/grpc.health.v1.Health/Check"))
-            .version(::http::Version::HTTP_2)
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .header("user-agent", "ferrum-edge-probe")
-            .body(())
-            .map_err(|_| ProbeError::Malformed)?;
-        sender = sender.ready().await?;
-        let (response, mut body) = sender.send_request(request, false)?;
-        body.send_data(question(service), true)?;
-        let (head, mut body) = response.await?.into_parts();
-        if head.status != ::http::StatusCode::OK {
-            return Err(ProbeError::Status(head.status.as_u16()));
-        }
-        let mut answer = BytesMut::new();
-        while let Some(data) = body.data().await {
-            let data = data?;
-            body.flow_control().release_capacity(data.len())?;
-            answer.extend_from_slice(&data);
-            if answer.len() > MAX_ANSWER_BYTES {
-                return Err(ProbeError::Malformed);
-            }
-        }
-        let trailers = body.trailers().await?;
-        // A call refused at once has its status in the head.
-        succeeded(trailers.as_ref().unwrap_or(&head.headers))?;
-        match serving_status(&answer).ok_or(ProbeError::Malformed)? {
-            SERVING => Ok(()),
-            other => Err(ProbeError::NotServing(other)),
+    // The connection ends with this call: nothing else will be asked on it.
+    let connection = Connection::open_on(link, &Http2Rules::default());
+    let headers: HeaderMap = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/grpc")),
+        (USER_AGENT, HeaderValue::from_static("ferrum-edge-probe")),
+    ]
+    .into_iter()
+    .collect();
+    let path = "/grpc.health.v1.Health/Check";
+    let line = RequestLine { method: &Method::POST, scheme, authority: authority.as_bytes(), path };
+    let extra = Extra { trailers: true, ..Extra::default() };
+    let stream = connection.open(&line, &headers, &extra, false).await.ok_or(ProbeError::Malformed)?;
+    poll_fn(|cx| stream.poll_room(cx, FOREVER)).await.map_err(broken)?;
+    stream.send_data(question(service), true).map_err(broken)?;
+    let head = loop {
+        match poll_fn(|cx| stream.poll_said(cx, None)).await.map_err(broken)? {
+            Said::Interim(_) => {}
+            Said::Final(head) => break head,
         }
     };
-    // The connection ends when the answer is there: nothing else will be asked on it.
-    tokio::select! {
-        result = asking => result,
-        ended = connection => Err(ended.map_or_else(ProbeError::Http2, |()| ProbeError::Malformed)),
+    if head.status() != StatusCode::OK {
+        return Err(ProbeError::Status(head.status().as_u16()));
     }
+    let mut answer = BytesMut::new();
+    while let Some(data) = poll_fn(|cx| stream.poll_data(cx, FOREVER)).await {
+        answer.extend_from_slice(&data.map_err(broken)?);
+        if answer.len() > MAX_ANSWER_BYTES {
+            return Err(ProbeError::Malformed);
+        }
+    }
+    // A call refused at once has its status in the head.
+    succeeded(stream.trailers().as_ref().unwrap_or(head.headers()))?;
+    match serving_status(&answer).ok_or(ProbeError::Malformed)? {
+        SERVING => Ok(()),
+        other => Err(ProbeError::NotServing(other)),
+    }
+}
+
+/// A probe has one timeout for all of it.
+const FOREVER: Duration = Duration::ZERO;
+
+fn broken(error: StreamError) -> ProbeError {
+    ProbeError::Http2(io::Error::other(error))
 }
 
 /// The request's message: field 1, a string.

@@ -91,8 +91,6 @@ pub(crate) enum DialError {
     Handshake { host: Arc<str>, source: io::Error },
     #[error(transparent)]
     TlsRules(#[from] ClientTlsError),
-    #[error("HTTP/2 handshake: {0}")]
-    Http2(#[from] ::h2::Error),
     #[error(transparent)]
     Quic(#[from] h3::QuicError),
     #[error("the target does not speak HTTP/2")]
@@ -107,7 +105,7 @@ impl DialError {
         match self {
             Self::Dns(_) => Cause::DnsFailed,
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
-            Self::Connect { .. } | Self::Http2(_) | Self::Quic(_) => Cause::ConnectFailed,
+            Self::Connect { .. } | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
             Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,

@@ -1,18 +1,17 @@
 //! An exchange with a target over HTTP/2.
 
-use std::future::{Future, poll_fn};
+mod drive;
+
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use ::h2::client::{ResponseFuture, SendRequest};
-use ::h2::{Ping, PingPong, Reason, RecvStream};
 use bytes::Bytes;
-use gateway_core::config::model::Http2Rules;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
+use gateway_core::http::headers::{self, Side};
 use gateway_core::http::reply::Cause;
 use gateway_core::pool::Lease;
 use gateway_core::pool::multiplex::ConnectionId;
@@ -23,19 +22,13 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::dial::DialError;
-use crate::h2::recv::RecvBody;
+use crate::h2::Reason;
+use crate::h2::body::RecvBody;
+use crate::h2::connection::{Extra, RequestLine};
+use crate::h2::handle::{Handle, Said};
 use crate::h2::send::{SendBody, SendError};
-use crate::link::Link;
-use crate::timer::Timer;
-
-/// A connection to a target, shared by many exchanges; a task of its own drives it.
-#[derive(Clone)]
-pub(crate) struct Connection {
-    requests: SendRequest<Bytes>,
-    /// Streams the operator allows at a time.
-    most: usize,
-}
+use crate::h2::stream::StreamError;
+pub(crate) use drive::Connection;
 
 /// A stream's share of a connection: counted until dropped, then whoever waits for room is told.
 #[derive(Debug)]
@@ -62,64 +55,12 @@ impl Drop for Stream {
     }
 }
 
-/// Heads of targets may be this large.
-const MAX_HEADER_LIST: u32 = 64 << 10;
 /// Informational responses passed on before a target counts as broken.
 const MAX_INTERIM: u32 = 16;
 
-impl Connection {
-    /// Speaks HTTP/2 over a link just made.
-    pub(crate) async fn open(link: Link, rules: &Http2Rules) -> Result<Self, DialError> {
-        let (requests, mut connection) = ::h2::client::Builder::new()
-            .initial_window_size(rules.stream_window)
-            .initial_connection_window_size(rules.connection_window)
-            .max_frame_size(rules.max_frame_size)
-            .max_header_list_size(MAX_HEADER_LIST)
-            .enable_push(false)
-            .handshake::<_, Bytes>(link)
-            .await?;
-        let alive = keep_alive(connection.ping_pong(), rules.keep_alive_interval, rules.keep_alive_timeout);
-        tokio::spawn(async move {
-            tokio::select! {
-                ended = connection => {
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a shared connection to a target ended");
-                    }
-                }
-                () = alive => tracing::info!("a target left a ping unanswered; its connection was closed"),
-            }
-        });
-        let most = rules.max_concurrent_streams.and_then(|streams| usize::try_from(streams).ok());
-        Ok(Self { requests, most: most.unwrap_or(usize::MAX) })
-    }
-
-    /// Whether streams can still be opened on it.
-    pub(crate) fn is_open(&mut self) -> bool {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        !matches!(self.requests.poll_ready(&mut cx), Poll::Ready(Err(_)))
-    }
-
-    /// Streams the target allows at a time.
-    pub(crate) fn max_streams(&self) -> usize {
-        self.requests.current_max_send_streams().min(self.most)
-    }
-}
-
-/// Ends when a ping was not answered in time: the connection is dead, whatever TCP still believes.
-async fn keep_alive(pings: Option<PingPong>, interval: Duration, timeout: Duration) {
-    let Some(mut pings) = pings.filter(|_| !interval.is_zero()) else { return std::future::pending().await };
-    loop {
-        tokio::time::sleep(interval).await;
-        let answer = tokio::time::timeout(timeout, pings.ping(Ping::opaque())).await;
-        if !matches!(answer, Ok(Ok(_))) {
-            return;
-        }
-    }
-}
-
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    mut connection: Connection,
+    connection: Connection,
     stream: Stream,
     call: Call<'_>,
     body: Body,
@@ -131,30 +72,39 @@ pub(crate) async fn send<D: Downstream>(
         // Targets that speak HTTP/2 only are not asked for extended CONNECT.
         return Err(Failure::unsent(Cause::VersionUnsupported, body));
     }
-    if let Err(error) = poll_fn(|cx| connection.requests.poll_ready(cx)).await {
-        // Refused before a stream was opened: the connection went away while it was being chosen.
-        return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) }.source(error));
-    }
-    let Some(request) = request(&call, &body) else { return Err(Failure::unsent(Cause::BadRequest, body)) };
-    let ends = body.is_empty();
-    let (response, sending) = match connection.requests.send_request(request, ends) {
-        Ok(sent) => sent,
-        Err(error) => {
-            return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) }.source(error));
-        }
+    let length = body.exact_length();
+    let extra = Extra {
+        length: length.filter(|length| *length > 0),
+        // gRPC targets take its absence for a proxy that drops trailers.
+        trailers: call.dialect == Dialect::Grpc,
+        ..Extra::default()
     };
-    let upload = (!ends).then(|| SendBody::new(sending, body, timeouts.idle));
-    let mut exchange = Exchange { response, upload, timer: Timer::default(), stream };
+    let line = RequestLine {
+        method: call.method,
+        scheme: if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" },
+        authority: call.host.as_bytes(),
+        path: call.path,
+    };
+    let ends = body.is_empty();
+    let Some(handle) = connection.open(&line, call.headers, &extra, ends).await else {
+        // Refused before a stream was opened: the connection went away while it was being chosen.
+        return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) });
+    };
+    let upload = (!ends).then(|| SendBody::new(handle.clone(), body, timeouts.idle));
+    let mut exchange = Exchange { handle, upload, stream };
     for _ in 0..MAX_INTERIM {
-        match poll_fn(|cx| exchange.poll_head(cx, &call)).await? {
+        match poll_fn(|cx| exchange.poll_said(cx, &call)).await? {
             // RFC 9113 §8.6: there is nothing to switch to.
-            Head::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
             }
-            Head::Interim(head) => downstream.interim(head.status(), head.headers()).await,
-            Head::Final(head) => {
+            Said::Interim(mut head) => {
+                headers::strip(head.headers_mut(), Side::Response);
+                downstream.interim(head.status(), head.headers()).await;
+            }
+            Said::Final(head) => {
                 let first_byte = started.elapsed();
-                let response = exchange.into_response(head, timeouts.idle);
+                let response = exchange.into_response(*head, &call);
                 return Ok(Answer { response, first_byte, reused: true, tunnel: None });
             }
         }
@@ -162,7 +112,7 @@ pub(crate) async fn send<D: Downstream>(
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
 }
 
-/// The request as HTTP/2 says it; `None` when the host can't be an authority.
+/// The request as the h3 crate wants it; `None` when the host can't be an authority.
 pub(super) fn request(call: &Call<'_>, body: &Body) -> Option<Request<()>> {
     let scheme = if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" };
     let uri = Uri::builder()
@@ -190,53 +140,38 @@ pub(super) fn request(call: &Call<'_>, body: &Body) -> Option<Request<()>> {
 }
 
 struct Exchange {
-    response: ResponseFuture,
+    handle: Handle,
     upload: Option<SendBody>,
-    timer: Timer,
     stream: Stream,
 }
 
-enum Head {
-    Interim(Response<()>),
-    Final(Response<RecvStream>),
-}
-
 impl Exchange {
-    fn poll_head(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Head, Failure>> {
+    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Said, Failure>> {
         match poll_upload(&mut self.upload, cx) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.
             Poll::Ready(Err(SendError::Stream)) => self.upload = None,
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
-        if let Poll::Ready(Some(Ok(interim))) = self.response.poll_informational(cx) {
-            return Poll::Ready(Ok(Head::Interim(interim)));
-        }
-        match Pin::new(&mut self.response).poll(cx) {
-            Poll::Ready(Ok(response)) => return Poll::Ready(Ok(Head::Final(response))),
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(stream_failure(error))),
-            Poll::Pending => {}
-        }
-        if self.upload.as_ref().is_some_and(|upload| !upload.is_done()) {
-            // The request's own idle timeouts watch over it; the time to the first byte runs from its end.
-            return Poll::Pending;
-        }
-        if !self.timer.is_set() {
-            self.timer.set(call.route.proxy.timeouts.first_byte);
-        }
-        self.timer.poll_elapsed(cx).map(|()| Err(Failure::sent(Cause::UpstreamTimeout)))
+        // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
+        // end.
+        let uploading = self.upload.as_ref().is_some_and(|upload| !upload.is_done());
+        let patience = (!uploading).then_some(call.route.proxy.timeouts.first_byte);
+        self.handle.poll_said(cx, patience).map_err(stream_failure)
     }
 
-    fn into_response(self, head: Response<RecvStream>, idle: Duration) -> Response<Body> {
-        let (parts, recv) = head.into_parts();
+    fn into_response(self, head: Response<()>, call: &Call<'_>) -> Response<Body> {
+        let (parts, ()) = head.into_parts();
         let upload = self.upload.filter(|upload| !upload.is_done());
-        if recv.is_end_stream() && upload.is_none() {
-            return Response::from_parts(parts, Body::empty());
+        if upload.is_none()
+            && let Some(bytes) = self.handle.whole()
+        {
+            return Response::from_parts(parts, Body::full(bytes));
         }
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let length = length.filter(|_| parts.status != StatusCode::NOT_MODIFIED);
-        let body = AnswerBody { recv: RecvBody::new(recv, length, idle), upload, _stream: self.stream };
-        Response::from_parts(parts, Body::stream(body))
+        let bodiless = parts.status == StatusCode::NOT_MODIFIED || *call.method == http::Method::HEAD;
+        let recv = RecvBody::new(self.handle, length.filter(|_| !bodiless), call.route.proxy.timeouts.idle);
+        Response::from_parts(parts, Body::stream(AnswerBody { recv, upload, _stream: self.stream }))
     }
 }
 
@@ -256,17 +191,31 @@ pub(super) fn body_failure(error: BodyError) -> Failure {
     }
 }
 
-fn stream_failure(error: ::h2::Error) -> Failure {
+fn stream_failure(error: StreamError) -> Failure {
     // Streams refused or beyond a GOAWAY's last one were not processed (RFC 9113 §8.7): safe to send again.
-    let unprocessed =
-        error.reason() == Some(Reason::REFUSED_STREAM) || (error.is_go_away() && error.is_remote());
-    let cause = match error.reason() {
-        Some(Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR | Reason::COMPRESSION_ERROR) => {
+    let unprocessed = matches!(error, StreamError::Unprocessed | StreamError::Reset(Reason::REFUSED_STREAM));
+    let cause = match error {
+        StreamError::Late => Cause::UpstreamTimeout,
+        StreamError::Reset(reason) | StreamError::Refused(reason) | StreamError::Lost(reason)
+            if is_garbage(reason) =>
+        {
             Cause::UpstreamGarbage
         }
         _ => Cause::UpstreamClosed,
     };
     Failure { reached_wire: !unprocessed, stale: unprocessed, ..Failure::sent(cause) }.source(error)
+}
+
+/// Whether one side could not understand the other.
+fn is_garbage(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::PROTOCOL_ERROR
+            | Reason::FRAME_SIZE_ERROR
+            | Reason::COMPRESSION_ERROR
+            | Reason::FLOW_CONTROL_ERROR
+            | Reason::STREAM_CLOSED
+    )
 }
 
 /// The body of a target's answer; pulling it also drives what is left of the request's.

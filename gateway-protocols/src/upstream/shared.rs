@@ -122,33 +122,48 @@ impl Inner {
         });
     }
 
-    async fn dial_shared(&self, to: &Destination, dial: Dial) -> Result<(), DialError> {
+    async fn dial_shared(self: &Arc<Self>, to: &Destination, dial: Dial) -> Result<(), DialError> {
         // In this order, so that the leave to dial has been given back when others are told.
         let _ring = Ring(self.bell(to.key));
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(dialled) => h2::Connection::open(dialled.link, &to.rules.http2).await,
+            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2)),
             Err(error) => Err(error),
         };
         made.map(|connection| {
             if let Ok(mut pools) = self.pools.try_borrow_mut() {
-                let room = connection.max_streams();
-                pools.multiplex.dialled(dial, connection, room, &to.rules);
+                let (room, watched) = (connection.max_streams(), connection.clone());
+                let id = pools.multiplex.dialled(dial, connection, room, &to.rules);
+                self.follow_limit(&watched, id);
             }
         })
     }
 
+    /// Keeps to the number of streams a target allows at a time, also when it changes its mind.
+    fn follow_limit(self: &Arc<Self>, connection: &h2::Connection, id: ConnectionId) {
+        let inner = Arc::downgrade(self);
+        connection.watch_limit(move |streams| {
+            let Some(inner) = inner.upgrade() else { return };
+            let Ok(mut pools) = inner.pools.try_borrow_mut() else { return };
+            pools.multiplex.limit(id, streams);
+            if let Some(bell) = pools.bells.get(&id.key()) {
+                bell.notify_waiters();
+            }
+        });
+    }
+
     /// Takes a connection made by somebody who did not know that it would be shared.
-    pub(super) async fn adopt(&self, dialled: Dialled, call: &Call<'_>) -> Result<(), DialError> {
+    pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.route.proxy.backend.pool;
-        let connection = h2::Connection::open(dialled.link, &rules.http2).await?;
+        let connection = h2::Connection::open_on(dialled.link, &rules.http2);
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            let room = connection.max_streams();
+            let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.
-            drop(pools.multiplex.adopt(key(call), connection, room, rules));
+            if let Ok(id) = pools.multiplex.adopt(key(call), connection, room, rules) {
+                self.follow_limit(&watched, id);
+            }
         }
-        Ok(())
     }
 
     fn bell(&self, key: u64) -> Arc<Notify> {

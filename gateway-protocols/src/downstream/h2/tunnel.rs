@@ -3,35 +3,34 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use ::h2::ext::Protocol;
-use ::h2::{Reason, RecvStream, SendStream};
 use bytes::{Buf, Bytes};
 use http::header::{SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION};
 use http::{HeaderValue, Method, Request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a request on a stream asks for.
-pub(super) enum Asked {
-    /// An exchange like any other.
-    Plain(Request<Option<RecvStream>>),
-    /// A WebSocket; the request now looks like the HTTP/1.1 one.
-    WebSocket(Request<Option<RecvStream>>, RecvStream),
-}
+use crate::h2::Reason;
+use crate::h2::handle::Handle;
+use crate::h2::head::Protocol;
+use crate::h2::stream::StreamError;
 
-/// Turns an extended CONNECT for a WebSocket into a GET that asks for an upgrade.
-pub(super) fn asked(request: Request<RecvStream>) -> Asked {
+/// Turns an extended CONNECT for a WebSocket into a GET that asks for an upgrade, and says whether it was one.
+pub(super) fn asked(request: Request<()>) -> (Request<()>, bool) {
     let is_websocket = *request.method() == Method::CONNECT
-        && request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
+        && request
+            .extensions()
+            .get::<Protocol>()
+            .is_some_and(|Protocol(protocol)| protocol.as_bytes() == b"websocket");
     if !is_websocket {
-        return Asked::Plain(request.map(Some));
+        return (request, false);
     }
-    let (mut parts, recv) = request.into_parts();
+    let (mut parts, ()) = request.into_parts();
     parts.method = Method::GET;
     // HTTP/2 needs no key; the target behind HTTP/1.1 does.
     parts.headers.insert(SEC_WEBSOCKET_KEY, key());
     parts.headers.entry(SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
-    Asked::WebSocket(Request::from_parts(parts, None), recv)
+    (Request::from_parts(parts, ()), true)
 }
 
 /// Sixteen random bytes in Base64 (RFC 6455 §4.1); they prove nothing, so any randomness will do.
@@ -50,15 +49,17 @@ fn key() -> HeaderValue {
 
 /// A stream as bytes in both directions.
 pub(super) struct StreamTunnel {
-    recv: RecvStream,
-    send: SendStream<Bytes>,
+    stream: Handle,
     ahead: Bytes,
     closed: bool,
 }
 
+/// Whoever relays a tunnel watches over its silences; the stream has no deadline of its own.
+const FOREVER: Duration = Duration::ZERO;
+
 impl StreamTunnel {
-    pub(super) fn new(recv: RecvStream, send: SendStream<Bytes>) -> Self {
-        Self { recv, send, ahead: Bytes::new(), closed: false }
+    pub(super) fn new(stream: Handle) -> Self {
+        Self { stream, ahead: Bytes::new(), closed: false }
     }
 }
 
@@ -66,18 +67,16 @@ impl AsyncRead for StreamTunnel {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.ahead.is_empty() {
-            match ready!(this.recv.poll_data(cx)) {
-                None => return Poll::Ready(Ok(())),
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(Ok(())),
+            match ready!(this.stream.poll_data(cx, FOREVER)) {
+                None | Some(Err(StreamError::Reset(Reason::NO_ERROR))) => return Poll::Ready(Ok(())),
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                 Some(Ok(data)) => this.ahead = data,
             }
         }
+        // The window opens as pieces are taken, so a slow target holds the client back.
         let take = this.ahead.len().min(buf.remaining());
         buf.put_slice(&this.ahead[..take]);
         this.ahead.advance(take);
-        // The window opens as bytes are taken, so a slow target holds the client back.
-        this.recv.flow_control().release_capacity(take).map_err(io::Error::other)?;
         Poll::Ready(Ok(()))
     }
 }
@@ -85,18 +84,10 @@ impl AsyncRead for StreamTunnel {
 impl AsyncWrite for StreamTunnel {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.send.reserve_capacity(buf.len());
-        let mut room = this.send.capacity();
-        if room == 0 {
-            room = match ready!(this.send.poll_capacity(cx)) {
-                Some(Ok(room)) => room,
-                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
-                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            };
-        }
+        let room = ready!(this.stream.poll_room(cx, FOREVER)).map_err(io::Error::other)?;
         let data = Bytes::copy_from_slice(&buf[..room.min(buf.len())]);
         let written = data.len();
-        this.send.send_data(data, false).map_err(io::Error::other)?;
+        this.stream.send_data(data, false).map_err(io::Error::other)?;
         Poll::Ready(Ok(written))
     }
 
@@ -108,7 +99,7 @@ impl AsyncWrite for StreamTunnel {
         let this = self.get_mut();
         if !this.closed {
             this.closed = true;
-            this.send.send_data(Bytes::new(), true).map_err(io::Error::other)?;
+            this.stream.send_data(Bytes::new(), true).map_err(io::Error::other)?;
         }
         Poll::Ready(Ok(()))
     }

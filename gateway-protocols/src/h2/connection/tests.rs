@@ -1,0 +1,1 @@
+//! Connections as dialogues of frames.
