@@ -258,6 +258,11 @@ impl Streams {
         self.reset.push_back(id);
     }
 
+    /// The peer knows that it is reset: whatever it sends from now on is an error.
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.reset.retain(|known| *known != id);
+    }
+
     /// Whether we reset it a short while ago.
     pub(crate) fn was_reset(&self, id: u32) -> bool {
         self.reset.contains(&id)

@@ -8,7 +8,7 @@ use super::super::flood::{MAX_BLOCK_EXCESS, MAX_CONTINUATIONS};
 use super::super::flow::Inflow;
 use super::super::frame::{self, Head, INITIAL_WINDOW, flag};
 use super::super::head::{Fields, Unreadable};
-use super::super::stream::{Stream, is_peers};
+use super::super::stream::{Stream, StreamError, is_peers};
 use super::super::{Fault, Reason, Role};
 use super::{Arrival, Block, Connection, Leaving, MAX_LINGERING};
 use crate::hpack::Listed;
@@ -125,15 +125,9 @@ impl Connection {
     /// A response, or trailers.
     fn more_headers(&mut self, key: usize, ends: bool, fields: Fields, beyond: bool) -> Result<(), Fault> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
-        if stream.fate.is_some() {
-            return match stream.fate {
-                Some(super::StreamError::Reset(_)) => {
-                    let id = stream.id;
-                    frame::rst_stream(self.out.buffer(), id, Reason::STREAM_CLOSED);
-                    self.idle_frame()
-                }
-                _ => self.idle_frame(),
-            };
+        if let Some(fate) = stream.fate {
+            let id = stream.id;
+            return self.after_end(id, fate);
         }
         if !stream.receiving {
             return self.stream_error(key, Reason::STREAM_CLOSED);
@@ -153,6 +147,15 @@ impl Connection {
             }
             _ => self.stream_error(key, Reason::PROTOCOL_ERROR),
         }
+    }
+
+    /// A frame on a stream that has come to an early end: what was under way when we ended it is ignored, what a peer
+    /// sends after it ended it itself is not (RFC 9113 §5.1).
+    fn after_end(&mut self, id: u32, fate: StreamError) -> Result<(), Fault> {
+        if matches!(fate, StreamError::Reset(_)) {
+            frame::rst_stream(self.out.buffer(), id, Reason::STREAM_CLOSED);
+        }
+        self.idle_frame()
     }
 
     fn response(&mut self, key: usize, ends: bool, fields: Fields) -> Result<(), Fault> {
@@ -212,9 +215,12 @@ impl Connection {
         };
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         if stream.fate.is_some() || !stream.receiving {
-            let reset = stream.fate.is_some();
+            let fate = stream.fate;
             self.give_connection(octets);
-            return if reset { self.idle_frame() } else { self.stream_error(key, Reason::STREAM_CLOSED) };
+            return match fate {
+                Some(fate) => self.after_end(head.stream, fate),
+                None => self.stream_error(key, Reason::STREAM_CLOSED),
+            };
         }
         if self.rules.role == Role::Client && !stream.answered {
             self.give_connection(octets);

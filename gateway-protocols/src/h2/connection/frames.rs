@@ -153,6 +153,7 @@ impl Connection {
         };
         let Some(key) = self.streams.key(head.stream) else {
             self.known(head.stream)?;
+            self.streams.forget(head.stream);
             return self.idle_frame();
         };
         let Some(stream) = self.streams.of(key) else { return Ok(()) };

@@ -107,6 +107,7 @@ fn streams_have_states() {
     let reset = frame(Kind::RstStream, 0, 1, &8_u32.to_be_bytes());
     let gone = [&ended[..], &reset].concat();
     offence("PRIORITY after a reset", &[&gone[..], &frame(Kind::Priority, 0, 1, &[0; 5])].concat(), &Nothing);
+    offence("DATA after a reset", &[&gone[..], &data].concat(), &One(1, Reason::STREAM_CLOSED));
     offence("HEADERS after a reset", &[&gone[..], &ended].concat(), &One(1, Reason::STREAM_CLOSED));
 }
 
