@@ -33,6 +33,7 @@ mod options;
 mod pool;
 mod read;
 mod schema;
+pub mod seal;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};

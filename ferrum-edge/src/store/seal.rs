@@ -1,0 +1,341 @@
+//! Consumers' credentials at rest: what only has to be recognised is hashed, what a scheme needs in clear is encrypted
+//! with a key that the database never sees.
+//!
+//! - `key_auth`: `{"key": …}` becomes `{"key_sha256": "<hex>"}`. Keys are expected to be made by chance; a hash without
+//!   salt protects a guessable one no better than it deserves, and is what finds a consumer by its key at once.
+//! - `basic_auth` (unless it comes as `password_hash`), `jwt_auth`, `hmac_auth` and every type this table does not
+//!   know: `{"sealed": "v1:<key's name>:<base64>"}`.
+//! - `mtls_auth` names an identity, which is no secret, and stays.
+//!
+//! Sealing the same document twice gives the same text, so that putting a consumer again changes nothing: the nonce is
+//! a keyed hash of what is encrypted and of where it stands.
+
+mod keys;
+
+use std::borrow::Cow;
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+pub use keys::{KEY_BYTES, Keys, MAX_KEYS};
+
+/// Where a hash of a key stands.
+const HASHED: &str = "key_sha256";
+/// Where an encrypted credential stands.
+const SEALED: &str = "sealed";
+/// What a credential is shown as.
+const SHOWN: &str = "fingerprint";
+/// The form of what is sealed.
+const VERSION: &str = "v1";
+/// Hexadecimal digits of a fingerprint.
+const FINGERPRINT: usize = 12;
+
+/// What is done with a type of credential.
+struct Care {
+    name: &'static str,
+    also: &'static [&'static str],
+    /// What a plain text stands for.
+    text: &'static str,
+    how: How,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Only its hash is kept.
+    Hash,
+    /// Encrypted, unless only this field is there.
+    Seal(Option<&'static str>),
+    /// No secret.
+    Leave,
+}
+
+/// Every type of credential the configuration knows.
+const TYPES: &[Care] = &[
+    Care { name: "key_auth", also: &["keyauth"], text: "key", how: How::Hash },
+    Care {
+        name: "basic_auth",
+        also: &["basicauth"],
+        text: "password",
+        how: How::Seal(Some("password_hash")),
+    },
+    Care { name: "jwt_auth", also: &["jwt", "jwtauth"], text: "secret", how: How::Seal(None) },
+    Care { name: "hmac_auth", also: &["hmacauth"], text: "secret", how: How::Seal(None) },
+    Care { name: "mtls_auth", also: &["mtlsauth"], text: "identity", how: How::Leave },
+];
+
+/// Of a type that is not in the table nothing is known, so it is a secret.
+const UNKNOWN: Care = Care { name: "", also: &[], text: "value", how: How::Seal(None) };
+
+fn care(name: &str) -> &'static Care {
+    TYPES.iter().find(|it| it.name == name || it.also.contains(&name)).unwrap_or(&UNKNOWN)
+}
+
+/// Why credentials can't be kept or read. No text in it holds a secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// The document is none of a consumer.
+    #[error("this is not a consumer: {0}")]
+    Document(&'static str),
+    /// Encryption is needed and there is no key for it.
+    #[error("credentials of type `{0}` have to be encrypted, and there is no key for it")]
+    NoKey(String),
+    /// What was sealed can't be opened.
+    #[error("the credentials of type `{name}` of consumer `{consumer}` can't be opened: {cause}")]
+    Shut {
+        /// Whose.
+        consumer: String,
+        /// Of what type.
+        name: String,
+        /// Why.
+        cause: &'static str,
+    },
+    /// A key of the operator is none.
+    #[error("encryption key {number} is not {KEY_BYTES} bytes in hexadecimal digits or base64")]
+    Key {
+        /// Which, counted from 1.
+        number: usize,
+    },
+    /// There are too many keys, or none where there should be some.
+    #[error("there are {0} encryption keys; 1 to {MAX_KEYS} are possible")]
+    Keys(usize),
+    /// The file with the keys can't be read.
+    #[error("the file of FERRUM_DB_ENCRYPTION_KEY_FILE can't be read: {0}")]
+    File(std::io::Error),
+}
+
+impl SealError {
+    /// What to do about it, as a sentence without a full stop.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Document(_) => "put a JSON object with an `id`",
+            Self::NoKey(_) => {
+                "set `FERRUM_DB_ENCRYPTION_KEY` to 32 random bytes, such as `openssl rand -base64 32` gives, on every gateway"
+            }
+            Self::Shut { .. } => {
+                "add the key it was sealed with to `FERRUM_DB_ENCRYPTION_KEY`, or put the credential anew"
+            }
+            Self::Key { .. } | Self::Keys(_) => {
+                "write keys as `openssl rand -base64 32` gives them, the newest first"
+            }
+            Self::File(_) => "check the path and that this user may read it",
+        }
+    }
+}
+
+/// A consumer's document with its credentials hashed and encrypted. What is so already stays, and what was encrypted
+/// with an older key is encrypted with the first.
+///
+/// # Errors
+/// [`SealError::NoKey`] when something needs a key and there is none; [`SealError::Document`]; [`SealError::Shut`].
+pub fn seal(document: &str, keys: &Keys) -> Result<String, SealError> {
+    let mut consumer = Consumer::read(document)?;
+    let id = consumer.id.clone();
+    consumer.each(|name, credential| {
+        let care = care(name);
+        let fields = match credential.take() {
+            Value::Object(fields) => fields,
+            plain => Map::from_iter([(care.text.to_owned(), plain)]),
+        };
+        *credential = Value::Object(match care.how {
+            How::Leave => fields,
+            How::Hash => hashed(&fields, care.text)?,
+            How::Seal(open) if open.is_some_and(|open| fields.len() == 1 && fields.contains_key(open)) => {
+                fields
+            }
+            How::Seal(_) => {
+                let place = Place { consumer: &id, name: canonical(care, name) };
+                let fields = if is_sealed(&fields) { opened(&fields, place, keys)? } else { fields };
+                let text = Value::Object(fields).to_string();
+                let bytes = keys.seal(text.as_bytes(), &place.bytes());
+                let (key, bytes) = bytes.ok_or_else(|| SealError::NoKey(name.to_owned()))?;
+                let sealed = format!("{VERSION}:{key}:{}", STANDARD.encode(bytes));
+                Map::from_iter([(SEALED.to_owned(), Value::String(sealed))])
+            }
+        });
+        Ok(())
+    })?;
+    Ok(consumer.document.to_string())
+}
+
+/// A consumer's document with what was encrypted in clear again, for those who check credentials. Hashes stay.
+///
+/// # Errors
+/// [`SealError::Shut`] when a key is missing or somebody changed what was sealed or moved it to another consumer or
+/// type; [`SealError::Document`].
+pub fn unseal<'a>(document: &'a str, keys: &Keys) -> Result<Cow<'a, str>, SealError> {
+    // Most have nothing sealed. One that hides the word behind escapes stays shut, and is then no valid credential.
+    if !document.contains("\"sealed\"") {
+        return Ok(Cow::Borrowed(document));
+    }
+    let mut consumer = Consumer::read(document)?;
+    let id = consumer.id.clone();
+    consumer.each(|name, credential| {
+        if let Value::Object(fields) = credential
+            && is_sealed(fields)
+        {
+            let place = Place { consumer: &id, name: canonical(care(name), name) };
+            *fields = opened(fields, place, keys)?;
+        }
+        Ok(())
+    })?;
+    Ok(Cow::Owned(consumer.document.to_string()))
+}
+
+/// A stored consumer's document for everybody's eyes: instead of each credential stands a fingerprint, by which two can
+/// be told apart and nothing else be learned.
+///
+/// # Errors
+/// [`SealError::Document`]; such a document must not be shown.
+pub fn redact(document: &str) -> Result<String, SealError> {
+    let mut consumer = Consumer::read(document)?;
+    consumer.each(|_, credential| {
+        *credential = json!({ SHOWN: fingerprint(credential) });
+        Ok(())
+    })?;
+    Ok(consumer.document.to_string())
+}
+
+/// A consumer's document as somebody wants it, in which fingerprints stand for credentials of the `stored` one: these
+/// are put in their places, so that what was read can be changed and written back.
+///
+/// # Errors
+/// [`SealError::Document`], also when a fingerprint is none of the stored credentials'.
+pub fn retain(document: &str, stored: &str) -> Result<String, SealError> {
+    let mut known: Vec<(String, String, Value)> = Vec::new();
+    Consumer::read(stored)?.each(|name, credential| {
+        let mark = fingerprint(credential);
+        known.push((canonical(care(name), name).to_owned(), mark, credential.take()));
+        Ok(())
+    })?;
+    let mut consumer = Consumer::read(document)?;
+    consumer.each(|name, credential| {
+        let Some(mark) = credential.get(SHOWN).and_then(Value::as_str) else { return Ok(()) };
+        let name = canonical(care(name), name);
+        let found = known.iter().find(|(of, it, _)| of == name && it == mark);
+        let (_, _, kept) = found.ok_or(SealError::Document("a fingerprint is none of its credentials'"))?;
+        *credential = kept.clone();
+        Ok(())
+    })?;
+    Ok(consumer.document.to_string())
+}
+
+/// A consumer as a JSON document.
+struct Consumer {
+    id: String,
+    document: Value,
+}
+
+impl Consumer {
+    fn read(document: &str) -> Result<Self, SealError> {
+        let document: Value =
+            serde_json::from_str(document).map_err(|_| SealError::Document("it is no JSON"))?;
+        let id = document.get("id").and_then(Value::as_str).ok_or(SealError::Document("it has no `id`"))?;
+        Ok(Self { id: id.to_owned(), document })
+    }
+
+    /// Hands each credential to `work` with its type, those of a list one by one.
+    fn each(
+        &mut self,
+        mut work: impl FnMut(&str, &mut Value) -> Result<(), SealError>,
+    ) -> Result<(), SealError> {
+        let credentials = match self.document.get_mut("credentials") {
+            None | Some(Value::Null) => return Ok(()),
+            Some(Value::Object(credentials)) => credentials,
+            Some(_) => return Err(SealError::Document("its `credentials` are no object")),
+        };
+        for (name, value) in credentials {
+            match value {
+                Value::Array(values) => values.iter_mut().try_for_each(|value| work(name, value))?,
+                value => work(name, value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a sealed credential is bound to.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    consumer: &'a str,
+    name: &'a str,
+}
+
+impl Place<'_> {
+    fn bytes(self) -> Vec<u8> {
+        // Neither part can hold a NUL, so no two places are the same bytes.
+        [VERSION.as_bytes(), b"\0", self.consumer.as_bytes(), b"\0", self.name.as_bytes()].concat()
+    }
+}
+
+/// The type's one spelling.
+fn canonical<'a>(care: &'static Care, name: &'a str) -> &'a str {
+    if care.name.is_empty() { name } else { care.name }
+}
+
+/// The hash of what stands at `key`, or the hash that stands there already; anything else might be a secret under a
+/// wrong name and is refused.
+fn hashed(fields: &Map<String, Value>, key: &str) -> Result<Map<String, Value>, SealError> {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|_| fields.len() == 1);
+    let hash = match (text(key), text(HASHED)) {
+        (Some(secret), _) => sha256(secret.as_bytes()),
+        (_, Some(hash)) if is_hash(hash) => hash.to_ascii_lowercase(),
+        _ => return Err(SealError::Document("a key to be hashed is neither `key` nor `key_sha256`")),
+    };
+    Ok(Map::from_iter([(HASHED.to_owned(), Value::String(hash))]))
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 2 * digest::SHA256_OUTPUT_LEN && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+fn is_sealed(fields: &Map<String, Value>) -> bool {
+    fields.contains_key(SEALED)
+}
+
+fn opened(
+    fields: &Map<String, Value>,
+    place: Place<'_>,
+    keys: &Keys,
+) -> Result<Map<String, Value>, SealError> {
+    let shut =
+        |cause| SealError::Shut { consumer: place.consumer.to_owned(), name: place.name.to_owned(), cause };
+    let sealed = fields.get(SEALED).and_then(Value::as_str).ok_or_else(|| shut("it is no text"))?;
+    let mut parts = sealed.splitn(3, ':');
+    let (Some(VERSION), Some(key), Some(bytes)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(shut("it has another form"));
+    };
+    if fields.len() != 1 {
+        return Err(shut("something else stands beside it"));
+    }
+    let bytes = STANDARD.decode(bytes).map_err(|_| shut("it is no base64"))?;
+    let plain = keys.open(key, bytes, &place.bytes()).map_err(shut)?;
+    match serde_json::from_slice(&plain) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        _ => Err(shut("what is in it is no credential")),
+    }
+}
+
+fn fingerprint(credential: &Value) -> String {
+    let of = [HASHED, SEALED].into_iter().find_map(|field| credential.get(field)?.as_str());
+    // What is neither is hashed as a whole: a password's hash or an identity. A plain secret is never stored.
+    let of = of.map_or_else(|| Cow::Owned(credential.to_string()), Cow::Borrowed);
+    sha256(of.as_bytes()).chars().take(FINGERPRINT).collect()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
