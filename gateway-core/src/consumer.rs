@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use crate::config::index::Index;
-use crate::config::model::Consumer;
-use crate::config::resolve::CREDENTIALS;
+use crate::config::model::{Consumer, Credential, Id};
 
 /// A recognised caller: a consumer of the configuration, or a name another party vouched for.
 #[derive(Debug, Clone)]
@@ -25,23 +24,38 @@ impl Identity {
 }
 
 /// Every consumer by what identifies it. Part of the snapshot, so a request sees routes and consumers of one moment.
+///
+/// A clone is cheap and shares everything; a change copies what leads to the consumer it touches.
 #[derive(Debug, Clone, Default)]
 pub struct Consumers {
+    by_id: Index<Id, Arc<Identity>>,
+    by_name: Index<Arc<str>, Arc<Identity>>,
     by_credential: Index<Fingerprint, Arc<Identity>>,
 }
 
-/// A credential that identifies its owner by itself, digested: neither memory nor the time a look-up takes tells
+/// The SHA-256 of a credential that identifies its owner by itself: neither memory nor the time a look-up takes tells
 /// anything about the credentials there are.
+pub type Digest = [u8; 32];
+
+/// The digest of a credential's text.
+pub fn digest(text: &[u8]) -> Digest {
+    Sha256::digest(text).into()
+}
+
+/// A digest with its type of credential: a key is not another plugin's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fingerprint {
     kind: &'static str,
-    digest: [u8; 32],
+    digest: Digest,
 }
 
-impl Fingerprint {
-    fn of(kind: &'static str, text: &[u8]) -> Self {
-        Self { kind, digest: Sha256::digest(text).into() }
-    }
+/// What two consumers may not have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shared {
+    /// The username, or one's username and the other's custom id.
+    Name(Arc<str>),
+    /// A credential of this type.
+    Credential(&'static str),
 }
 
 impl Consumers {
@@ -54,33 +68,85 @@ impl Consumers {
         index
     }
 
-    /// Adds a consumer, or replaces what its credentials led to before.
+    /// Adds a consumer, or puts it in the place of the one with its id.
     pub fn insert(&mut self, consumer: &Arc<Consumer>) {
+        self.remove(&consumer.id);
         let identity = Arc::new(Identity::consumer(consumer.clone()));
+        for name in names(consumer) {
+            self.by_name.insert(name.clone(), identity.clone());
+        }
         for print in fingerprints(consumer) {
             self.by_credential.insert(print, identity.clone());
         }
+        self.by_id.insert(consumer.id.clone(), identity);
     }
 
-    /// Forgets a consumer's credentials.
-    pub fn remove(&mut self, consumer: &Consumer) {
-        for print in fingerprints(consumer) {
+    /// Forgets a consumer with its names and credentials.
+    pub fn remove(&mut self, id: &Id) {
+        let Some(consumer) = self.by_id.remove(id).and_then(|identity| identity.consumer.clone()) else {
+            return;
+        };
+        for name in names(&consumer) {
+            self.by_name.remove(name);
+        }
+        for print in fingerprints(&consumer) {
             self.by_credential.remove(&print);
         }
     }
 
+    /// Another consumer that has something in common with this one which identifies both, and what it is.
+    pub fn collision(&self, consumer: &Consumer) -> Option<(Shared, &Arc<Identity>)> {
+        let is_other =
+            |found: &&Arc<Identity>| found.consumer.as_ref().is_none_or(|other| other.id != consumer.id);
+        let named = names(consumer)
+            .find_map(|name| Some((Shared::Name(name.clone()), self.by_name.get(name).filter(is_other)?)));
+        named.or_else(|| {
+            fingerprints(consumer).find_map(|print| {
+                Some((Shared::Credential(print.kind), self.by_credential.get(&print).filter(is_other)?))
+            })
+        })
+    }
+
+    /// The consumer with this id.
+    pub fn by_id(&self, id: &str) -> Option<&Arc<Identity>> {
+        self.by_id.get(id)
+    }
+
+    /// The consumer with this username or custom id.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Identity>> {
+        self.by_name.get(name)
+    }
+
     /// The owner of a credential that identifies by itself: `key_auth`'s key, `mtls_auth`'s identity.
     pub fn by_credential(&self, kind: &'static str, text: &[u8]) -> Option<&Arc<Identity>> {
-        self.by_credential.get(&Fingerprint::of(kind, text))
+        self.by_credential.get(&Fingerprint { kind, digest: digest(text) })
+    }
+
+    /// Number of consumers.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// True without consumers.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Every consumer, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Id, &Arc<Identity>)> {
+        self.by_id.iter()
     }
 }
 
-fn fingerprints(consumer: &Consumer) -> Vec<Fingerprint> {
-    let mut prints = Vec::new();
-    for kind in CREDENTIALS.iter().filter(|kind| kind.unique) {
-        let credentials = consumer.credentials.get(kind.name).map_or(&[][..], Vec::as_slice);
-        let texts = credentials.iter().filter_map(|secret| secret.expose().get(kind.key)?.as_str());
-        prints.extend(texts.map(|text| Fingerprint::of(kind.name, text.as_bytes())));
-    }
-    prints
+fn names(consumer: &Consumer) -> impl Iterator<Item = &Arc<str>> {
+    // A consumer may have its username as custom id, too.
+    let custom = consumer.custom_id.as_ref().filter(|id| **id != consumer.username);
+    std::iter::once(&consumer.username).chain(custom)
+}
+
+fn fingerprints(consumer: &Consumer) -> impl Iterator<Item = Fingerprint> {
+    consumer.credentials.iter().filter_map(|credential| match credential {
+        Credential::Digest { kind, digest } => Some(Fingerprint { kind, digest: *digest }),
+        Credential::Secret { .. } => None,
+    })
 }

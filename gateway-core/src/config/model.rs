@@ -6,7 +6,7 @@ mod proxy;
 mod settings;
 mod upstream;
 
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,6 +27,12 @@ impl Id {
     /// The shared text itself, for records that outlive the configuration.
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
+    }
+}
+
+impl Borrow<str> for Id {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 
@@ -62,8 +68,37 @@ pub struct Consumer {
     pub custom_id: Option<Arc<str>>,
     /// Groups for `access_control`.
     pub acl_groups: Vec<Arc<str>>,
-    /// Per credential type (the name of the plugin's credential), each a list for rotation.
-    pub credentials: BTreeMap<String, Vec<Secret>>,
+    /// Of every type it may show, several of one while they are rotated.
+    pub credentials: Box<[Credential]>,
+}
+
+/// Something a consumer shows to be recognised; `kind` is the name of the plugin that checks it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Credential {
+    /// Identifies its owner by itself and only has to be recognised: its text isn't kept.
+    Digest {
+        /// `key_auth` or `mtls_auth`.
+        kind: &'static str,
+        /// Of the credential's text.
+        digest: crate::consumer::Digest,
+    },
+    /// The plugin needs it as it is.
+    Secret {
+        /// `basic_auth`, `jwt_auth` or `hmac_auth`.
+        kind: &'static str,
+        /// The credential.
+        secret: Secret,
+    },
+}
+
+impl Consumer {
+    /// The secrets of one type, in the order of the configuration.
+    pub fn secrets<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a Secret> {
+        self.credentials.iter().filter_map(move |credential| match credential {
+            Credential::Secret { kind, secret } if *kind == wanted => Some(secret),
+            Credential::Secret { .. } | Credential::Digest { .. } => None,
+        })
+    }
 }
 
 /// A credential as written (a JSON object). Its text never reaches a log.

@@ -65,7 +65,9 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     let proxies = each(&document.proxies, "proxies", &mut problems, |written, at| {
         proxy(written, Place { at, folder }, &known)
     });
-    let consumers = each(&document.consumers, "consumers", &mut problems, consumer);
+    let consumers = each(&document.consumers, "consumers", &mut problems, |written, at| {
+        consumer(written, at).map(Arc::new)
+    });
 
     unique::check(document, &mut problems);
     unique::plugin_targets(document, &mut problems);
@@ -79,7 +81,7 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     let model = Model {
         settings: Arc::new(settings.unwrap_or_default()),
         proxies: proxies.into_iter().map(|(_, proxy)| Arc::new(proxy)).collect(),
-        consumers: consumers.into_iter().map(|(_, consumer)| Arc::new(consumer)).collect(),
+        consumers: consumers.into_iter().map(|(_, consumer)| consumer).collect(),
         upstreams: upstreams.into_iter().map(|(_, group)| group.upstream).collect(),
         plugin_configs: configured.into_iter().filter(|(_, c)| c.enabled).map(|(_, c)| c.config).collect(),
     };

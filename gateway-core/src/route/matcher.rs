@@ -1,9 +1,9 @@
 //! Host patterns: what they cover, and whether two proxies ask for the same requests.
 
-use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::config::index::Index;
 use crate::config::model::{HostPattern, PathPattern};
 
 impl HostPattern {
@@ -35,14 +35,16 @@ pub fn hosts_overlap(a: &[HostPattern], b: &[HostPattern]) -> bool {
 ///
 /// Two claims collide when they have the same path and some host in common. It is a mistake even where precedence
 /// would pick one of them: the other would silently lose part of what it asks for.
+///
+/// A clone is cheap and shares everything, so that a change can be tried on one and thrown away.
 #[derive(Debug, Clone)]
 pub struct Claims<O> {
-    paths: HashMap<PathKey, Hosts<O>>,
+    paths: Index<PathKey, Hosts<O>>,
 }
 
 impl<O> Default for Claims<O> {
     fn default() -> Self {
-        Self { paths: HashMap::new() }
+        Self { paths: Index::new() }
     }
 }
 
@@ -53,11 +55,19 @@ impl<O: Clone + Eq + Hash> Claims<O> {
     /// The owner of an overlapping claim, and what both ask for; nothing is recorded then. An owner never collides
     /// with itself.
     pub fn claim(&mut self, hosts: &[HostPattern], path: &PathPattern, owner: &O) -> Result<(), O> {
-        let claimed = self.paths.entry(PathKey::from(path)).or_default();
-        if let Some(other) = claimed.collision(hosts, owner) {
+        let key = PathKey::from(path);
+        let claimed = self.paths.get(&key);
+        if let Some(other) = claimed.and_then(|claimed| claimed.collision(hosts, owner)) {
             return Err(other);
         }
-        claimed.add(hosts, owner);
+        match self.paths.get_mut(&key) {
+            Some(claimed) => claimed.add(hosts, owner),
+            None => {
+                let mut claimed = Hosts::default();
+                claimed.add(hosts, owner);
+                self.paths.insert(key, claimed);
+            }
+        }
         Ok(())
     }
 
@@ -66,7 +76,7 @@ impl<O: Clone + Eq + Hash> Claims<O> {
         let key = PathKey::from(path);
         if let Some(claimed) = self.paths.get_mut(&key) {
             claimed.take(hosts, owner);
-            if claimed.any.is_none() && claimed.exact.is_empty() && claimed.suffix.is_empty() {
+            if claimed.any.is_none() && claimed.named.is_none() {
                 self.paths.remove(&key);
             }
         }
@@ -95,27 +105,66 @@ impl From<&PathPattern> for PathKey {
 #[derive(Debug, Clone)]
 struct Hosts<O> {
     any: Option<O>,
-    exact: HashMap<Arc<str>, O>,
-    suffix: HashMap<Arc<str>, O>,
+    /// Absent while nobody claims the path at a host of its own, as with most of a million paths.
+    named: Option<Arc<Named<O>>>,
+}
+
+/// The claims on one path at certain hosts.
+#[derive(Debug, Clone)]
+struct Named<O> {
+    exact: Index<Arc<str>, O>,
+    suffix: Index<Arc<str>, O>,
     /// For every suffix of a claimed name (with its leading dot): the names claimed below it.
-    below: HashMap<Box<str>, HashSet<Arc<str>>>,
+    below: Index<Arc<str>, Index<Arc<str>, ()>>,
 }
 
 impl<O> Default for Hosts<O> {
     fn default() -> Self {
-        Self { any: None, exact: HashMap::new(), suffix: HashMap::new(), below: HashMap::new() }
+        Self { any: None, named: None }
+    }
+}
+
+impl<O> Default for Named<O> {
+    fn default() -> Self {
+        Self { exact: Index::new(), suffix: Index::new(), below: Index::new() }
     }
 }
 
 impl<O: Clone + Eq> Hosts<O> {
     /// The owner of a claim that has a host in common with `hosts`, other than `owner`.
     fn collision(&self, hosts: &[HostPattern], owner: &O) -> Option<O> {
-        let other = |found: Option<&O>| found.filter(|found| *found != owner).cloned();
-        if let Some(found) = other(self.any.as_ref()) {
-            return Some(found);
-        }
+        let any = self.any.as_ref().filter(|found| *found != owner).cloned();
+        any.or_else(|| self.named.as_ref()?.collision(hosts, owner))
+    }
+
+    fn add(&mut self, hosts: &[HostPattern], owner: &O) {
         if hosts.is_empty() {
-            return self.exact.values().chain(self.suffix.values()).find(|found| *found != owner).cloned();
+            self.any = Some(owner.clone());
+        } else {
+            Arc::make_mut(self.named.get_or_insert_default()).add(hosts, owner);
+        }
+    }
+
+    fn take(&mut self, hosts: &[HostPattern], owner: &O) {
+        if hosts.is_empty() && self.any.as_ref() == Some(owner) {
+            self.any = None;
+        }
+        if let Some(named) = &mut self.named {
+            let named = Arc::make_mut(named);
+            named.take(hosts, owner);
+            if named.exact.is_empty() && named.suffix.is_empty() {
+                self.named = None;
+            }
+        }
+    }
+}
+
+impl<O: Clone + Eq> Named<O> {
+    fn collision(&self, hosts: &[HostPattern], owner: &O) -> Option<O> {
+        let other = |found: Option<&O>| found.filter(|found| *found != owner).cloned();
+        if hosts.is_empty() {
+            let mut owners = self.exact.iter().chain(self.suffix.iter()).map(|(_, owner)| owner);
+            return owners.find(|found| *found != owner).cloned();
         }
         hosts.iter().find_map(|host| match host {
             HostPattern::Exact(name) => {
@@ -124,8 +173,8 @@ impl<O: Clone + Eq> Hosts<O> {
             HostPattern::Suffix(name) => other(self.suffix.get(name))
                 .or_else(|| suffixes(name).find_map(|s| other(self.suffix.get(s))))
                 .or_else(|| {
-                    let mut below = self.below.get(&**name)?.iter();
-                    below.find_map(|name| other(self.owner(name)))
+                    let mut below = self.below.get(name)?.iter();
+                    below.find_map(|(name, ())| other(self.owner(name)))
                 }),
         })
     }
@@ -135,9 +184,6 @@ impl<O: Clone + Eq> Hosts<O> {
     }
 
     fn add(&mut self, hosts: &[HostPattern], owner: &O) {
-        if hosts.is_empty() {
-            self.any = Some(owner.clone());
-        }
         for host in hosts {
             let (claims, name) = match host {
                 HostPattern::Exact(name) => (&mut self.exact, name),
@@ -145,18 +191,17 @@ impl<O: Clone + Eq> Hosts<O> {
             };
             claims.insert(name.clone(), owner.clone());
             for suffix in suffixes(name) {
-                match self.below.get_mut(suffix) {
-                    Some(names) => names.insert(name.clone()),
-                    None => self.below.insert(suffix.into(), HashSet::from([name.clone()])).is_none(),
-                };
+                if !self.below.contains_key(suffix) {
+                    self.below.insert(Arc::from(suffix), Index::new());
+                }
+                if let Some(names) = self.below.get_mut(suffix) {
+                    names.insert(name.clone(), ());
+                }
             }
         }
     }
 
     fn take(&mut self, hosts: &[HostPattern], owner: &O) {
-        if hosts.is_empty() && self.any.as_ref() == Some(owner) {
-            self.any = None;
-        }
         for host in hosts {
             let (claims, name) = match host {
                 HostPattern::Exact(name) => (&mut self.exact, name),

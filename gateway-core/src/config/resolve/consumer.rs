@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{Notes, words};
 use crate::config::file;
-use crate::config::model::{Consumer, Secret};
+use crate::config::model::{Consumer, Credential, Secret};
 use crate::config::problem::Problems;
+use crate::consumer::{Digest, digest};
 
 /// Credentials of one type a consumer may have: one in use, and others while they are rotated.
 const MAX_CREDENTIALS: usize = 8;
@@ -30,7 +31,7 @@ pub struct CredentialType {
     pub key: &'static str,
     /// What may stand instead of [`Self::key`].
     pub or: &'static [&'static str],
-    /// No two consumers may have the same.
+    /// Identifies its owner: no two consumers may have the same, and the key's SHA-256 does as well as the key.
     pub unique: bool,
     /// Fewest bytes of the key's text.
     pub min_bytes: usize,
@@ -38,7 +39,14 @@ pub struct CredentialType {
 
 /// Every type of credential.
 pub const CREDENTIALS: &[CredentialType] = &[
-    CredentialType { name: "key_auth", also: &["keyauth"], key: "key", or: &[], unique: true, min_bytes: 1 },
+    CredentialType {
+        name: "key_auth",
+        also: &["keyauth"],
+        key: "key",
+        or: &["key_sha256"],
+        unique: true,
+        min_bytes: 1,
+    },
     CredentialType {
         name: "basic_auth",
         also: &["basicauth"],
@@ -67,7 +75,7 @@ pub const CREDENTIALS: &[CredentialType] = &[
         name: "mtls_auth",
         also: &["mtlsauth"],
         key: "identity",
-        or: &[],
+        or: &["identity_sha256"],
         unique: true,
         min_bytes: 1,
     },
@@ -99,13 +107,14 @@ pub fn consumer(written: &file::Consumer, at: &str) -> Result<Consumer, Problems
     })
 }
 
-fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> BTreeMap<String, Vec<Secret>> {
+fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> Box<[Credential]> {
     let bytes: usize = written.values().map(|value| value.to_string().len()).sum();
     if bytes > MAX_CREDENTIAL_BYTES {
         notes.add("credentials", format!("these have more than {MAX_CREDENTIAL_BYTES} bytes"));
-        return BTreeMap::new();
+        return Box::default();
     }
-    let mut resolved: BTreeMap<String, Vec<Secret>> = BTreeMap::new();
+    let mut resolved: Vec<Credential> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
     for (name, value) in written {
         let at = format!("credentials.{name}");
         let Some(kind) =
@@ -117,30 +126,35 @@ fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> BTre
                 near.or_else(|| Some(format!("one of: {}", names.collect::<Vec<_>>().join(", "))));
             continue;
         };
-        if resolved.contains_key(kind.name) {
+        if seen.contains(&kind.name) {
             notes.add(&at, format!("`{}` stands here in another spelling", kind.name)).remedy =
                 Some("keep one of the two".to_owned());
             continue;
         }
-        let secrets = match value {
-            Value::Array(values) => list(notes, &at, values, kind),
-            value => secret(notes, &at, value, kind).into_iter().collect(),
-        };
-        resolved.insert(kind.name.to_owned(), secrets);
+        seen.push(kind.name);
+        match value {
+            Value::Array(values) => resolved.extend(list(notes, &at, values, kind)),
+            value => resolved.extend(credential(notes, &at, value, kind)),
+        }
     }
-    resolved
+    resolved.into()
 }
 
-fn list(notes: &mut Notes<'_>, at: &str, values: &[Value], kind: &CredentialType) -> Vec<Secret> {
+fn list(notes: &mut Notes<'_>, at: &str, values: &[Value], kind: &'static CredentialType) -> Vec<Credential> {
     if values.is_empty() || values.len() > MAX_CREDENTIALS {
         notes.add(at, format!("there are {} of them", values.len())).remedy =
             Some(format!("1 to {MAX_CREDENTIALS}, or leave it out"));
     }
     let each = values.iter().take(MAX_CREDENTIALS).enumerate();
-    each.filter_map(|(n, value)| secret(notes, &format!("{at}[{n}]"), value, kind)).collect()
+    each.filter_map(|(n, value)| credential(notes, &format!("{at}[{n}]"), value, kind)).collect()
 }
 
-fn secret(notes: &mut Notes<'_>, at: &str, value: &Value, kind: &CredentialType) -> Option<Secret> {
+fn credential(
+    notes: &mut Notes<'_>,
+    at: &str,
+    value: &Value,
+    kind: &'static CredentialType,
+) -> Option<Credential> {
     let fields = match value {
         Value::String(text) => Map::from_iter([(kind.key.to_owned(), Value::String(text.clone()))]),
         Value::Object(fields) => fields.clone(),
@@ -176,5 +190,32 @@ fn secret(notes: &mut Notes<'_>, at: &str, value: &Value, kind: &CredentialType)
         let keys: Vec<&str> = std::iter::once(kind.key).chain(kind.or.iter().copied()).collect();
         notes.add(at, message.replace("{}", &keys.join("` or `")));
     }
-    (notes.problems.0.len() == before).then_some(Secret(Value::Object(fields)))
+    if notes.problems.0.len() > before {
+        return None;
+    }
+    if !kind.unique {
+        return Some(Credential::Secret { kind: kind.name, secret: Secret(Value::Object(fields)) });
+    }
+    let digest = match fields.get(kind.key).and_then(Value::as_str) {
+        Some(text) => Some(digest(text.as_bytes())),
+        None => fields.values().next().and_then(Value::as_str).and_then(hex),
+    };
+    if digest.is_none() {
+        notes.add(at, "this is no SHA-256").remedy = Some("64 hexadecimal digits".to_owned());
+    }
+    Some(Credential::Digest { kind: kind.name, digest: digest? })
+}
+
+/// The digest that 64 hexadecimal digits stand for.
+fn hex(text: &str) -> Option<Digest> {
+    let mut digest = Digest::default();
+    let (digits, rest) = text.as_bytes().as_chunks::<2>();
+    if digits.len() != digest.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(digits) {
+        let digit = |c: u8| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(digest)
 }

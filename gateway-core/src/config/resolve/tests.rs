@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::file::{NoReferences, Origin, References};
+use crate::config::model::Credential;
 use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Scheme, Traffic};
+use crate::consumer::digest;
 
 struct Registry;
 
@@ -348,9 +350,12 @@ consumers:
   - {id: c, username: c, credentials: {keyauth: [{key: k3}, k4], mtls_auth: {identity: CN=c}}}
 ";
     let model = good(text);
-    let key = |n: usize, at: usize| model.consumers[n].credentials["key_auth"][at].expose()["key"].clone();
-    assert_eq!([key(0, 0), key(1, 0), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"]);
-    assert_eq!(model.consumers[1].credentials["basic_auth"][0].expose()["password"], "pw");
+    let key = |n: usize, at: usize| model.consumers[n].credentials[at].clone();
+    let digest = |text: &str| Credential::Digest { kind: "key_auth", digest: digest(text.as_bytes()) };
+    // In the order of the types' names.
+    assert_eq!([key(0, 0), key(1, 1), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"].map(digest));
+    let password = model.consumers[1].secrets("basic_auth").next().unwrap();
+    assert_eq!(password.expose()["password"], "pw");
     let twice = "
 consumers:
   - {id: a, username: a, credentials: {keyauth: sesame}}

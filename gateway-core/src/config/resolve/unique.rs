@@ -1,12 +1,14 @@
 //! What only shows between the objects of one document: things that stand twice, and things that aren't there.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::consumer::CREDENTIALS;
 use super::words;
 use crate::config::file::{Document, Items, Proxy as Written};
 use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::problem::Problems;
+use crate::consumer::{Consumers, Shared};
 use crate::route::matcher::{Claims, hosts_overlap};
 
 /// Ids, names and spellings.
@@ -184,18 +186,22 @@ fn reserved(
 }
 
 /// Two consumers that show the same credential. The credential itself is not told.
-pub(super) fn credentials(consumers: &[(usize, Consumer)], problems: &mut Problems) {
-    let mut seen: HashMap<(&str, &str), usize> = HashMap::new();
+pub(super) fn credentials(consumers: &[(usize, Arc<Consumer>)], problems: &mut Problems) {
+    let mut seen = Consumers::default();
+    let places: HashMap<&str, usize> = consumers.iter().map(|(n, c)| (c.id.as_str(), *n)).collect();
     for (n, consumer) in consumers {
-        for kind in CREDENTIALS.iter().filter(|kind| kind.unique) {
-            let secrets = consumer.credentials.get(kind.name).map_or(&[][..], Vec::as_slice);
-            for value in secrets.iter().filter_map(|secret| secret.expose().get(kind.key)?.as_str()) {
-                if let Some(other) = seen.insert((kind.name, value), *n).filter(|other| other != n) {
-                    let message = format!("consumers[{other}] has the same {}", kind.key);
-                    problems.add(format!("consumers[{n}].credentials.{}", kind.name), message).remedy =
-                        Some("give each its own".to_owned());
-                }
-            }
+        if let Some((Shared::Credential(kind), owner)) = seen.collision(consumer) {
+            let other = owner.consumer.as_ref().and_then(|other| places.get(other.id.as_str()));
+            let message = format!("consumers[{}] has the same {}", other.unwrap_or(n), key_of(kind));
+            problems.add(format!("consumers[{n}].credentials.{kind}"), message).remedy =
+                Some("give each its own".to_owned());
+            continue;
         }
+        seen.insert(consumer);
     }
+}
+
+/// What a type of credential calls its text.
+pub(super) fn key_of(kind: &str) -> &'static str {
+    CREDENTIALS.iter().find(|known| known.name == kind).map_or("credential", |known| known.key)
 }
