@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use ferrum_edge::core::config::compile::{Compiled, Compiler};
 use ferrum_edge::core::config::model::{AccessLog, Settings};
-use ferrum_edge::core::config::snapshot::{Compiler, Snapshot};
+use ferrum_edge::core::config::snapshot::Snapshot;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::plugin::World;
@@ -18,7 +19,7 @@ use ferrum_edge::source;
 /// Proxies of the configuration; records go round among as many, so that their counters are not all at hand.
 const PROXIES: usize = 1000;
 
-fn snapshot() -> Snapshot {
+fn compiled() -> Compiled {
     let registry = ferrum_edge::plugins();
     let proxies: Vec<_> = (0..PROXIES)
         .map(|n| {
@@ -45,7 +46,8 @@ fn exchange() -> Exchange {
 }
 
 fn record(c: &mut Criterion) {
-    let snapshot = snapshot();
+    let compiled = compiled();
+    let snapshot = &compiled.snapshot;
     let routes: Vec<_> = snapshot.by_id.iter().map(|(_, route)| route.clone()).collect();
     let exchange = exchange();
     let with_log = Settings {
@@ -54,7 +56,7 @@ fn record(c: &mut Criterion) {
     };
     for (name, settings) in [("metrics", Settings::default()), ("metrics and access log", with_log)] {
         let telemetry = Telemetry::new(2, &settings).expect("/dev/null can be opened");
-        telemetry.applied(&snapshot);
+        telemetry.applied(&compiled);
         let worker = telemetry.worker(0);
         let mut turn = 0;
         c.bench_function(&format!("record/{name}"), |b| {

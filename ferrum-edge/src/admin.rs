@@ -23,7 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::control::View;
+use crate::app::Engine;
 use crate::export::prometheus;
 
 /// Connections at a time; more wait to be accepted.
@@ -40,8 +40,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, view: View) {
-    let router = router(view);
+pub(crate) async fn serve(listener: TcpListener, engine: Arc<Engine>) {
+    let router = router(engine);
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -76,7 +76,7 @@ fn connection(tcp: TcpStream, router: Router) -> impl Future<Output = ()> + Send
     }
 }
 
-fn router(view: View) -> Router<()> {
+fn router(engine: Arc<Engine>) -> Router<()> {
     Router::new()
         .route("/livez", get(health::live))
         .route("/healthz", get(health::live))
@@ -86,7 +86,7 @@ fn router(view: View) -> Router<()> {
         .route("/v1/status", get(status::status))
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .with_state(view)
+        .with_state(engine)
         .layer(middleware::from_fn(limits))
 }
 
@@ -101,8 +101,8 @@ async fn limits(request: Request, next: Next) -> Response {
     response
 }
 
-async fn metrics(State(view): State<View>) -> Response {
-    let text = prometheus::render(&view.telemetry, &view.snapshot(), view.shared.connections());
+async fn metrics(State(engine): State<Arc<Engine>>) -> Response {
+    let text = prometheus::render(&engine.telemetry, &engine.snapshot(), engine.shared.connections());
     ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response()
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use gateway_core::balance::Target;
+use gateway_core::config::compile::Compiled;
 use gateway_core::config::model::{Id, Settings};
-use gateway_core::config::snapshot::Snapshot;
 use gateway_core::health::HealthChange;
 
 use access_log::{AccessLog, AccessLogError};
@@ -95,25 +95,27 @@ impl Telemetry {
     }
 
     /// A configuration is put in use.
-    pub fn applied(&self, snapshot: &Snapshot) {
+    pub fn applied(&self, compiled: &Compiled) {
         let mut configs = self.configs();
-        configs.status.revision = snapshot.revision;
+        configs.status.revision = compiled.snapshot.revision;
         configs.status.applied_at = Some(SystemTime::now());
-        let mut owners = std::mem::take(&mut configs.owners);
-        let mut next: Vec<Option<Owner>> = Vec::new();
-        for (id, route) in &snapshot.by_id {
-            let slot = route.slot as usize;
+        for route in &compiled.gone {
+            if let Some(owner) = configs.owners.get_mut(route.slot as usize) {
+                *owner = None;
+            }
+        }
+        for route in &compiled.put {
+            let (id, slot) = (&route.proxy.id, route.slot as usize);
             if slot >= MAX_PROXY_SERIES {
                 continue;
             }
-            if next.len() <= slot {
-                next.resize_with(slot + 1, || None);
+            if configs.owners.len() <= slot {
+                configs.owners.resize_with(slot + 1, || None);
             }
-            let known = owners.get_mut(slot).and_then(Option::take).filter(|owner| owner.id == *id);
-            next[slot] =
-                Some(known.unwrap_or_else(|| Owner { id: id.clone(), since: self.proxy_counts(slot) }));
+            if configs.owners[slot].as_ref().is_none_or(|owner| owner.id != *id) {
+                configs.owners[slot] = Some(Owner { id: id.clone(), since: self.proxy_counts(slot) });
+            }
         }
-        configs.owners = next;
     }
 
     /// A configuration was refused; one problem a line.

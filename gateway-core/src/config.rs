@@ -1,5 +1,8 @@
 //! Configuration: as written ([`file`]), as meant ([`model`]), and the way from one to the other ([`resolve`]).
 
+pub mod catalog;
+pub mod changes;
+pub mod compile;
 pub mod file;
 pub mod index;
 pub mod model;

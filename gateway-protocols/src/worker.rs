@@ -19,7 +19,7 @@ use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
 use http::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::dns::Dns;
 use crate::downstream::accept::{Accepted, Entrance, accept, serve};
@@ -82,6 +82,9 @@ pub enum Order {
     EndDatagrams(u16),
     /// Accept nothing more on this stream port; its sessions go on.
     Unlisten(u16),
+    /// Say that every order before this one was carried out. What begins after it sees the configuration published
+    /// before it.
+    Confirm(oneshot::Sender<()>),
     /// Accept nothing more, end idle connections, let the others finish.
     Drain,
     /// End everything.
@@ -240,6 +243,7 @@ impl Worker {
                         }
                         stays
                     }),
+                    Some(Order::Confirm(confirm)) => drop(confirm.send(())),
                     Some(Order::Drain) => {
                         listening.drain(..).for_each(|(_, task)| task.abort());
                         self.registry.drain();

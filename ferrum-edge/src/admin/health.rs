@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -9,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use crate::app::Addresses;
-use crate::control::View;
+use crate::app::Engine;
 
 /// One thing looked at.
 struct Check {
@@ -24,24 +25,24 @@ pub(super) async fn live(query: RawQuery) -> Response {
 }
 
 /// Configuration is applied and listeners take connections; not ready as soon as a drain begins.
-pub(super) async fn ready(State(view): State<View>, query: RawQuery) -> Response {
-    let draining = view.is_draining();
+pub(super) async fn ready(State(engine): State<Arc<Engine>>, query: RawQuery) -> Response {
+    let draining = engine.is_draining();
     let drain = if draining { "the gateway drains" } else { "no drain has begun" };
-    let mut checks = started_checks(&view);
+    let mut checks = started_checks(&engine);
     checks.push(Check { name: "drain", good: !draining, says: drain.into() });
     answer(&checks, query)
 }
 
 /// Configuration is applied and listeners are bound.
-pub(super) async fn started(State(view): State<View>, query: RawQuery) -> Response {
-    answer(&started_checks(&view), query)
+pub(super) async fn started(State(engine): State<Arc<Engine>>, query: RawQuery) -> Response {
+    answer(&started_checks(&engine), query)
 }
 
-fn started_checks(view: &View) -> Vec<Check> {
-    let revision = view.snapshot().revision;
+fn started_checks(engine: &Engine) -> Vec<Check> {
+    let revision = engine.snapshot().revision;
     let config = Check { name: "configuration", good: revision > 0, says: format!("revision {revision}") };
     // The admin listener comes after the others, so that its answer alone says that they are bound.
-    let listeners = Check { name: "listeners", good: true, says: listeners(&view.addresses) };
+    let listeners = Check { name: "listeners", good: true, says: listeners(&engine.addresses) };
     vec![config, listeners]
 }
 

@@ -1,5 +1,6 @@
 //! What the gateway is doing, as one document.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Json;
@@ -9,7 +10,7 @@ use gateway_core::config::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::control::View;
+use crate::app::Engine;
 use crate::export::{ConfigStatus, Rfc3339};
 
 /// Quarantined proxies named in one answer; their number is always told.
@@ -20,19 +21,19 @@ const MAX_UPSTREAMS: usize = 1000;
 const MAX_TARGETS: usize = 100;
 
 /// The document. Its fields are stable; others may be added.
-pub(super) async fn status(State(view): State<View>) -> Json<Value> {
-    let snapshot = view.snapshot();
-    let (started, started_at) = view.telemetry.started();
+pub(super) async fn status(State(engine): State<Arc<Engine>>) -> Json<Value> {
+    let snapshot = engine.snapshot();
+    let (started, started_at) = engine.telemetry.started();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "started_at": time(started_at),
         "uptime_seconds": started.elapsed().as_secs(),
-        "draining": view.is_draining(),
-        "workers": view.workers,
-        "listeners": { "http": view.addresses.http, "https": view.addresses.https },
-        "connections": view.shared.connections(),
-        "config": config(&view.telemetry.config_status()),
+        "draining": engine.is_draining(),
+        "workers": engine.workers(),
+        "listeners": { "http": engine.addresses.http, "https": engine.addresses.https },
+        "connections": engine.shared.connections(),
+        "config": config(&engine.telemetry.config_status()),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
     }))
@@ -56,20 +57,20 @@ fn config(status: &ConfigStatus) -> Value {
 }
 
 fn proxies(snapshot: &Snapshot) -> Value {
-    let closed = || snapshot.by_id.iter().filter_map(|(id, route)| Some((id, route.quarantine.as_ref()?)));
-    let named: Vec<_> = closed()
+    let closed = snapshot.quarantined.iter().filter_map(|(id, route)| Some((id, route.quarantine.as_ref()?)));
+    let named: Vec<_> = closed
         .take(MAX_QUARANTINED)
         .map(|(id, why)| {
             let problems: Vec<_> = why.0.iter().map(ToString::to_string).collect();
             json!({ "id": id.as_str(), "problems": problems })
         })
         .collect();
-    json!({ "count": snapshot.by_id.len(), "quarantined_count": closed().count(), "quarantined": named })
+    json!({ "count": snapshot.by_id.len(), "quarantined_count": snapshot.quarantined.len(), "quarantined": named })
 }
 
 fn upstreams(snapshot: &Snapshot) -> Value {
     let now = Instant::now();
-    let mut ids: Vec<_> = snapshot.upstreams.keys().collect();
+    let mut ids: Vec<_> = snapshot.upstreams.iter().map(|(id, _)| id).collect();
     ids.sort();
     let named: Vec<_> = ids
         .into_iter()

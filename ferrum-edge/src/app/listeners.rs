@@ -1,7 +1,7 @@
 //! The gateway's listening sockets, bound before anything runs and handed to the workers.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 use gateway_core::config::model::Settings;
@@ -11,9 +11,11 @@ use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
 use gateway_protocols::quic::Crossroads;
 use gateway_protocols::worker::Order;
+use tokio::sync::mpsc;
 
+use super::engine::give;
 use super::tls::Frontend;
-use super::{Addresses, Crew, StartError};
+use super::{Addresses, StartError};
 
 /// Bound sockets, one a worker for each listener.
 pub(super) struct Listeners {
@@ -55,17 +57,17 @@ impl Listeners {
     }
 
     /// Gives each worker its sockets.
-    pub(super) fn hand_out(self, crews: &[Crew], frontend: &Frontend) {
-        let mut crossroads = Crossroads::new(crews.len());
-        for (worker, ((socket, config), crew)) in self.quic.into_iter().zip(crews).enumerate() {
-            if let Some(place) = crossroads.place(worker) {
-                crew.tell(Order::Quic(socket, Box::new(config), place));
+    pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
+        let mut crossroads = Crossroads::new(workers.len());
+        for (index, ((socket, config), worker)) in self.quic.into_iter().zip(workers).enumerate() {
+            if let Some(place) = crossroads.place(index) {
+                give(worker, Order::Quic(socket, Box::new(config), place));
             }
         }
-        let plain = self.http.into_iter().zip(crews).map(|(socket, crew)| (socket, Entrance::Plain, crew));
-        let tls = self.https.into_iter().zip(crews).map(|(socket, crew)| (socket, frontend.entrance(), crew));
-        for (socket, entrance, crew) in plain.chain(tls) {
-            crew.tell(Order::Listen(socket, entrance));
+        let plain = self.http.into_iter().zip(workers).map(|(socket, to)| (socket, Entrance::Plain, to));
+        let tls = self.https.into_iter().zip(workers).map(|(socket, to)| (socket, frontend.entrance(), to));
+        for (socket, entrance, worker) in plain.chain(tls) {
+            give(worker, Order::Listen(socket, entrance));
         }
     }
 }
@@ -77,10 +79,20 @@ pub(super) struct StreamPorts {
 }
 
 /// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
+#[derive(Default)]
 pub(super) struct NewPorts {
     tcp: HashMap<u16, Vec<TcpListener>>,
     udp: HashMap<u16, Vec<UdpSocket>>,
     gone: Vec<(Transport, u16)>,
+}
+
+/// What a port that can't be used means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// The configuration as a whole is refused.
+    All,
+    /// That port stays closed, and the log says so; the next change of a stream proxy tries again.
+    Possible,
 }
 
 impl StreamPorts {
@@ -88,74 +100,96 @@ impl StreamPorts {
     pub(super) fn prepare(
         &self,
         snapshot: &Snapshot,
-        frontend: &Frontend,
-        workers: usize,
+        (frontend, workers): (&Frontend, usize),
+        ports: Ports,
     ) -> Result<NewPorts, StartError> {
-        check_certificates(snapshot, frontend)?;
         let wanted: HashSet<(Transport, u16)> = snapshot.streams.ports().collect();
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = open.difference(&wanted).copied().collect();
-        let mut ports = NewPorts { tcp: HashMap::new(), udp: HashMap::new(), gone };
-        for &(transport, port) in wanted.difference(&open) {
-            let address = SocketAddr::new(snapshot.settings.stream_address, port);
-            match transport {
-                Transport::Tcp => {
-                    ports.tcp.insert(port, bind_for("a stream proxy", Some(address), workers)?);
-                }
-                Transport::Udp => {
-                    let sockets = bind::udp_for_workers(address, workers);
-                    let listener = "a UDP proxy";
-                    ports.udp.insert(
-                        port,
-                        sockets.map_err(|source| StartError::Bind { listener, address, source })?,
-                    );
-                }
+        let mut new = NewPorts { gone, ..NewPorts::default() };
+        for &place in &wanted {
+            let bound = certified(snapshot, frontend, place).and_then(|()| match open.contains(&place) {
+                true => Ok(()),
+                false => new.bind(place, snapshot.settings.stream_address, workers),
+            });
+            match bound {
+                Ok(()) => {}
+                Err(error) if ports == Ports::All => return Err(error),
+                Err(error) => tracing::error!(port = place.1, %error, "a stream proxy's port stays closed"),
             }
         }
-        Ok(ports)
+        Ok(new)
     }
 
     /// Opens the new ports and closes those that are gone; sessions on them go on.
-    pub(super) fn apply(&self, ports: NewPorts, crews: &[Crew], frontend: &Frontend) {
+    pub(super) fn apply(&self, ports: NewPorts, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (port, sockets) in ports.udp {
             open.insert((Transport::Udp, port));
-            for (socket, crew) in sockets.into_iter().zip(crews) {
-                crew.tell(Order::Datagrams(socket, port, frontend.dtls()));
+            for (socket, worker) in sockets.into_iter().zip(workers) {
+                give(worker, Order::Datagrams(socket, port, frontend.dtls()));
             }
         }
         for (port, sockets) in ports.tcp {
             open.insert((Transport::Tcp, port));
-            for (socket, crew) in sockets.into_iter().zip(crews) {
-                crew.tell(Order::Listen(socket, Entrance::Stream { port, tls: frontend.stream_config() }));
+            for (socket, worker) in sockets.into_iter().zip(workers) {
+                let entrance = Entrance::Stream { port, tls: frontend.stream_config() };
+                give(worker, Order::Listen(socket, entrance));
             }
         }
         for (transport, port) in ports.gone {
             open.remove(&(transport, port));
-            crews.iter().for_each(|crew| {
-                crew.tell(match transport {
+            workers.iter().for_each(|worker| {
+                let order = match transport {
                     Transport::Tcp => Order::Unlisten(port),
                     Transport::Udp => Order::EndDatagrams(port),
-                });
+                };
+                give(worker, order);
             });
         }
     }
 }
 
-/// A proxy that terminates encryption must have something to show.
-fn check_certificates(snapshot: &Snapshot, frontend: &Frontend) -> Result<(), StartError> {
-    for (transport, port) in snapshot.streams.ports() {
-        for route in snapshot.streams.on(transport, port) {
-            let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
-            let (has, wanted) = match transport {
-                Transport::Tcp => (!snapshot.settings.tls.certificates.is_empty(), "a certificate"),
-                Transport::Udp => {
-                    (frontend.dtls().has_certificate(), "a certificate with an ECDSA key, for DTLS")
-                }
-            };
-            if terminates && !has {
-                return Err(StartError::NoCertificate { proxy: route.proxy.id.to_string(), wanted });
+impl NewPorts {
+    fn bind(
+        &mut self,
+        (transport, port): (Transport, u16),
+        address: IpAddr,
+        workers: usize,
+    ) -> Result<(), StartError> {
+        let address = SocketAddr::new(address, port);
+        match transport {
+            Transport::Tcp => {
+                let sockets = bind_for("a stream proxy", Some(address), workers)?;
+                self.tcp.insert(port, sockets);
             }
+            Transport::Udp => {
+                let sockets = bind::udp_for_workers(address, workers);
+                let listener = "a UDP proxy";
+                let sockets = sockets.map_err(|source| StartError::Bind { listener, address, source })?;
+                self.udp.insert(port, sockets);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A proxy that terminates encryption must have something to show.
+fn certified(
+    snapshot: &Snapshot,
+    frontend: &Frontend,
+    (transport, port): (Transport, u16),
+) -> Result<(), StartError> {
+    for route in snapshot.streams.on(transport, port) {
+        let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
+        let (has, wanted) = match transport {
+            Transport::Tcp => (!snapshot.settings.tls.certificates.is_empty(), "a certificate"),
+            Transport::Udp => {
+                (frontend.dtls().has_certificate(), "a certificate with an ECDSA key, for DTLS")
+            }
+        };
+        if terminates && !has {
+            return Err(StartError::NoCertificate { proxy: route.proxy.id.to_string(), wanted });
         }
     }
     Ok(())

@@ -3,9 +3,10 @@
 mod losers;
 
 use clap::Args;
+use gateway_core::config::compile::Compiler;
 use gateway_core::config::model::{HttpRules, Traffic};
 use gateway_core::config::problem::Problems;
-use gateway_core::config::snapshot::{Compiler, Route, Snapshot};
+use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::guard;
 use gateway_core::plugin::{Registry, World};
 use gateway_core::route::forward_path;
@@ -61,7 +62,7 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     };
     let now = tokio::time::Instant::now();
     let empty = Snapshot::empty(model.settings.clone());
-    let snapshot = Compiler::new(registry, World::default()).compile(&model, &empty, now);
+    let snapshot = Compiler::new(registry, World::default()).compile(&model, &empty, now).snapshot;
     let explained = Explained::new(&snapshot, args);
     match args.output {
         Output::Json => print::line(explained.document()),
@@ -154,7 +155,7 @@ impl Chosen<'_> {
     fn tell(&self) {
         let proxy = &self.route.proxy;
         print::line(format_args!("proxy:     {} ({})", proxy.id, self.why));
-        let names = self.route.chain.names();
+        let names: Vec<&str> = self.route.chain.names().map(|name| &**name).collect();
         let plugins = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         print::line(format_args!("plugins:   {plugins}"));
         let upstream = &proxy.backend.upstream;
@@ -170,7 +171,7 @@ impl Chosen<'_> {
         json!({
             "id": proxy.id.as_str(),
             "reason": self.why,
-            "plugins": self.route.chain.names(),
+            "plugins": self.route.chain.names().collect::<Vec<_>>(),
             "upstream": {
                 "id": proxy.backend.upstream.id.as_str(),
                 "algorithm": snake(&format!("{:?}", proxy.backend.upstream.algorithm)),

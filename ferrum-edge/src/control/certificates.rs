@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use gateway_core::config::model::{BackendHttp, BackendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::tls;
 
-use super::View;
+use crate::app::Engine;
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks until the gateway ends.
-pub(super) async fn run(view: View) {
-    let mut watch = Watch::new(view);
+pub(super) async fn run(engine: Arc<Engine>) {
+    let mut watch = Watch::new(engine);
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -43,16 +44,16 @@ type Stamp = Option<(i64, i64, u64, u64)>;
 
 /// The files and how they were when last looked at.
 struct Watch {
-    view: View,
+    engine: Arc<Engine>,
     revision: u64,
     frontend: BTreeMap<PathBuf, Stamp>,
     backend: BTreeMap<PathBuf, Stamp>,
 }
 
 impl Watch {
-    fn new(view: View) -> Self {
-        let mut watch = Self { view, revision: 0, frontend: BTreeMap::new(), backend: BTreeMap::new() };
-        watch.follow(&watch.view.snapshot());
+    fn new(engine: Arc<Engine>) -> Self {
+        let mut watch = Self { engine, revision: 0, frontend: BTreeMap::new(), backend: BTreeMap::new() };
+        watch.follow(&watch.engine.snapshot());
         watch
     }
 
@@ -70,12 +71,12 @@ impl Watch {
 
     /// Puts changed files in use. A bad one is said once, and what is in use stays.
     fn look(&mut self) {
-        let snapshot = self.view.snapshot();
+        let snapshot = self.engine.snapshot();
         if snapshot.revision != self.revision {
             return self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
-            match self.view.frontend.reload(&snapshot.settings.tls) {
+            match self.engine.frontend.reload(&snapshot.settings.tls) {
                 Ok(()) => tracing::info!("changed certificates are in use"),
                 Err(error) => self.refused(&error),
             }
@@ -85,7 +86,7 @@ impl Watch {
                 .try_for_each(|rules| tls::client::build(rules, Some(BackendHttp::Auto)).map(drop));
             match checked {
                 Ok(()) => {
-                    self.view.shared.client_tls.refresh();
+                    self.engine.shared.client_tls.refresh();
                     tracing::info!("changed certificates towards targets are in use for new connections");
                 }
                 Err(error) => self.refused(&error),
@@ -94,14 +95,14 @@ impl Watch {
     }
 
     fn refused(&self, error: &dyn std::fmt::Display) {
-        self.view.telemetry.control.certificates_refused.fetch_add(1, Ordering::Relaxed);
+        self.engine.telemetry.control.certificates_refused.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%error, "changed certificate files can't be used; those before them go on serving");
     }
 }
 
 /// The different TLS rules towards targets that name files.
 fn backend_rules(snapshot: &Snapshot) -> impl Iterator<Item = &BackendTls> {
-    let rules = snapshot.by_id.iter().filter_map(|(_, route)| route.proxy.backend.tls.as_deref());
+    let rules = snapshot.tended.iter().filter_map(|(_, route)| route.proxy.backend.tls.as_deref());
     let with_files = rules.filter(|rules| rules.ca_path.is_some() || rules.client_cert.is_some());
     with_files.collect::<std::collections::HashSet<_>>().into_iter()
 }

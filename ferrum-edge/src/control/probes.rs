@@ -9,11 +9,11 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{ActiveHealth, BackendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::probe::Prober;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::View;
+use crate::app::Engine;
 use crate::export::Telemetry;
 
 /// Probes under way at a time; others wait, so that thousands of targets don't take every descriptor.
@@ -50,10 +50,11 @@ impl Drop for Running {
 }
 
 /// Probes until the gateway ends.
-pub(super) async fn run(view: View, mut changes: watch::Receiver<u64>) {
-    let mut probes = Probes::new(&view);
+pub(super) async fn run(engine: Arc<Engine>) {
+    let mut changes = engine.changes();
+    let mut probes = Probes::new(&engine);
     loop {
-        probes.follow(&view.snapshot());
+        probes.follow(&engine.snapshot());
         if changes.changed().await.is_err() {
             return;
         }
@@ -69,11 +70,11 @@ struct Probes {
 }
 
 impl Probes {
-    fn new(view: &View) -> Self {
+    fn new(engine: &Engine) -> Self {
         Self {
-            prober: Arc::new(Prober::new(view.shared.dns.clone(), view.shared.client_tls.clone())),
+            prober: Arc::new(Prober::new(engine.shared.dns.clone(), engine.shared.client_tls.clone())),
             places: Arc::new(Semaphore::new(MAX_PROBES)),
-            telemetry: view.telemetry.clone(),
+            telemetry: engine.telemetry.clone(),
             running: HashMap::new(),
         }
     }
@@ -95,7 +96,7 @@ impl Probes {
 /// Everything a configuration wants asked.
 fn jobs(snapshot: &Snapshot) -> HashMap<Key, Job> {
     let mut jobs = HashMap::new();
-    for (_, route) in &snapshot.by_id {
+    for (_, route) in &snapshot.tended {
         let backend = &route.proxy.backend;
         let Some(rules) = &backend.upstream.active_health else { continue };
         for target in route.targets.list() {

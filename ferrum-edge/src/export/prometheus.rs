@@ -201,8 +201,7 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::CONFIG_APPLIED, seconds(status.applied_at.unwrap_or(UNIX_EPOCH)));
     page.single(&metric::CONFIG_REFUSED, status.refused);
     page.single(&metric::CONFIG_PROXIES, snapshot.by_id.len());
-    let quarantined = snapshot.by_id.iter().filter(|(_, route)| route.quarantine.is_some()).count();
-    page.single(&metric::CONFIG_QUARANTINED, quarantined);
+    page.single(&metric::CONFIG_QUARANTINED, snapshot.quarantined.len());
     page.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
     let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
     page.single(&metric::LOG_WRITTEN, written);

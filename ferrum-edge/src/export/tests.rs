@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::AccessLog as LogRules;
-use gateway_core::config::snapshot::{Compiler, Route};
+use gateway_core::config::model::Model;
+use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::Cause;
@@ -19,14 +21,15 @@ use super::*;
 /// Compiles one configuration after another, as a gateway does.
 pub(super) struct Configurations {
     compiler: Compiler,
-    pub(super) snapshot: Snapshot,
+    pub(super) compiled: Compiled,
 }
 
 impl Configurations {
     pub(super) fn new(ids: &[&str]) -> Self {
-        let settings = Arc::new(Settings::default());
-        let compiler = Compiler::new(crate::plugins(), World::default());
-        let mut this = Self { compiler, snapshot: Snapshot::empty(settings) };
+        let empty = Snapshot::empty(Arc::default());
+        let mut compiler = Compiler::new(crate::plugins(), World::default());
+        let compiled = compiler.compile(&Model::default(), &empty, tokio::time::Instant::now());
+        let mut this = Self { compiler, compiled };
         this.change(ids);
         this
     }
@@ -43,11 +46,13 @@ impl Configurations {
             .collect();
         let text = serde_json::json!({ "proxies": proxies }).to_string();
         let model = crate::source::file::parse(&text, "test.json", self.compiler.registry()).unwrap();
-        self.snapshot = self.compiler.compile(&model, &self.snapshot, tokio::time::Instant::now());
+        let previous = &self.compiled.snapshot;
+        self.compiled = self.compiler.compile(&model, previous, tokio::time::Instant::now());
+        self.compiler.adopt(&self.compiled);
     }
 
     pub(super) fn route(&self, id: &str) -> Arc<Route> {
-        self.snapshot.by_id.iter().find(|(known, _)| known.as_str() == id).unwrap().1.clone()
+        self.compiled.snapshot.by_id.iter().find(|(known, _)| known.as_str() == id).unwrap().1.clone()
     }
 }
 
@@ -105,7 +110,7 @@ fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
 fn workers_add_up() {
     let configurations = Configurations::new(&["a", "b"]);
     let telemetry = telemetry(2);
-    telemetry.applied(&configurations.snapshot);
+    telemetry.applied(&configurations.compiled);
     let (a, b) = (configurations.route("a"), configurations.route("b"));
     let plain = exchange(http::Request::get("/a"));
     let http2 = exchange(http::Request::get("/b").version(Version::HTTP_2));
@@ -119,7 +124,7 @@ fn workers_add_up() {
     }
     let lost = ExchangeRecord { status: 404, cause: Some(Cause::NoRoute), ..record(&plain, None) };
     telemetry.worker(0).exchange(&lost);
-    let page = scrape(&telemetry, &configurations.snapshot);
+    let page = scrape(&telemetry, &configurations.compiled.snapshot);
     let labels = |version, class| {
         format!("network_protocol_version=\"{version}\",http_response_status_class=\"{class}\"")
     };
@@ -146,7 +151,7 @@ fn workers_add_up() {
 fn a_slot_given_to_another_proxy_begins_at_zero() {
     let mut configurations = Configurations::new(&["old", "kept"]);
     let telemetry = telemetry(1);
-    telemetry.applied(&configurations.snapshot);
+    telemetry.applied(&configurations.compiled);
     let plain = exchange(http::Request::get("/"));
     for id in ["old", "kept"] {
         telemetry.worker(0).exchange(&record(&plain, Some(&configurations.route(id))));
@@ -154,16 +159,16 @@ fn a_slot_given_to_another_proxy_begins_at_zero() {
     let slot = configurations.route("old").slot;
     // A slot is free for others one configuration after its proxy went.
     configurations.change(&["kept"]);
-    telemetry.applied(&configurations.snapshot);
+    telemetry.applied(&configurations.compiled);
     configurations.change(&["kept", "new"]);
-    telemetry.applied(&configurations.snapshot);
+    telemetry.applied(&configurations.compiled);
     assert_eq!(configurations.route("new").slot, slot);
     let sample =
         |id| format!("ferrum_proxy_requests_total{{proxy=\"{id}\",http_response_status_class=\"2xx\"}}");
-    let page = scrape(&telemetry, &configurations.snapshot);
+    let page = scrape(&telemetry, &configurations.compiled.snapshot);
     assert_eq!((page.get(&sample("new")), page.get(&sample("kept"))), (None, Some(&1.0)));
     telemetry.worker(0).exchange(&record(&plain, Some(&configurations.route("new"))));
-    assert_eq!(scrape(&telemetry, &configurations.snapshot)[&sample("new")], 1.0);
+    assert_eq!(scrape(&telemetry, &configurations.compiled.snapshot)[&sample("new")], 1.0);
 }
 
 #[test]
@@ -188,7 +193,7 @@ fn strange_statuses_and_sessions_have_their_place() {
             bytes_down: 7,
         });
     }
-    let page = scrape(&telemetry, &configurations.snapshot);
+    let page = scrape(&telemetry, &configurations.compiled.snapshot);
     let none = |class| {
         page[&format!(
             "ferrum_proxy_requests_total{{proxy=\"_none\",http_response_status_class=\"{class}\"}}"
@@ -205,12 +210,12 @@ fn proxies_beyond_the_limit_share_a_series() {
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let configurations = Configurations::new(&ids);
     let telemetry = telemetry(1);
-    telemetry.applied(&configurations.snapshot);
+    telemetry.applied(&configurations.compiled);
     let plain = exchange(http::Request::get("/"));
-    for (_, route) in &configurations.snapshot.by_id {
+    for (_, route) in &configurations.compiled.snapshot.by_id {
         telemetry.worker(0).exchange(&record(&plain, Some(route)));
     }
-    let page = scrape(&telemetry, &configurations.snapshot);
+    let page = scrape(&telemetry, &configurations.compiled.snapshot);
     let of_proxies = || page.iter().filter(|(sample, _)| sample.starts_with("ferrum_proxy_requests_total"));
     assert_eq!(of_proxies().count(), MAX_PROXY_SERIES + 1);
     assert_eq!(page["ferrum_proxy_requests_total{proxy=\"_other\",http_response_status_class=\"2xx\"}"], 2.0);

@@ -22,8 +22,11 @@ pub use consumer::{CREDENTIALS, consumer};
 pub use gateway::settings;
 pub(super) use gateway::values;
 pub use known::{Group, Known};
+pub(super) use plugin::scope_of;
 pub use plugin::{Configured, PluginCheck, plugin_config};
+pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
+pub(super) use unique::{key_of, may_share, reserved};
 pub use upstream::upstream;
 
 use super::file::{self, Document, Items};

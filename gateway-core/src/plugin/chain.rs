@@ -7,7 +7,7 @@ use http::Response;
 use super::entry::{Attend, Registry};
 use super::hooks::{Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seat};
 use super::step::{Finding, Verdict};
-use crate::config::model::{AuthMode, Order, PluginConfig};
+use crate::config::model::{AuthMode, Id, Order, PluginConfig};
 use crate::consumer::Consumers;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
@@ -25,8 +25,11 @@ pub struct Chain {
     on_connect: Box<[Seat<dyn OnConnect>]>,
     on_message: Box<[Seat<dyn OnMessage>]>,
     on_close: Box<[Seat<dyn OnClose>]>,
-    names: Box<[Arc<str>]>,
+    members: Box<[Member]>,
 }
+
+/// A built plugin and the config it was built from.
+pub type Member = (Arc<PluginConfig>, Arc<dyn Attend>);
 
 /// How far a request came; a refusal unwinds through the response seats up to here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,17 +44,16 @@ impl Reached {
 
 impl Chain {
     /// Freezes built plugins into a chain, ordered by the registry's table and each config's own wish.
-    pub fn build(registry: &Registry, plugins: &[(Arc<PluginConfig>, Arc<dyn Attend>)]) -> Self {
+    pub fn build(registry: &Registry, plugins: &[Member]) -> Self {
         if plugins.is_empty() {
             return Self::default();
         }
         let mut hooks = Hooks::default();
-        let mut names = Vec::with_capacity(plugins.len());
-        for (place, (config, plugin)) in ordered(registry, plugins).into_iter().enumerate() {
+        let members = ordered(registry, plugins);
+        for (place, (_, plugin)) in members.iter().enumerate() {
             // Places start at 1: 0 is before every plugin.
             hooks.place = u16::try_from(place + 1).unwrap_or(u16::MAX - 1);
             plugin.attend(&mut hooks);
-            names.push(config.plugin_name.clone());
         }
         // Responses go back the way requests came.
         hooks.on_response.reverse();
@@ -63,13 +65,18 @@ impl Chain {
             on_connect: hooks.on_connect.into(),
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
-            names: names.into(),
+            members: members.into(),
         }
     }
 
     /// The plugins' names in execution order.
-    pub fn names(&self) -> &[Arc<str>] {
-        &self.names
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.members.iter().map(|(config, _)| &config.plugin_name)
+    }
+
+    /// The plugin built from the config with this id.
+    pub fn member(&self, id: &Id) -> Option<&Member> {
+        self.members.iter().find(|(config, _)| config.id == *id)
     }
 
     /// Finds out who calls and runs the request hooks; stops at the first refusal.
@@ -191,8 +198,6 @@ async fn walk(
     }
     Ok(())
 }
-
-type Member = (Arc<PluginConfig>, Arc<dyn Attend>);
 
 /// Table order first (stable, so that two of a name keep the file's order), then the `before`/`after` wishes.
 fn ordered(registry: &Registry, plugins: &[Member]) -> Vec<Member> {

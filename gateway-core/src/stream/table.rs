@@ -1,8 +1,8 @@
 //! Which stream proxy takes a connection: by port, and on a shared port by server name.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::config::index::Index;
 use crate::config::model::{HostPattern, Scheme, StreamRules, Traffic};
 use crate::config::snapshot::Route;
 
@@ -18,7 +18,7 @@ pub enum Transport {
 /// Stream proxies by transport and port.
 #[derive(Debug, Clone, Default)]
 pub struct StreamTable {
-    ports: HashMap<(Transport, u16), Vec<Arc<Route>>>,
+    ports: Index<(Transport, u16), Vec<Arc<Route>>>,
 }
 
 /// The stream rules of a route; `None` for HTTP proxies, which are never in the table.
@@ -32,19 +32,28 @@ pub fn rules(route: &Route) -> Option<&StreamRules> {
 impl StreamTable {
     /// Puts a route on all its ports.
     pub fn insert(&mut self, route: &Arc<Route>) {
-        let Some(rules) = rules(route) else { return };
-        let transport = match route.proxy.backend.scheme {
-            Scheme::Udp | Scheme::Dtls => Transport::Udp,
-            Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,
-        };
-        for port in rules.listen_ports.0..=rules.listen_ports.1 {
-            self.ports.entry((transport, port)).or_default().push(route.clone());
+        for place in places(route) {
+            match self.ports.get_mut(&place) {
+                Some(routes) => routes.push(route.clone()),
+                None => drop(self.ports.insert(place, vec![route.clone()])),
+            }
+        }
+    }
+
+    /// Takes a route off all its ports.
+    pub fn remove(&mut self, route: &Arc<Route>) {
+        for place in places(route) {
+            let Some(routes) = self.ports.get_mut(&place) else { continue };
+            routes.retain(|other| !Arc::ptr_eq(other, route));
+            if routes.is_empty() {
+                self.ports.remove(&place);
+            }
         }
     }
 
     /// Every port in use.
     pub fn ports(&self) -> impl Iterator<Item = (Transport, u16)> + '_ {
-        self.ports.keys().copied()
+        self.ports.iter().map(|(place, _)| *place)
     }
 
     /// The routes of one port.
@@ -73,6 +82,16 @@ impl StreamTable {
             routes.iter().find(|route| rules(route).is_some_and(|rules| rules.server_names.is_empty()))
         })
     }
+}
+
+/// The ports a route listens on; none for HTTP proxies.
+pub fn places(route: &Route) -> impl Iterator<Item = (Transport, u16)> {
+    let transport = match route.proxy.backend.scheme {
+        Scheme::Udp | Scheme::Dtls => Transport::Udp,
+        Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,
+    };
+    let ports = rules(route).map(|rules| rules.listen_ports.0..=rules.listen_ports.1);
+    ports.into_iter().flatten().map(move |port| (transport, port))
 }
 
 /// How well a proxy's names fit; exact names beat every wildcard.

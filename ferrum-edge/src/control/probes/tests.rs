@@ -78,7 +78,7 @@ fn a_configuration_wants_each_target_asked_once() {
 async fn probes_begin_stay_and_end_with_the_configuration() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     let gateway = Gateway::start(model(&spec(address, CHECKS)), crate::plugins()).unwrap();
-    let mut probes = Probes::new(&gateway.view());
+    let mut probes = Probes::new(&gateway.engine().clone());
     let follow = |probes: &mut Probes, checks: &str| {
         gateway.reload(&model(&spec(address, checks))).unwrap();
         probes.follow(&gateway.snapshot());

@@ -121,6 +121,8 @@ pub struct Backend {
     pub http_version: BackendHttp,
     /// The group of targets; a proxy with `backend_host` owns a group of one, named after itself.
     pub upstream: Arc<Upstream>,
+    /// Whether the group is a named upstream, which other proxies may share.
+    pub is_named: bool,
     /// How the target's certificate is judged; present exactly when the scheme is encrypted.
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.

@@ -175,6 +175,7 @@ pub(super) fn backend(
         scheme,
         http_version,
         upstream,
+        is_named: written.upstream_id.is_some(),
         tls: own.map(|own| tls.unwrap_or(own)),
         pool: pool(written),
         dns_override,

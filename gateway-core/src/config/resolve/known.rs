@@ -22,8 +22,8 @@ pub struct Known {
     upstreams: Index<Arc<str>, Group>,
     plugins: Index<Arc<str>, Configured>,
     globals: Arc<Vec<Arc<PluginConfig>>>,
-    /// By proxy.
-    scoped: Index<Arc<str>, Vec<Arc<PluginConfig>>>,
+    /// By proxy, also those switched off.
+    scoped: Index<Arc<str>, Vec<Configured>>,
     /// Written but not valid: naming one is no further mistake.
     broken_upstreams: Index<Arc<str>, ()>,
     broken_plugins: Index<Arc<str>, ()>,
@@ -44,16 +44,13 @@ impl Known {
     pub fn add_plugin(&mut self, configured: Configured) {
         let config = configured.config.clone();
         self.remove_plugin(config.id.as_str());
-        if configured.enabled {
-            match &config.scope {
-                Scope::Global => Arc::make_mut(&mut self.globals).push(config.clone()),
-                Scope::Proxy(proxy) => {
-                    let mut scoped = self.scoped.get(proxy.as_str()).cloned().unwrap_or_default();
-                    scoped.push(config.clone());
-                    self.scoped.insert(proxy.shared(), scoped);
-                }
-                Scope::ProxyGroup => {}
-            }
+        match &config.scope {
+            Scope::Global if configured.enabled => Arc::make_mut(&mut self.globals).push(config.clone()),
+            Scope::Proxy(proxy) => match self.scoped.get_mut(proxy.as_str()) {
+                Some(scoped) => scoped.push(configured.clone()),
+                None => drop(self.scoped.insert(proxy.shared(), vec![configured.clone()])),
+            },
+            Scope::Global | Scope::ProxyGroup => {}
         }
         self.plugins.insert(config.id.shared(), configured);
     }
@@ -66,8 +63,12 @@ impl Known {
         match &config.scope {
             Scope::Global => Arc::make_mut(&mut self.globals).retain(|c| c.id != config.id),
             Scope::Proxy(proxy) => {
-                if let Some(scoped) = self.scoped.get_mut(proxy.as_str()) {
-                    scoped.retain(|c| c.id != config.id);
+                let emptied = self.scoped.get_mut(proxy.as_str()).is_some_and(|scoped| {
+                    scoped.retain(|c| c.config.id != config.id);
+                    scoped.is_empty()
+                });
+                if emptied {
+                    self.scoped.remove(proxy.as_str());
                 }
             }
             Scope::ProxyGroup => {}
@@ -90,7 +91,12 @@ impl Known {
     }
 
     /// The switched-on plugin configs of one proxy that name it themselves, in the order they were added.
-    pub fn scoped(&self, proxy: &str) -> &[Arc<PluginConfig>] {
+    pub fn scoped(&self, proxy: &str) -> impl Iterator<Item = &Arc<PluginConfig>> {
+        self.all_scoped(proxy).iter().filter(|configured| configured.enabled).map(|c| &c.config)
+    }
+
+    /// As [`Self::scoped`], also those switched off.
+    pub fn all_scoped(&self, proxy: &str) -> &[Configured] {
         self.scoped.get(proxy).map_or(&[], Vec::as_slice)
     }
 

@@ -64,6 +64,11 @@ pub fn plugin_config(
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 
+/// Where a plugin config says it runs, for as far as that can be told.
+pub(in crate::config) fn scope_of(written: &file::PluginConfig) -> Option<Scope> {
+    scope(&mut Notes::new(""), written)
+}
+
 fn settings(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn PluginCheck) -> Value {
     let config = match &written.config {
         Value::Null => Value::Object(serde_json::Map::new()),

@@ -7,7 +7,8 @@ use super::known::Known;
 use super::{Notes, Place, backend, traffic, words};
 use crate::config::file;
 use crate::config::model::{
-    AuthMode, Backoff, CircuitBreaker, Id, PluginConfig, Proxy, Retry, Scope, Timeouts,
+    Algorithm, AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, HashOn, Id, PluginConfig, PoolRules,
+    Proxy, Retry, Scheme, Scope, Timeouts, Upstream,
 };
 use crate::config::problem::Problems;
 
@@ -44,6 +45,47 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
             Some(file::AuthMode::Single) | None => AuthMode::Single,
         },
         plugins,
+    })
+}
+
+/// What is left of a proxy that can't be resolved: the requests or ports it takes, and no way on. `None` when not even
+/// that can be told.
+pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -> Option<Proxy> {
+    let mut notes = Notes::new(place.at);
+    let id = words::id(&mut notes, written.id.as_deref())?;
+    let (scheme, http_version) =
+        backend::scheme(&mut notes, written).unwrap_or((Scheme::Http, BackendHttp::Auto));
+    let traffic = traffic::traffic(&mut notes, written, scheme)?;
+    let upstream = Upstream {
+        id: id.clone(),
+        name: None,
+        targets: Vec::new(),
+        algorithm: Algorithm::default(),
+        hash_on: HashOn::default(),
+        hash_cookie: None,
+        active_health: None,
+        passive_health: None,
+    };
+    let backend = Backend {
+        scheme,
+        http_version,
+        upstream: Arc::new(upstream),
+        is_named: false,
+        tls: None,
+        pool: PoolRules::default(),
+        dns_override: None,
+        dns_ttl: None,
+    };
+    Some(Proxy {
+        id,
+        name: words::label(written.name.as_ref()),
+        traffic,
+        backend,
+        timeouts: Timeouts::default(),
+        retry: Retry::default(),
+        circuit_breaker: None,
+        auth_mode: AuthMode::default(),
+        plugins: Vec::new(),
     })
 }
 
@@ -107,7 +149,7 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
 /// The plugins that run for a proxy: those that name it, those it names, and every global one whose plugin isn't
 /// among them already.
 fn plugins(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, known: &Known) -> Vec<Arc<PluginConfig>> {
-    let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).to_vec();
+    let mut own: Vec<Arc<PluginConfig>> = known.scoped(id.as_str()).cloned().collect();
     let mut seen: Vec<&str> = Vec::new();
     for (n, file::Plugin { plugin_config_id }) in written.plugins.iter().enumerate() {
         let at = format!("plugins[{n}].plugin_config_id");

@@ -1,6 +1,7 @@
 //! What only shows between the objects of one document: things that stand twice, and things that aren't there.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::consumer::CREDENTIALS;
@@ -128,7 +129,11 @@ pub(super) fn ports(proxies: &[(usize, Proxy)], settings: Option<&Settings>, pro
         if let Traffic::Stream(rules) = &proxy.traffic {
             let is_udp = matches!(proxy.backend.scheme, Scheme::Udp | Scheme::Dtls);
             taken.push((is_udp, rules, *n));
-            reserved(settings, (is_udp, rules, *n), problems);
+            if let Some(listener) = settings.and_then(|settings| reserved(settings, is_udp, rules)) {
+                let message = format!("the gateway's own {listener} listener has this port");
+                problems.add(format!("proxies[{n}].listen_port"), message).remedy =
+                    Some("another port".to_owned());
+            }
         }
     }
     taken.sort_by_key(|(is_udp, rules, n)| (*is_udp, rules.listen_ports, *n));
@@ -150,7 +155,8 @@ pub(super) fn ports(proxies: &[(usize, Proxy)], settings: Option<&Settings>, pro
     }
 }
 
-fn may_share(a: &StreamRules, b: &StreamRules) -> bool {
+/// Whether two stream proxies may have a port in common.
+pub(in crate::config) fn may_share(a: &StreamRules, b: &StreamRules) -> bool {
     a.passthrough
         && b.passthrough
         && match (a.server_names.is_empty(), b.server_names.is_empty()) {
@@ -161,14 +167,12 @@ fn may_share(a: &StreamRules, b: &StreamRules) -> bool {
         }
 }
 
-fn reserved(
-    settings: Option<&Settings>,
-    (is_udp, rules, n): (bool, &StreamRules, usize),
-    problems: &mut Problems,
-) {
-    let Some(settings) = settings else {
-        return;
-    };
+/// The gateway's own listener that has one of these ports.
+pub(in crate::config) fn reserved(
+    settings: &Settings,
+    is_udp: bool,
+    rules: &StreamRules,
+) -> Option<&'static str> {
     let has_https = !settings.tls.certificates.is_empty();
     let listeners = [
         ("http", settings.http.filter(|_| !is_udp)),
@@ -176,13 +180,8 @@ fn reserved(
         ("admin", settings.admin.filter(|_| !is_udp)),
     ];
     let (first, last) = rules.listen_ports;
-    for (name, address) in listeners {
-        if address.is_some_and(|address| (first..=last).contains(&address.port())) {
-            let message = format!("the gateway's own {name} listener has this port");
-            problems.add(format!("proxies[{n}].listen_port"), message).remedy =
-                Some("another port".to_owned());
-        }
-    }
+    let taken = |address: Option<SocketAddr>| address.is_some_and(|a| (first..=last).contains(&a.port()));
+    listeners.into_iter().find_map(|(name, address)| taken(address).then_some(name))
 }
 
 /// Two consumers that show the same credential. The credential itself is not told.
@@ -202,6 +201,6 @@ pub(super) fn credentials(consumers: &[(usize, Arc<Consumer>)], problems: &mut P
 }
 
 /// What a type of credential calls its text.
-pub(super) fn key_of(kind: &str) -> &'static str {
+pub(in crate::config) fn key_of(kind: &str) -> &'static str {
     CREDENTIALS.iter().find(|known| known.name == kind).map_or("credential", |known| known.key)
 }

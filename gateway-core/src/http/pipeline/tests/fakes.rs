@@ -11,10 +11,10 @@ use http_body::{Body as HttpBody, Frame};
 
 use super::*;
 use crate::balance::Target;
+use crate::config::compile::Compiler;
 use crate::config::file::{Origin, References};
 use crate::config::problem::Problems;
 use crate::config::resolve;
-use crate::config::snapshot::Compiler;
 use crate::health::HealthChange;
 use crate::http::exchange::Client;
 use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Step, World, entry};
@@ -98,11 +98,12 @@ impl Fake {
             Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
-        let snapshot = Compiler::new(registry, World::default()).compile(
+        let compiled = Compiler::new(registry, World::default()).compile(
             &model,
             &Snapshot::empty(settings),
             Instant::now(),
         );
+        let snapshot = compiled.snapshot;
         let records = Arc::<Records>::default();
         let targets = Targets { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() };
         Self { pipeline: Pipeline::new(targets, records.clone(), overload), snapshot, records }

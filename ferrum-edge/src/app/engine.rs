@@ -1,0 +1,186 @@
+//! What serves a configuration, and swaps it for the next: shared by the gateway, its control side and its source.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway_core::config::changes::Changes;
+use gateway_core::config::compile::{Compiled, Compiler};
+use gateway_core::config::model::{Model, Settings};
+use gateway_core::config::snapshot::Snapshot;
+use gateway_protocols::worker::{Order, Shared};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::listeners::{NewPorts, Ports, StreamPorts};
+use super::tls::Frontend;
+use super::{Addresses, ReloadError, StartError};
+use crate::export::Telemetry;
+
+/// The running parts of a gateway that outlive any one configuration.
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) frontend: Arc<Frontend>,
+    pub(crate) addresses: Addresses,
+    pub(super) compiler: Mutex<Compiler>,
+    pub(super) streams: StreamPorts,
+    pub(super) orders: Box<[mpsc::Sender<Order>]>,
+    pub(super) draining: AtomicBool,
+    pub(super) revision: watch::Sender<u64>,
+}
+
+/// A configuration ready to be published: compiled, its ports bound. Nobody serves it yet.
+pub(crate) struct Staged {
+    compiled: Compiled,
+    ports: NewPorts,
+}
+
+/// Tells when every worker has taken up what was published before.
+pub(crate) struct Served(Vec<oneshot::Receiver<()>>);
+
+impl Served {
+    /// Waits for every worker. One that has ended serves nothing any more, and isn't waited for.
+    pub(crate) async fn everywhere(self) {
+        for worker in self.0 {
+            drop(worker.await);
+        }
+    }
+}
+
+impl Engine {
+    /// The configuration in use.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// Whether a drain has begun.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Worker threads.
+    pub(crate) fn workers(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Tells when another configuration is in use, by its revision.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Tells every worker something.
+    pub(super) fn tell(&self, order: impl Fn() -> Order) {
+        self.orders.iter().for_each(|worker| give(worker, order()));
+    }
+
+    /// Compiles what changed and binds the ports it needs. Cost goes by the size of the change.
+    ///
+    /// Only one source may stage and publish at a time, each against what it published before.
+    ///
+    /// # Errors
+    /// When a port can't be listened on, or needs a certificate there isn't; nothing has changed then.
+    pub(crate) fn stage(&self, changes: Changes, ports: Ports) -> Result<Staged, StartError> {
+        let mut compiler = self.compiler();
+        let compiled = compiler.apply(changes, &self.snapshot(), tokio::time::Instant::now());
+        self.bind(&mut compiler, compiled, ports)
+    }
+
+    fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
+        let bound = match compiled.streams_changed {
+            true => self.streams.prepare(&compiled.snapshot, (&self.frontend, self.workers()), ports),
+            false => Ok(NewPorts::default()),
+        };
+        match bound {
+            Ok(ports) => Ok(Staged { compiled, ports }),
+            Err(error) => {
+                compiler.discard(compiled);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a staged configuration in use, whole, without touching a connection.
+    pub(crate) fn publish(&self, Staged { compiled, ports }: Staged) -> Served {
+        self.compiler().adopt(&compiled);
+        self.telemetry.applied(&compiled);
+        let revision = compiled.snapshot.revision;
+        self.shared.snapshot.store(Arc::new(compiled.snapshot));
+        self.streams.apply(ports, &self.orders, &self.frontend);
+        self.revision.send_replace(revision);
+        let confirmed = self.orders.iter().map(|worker| {
+            let (confirm, confirmed) = oneshot::channel();
+            give(worker, Order::Confirm(confirm));
+            confirmed
+        });
+        Served(confirmed.collect())
+    }
+
+    /// Throws a staged configuration away; what it bound is closed.
+    pub(crate) fn discard(&self, staged: Staged) {
+        self.compiler().discard(staged.compiled);
+    }
+
+    /// Puts a whole model in use; says its revision.
+    pub(super) fn reload(&self, model: &Model) -> Result<u64, ReloadError> {
+        let refused = |error: ReloadError| {
+            self.telemetry.refused(&error);
+            error
+        };
+        self.frontend.reload(&model.settings.tls).map_err(|error| refused(error.into()))?;
+        let previous = self.snapshot();
+        let staged = match self.stage(Changes::between(&previous, model), Ports::All) {
+            Ok(staged) => staged,
+            Err(error) => {
+                // The old configuration goes on serving, with the old certificates.
+                if let Err(error) = self.frontend.reload(&previous.settings.tls) {
+                    tracing::error!(%error, "the previous certificates could not be read again");
+                }
+                return Err(refused(error.into()));
+            }
+        };
+        let next = &staged.compiled.snapshot;
+        for fixed in fixed_at_start(&previous.settings, &next.settings) {
+            tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
+        }
+        self.shared.overload.resize(&next.settings.limits);
+        self.shared.client_tls.refresh();
+        let revision = next.revision;
+        drop(self.publish(staged));
+        Ok(revision)
+    }
+
+    fn compiler(&self) -> MutexGuard<'_, Compiler> {
+        self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Staged {
+    /// What would be served.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.compiled.snapshot
+    }
+}
+
+/// Gives an order; a worker that takes none any more is a defect worth a line in the log.
+pub(super) fn give(worker: &mpsc::Sender<Order>, order: Order) {
+    if worker.try_send(order).is_err() {
+        tracing::error!("a worker takes no orders any more");
+    }
+}
+
+/// Settings that differ but are read only at start.
+fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
+    let mut changed = Vec::new();
+    for (name, same) in [
+        ("gateway.http", before.http == after.http),
+        ("gateway.https", before.https == after.https),
+        ("gateway.admin", before.admin == after.admin),
+        ("gateway.http3", before.http3 == after.http3),
+        ("gateway.workers", before.workers == after.workers),
+        ("gateway.access_log", before.access_log == after.access_log),
+    ] {
+        if !same {
+            changed.push(name);
+        }
+    }
+    changed
+}

@@ -1,0 +1,318 @@
+//! The configuration as it lives: objects come and go one change at a time, each checked against all the others.
+//!
+//! A file is resolved as a whole ([`super::resolve::document`]); a database changes in small pieces, among a million
+//! objects that stay as they are. The catalog knows what objects refer to and what they may not have in common, so
+//! that an [`Edit`] is checked, and turned into [`Changes`] for the compiler, at the cost of the edit. A clone is cheap
+//! and shares everything: an edit is tried on one, which is kept when it was good and dropped when not.
+//!
+//! What is refused as an edit is *broken* when it is found in the database: nobody is there to be told. A broken object
+//! is left alone and named, and the others serve. What depends on it is closed, not opened.
+
+mod broken;
+mod check;
+mod edit;
+mod taken;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use broken::{Broken, BrokenObject};
+pub use edit::{Edit, Kind, Put};
+
+use super::changes::Changes;
+use super::file;
+use super::index::Index;
+use super::model::{Consumer, Id, Proxy, Scope, Settings};
+use super::problem::{Problem, Problems};
+use super::resolve::{self, Known, Place, PluginCheck};
+use super::snapshot::Snapshot;
+use crate::consumer::Consumers;
+use taken::Taken;
+
+/// Everything configured, as far as objects refer to each other or exclude each other.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    known: Known,
+    taken: Taken,
+    /// What each proxy names beside its own plugin configs; absent for those that name nothing.
+    references: Index<Id, Arc<[Reference]>>,
+    /// The other way round.
+    users: Index<Reference, Index<Id, ()>>,
+    broken: Broken,
+}
+
+/// A shared object that a proxy names, whether or not it exists.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Reference {
+    Upstream(Arc<str>),
+    PluginConfig(Arc<str>),
+}
+
+/// The proxies an edit concerns though it doesn't put them: they have to be resolved again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Affected {
+    /// These.
+    Some(BTreeSet<Id>),
+    /// Every proxy there is: a plugin config of all proxies changed.
+    All,
+}
+
+/// What resolving an edit needs to know.
+#[derive(Clone, Copy)]
+pub struct Against<'a> {
+    /// The configuration before the edit, compiled.
+    pub previous: &'a Snapshot,
+    /// The plugins there are.
+    pub plugins: &'a dyn PluginCheck,
+    /// Where relative file paths start.
+    pub folder: &'a Path,
+}
+
+/// What is done about an object that can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The whole edit is refused.
+    Edit,
+    /// That object alone is broken; while an older version of it is known, that one goes on.
+    Object,
+}
+
+impl Catalog {
+    /// The proxies that must be resolved again along with this edit, those it puts or removes left out.
+    pub fn affected(&self, edit: &Edit) -> Affected {
+        let mut ids = BTreeSet::new();
+        let mut all = false;
+        let mut concerns = |scope: Option<Scope>| match scope {
+            Some(Scope::Global) => all = true,
+            Some(Scope::Proxy(id)) => drop(ids.insert(id)),
+            Some(Scope::ProxyGroup) | None => {}
+        };
+        let mut references = Vec::new();
+        let gone = |kind| edit.gone.iter().filter(move |(of, _)| *of == kind).map(|(_, id)| id.as_str());
+        let upstreams = edit.upstreams.iter().filter_map(|put| put.object.id.as_deref());
+        references.extend(upstreams.chain(gone(Kind::Upstreams)).map(|id| Reference::Upstream(id.into())));
+        for put in &edit.plugin_configs {
+            concerns(resolve::scope_of(&put.object));
+        }
+        let configs = edit.plugin_configs.iter().filter_map(|put| put.object.id.as_deref());
+        for id in configs.chain(gone(Kind::PluginConfigs)) {
+            concerns(self.known.plugin(id).map(|known| known.config.scope.clone()));
+            concerns(self.broken.scope_of(id).cloned());
+            references.push(Reference::PluginConfig(id.into()));
+        }
+        if all {
+            return Affected::All;
+        }
+        for reference in &references {
+            ids.extend(
+                self.users.get(reference).into_iter().flat_map(Index::iter).map(|(id, ())| id.clone()),
+            );
+        }
+        for put in &edit.proxies {
+            ids.retain(|id| put.object.id.as_deref() != Some(id.as_str()));
+        }
+        ids.retain(|id| !gone(Kind::Proxies).any(|gone| gone == id.as_str()));
+        Affected::Some(ids)
+    }
+
+    /// The plugin configs that belong to this proxy alone, and go with it.
+    pub fn plugin_configs_of(&self, proxy: &str) -> impl Iterator<Item = &Id> {
+        self.known.all_scoped(proxy).iter().map(|configured| &configured.config.id)
+    }
+
+    /// What was found in the database and can't be used.
+    pub fn broken(&self) -> &Broken {
+        &self.broken
+    }
+
+    /// Tries an edit on this catalog; `affected` are the proxies [`Self::affected`] asked for, as they are stored.
+    /// After an error the catalog is of no use any more: work on a clone.
+    ///
+    /// # Errors
+    /// Every problem of the edit. With [`Refusal::Object`] there is none.
+    pub fn apply(
+        &mut self,
+        edit: Edit,
+        affected: Vec<Put<file::Proxy>>,
+        against: Against<'_>,
+        refusal: Refusal,
+    ) -> Result<Changes, Problems> {
+        let mut trial = Trial {
+            catalog: self,
+            against,
+            refusal,
+            consumers: against.previous.consumers.clone(),
+            changes: Changes::default(),
+            problems: Problems::default(),
+        };
+        trial.remove(&edit);
+        trial.upstreams(&edit.upstreams);
+        trial.plugin_configs(&edit.plugin_configs);
+        trial.proxies(&edit, affected);
+        trial.consumers(&edit.consumers);
+        let Trial { changes, problems, .. } = trial;
+        problems.into_result(changes)
+    }
+
+    fn forget_references(&mut self, proxy: &Id) {
+        for reference in self.references.remove(proxy).iter().flat_map(|list| list.iter()) {
+            let Some(users) = self.users.get_mut(reference) else { continue };
+            users.remove(proxy);
+            if users.is_empty() {
+                self.users.remove(reference);
+            }
+        }
+    }
+
+    fn note_references(&mut self, proxy: &Id, written: &file::Proxy) {
+        let own = |id: &str| {
+            let scope = self.known.plugin(id).map(|known| &known.config.scope);
+            matches!(scope, Some(Scope::Proxy(of)) if of == proxy)
+        };
+        let configs = written.plugins.iter().map(|plugin| plugin.plugin_config_id.as_str());
+        let configs = configs.filter(|id| !own(id)).map(|id| Reference::PluginConfig(id.into()));
+        let upstream = written.upstream_id.as_deref().map(|id| Reference::Upstream(id.into()));
+        let list: Arc<[Reference]> = configs.chain(upstream).collect();
+        for reference in list.iter() {
+            match self.users.get_mut(reference) {
+                Some(users) => drop(users.insert(proxy.clone(), ())),
+                None => {
+                    let users = Index::from_iter([(proxy.clone(), ())]);
+                    self.users.insert(reference.clone(), users);
+                }
+            }
+        }
+        if !list.is_empty() {
+            self.references.insert(proxy.clone(), list);
+        }
+    }
+}
+
+/// One edit being tried.
+struct Trial<'a, 'c> {
+    catalog: &'c mut Catalog,
+    against: Against<'a>,
+    refusal: Refusal,
+    /// Who has which names and credentials, so far.
+    consumers: Consumers,
+    changes: Changes,
+    problems: Problems,
+}
+
+impl Trial<'_, '_> {
+    /// Takes out what the edit removes, and the places of what it puts: two objects may swap them.
+    fn remove(&mut self, edit: &Edit) {
+        for (kind, id) in &edit.gone {
+            self.catalog.broken.mended(*kind, id.as_str());
+            match kind {
+                Kind::Upstreams => {
+                    self.catalog.known.remove_upstream(id.as_str());
+                    self.catalog.taken.upstream_gone(id);
+                    self.changes.upstreams.gone.push(id.clone());
+                }
+                Kind::PluginConfigs => {
+                    self.catalog.known.remove_plugin(id.as_str());
+                    self.changes.plugin_configs_gone.push(id.clone());
+                }
+                Kind::Proxies => {
+                    self.release_proxy(id);
+                    self.catalog.forget_references(id);
+                    self.changes.proxies.gone.push(id.clone());
+                }
+                Kind::Consumers => {
+                    self.consumers.remove(id);
+                    self.changes.consumers.gone.push(id.clone());
+                }
+            }
+        }
+    }
+
+    fn release_proxy(&mut self, id: &Id) {
+        if let Some(route) = self.against.previous.by_id.get(id) {
+            self.catalog.taken.release(&route.proxy);
+        }
+    }
+
+    fn upstreams(&mut self, puts: &[Put<file::Upstream>]) {
+        for Put { at, object } in puts {
+            let place = Place { at, folder: self.against.folder };
+            let resolved = resolve::upstream(object, place)
+                .and_then(|group| self.catalog.taken.upstream(&group.upstream, at).map(|()| group));
+            match resolved {
+                Ok(group) => {
+                    self.catalog.broken.mended(Kind::Upstreams, group.upstream.id.as_str());
+                    self.changes.upstreams.put.push(group.upstream.clone());
+                    self.catalog.known.add_upstream(group);
+                }
+                Err(problems) => self.refuse((Kind::Upstreams, object.id.as_deref()), None, problems),
+            }
+        }
+    }
+
+    fn plugin_configs(&mut self, puts: &[Put<file::PluginConfig>]) {
+        for Put { at, object } in puts {
+            match resolve::plugin_config(object, at, self.against.plugins) {
+                Ok(configured) => {
+                    let id = &configured.config.id;
+                    self.catalog.broken.mended(Kind::PluginConfigs, id.as_str());
+                    let is_shared = configured.enabled && !matches!(configured.config.scope, Scope::Proxy(_));
+                    if !is_shared {
+                        self.changes.plugin_configs_gone.push(id.clone());
+                    }
+                    self.catalog.known.add_plugin(configured);
+                }
+                Err(problems) => {
+                    let scope = resolve::scope_of(object);
+                    self.refuse((Kind::PluginConfigs, object.id.as_deref()), scope, problems);
+                }
+            }
+        }
+    }
+
+    fn consumers(&mut self, puts: &[Put<file::Consumer>]) {
+        let mut resolved: Vec<(&str, Arc<Consumer>)> = Vec::with_capacity(puts.len());
+        for Put { at, object } in puts {
+            match resolve::consumer(object, at) {
+                Ok(consumer) => resolved.push((at, Arc::new(consumer))),
+                Err(problems) => self.refuse((Kind::Consumers, object.id.as_deref()), None, problems),
+            }
+        }
+        for (_, consumer) in &resolved {
+            self.consumers.remove(&consumer.id);
+        }
+        for (at, consumer) in resolved {
+            match taken::consumer(&mut self.consumers, &consumer, at) {
+                Ok(()) => {
+                    self.catalog.broken.mended(Kind::Consumers, consumer.id.as_str());
+                    self.changes.consumers.put.push(consumer);
+                }
+                Err(problems) => {
+                    self.refuse((Kind::Consumers, Some(consumer.id.as_str())), None, problems);
+                    // The version before goes on, with what it had.
+                    let before = self.against.previous.consumers.by_id(consumer.id.as_str());
+                    if let Some(before) = before.and_then(|identity| identity.consumer.as_ref()) {
+                        drop(taken::consumer(&mut self.consumers, before, at));
+                    }
+                }
+            }
+        }
+    }
+
+    /// An object can't be used: the edit is refused, or the object noted as broken.
+    fn refuse(&mut self, (kind, id): (Kind, Option<&str>), scope: Option<Scope>, problems: Problems) {
+        match (self.refusal, id) {
+            (Refusal::Object, Some(id)) => self.catalog.broken.note(kind, id, scope, problems),
+            (Refusal::Edit, _) | (Refusal::Object, None) => self.problems.0.extend(problems.0),
+        }
+    }
+}
+
+impl Against<'_> {
+    fn settings(&self) -> &Settings {
+        &self.previous.settings
+    }
+}
+
+#[cfg(test)]
+mod tests;

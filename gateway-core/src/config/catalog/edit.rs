@@ -1,0 +1,95 @@
+//! What is to become different, as written.
+
+use std::fmt;
+
+use crate::config::file;
+use crate::config::model::Id;
+
+/// A kind of object, in the order in which they are resolved: later ones refer to earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Named groups of targets.
+    Upstreams,
+    /// Plugins and where they run.
+    PluginConfigs,
+    /// Everything that takes traffic.
+    Proxies,
+    /// Everybody who may be recognised.
+    Consumers,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Upstreams, Self::PluginConfigs, Self::Proxies, Self::Consumers];
+
+    /// As it stands in files, paths and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Upstreams => "upstreams",
+            Self::PluginConfigs => "plugin_configs",
+            Self::Proxies => "proxies",
+            Self::Consumers => "consumers",
+        }
+    }
+
+    /// One of them, for sentences.
+    pub fn singular(self) -> &'static str {
+        match self {
+            Self::Upstreams => "upstream",
+            Self::PluginConfigs => "plugin config",
+            Self::Proxies => "proxy",
+            Self::Consumers => "consumer",
+        }
+    }
+
+    /// The kind that is called so.
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An object that comes, or takes the place of the one with its id.
+#[derive(Debug, Clone)]
+pub struct Put<T> {
+    /// Where it stands in what was sent, such as `proxies[2]`; its problems' paths begin with it. May be empty.
+    pub at: String,
+    /// The object.
+    pub object: T,
+}
+
+/// Everything that is to become different at once.
+#[derive(Debug, Clone, Default)]
+pub struct Edit {
+    /// Named groups of targets.
+    pub upstreams: Vec<Put<file::Upstream>>,
+    /// Plugins and where they run.
+    pub plugin_configs: Vec<Put<file::PluginConfig>>,
+    /// Everything that takes traffic.
+    pub proxies: Vec<Put<file::Proxy>>,
+    /// Everybody who may be recognised.
+    pub consumers: Vec<Put<file::Consumer>>,
+    /// What goes.
+    pub gone: Vec<(Kind, Id)>,
+}
+
+impl Edit {
+    /// True when nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Objects put and removed.
+    pub fn len(&self) -> usize {
+        self.upstreams.len()
+            + self.plugin_configs.len()
+            + self.proxies.len()
+            + self.consumers.len()
+            + self.gone.len()
+    }
+}

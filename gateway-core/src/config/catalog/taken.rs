@@ -1,0 +1,184 @@
+//! What no two objects may have in common: names, hosts and paths, ports, credentials.
+
+use std::sync::Arc;
+
+use super::{Id, Problems};
+use crate::config::index::Index;
+use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic, Upstream};
+use crate::config::resolve::{key_of, may_share, reserved};
+use crate::consumer::{Consumers, Shared};
+use crate::route::matcher::Claims;
+use crate::stream::table::Transport;
+
+/// Who has what. A clone is cheap.
+#[derive(Clone, Default)]
+pub(super) struct Taken {
+    routes: Claims<Id>,
+    ports: Index<(Transport, u16), Vec<Arc<Proxy>>>,
+    proxy_names: Index<Arc<str>, Id>,
+    upstream_names: Index<Arc<str>, Id>,
+    /// By upstream: a new version may have another name.
+    names_of_upstreams: Index<Id, Arc<str>>,
+}
+
+impl Taken {
+    /// Gives back everything a proxy has.
+    pub(super) fn release(&mut self, proxy: &Arc<Proxy>) {
+        if let Some(name) = &proxy.name
+            && self.proxy_names.get(name).is_some_and(|owner| *owner == proxy.id)
+        {
+            self.proxy_names.remove(name);
+        }
+        match &proxy.traffic {
+            Traffic::Http(rules) => self.routes.release(&rules.hosts, &rules.path, &proxy.id),
+            Traffic::Stream(rules) => {
+                for place in places(proxy, rules) {
+                    let Some(owners) = self.ports.get_mut(&place) else { continue };
+                    owners.retain(|owner| owner.id != proxy.id);
+                    if owners.is_empty() {
+                        self.ports.remove(&place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a proxy its name, and its hosts and path or its ports.
+    pub(super) fn proxy(
+        &mut self,
+        proxy: &Arc<Proxy>,
+        at: &str,
+        settings: &Settings,
+    ) -> Result<(), Problems> {
+        let mut problems = Problems::default();
+        if let Some(name) = &proxy.name
+            && let Some(owner) = self.proxy_names.get(name).filter(|owner| **owner != proxy.id)
+        {
+            problems
+                .add(key(at, "name"), format!("`{name}` is the name of the proxy `{owner}` already"))
+                .remedy = Some("give each its own".to_owned());
+        }
+        match &proxy.traffic {
+            Traffic::Http(rules) => {
+                if let Err(owner) = self.routes.claim(&rules.hosts, &rules.path, &proxy.id) {
+                    let (place, what) = match &rules.path {
+                        PathPattern::HostOnly => ("hosts", "hosts"),
+                        _ if rules.hosts.is_empty() => ("listen_path", "path"),
+                        _ => ("listen_path", "path and hosts"),
+                    };
+                    problems
+                        .add(key(at, place), format!("the proxy `{owner}` takes this {what} already"))
+                        .remedy = Some("give them different paths, or hosts that don't overlap".to_owned());
+                }
+            }
+            Traffic::Stream(rules) => self.ports(proxy, (rules, at), settings, &mut problems),
+        }
+        problems.into_result(())?;
+        if let Some(name) = &proxy.name {
+            self.proxy_names.insert(name.clone(), proxy.id.clone());
+        }
+        Ok(())
+    }
+
+    fn ports(
+        &mut self,
+        proxy: &Arc<Proxy>,
+        (rules, at): (&StreamRules, &str),
+        settings: &Settings,
+        problems: &mut Problems,
+    ) {
+        let is_udp = transport(proxy) == Transport::Udp;
+        if let Some(listener) = reserved(settings, is_udp, rules) {
+            let message = format!("the gateway's own {listener} listener has this port");
+            problems.add(key(at, "listen_port"), message).remedy = Some("another port".to_owned());
+        }
+        let others = places(proxy, rules).filter_map(|place| self.ports.get(&place)).flatten();
+        let mut meeting = others.filter(|other| match &other.traffic {
+            Traffic::Stream(theirs) => other.id != proxy.id && !may_share(rules, theirs),
+            Traffic::Http(_) => false,
+        });
+        if let Some(other) = meeting.next() {
+            problems
+                .add(key(at, "listen_port"), format!("the proxy `{}` listens there already", other.id))
+                .remedy =
+                Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
+        }
+        if !problems.is_empty() {
+            return;
+        }
+        for place in places(proxy, rules) {
+            match self.ports.get_mut(&place) {
+                Some(owners) => owners.push(proxy.clone()),
+                None => drop(self.ports.insert(place, vec![proxy.clone()])),
+            }
+        }
+    }
+
+    /// Gives an upstream its name.
+    pub(super) fn upstream(&mut self, upstream: &Upstream, at: &str) -> Result<(), Problems> {
+        if let Some(name) = &upstream.name
+            && let Some(owner) = self.upstream_names.get(name).filter(|owner| **owner != upstream.id)
+        {
+            let mut problems = Problems::default();
+            let message = format!("`{name}` is the name of the upstream `{owner}` already");
+            problems.add(key(at, "name"), message).remedy = Some("give each its own".to_owned());
+            return Err(problems);
+        }
+        self.upstream_gone(&upstream.id);
+        if let Some(name) = &upstream.name {
+            self.upstream_names.insert(name.clone(), upstream.id.clone());
+            self.names_of_upstreams.insert(upstream.id.clone(), name.clone());
+        }
+        Ok(())
+    }
+
+    /// Gives back an upstream's name.
+    pub(super) fn upstream_gone(&mut self, id: &Id) {
+        if let Some(name) = self.names_of_upstreams.remove(id) {
+            self.upstream_names.remove(&name);
+        }
+    }
+}
+
+/// Gives a consumer its names and credentials.
+pub(super) fn consumer(
+    consumers: &mut Consumers,
+    consumer: &Arc<Consumer>,
+    at: &str,
+) -> Result<(), Problems> {
+    let Some((shared, owner)) = consumers.collision(consumer) else {
+        consumers.insert(consumer);
+        return Ok(());
+    };
+    let owner = owner.consumer.as_ref().map_or("", |owner| owner.id.as_str());
+    let (place, message) = match shared {
+        Shared::Name(name) => {
+            let place = if name == consumer.username { "username" } else { "custom_id" };
+            (place.to_owned(), format!("`{name}` is a name of the consumer `{owner}` already"))
+        }
+        Shared::Credential(kind) => {
+            let key = key_of(kind);
+            (format!("credentials.{kind}"), format!("the consumer `{owner}` has the same {key}"))
+        }
+    };
+    let mut problems = Problems::default();
+    problems.add(key(at, &place), message).remedy = Some("give each its own".to_owned());
+    Err(problems)
+}
+
+fn key(at: &str, key: &str) -> String {
+    if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
+}
+
+fn transport(proxy: &Proxy) -> Transport {
+    match proxy.backend.scheme {
+        Scheme::Udp | Scheme::Dtls => Transport::Udp,
+        Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,
+    }
+}
+
+fn places(proxy: &Proxy, rules: &StreamRules) -> impl Iterator<Item = (Transport, u16)> + use<> {
+    let transport = transport(proxy);
+    let (first, last) = rules.listen_ports;
+    (first..=last).map(move |port| (transport, port))
+}

@@ -1,0 +1,78 @@
+//! What becomes different from one configuration to the next.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::model::{Consumer, Id, Model, Proxy, Settings, Upstream};
+use super::problem::Problems;
+use super::snapshot::Snapshot;
+
+/// Changed objects of one kind.
+#[derive(Debug)]
+pub struct Edits<T> {
+    /// New ones, and those that take the place of the one with their id.
+    pub put: Vec<T>,
+    /// Those that are gone.
+    pub gone: Vec<Id>,
+}
+
+impl<T> Default for Edits<T> {
+    fn default() -> Self {
+        Self { put: Vec::new(), gone: Vec::new() }
+    }
+}
+
+impl<T> Edits<T> {
+    /// True when nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.gone.is_empty()
+    }
+}
+
+/// Everything that becomes different at once.
+///
+/// Whoever makes one sees to it that a proxy is among those put whenever its upstream or one of its plugin configs is:
+/// a snapshot holds what a proxy needs, not where to look it up.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// New settings of the gateway as a whole.
+    pub settings: Option<Arc<Settings>>,
+    /// Named upstreams.
+    pub upstreams: Edits<Arc<Upstream>>,
+    /// Proxies with everything they name.
+    pub proxies: Edits<Arc<Proxy>>,
+    /// Proxies that can't serve, with the reason: they keep their hosts and paths and answer 503.
+    pub closed: Vec<(Arc<Proxy>, Problems)>,
+    /// Consumers.
+    pub consumers: Edits<Arc<Consumer>>,
+    /// Plugin configs shared by several proxies that are gone.
+    pub plugin_configs_gone: Vec<Id>,
+}
+
+impl Changes {
+    /// What takes a snapshot to a whole model: everything in the model is put, everything else goes.
+    pub fn between(previous: &Snapshot, model: &Model) -> Self {
+        let upstreams: HashSet<&Id> = model.upstreams.iter().map(|upstream| &upstream.id).collect();
+        let proxies: HashSet<&Id> = model.proxies.iter().map(|proxy| &proxy.id).collect();
+        let consumers: HashSet<&Id> = model.consumers.iter().map(|consumer| &consumer.id).collect();
+        let plugins: HashSet<&Id> = model.plugin_configs.iter().map(|config| &config.id).collect();
+        Self {
+            settings: Some(model.settings.clone()),
+            upstreams: Edits {
+                gone: missing(previous.upstreams.iter(), &upstreams),
+                put: model.upstreams.clone(),
+            },
+            proxies: Edits { gone: missing(previous.by_id.iter(), &proxies), put: model.proxies.clone() },
+            closed: Vec::new(),
+            consumers: Edits {
+                gone: missing(previous.consumers.iter(), &consumers),
+                put: model.consumers.clone(),
+            },
+            plugin_configs_gone: missing(previous.plugins.iter(), &plugins),
+        }
+    }
+}
+
+fn missing<'a, T: 'a>(known: impl Iterator<Item = (&'a Id, T)>, kept: &HashSet<&Id>) -> Vec<Id> {
+    known.map(|(id, _)| id).filter(|id| !kept.contains(id)).cloned().collect()
+}

@@ -1,0 +1,310 @@
+//! From what changed to the next snapshot, at a cost that goes by the size of the change.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use super::changes::{Changes, Edits};
+use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, TargetRules, Traffic};
+use super::problem::Problems;
+use super::snapshot::{Route, Snapshot};
+use crate::balance::Targets;
+use crate::consumer::Consumers;
+use crate::health::breaker::Breakers;
+use crate::limit::budget::RetryBudget;
+use crate::limit::concurrency::Concurrency;
+use crate::plugin::chain::Member;
+use crate::plugin::{Chain, Registry, World};
+use crate::pool::{Identity, Interner};
+
+/// Turns changes into snapshots, remembering what must survive from one to the next.
+pub struct Compiler {
+    registry: Registry,
+    world: World,
+    interner: Interner,
+    slots: Slots,
+    /// Routes replaced or removed since keys were last swept.
+    retired: usize,
+}
+
+/// A snapshot not yet published, and what is new in it. Goes back to the compiler, published ([`Compiler::adopt`]) or
+/// not ([`Compiler::discard`]).
+#[derive(Debug)]
+#[must_use]
+pub struct Compiled {
+    /// The next snapshot.
+    pub snapshot: Snapshot,
+    /// Routes that are new or took the place of older ones.
+    pub put: Vec<Arc<Route>>,
+    /// Routes whose proxy is gone.
+    pub gone: Vec<Arc<Route>>,
+    /// Whether any stream proxy is put, replaced or gone.
+    pub streams_changed: bool,
+    /// Slots given to proxies that had none.
+    fresh: Vec<u32>,
+}
+
+/// Small numbers for proxies, the lowest free one first, so that tables of counters stay dense.
+#[derive(Default)]
+struct Slots {
+    free: BinaryHeap<Reverse<u32>>,
+    next: u32,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().map_or_else(
+            || {
+                self.next += 1;
+                self.next - 1
+            },
+            |Reverse(slot)| slot,
+        )
+    }
+}
+
+/// Keys are swept when so many routes were retired, or a share of all: a sweep walks over every key.
+const SWEEP_AT: usize = 1024;
+
+impl Compiler {
+    /// A compiler with the plugins it may build.
+    pub fn new(registry: Registry, world: World) -> Self {
+        Self { registry, world, interner: Interner::default(), slots: Slots::default(), retired: 0 }
+    }
+
+    /// The known plugins.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The world plugins are built in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Compiles a whole model. Targets that stay keep their health, latency and connections; plugins whose settings
+    /// stay keep their state.
+    pub fn compile(&mut self, model: &Model, previous: &Snapshot, now: Instant) -> Compiled {
+        self.apply(Changes::between(previous, model), previous, now)
+    }
+
+    /// Compiles what changed.
+    ///
+    /// Nothing of `previous` is touched, so that the result may as well be discarded.
+    pub fn apply(&mut self, changes: Changes, previous: &Snapshot, now: Instant) -> Compiled {
+        let mut next = previous.clone();
+        next.revision = previous.revision + 1;
+        next.settings = changes.settings.unwrap_or(next.settings);
+        consumers(&mut next.consumers, changes.consumers);
+        for id in &changes.upstreams.gone {
+            next.upstreams.remove(id);
+        }
+        for upstream in &changes.upstreams.put {
+            let known = previous.upstreams.get(&upstream.id).map(Arc::as_ref);
+            next.upstreams.insert(upstream.id.clone(), Arc::new(Targets::build(upstream, known, now)));
+        }
+        for id in &changes.plugin_configs_gone {
+            next.plugins.remove(id);
+        }
+        let (put, gone, fresh) = (Vec::new(), Vec::new(), Vec::new());
+        let mut compiled = Compiled { snapshot: next, put, gone, fresh, streams_changed: false };
+        for id in &changes.proxies.gone {
+            compiled.gone.extend(take_out(&mut compiled.snapshot, id));
+        }
+        let put = changes.proxies.put.into_iter().map(|proxy| (proxy, None));
+        let put: Vec<_> =
+            put.chain(changes.closed.into_iter().map(|(proxy, why)| (proxy, Some(why)))).collect();
+        // All leave their places before any takes a new one: two may have swapped them.
+        let before: Vec<_> =
+            put.iter().map(|(proxy, _)| take_out(&mut compiled.snapshot, &proxy.id)).collect();
+        for ((proxy, closed), before) in put.into_iter().zip(before) {
+            let chain = match closed {
+                Some(why) => Err(why),
+                None => self.chain(&proxy, before.as_deref(), &mut compiled.snapshot),
+            };
+            let targets = targets(&proxy, before.as_deref(), &compiled.snapshot, now);
+            let route = Arc::new(self.route(proxy, (targets, chain), before.as_deref(), now));
+            if before.is_none() {
+                compiled.fresh.push(route.slot);
+            }
+            put_in(&mut compiled.snapshot, &route);
+            compiled.streams_changed |= before.as_deref().is_some_and(is_stream);
+            compiled.put.push(route);
+        }
+        let touched = &mut compiled.put.iter().chain(&compiled.gone);
+        compiled.streams_changed |= touched.any(|route| is_stream(route));
+        compiled
+    }
+
+    /// A compilation was thrown away.
+    pub fn discard(&mut self, compiled: Compiled) {
+        self.slots.free.extend(compiled.fresh.into_iter().map(Reverse));
+    }
+
+    /// A compilation was published: what the proxies that are gone held may be given to others.
+    pub fn adopt(&mut self, compiled: &Compiled) {
+        self.slots.free.extend(compiled.gone.iter().map(|route| Reverse(route.slot)));
+        self.retired += compiled.gone.len() + compiled.put.len() - compiled.fresh.len();
+        if self.retired >= SWEEP_AT.max(compiled.snapshot.by_id.len() / 8) {
+            self.retired = 0;
+            drop(self.interner.sweep());
+        }
+    }
+
+    fn route(
+        &mut self,
+        proxy: Arc<Proxy>,
+        (targets, chain): (Arc<Targets>, Result<Chain, Problems>),
+        before: Option<&Route>,
+        now: Instant,
+    ) -> Route {
+        let (chain, quarantine) = match chain {
+            Ok(chain) => (chain, None),
+            // Closed rather than open: a proxy never answers without its plugins.
+            Err(problems) => (Chain::default(), Some(problems)),
+        };
+        let pool_keys = targets
+            .list()
+            .iter()
+            .map(|target| self.interner.intern(identity(&proxy.backend, &target.rules)))
+            .collect();
+        let breakers = proxy.circuit_breaker.as_ref().map(|rules| {
+            Breakers::build(rules, &targets, before.and_then(|route| route.breakers.as_ref()), now)
+        });
+        let budget = before
+            .filter(|route| route.proxy.retry.budget_percent == proxy.retry.budget_percent)
+            .map_or_else(
+                || Arc::new(RetryBudget::new(proxy.retry.budget_percent, now)),
+                |route| route.budget.clone(),
+            );
+        let max_sessions = match &proxy.traffic {
+            Traffic::Stream(rules) => rules.max_sessions,
+            Traffic::Http(_) => 0,
+        };
+        let sessions = before.map_or_else(|| Concurrency::new(max_sessions), |route| route.sessions.clone());
+        sessions.resize(max_sessions);
+        Route {
+            sessions,
+            chain,
+            breakers,
+            budget,
+            pool_keys,
+            allow: allow(&proxy),
+            quarantine,
+            slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
+            targets,
+            proxy,
+        }
+    }
+
+    /// Builds the proxy's plugins. One whose settings are those it had goes on with its state, and a shared one is
+    /// built once for all.
+    fn chain(&self, proxy: &Proxy, before: Option<&Route>, next: &mut Snapshot) -> Result<Chain, Problems> {
+        let mut members = Vec::with_capacity(proxy.plugins.len());
+        let mut problems = Problems::default();
+        for config in &proxy.plugins {
+            let is_shared = !matches!(config.scope, Scope::Proxy(_));
+            let known = match is_shared {
+                true => next.plugins.get(&config.id),
+                false => before.and_then(|route| route.chain.member(&config.id)),
+            };
+            let member = match known.filter(|(known, _)| known == config) {
+                Some(member) => member.clone(),
+                None => match self.build(config) {
+                    Ok(member) => member,
+                    Err(mut found) => {
+                        problems.0.append(&mut found.0);
+                        continue;
+                    }
+                },
+            };
+            if is_shared && known.is_none_or(|known| !Arc::ptr_eq(&known.0, &member.0)) {
+                next.plugins.insert(config.id.clone(), member.clone());
+            }
+            members.push(member);
+        }
+        problems.into_result(()).map(|()| Chain::build(&self.registry, &members))
+    }
+
+    fn build(&self, config: &Arc<PluginConfig>) -> Result<Member, Problems> {
+        match self.registry.build(&config.plugin_name, &config.config, &self.world) {
+            Ok(plugin) => Ok((config.clone(), plugin)),
+            Err(mut problems) => {
+                for problem in &mut problems.0 {
+                    problem.path = format!("plugin_configs.{}.{}", config.id, problem.path);
+                }
+                Err(problems)
+            }
+        }
+    }
+}
+
+fn consumers(index: &mut Consumers, edits: Edits<Arc<Consumer>>) {
+    // All go before any comes: two may have swapped their names or keys.
+    let replaced = edits.put.iter().map(|consumer| &consumer.id);
+    edits.gone.iter().chain(replaced).for_each(|id| index.remove(id));
+    edits.put.iter().for_each(|consumer| index.insert(consumer));
+}
+
+/// Takes a proxy out of all tables.
+fn take_out(next: &mut Snapshot, id: &Id) -> Option<Arc<Route>> {
+    let route = next.by_id.remove(id)?;
+    next.quarantined.remove(id);
+    next.tended.remove(id);
+    match &route.proxy.traffic {
+        Traffic::Http(rules) => drop(next.routes.remove(&rules.hosts, &rules.path)),
+        Traffic::Stream(_) => next.streams.remove(&route),
+    }
+    Some(route)
+}
+
+fn put_in(next: &mut Snapshot, route: &Arc<Route>) {
+    let id = &route.proxy.id;
+    next.by_id.insert(id.clone(), route.clone());
+    if route.quarantine.is_some() {
+        next.quarantined.insert(id.clone(), route.clone());
+    }
+    if route.is_tended() {
+        next.tended.insert(id.clone(), route.clone());
+    }
+    match &route.proxy.traffic {
+        // Overlaps were refused when the changes were made, so the first of two stands.
+        Traffic::Http(rules) => drop(next.routes.insert(&rules.hosts, &rules.path, route.clone())),
+        Traffic::Stream(_) => next.streams.insert(route),
+    }
+}
+
+fn is_stream(route: &Route) -> bool {
+    matches!(route.proxy.traffic, Traffic::Stream(_))
+}
+
+/// The runtime form of the proxy's upstream: the named one's, or its own.
+fn targets(proxy: &Proxy, before: Option<&Route>, next: &Snapshot, now: Instant) -> Arc<Targets> {
+    let backend = &proxy.backend;
+    let named = next.upstreams.get(&backend.upstream.id).filter(|_| backend.is_named);
+    named.cloned().unwrap_or_else(|| {
+        let known = before.filter(|route| !route.proxy.backend.is_named);
+        Arc::new(Targets::build(&backend.upstream, known.map(|route| route.targets.as_ref()), now))
+    })
+}
+
+/// What a connection to this target must have in common with another to stand in for it.
+fn identity(backend: &Backend, target: &TargetRules) -> Identity {
+    Identity {
+        scheme: backend.scheme,
+        http: backend.http_version,
+        host: target.host.clone(),
+        port: target.port,
+        dns_override: backend.dns_override,
+        tls: backend.tls.clone(),
+    }
+}
+
+fn allow(proxy: &Proxy) -> Option<HeaderValue> {
+    let Traffic::Http(rules) = &proxy.traffic else { return None };
+    let methods: Vec<&str> = rules.allowed_methods.as_ref()?.iter().map(http::Method::as_str).collect();
+    HeaderValue::from_str(&methods.join(", ")).ok()
+}
