@@ -1,22 +1,30 @@
-//! The admin listener: health, status and metrics, for operators and their machines.
+//! The admin listener: health, status and metrics, and in database mode the API that changes the configuration.
 //!
-//! Runs on the control runtime. Nothing here takes a body; heads, connections and times are limited.
+//! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
+mod access;
+mod bulk;
+mod effective;
+mod endpoints;
 mod health;
+mod history;
+mod openapi;
 mod problem;
+mod request;
+mod resources;
 mod status;
+mod targets;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -25,6 +33,8 @@ use tokio::sync::Semaphore;
 
 use crate::app::Engine;
 use crate::export::prometheus;
+use crate::source::database::Keeper;
+pub use access::{Access, AccessError, Role};
 
 /// Connections at a time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
@@ -34,14 +44,32 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// For an answer to be made.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a change to be read, checked, written and served.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Bytes of a request's body: a batch of about 100,000 proxies.
+const MAX_BODY_BYTES: usize = 128 << 20;
 /// The longest a connection is kept, used or not.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 /// Before accepting again after an accept failed, as it does when descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What the admin listener serves.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    pub(crate) engine: Arc<Engine>,
+    /// In database mode.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
+impl FromRef<Admin> for Arc<Engine> {
+    fn from_ref(admin: &Admin) -> Self {
+        admin.engine.clone()
+    }
+}
+
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, engine: Arc<Engine>) {
-    let router = router(engine);
+pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+    let router = router(admin);
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -76,24 +104,24 @@ fn connection(tcp: TcpStream, router: Router) -> impl Future<Output = ()> + Send
     }
 }
 
-fn router(engine: Arc<Engine>) -> Router<()> {
-    Router::new()
-        .route("/livez", get(health::live))
-        .route("/healthz", get(health::live))
-        .route("/readyz", get(health::ready))
-        .route("/startupz", get(health::started))
-        .route("/metrics", get(metrics))
-        .route("/v1/status", get(status::status))
+fn router(admin: Admin) -> Router<()> {
+    let routes = endpoints::all().into_iter();
+    let router =
+        routes.fold(Router::new(), |router, endpoint| router.route(endpoint.path, (endpoint.route)()));
+    router
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .with_state(engine)
+        .with_state(admin)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(limits))
 }
 
 /// What holds for every answer.
 async fn limits(request: Request, next: Next) -> Response {
-    let answer = tokio::time::timeout(ANSWER_TIMEOUT, next.run(request)).await;
-    let mut response = answer.unwrap_or_else(|_| {
+    let is_read = request.method().is_safe();
+    let answer =
+        tokio::time::timeout(if is_read { ANSWER_TIMEOUT } else { WRITE_TIMEOUT }, next.run(request));
+    let mut response = answer.await.unwrap_or_else(|_| {
         problem::problem(StatusCode::GATEWAY_TIMEOUT, "timeout", "The answer took too long").into_response()
     });
     // A health answer out of a cache would be worse than none.

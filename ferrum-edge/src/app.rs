@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gateway_core::config::compile::Compiler;
+use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::Snapshot;
@@ -20,10 +20,12 @@ use gateway_protocols::tls::server::ServerTlsError;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
+use crate::admin::Admin;
 use crate::control::Control;
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
-pub(crate) use engine::Engine;
+use crate::source::database::{Database, Keeper, LoadError};
+pub(crate) use engine::{Engine, Staged};
 pub(crate) use listeners::Ports;
 use listeners::{Listeners, StreamPorts};
 pub(crate) use tls::Frontend;
@@ -33,6 +35,7 @@ pub struct Gateway {
     engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
     control: Control,
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// Where the gateway listens; ephemeral ports are settled.
@@ -68,6 +71,9 @@ pub enum StartError {
         /// What is missing.
         wanted: &'static str,
     },
+    /// The database has nothing to serve.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// A thread could not be started.
     #[error("a worker could not be started: {0}")]
     Thread(io::Error),
@@ -107,18 +113,51 @@ impl Gateway {
     /// # Errors
     /// When an address can't be listened on or a certificate is of no use; nothing is left running.
     pub fn start(model: Model, registry: Registry) -> Result<Self, StartError> {
-        let settings = model.settings.clone();
+        let mut compiler = Compiler::new(registry, World::default());
+        let empty = Snapshot::empty(model.settings.clone());
+        let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
+        let control = Control::new().map_err(StartError::Thread)?;
+        Self::launch((compiler, compiled), control, Ports::All)
+    }
+
+    /// Starts serving what a database has. Settings of the gateway as a whole come from `settings`. Returns once every
+    /// listener takes connections.
+    ///
+    /// # Errors
+    /// When the database does not answer and there is no last good configuration, and as [`Gateway::start`].
+    pub fn start_database(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        let control = Control::new().map_err(StartError::Thread)?;
+        let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
+        let opening = database.open(settings, registry);
+        let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
+        let (compiled, rest) = loaded.split();
+        let mut gateway = Self::launch((rest.compiler, compiled), control, Ports::Possible)?;
+        let engine = gateway.engine.clone();
+        let start = async move { Keeper::start(engine, opened, (rest.catalog, rest.revision)) };
+        let keeper = gateway.control.wait(start).ok_or_else(stopped)?;
+        gateway.keeper = Some(keeper);
+        Ok(gateway)
+    }
+
+    fn launch(
+        (mut compiler, compiled): (Compiler, Compiled),
+        control: Control,
+        ports: Ports,
+    ) -> Result<Self, StartError> {
+        let settings = compiled.snapshot.settings.clone();
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
-        let mut compiler = Compiler::new(registry, World::default());
-        let now = tokio::time::Instant::now();
-        let compiled = compiler.compile(&model, &Snapshot::empty(settings.clone()), now);
         let telemetry = Arc::new(Telemetry::new(workers, &settings)?);
         telemetry.applied(&compiled);
+        compiler.adopt(&compiled);
         let addresses = listeners.addresses();
         let streams = StreamPorts::default();
-        let stream_ports = streams.prepare(&compiled.snapshot, (&frontend, workers), Ports::All)?;
+        let stream_ports = streams.prepare(&compiled.snapshot, (&frontend, workers), ports)?;
         let revision = compiled.snapshot.revision;
         let (shared, mut inboxes) = Shared::new(compiled.snapshot, workers);
         if let Some(port) = listeners.http3_port() {
@@ -147,8 +186,18 @@ impl Gateway {
             draining: AtomicBool::new(false),
             revision: watch::Sender::new(revision),
         });
-        let control = Control::start(engine.clone()).map_err(StartError::Thread)?;
-        Ok(Self { engine, threads, control })
+        control.tend(&engine);
+        Ok(Self { engine, threads, control, keeper: None })
+    }
+
+    /// What the admin listener serves.
+    pub(crate) fn admin(&self) -> Admin {
+        Admin { engine: self.engine.clone(), keeper: self.keeper.clone() }
+    }
+
+    /// What keeps the configuration equal to the database's, when it comes from one.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
     }
 
     /// Where it listens.
@@ -167,6 +216,7 @@ impl Gateway {
     }
 
     /// What serves.
+    #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }

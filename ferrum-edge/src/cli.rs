@@ -3,6 +3,7 @@
 //! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration.
 
 mod check;
+mod database;
 mod explain;
 mod logs;
 mod notify;

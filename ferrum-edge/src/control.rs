@@ -6,6 +6,7 @@
 mod certificates;
 mod probes;
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ pub(crate) struct Control {
     runtime: Option<Runtime>,
 }
 
-/// Threads for work that waits for files.
-const BLOCKING_THREADS: usize = 2;
+/// Threads for work that waits for files, or takes long.
+const BLOCKING_THREADS: usize = 4;
 /// The stack of control threads: nothing here goes deep.
-const STACK_BYTES: usize = 512 << 10;
+const STACK_BYTES: usize = 2 << 20;
 
 impl Control {
-    /// Starts the runtime with the probes and the watch.
-    pub(crate) fn start(engine: Arc<Engine>) -> io::Result<Self> {
+    /// Starts the runtime.
+    pub(crate) fn new() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(BLOCKING_THREADS)
@@ -34,12 +35,28 @@ impl Control {
             .thread_name("control")
             .enable_all()
             .build()?;
-        runtime.spawn(probes::run(engine.clone()));
-        runtime.spawn(certificates::run(engine));
         Ok(Self { runtime: Some(runtime) })
     }
 
-    fn handle(&self) -> Option<&Handle> {
+    /// Looks after what serves: probes, and the watch for changed certificate files.
+    pub(crate) fn tend(&self, engine: &Arc<Engine>) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(probes::run(engine.clone()));
+            runtime.spawn(certificates::run(engine.clone()));
+        }
+    }
+
+    /// Waits here for what runs there.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, result) = std::sync::mpsc::sync_channel(1);
+        self.runtime.as_ref()?.spawn(async move { drop(done.send(work.await)) });
+        result.recv().ok()
+    }
+
+    pub(crate) fn handle(&self) -> Option<&Handle> {
         self.runtime.as_ref().map(Runtime::handle)
     }
 }
@@ -54,8 +71,9 @@ impl Drop for Control {
 }
 
 impl Gateway {
-    /// Serves health, status and metrics over plain HTTP on `address`, until the gateway is dropped; says where it
-    /// listens. Anybody who reaches the address may read them: keep it to loopback or a network of your own.
+    /// Serves health, status and metrics over plain HTTP on `address`, and the admin API when the configuration lies in
+    /// a database, until the gateway is dropped; says where it listens. Health, status and metrics may be read by
+    /// anybody who reaches the address: keep it to loopback or a network of your own.
     ///
     /// # Errors
     /// When the address can't be listened on.
@@ -69,7 +87,7 @@ impl Gateway {
         let local = listener.local_addr().map_err(failed)?;
         let _inside = handle.enter();
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        handle.spawn(crate::admin::serve(listener, self.engine().clone()));
+        handle.spawn(crate::admin::serve(listener, self.admin()));
         Ok(local)
     }
 }

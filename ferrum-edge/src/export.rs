@@ -9,7 +9,7 @@ pub mod prometheus;
 mod redact;
 mod shard;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -42,6 +42,8 @@ pub(crate) struct ControlCounts {
     pub(crate) probes_good: AtomicU64,
     pub(crate) probes_bad: AtomicU64,
     pub(crate) certificates_refused: AtomicU64,
+    pub(crate) broken: AtomicU64,
+    pub(crate) database_away: AtomicBool,
 }
 
 /// What became of the configurations so far.

@@ -24,7 +24,7 @@
 //!
 //! Nothing here installs a logger: events go to [`tracing`](https://docs.rs/tracing), metrics are scraped.
 
-mod admin;
+pub mod admin;
 pub mod app;
 pub mod cli;
 mod control;

@@ -1,4 +1,5 @@
 //! Where configurations come from. Operating modes differ in nothing else.
 
 mod certificates;
+pub mod database;
 pub mod file;

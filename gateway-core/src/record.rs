@@ -136,6 +136,10 @@ pub mod metric {
         CONFIG_PROXIES: gauge = "ferrum_config_proxies";
         /// Proxies that are closed because their configuration can't be carried out.
         CONFIG_QUARANTINED: gauge = "ferrum_config_proxies_quarantined";
+        /// Objects in the database that can't be used; 0 while the configuration comes from a file.
+        CONFIG_BROKEN: gauge = "ferrum_config_objects_broken";
+        /// Whether the database answers: 1 or 0; always 1 while the configuration comes from a file.
+        DATABASE_UP: gauge = "ferrum_database_up";
         /// Changed certificate files that could not be used; the certificates before them went on serving.
         CERTIFICATES_REFUSED: counter = "ferrum_certificates_refused_total";
         /// Access records written.

@@ -1,26 +1,115 @@
 //! The admin API's errors, as RFC 9457 documents.
 
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use gateway_core::config::problem::{Problem, Problems};
+use serde_json::{Value, json};
+
+use crate::source::database::WriteError;
+use crate::store::StoreError;
+
+/// Problems told at a time.
+const MAX_PROBLEMS: usize = 1000;
 
 /// An error document. `code` is stable, for machines.
 pub(super) fn problem(status: StatusCode, code: &'static str, detail: &str) -> Response {
+    with_errors(status, code, detail, Vec::new())
+}
+
+fn with_errors(status: StatusCode, code: &'static str, detail: &str, errors: Vec<Value>) -> Response {
     let title = status.canonical_reason().unwrap_or("Error");
-    let document = json!({
+    let mut document = json!({
         "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail,
     });
+    if !errors.is_empty() {
+        document["errors"] = Value::Array(errors);
+    }
     (status, [(CONTENT_TYPE, "application/problem+json")], format!("{document}\n")).into_response()
+}
+
+/// What is wrong with an object, each with a pointer to the field.
+pub(super) fn invalid(problems: &Problems) -> Response {
+    let errors = problems.0.iter().take(MAX_PROBLEMS).map(
+        |problem| json!({ "pointer": pointer(problem), "detail": problem.message, "remedy": problem.remedy }),
+    );
+    let detail = match problems.0.len() {
+        1 => "There is 1 problem; nothing was changed".to_owned(),
+        many => format!("There are {many} problems; nothing was changed"),
+    };
+    with_errors(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail, errors.collect())
+}
+
+/// Why nothing was written.
+pub(super) fn refused(error: &WriteError) -> Response {
+    let detail = format!("{error}; nothing was changed");
+    let at = |at: &str| {
+        let path = Problem::new(at, "");
+        vec![json!({ "pointer": pointer(&path), "detail": error.to_string() })]
+    };
+    match error {
+        WriteError::Invalid(problems) => invalid(problems),
+        WriteError::NotFound { at: place, .. } => {
+            with_errors(StatusCode::NOT_FOUND, "not_found", &detail, at(place))
+        }
+        WriteError::Exists { at: place, .. } => {
+            with_errors(StatusCode::CONFLICT, "exists", &detail, at(place))
+        }
+        WriteError::Changed { at: place, .. } => {
+            with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
+        }
+        WriteError::Seal(error) => {
+            let errors = vec![
+                json!({ "pointer": "/credentials", "detail": error.to_string(), "remedy": error.remedy() }),
+            ];
+            with_errors(StatusCode::UNPROCESSABLE_ENTITY, "no_key", &detail, errors)
+        }
+        WriteError::Port(_) => problem(StatusCode::CONFLICT, "port", &detail),
+        WriteError::Store(error) => store(error),
+        WriteError::Stopping => problem(StatusCode::SERVICE_UNAVAILABLE, "stopping", &detail),
+    }
+}
+
+/// What the database said.
+pub(super) fn store(error: &StoreError) -> Response {
+    let (status, code) = match error {
+        StoreError::NoHistory { .. } => (StatusCode::NOT_FOUND, "no_history"),
+        StoreError::TooMany { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "too_many"),
+        StoreError::Id { .. } | StoreError::Document { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        StoreError::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        StoreError::Full { .. } => (StatusCode::INSUFFICIENT_STORAGE, "full"),
+        StoreError::Unknown { .. } => (StatusCode::SERVICE_UNAVAILABLE, "unknown_outcome"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "database"),
+    };
+    let detail = format!("{error} ({})", error.remedy());
+    let mut response = problem(status, code, &detail);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A problem's path as a JSON pointer (RFC 6901): `proxies[2].hosts[0]` is `/proxies/2/hosts/0`.
+fn pointer(problem: &Problem) -> String {
+    let mut pointer = String::new();
+    for part in problem.path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        pointer.push('/');
+        pointer.push_str(&part.trim_end_matches(']').replace('~', "~0").replace('/', "~1"));
+    }
+    pointer
 }
 
 /// Any other path.
 pub(super) async fn not_found(uri: Uri) -> Response {
-    let known = "/livez, /readyz, /startupz, /metrics and /v1/status";
+    let known = "/livez, /readyz, /startupz, /metrics and /v1/status; in database mode also those of /v1/openapi.json";
     problem(StatusCode::NOT_FOUND, "not_found", &format!("There is no {}; there are {known}", uri.path()))
 }
 
 /// Any other method; `Allow` is added by the router.
 pub(super) async fn method_not_allowed() -> Response {
-    problem(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Only GET and HEAD are allowed here")
+    problem(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "This method is not allowed here; `Allow` has those that are",
+    )
 }

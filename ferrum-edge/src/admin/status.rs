@@ -1,6 +1,5 @@
 //! What the gateway is doing, as one document.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Json;
@@ -10,18 +9,21 @@ use gateway_core::config::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::app::Engine;
+use super::Admin;
 use crate::export::{ConfigStatus, Rfc3339};
+use crate::source::database::Keeper;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
+/// Broken objects named in one answer; their number is always told.
+const MAX_BROKEN: usize = 100;
 /// Upstreams named in one answer; their number is always told.
 const MAX_UPSTREAMS: usize = 1000;
 /// Targets named of one upstream.
 const MAX_TARGETS: usize = 100;
 
 /// The document. Its fields are stable; others may be added.
-pub(super) async fn status(State(engine): State<Arc<Engine>>) -> Json<Value> {
+pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Json<Value> {
     let snapshot = engine.snapshot();
     let (started, started_at) = engine.telemetry.started();
     Json(json!({
@@ -34,6 +36,10 @@ pub(super) async fn status(State(engine): State<Arc<Engine>>) -> Json<Value> {
         "listeners": { "http": engine.addresses.http, "https": engine.addresses.https },
         "connections": engine.shared.connections(),
         "config": config(&engine.telemetry.config_status()),
+        "database": match &keeper {
+            Some(keeper) => database(keeper).await,
+            None => Value::Null,
+        },
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
     }))
@@ -53,6 +59,25 @@ fn config(status: &ConfigStatus) -> Value {
         "applied_at": status.applied_at.map(time),
         "refused": status.refused,
         "last_refusal": refusal,
+    })
+}
+
+/// How the database stands, and what in it can't be used.
+async fn database(keeper: &Keeper) -> Value {
+    let standing = keeper.standing();
+    let catalog = keeper.catalog().await;
+    let broken = catalog.broken().iter().take(MAX_BROKEN).map(|(kind, id, object)| {
+        let problems: Vec<_> = object.problems.0.iter().map(ToString::to_string).collect();
+        json!({ "kind": kind.as_str(), "id": id, "problems": problems })
+    });
+    json!({
+        "location": keeper.store().location().to_string(),
+        "revision": standing.revision,
+        "answers": standing.away.is_none(),
+        "away_since": standing.away.as_ref().map(|(since, _)| time(*since)),
+        "away_because": standing.away.as_ref().map(|(_, cause)| cause),
+        "broken_count": catalog.broken().len(),
+        "broken": broken.collect::<Vec<_>>(),
     })
 }
 
@@ -84,7 +109,8 @@ fn upstreams(snapshot: &Snapshot) -> Value {
     json!({ "count": snapshot.upstreams.len(), "list": named })
 }
 
-fn target(target: &Target, now: Instant) -> Value {
+/// A target as it is answered.
+pub(super) fn target(target: &Target, now: Instant) -> Value {
     let status = target.status(now);
     json!({
         "address": &*target.authority,

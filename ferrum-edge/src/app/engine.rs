@@ -121,13 +121,24 @@ impl Engine {
 
     /// Puts a whole model in use; says its revision.
     pub(super) fn reload(&self, model: &Model) -> Result<u64, ReloadError> {
+        self.resettle(Changes::between(&self.snapshot(), model), Ports::All)
+    }
+
+    /// Puts other settings in use; everything else stays.
+    pub(crate) fn reload_settings(&self, settings: Arc<Settings>, revision: u64) -> Result<(), ReloadError> {
+        let changes = Changes { settings: Some(settings), revision: Some(revision), ..Changes::default() };
+        self.resettle(changes, Ports::Possible).map(drop)
+    }
+
+    fn resettle(&self, changes: Changes, ports: Ports) -> Result<u64, ReloadError> {
         let refused = |error: ReloadError| {
             self.telemetry.refused(&error);
             error
         };
-        self.frontend.reload(&model.settings.tls).map_err(|error| refused(error.into()))?;
         let previous = self.snapshot();
-        let staged = match self.stage(Changes::between(&previous, model), Ports::All) {
+        let settings = changes.settings.clone().unwrap_or_else(|| previous.settings.clone());
+        self.frontend.reload(&settings.tls).map_err(|error| refused(error.into()))?;
+        let staged = match self.stage(changes, ports) {
             Ok(staged) => staged,
             Err(error) => {
                 // The old configuration goes on serving, with the old certificates.
@@ -137,26 +148,18 @@ impl Engine {
                 return Err(refused(error.into()));
             }
         };
-        let next = &staged.compiled.snapshot;
-        for fixed in fixed_at_start(&previous.settings, &next.settings) {
+        for fixed in fixed_at_start(&previous.settings, &settings) {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }
-        self.shared.overload.resize(&next.settings.limits);
+        self.shared.overload.resize(&settings.limits);
         self.shared.client_tls.refresh();
-        let revision = next.revision;
+        let revision = staged.compiled.snapshot.revision;
         drop(self.publish(staged));
         Ok(revision)
     }
 
     fn compiler(&self) -> MutexGuard<'_, Compiler> {
         self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Staged {
-    /// What would be served.
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.compiled.snapshot
     }
 }
 

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
+use super::database::DatabaseArgs;
 use super::notify::{self, State};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
-use crate::app::{Addresses, Gateway};
+use crate::app::{Addresses, Gateway, ReloadError};
+use crate::source::database::Database;
 use crate::source::file::Source;
 
 /// Arguments of `run`.
@@ -21,10 +24,25 @@ use crate::source::file::Source;
 pub(super) struct RunArgs {
     #[command(flatten)]
     spec: SpecArgs,
+    /// Where the configuration comes from
+    #[arg(long, env = "FERRUM_MODE", value_enum, default_value_t, value_name = "MODE")]
+    mode: Mode,
+    #[command(flatten)]
+    database: DatabaseArgs,
     #[command(flatten)]
     pub(super) flags: Flags,
     #[command(flatten)]
     pub(super) verbosity: Verbosity,
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// A file, read again with each reload
+    #[default]
+    File,
+    /// A database, changed through the admin API while traffic flows; a file only has the settings under `gateway`
+    Database,
 }
 
 /// Settings that may be given as flags; they go before the environment and the file.
@@ -68,18 +86,37 @@ impl Flags {
 /// Runs until told to stop.
 pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
-    let Some(source) = args.spec.source(args.flags.settings()) else { return MISUSED };
-    serve(&source, &args.flags, registry, |_| {})
+    let flags = args.flags.settings();
+    match args.mode {
+        Mode::File => {
+            let Some(source) = args.spec.source(flags) else { return MISUSED };
+            serve((&source, None), &args.flags, registry, |_| {})
+        }
+        Mode::Database => {
+            let source = args.spec.settings(flags);
+            match args.database.database() {
+                Ok(database) => serve((&source, Some(database)), &args.flags, registry, |_| {}),
+                Err(problems) => {
+                    print::error(&problems);
+                    BAD_CONFIG
+                }
+            }
+        }
+    }
 }
 
 /// Runs a source until told to stop; `started` is told where it listens.
 pub(super) fn serve(
-    source: &Source,
+    (source, database): (&Source, Option<Database>),
     flags: &Flags,
     registry: Registry,
     started: impl FnOnce(&Addresses),
 ) -> u8 {
-    let model = match source.load(&registry) {
+    let model = source.load(&registry).and_then(|model| match &database {
+        Some(_) => only_settings(model),
+        None => Ok(model),
+    });
+    let model = match model {
         Ok(model) => model,
         Err(problems) => {
             print::error(&problems);
@@ -91,7 +128,7 @@ pub(super) fn serve(
         runtime.block_on(async {
             // Before anything listens: a signal that comes early must not end the process uncleanly.
             let signals = Signals::new()?;
-            let process = match Process::start(source, flags, (model, registry)) {
+            let process = match Process::start((source, database), flags, (model, registry)) {
                 Ok(process) => process,
                 Err(error) => {
                     print::error(error);
@@ -106,6 +143,22 @@ pub(super) fn serve(
         print::error(format_args!("the gateway could not start: {error}"));
         FAILED
     })
+}
+
+/// A file in database mode has nothing but settings: what else it says would be ignored.
+fn only_settings(model: Model) -> Result<Model, Problems> {
+    let mut problems = Problems::default();
+    let sections = [
+        ("proxies", model.proxies.is_empty()),
+        ("consumers", model.consumers.is_empty()),
+        ("upstreams", model.upstreams.is_empty()),
+        ("plugin_configs", model.plugin_configs.is_empty()),
+    ];
+    for (section, _) in sections.iter().filter(|(_, is_empty)| !is_empty) {
+        problems.add(*section, "in database mode these come from the database").remedy =
+            Some("put them there with `ferrum-edge apply FILE`, and leave only `gateway` here".to_owned());
+    }
+    problems.into_result(model)
 }
 
 /// The signals of a process.
@@ -158,12 +211,15 @@ const DRAIN_STEP: Duration = Duration::from_millis(5);
 
 impl<'s> Process<'s> {
     fn start(
-        source: &'s Source,
+        (source, database): (&'s Source, Option<Database>),
         flags: &Flags,
         (model, registry): (Model, Registry),
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = model.settings.clone();
-        let gateway = Gateway::start(model, registry.clone())?;
+        let gateway = match database {
+            Some(database) => Gateway::start_database(settings.clone(), database, registry.clone())?,
+            None => Gateway::start(model, registry.clone())?,
+        };
         let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
         let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         say_started(&gateway, source, admin);
@@ -174,7 +230,7 @@ impl<'s> Process<'s> {
     async fn run(self, mut signals: Signals) -> u8 {
         loop {
             match signals.next().await {
-                Told::Reload => self.reload(),
+                Told::Reload => self.reload().await,
                 Told::Reopen => self.gateway.telemetry().reopen_log(),
                 Told::Stop(signal) => {
                     tracing::info!(signal, connections = self.gateway.connections(), "draining");
@@ -184,26 +240,30 @@ impl<'s> Process<'s> {
         }
     }
 
-    fn reload(&self) {
+    async fn reload(&self) {
         notify::tell(State::Reloading);
-        match self.source.load(&self.registry) {
-            Ok(model) => match self.gateway.reload(&model) {
-                Ok(revision) => {
-                    tracing::info!(
-                        revision,
-                        proxies = model.proxies.len(),
-                        "the new configuration is in use"
-                    );
-                    say_quarantined(&self.gateway);
-                }
-                Err(error) => say_refused(&error.to_string()),
-            },
-            Err(problems) => {
-                self.gateway.telemetry().refused(&problems);
-                say_refused(&problems.to_string());
+        match self.reloaded().await {
+            Ok(revision) => {
+                let proxies = self.gateway.snapshot().by_id.len();
+                tracing::info!(revision, proxies, "the new configuration is in use");
+                say_quarantined(&self.gateway);
             }
+            Err(error) => say_refused(&error.to_string()),
         }
         notify::tell(State::Ready);
+    }
+
+    /// Reads the file again and puts it in use; in database mode that is the settings, and the rest follows by itself.
+    async fn reloaded(&self) -> Result<u64, ReloadError> {
+        let refused = |problems| {
+            self.gateway.telemetry().refused(&problems);
+            ReloadError::from(problems)
+        };
+        let model = self.source.load(&self.registry).map_err(refused)?;
+        let Some(keeper) = self.gateway.keeper() else { return self.gateway.reload(&model) };
+        let model = only_settings(model).map_err(refused)?;
+        keeper.reload(model.settings).await?;
+        Ok(self.gateway.snapshot().revision)
     }
 
     /// Lets exchanges end; a second signal ends them.
@@ -247,7 +307,7 @@ fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {
 }
 
 fn say_quarantined(gateway: &Gateway) {
-    for (id, route) in &gateway.snapshot().by_id {
+    for (id, route) in &gateway.snapshot().quarantined {
         if let Some(problems) = &route.quarantine {
             for problem in &problems.0 {
                 tracing::error!(proxy = %id, %problem, "this proxy is closed and answers 503");

@@ -27,6 +27,15 @@ impl SpecArgs {
         said.or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))
     }
 
+    /// The settings of the gateway as a whole, in database mode: a file is not needed.
+    pub(super) fn settings(&self, flags: Vec<(String, String)>) -> Source {
+        let spec = match self.path() {
+            Some(path) => Spec::File(path),
+            None => Spec::Text { name: "the default settings", text: String::new() },
+        };
+        Source { spec, flags }
+    }
+
     /// The source, or three lines for somebody who doesn't know yet what to do.
     pub(super) fn source(&self, flags: Vec<(String, String)>) -> Option<Source> {
         let Some(path) = self.path() else {

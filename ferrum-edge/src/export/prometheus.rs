@@ -202,6 +202,8 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::CONFIG_REFUSED, status.refused);
     page.single(&metric::CONFIG_PROXIES, snapshot.by_id.len());
     page.single(&metric::CONFIG_QUARANTINED, snapshot.quarantined.len());
+    page.single(&metric::CONFIG_BROKEN, telemetry.control.broken.load(Relaxed));
+    page.single(&metric::DATABASE_UP, u8::from(!telemetry.control.database_away.load(Relaxed)));
     page.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
     let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
     page.single(&metric::LOG_WRITTEN, written);

@@ -47,7 +47,7 @@ impl fmt::Display for Spec {
 
 /// `FERRUM_` names that the command line reads itself.
 const READ_BY_CLI: &[&str] =
-    &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE", "FERRUM_MODE"];
+    &["FERRUM_SPEC", "FERRUM_FILE_CONFIG_PATH", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE"];
 
 impl Source {
     /// Reads and checks everything: the document, the environment over it, the flags over both.
@@ -69,7 +69,9 @@ impl Source {
         };
         let model = resolve::load(&text, &origin, &Machine, &Plugins(registry), |gateway| {
             let folder = env::current_dir().unwrap_or_default();
-            let layer = |name| Layer { name, folder: &folder, read: &read, also: READ_BY_CLI };
+            let database = super::database::VARIABLES.iter().map(|variable| variable.name);
+            let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
+            let layer = |name| Layer { name, folder: &folder, read: &read, also: &also };
             // A variable that is no text can't be one of ours.
             let vars = env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -126,7 +128,7 @@ impl References for Machine {
 }
 
 /// Checks plugins by building them.
-struct Plugins<'a>(&'a Registry);
+pub(super) struct Plugins<'a>(pub(super) &'a Registry);
 
 impl PluginCheck for Plugins<'_> {
     fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems> {

@@ -9,44 +9,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Bytes an id may have.
 pub const MAX_ID_BYTES: usize = 254;
 
-/// A kind of object. The order is the one in which they are loaded: what is referred to comes before what refers to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// Groups of targets.
-    Upstreams,
-    /// Plugins with their settings.
-    PluginConfigs,
-    /// What is served.
-    Proxies,
-    /// Who may be recognised.
-    Consumers,
-}
-
-impl Kind {
-    /// Every kind, in the order of loading.
-    pub const ALL: [Self; 4] = [Self::Upstreams, Self::PluginConfigs, Self::Proxies, Self::Consumers];
-
-    /// As it stands in configurations, paths of the admin API and the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstreams => "upstreams",
-            Self::PluginConfigs => "plugin_configs",
-            Self::Proxies => "proxies",
-            Self::Consumers => "consumers",
-        }
-    }
-
-    /// The kind of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+pub use gateway_core::config::catalog::Kind;
 
 /// One object as it is now.
 #[derive(Clone, PartialEq, Eq)]

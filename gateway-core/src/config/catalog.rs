@@ -121,6 +121,19 @@ impl Catalog {
         self.known.all_scoped(proxy).iter().map(|configured| &configured.config.id)
     }
 
+    /// The ids of every object of a kind, given the configuration as it is compiled; broken ones among them.
+    pub fn ids(&self, kind: Kind, snapshot: &Snapshot) -> BTreeSet<String> {
+        let mut ids: BTreeSet<String> = match kind {
+            Kind::Upstreams => self.known.upstream_ids().map(str::to_owned).collect(),
+            Kind::PluginConfigs => self.known.plugin_ids().map(str::to_owned).collect(),
+            Kind::Proxies => snapshot.by_id.iter().map(|(id, _)| id.to_string()).collect(),
+            Kind::Consumers => snapshot.consumers.iter().map(|(id, _)| id.to_string()).collect(),
+        };
+        let broken = self.broken.iter().filter(|(of, ..)| *of == kind);
+        ids.extend(broken.map(|(_, id, _)| id.to_owned()));
+        ids
+    }
+
     /// What was found in the database and can't be used.
     pub fn broken(&self) -> &Broken {
         &self.broken
@@ -235,9 +248,10 @@ impl Trial<'_, '_> {
     }
 
     fn upstreams(&mut self, puts: &[Put<file::Upstream>]) {
-        for Put { at, object } in puts {
+        for put @ Put { at, object, .. } in puts {
             let place = Place { at, folder: self.against.folder };
-            let resolved = resolve::upstream(object, place)
+            let resolved = put
+                .resolved(|object| resolve::upstream(object, place))
                 .and_then(|group| self.catalog.taken.upstream(&group.upstream, at).map(|()| group));
             match resolved {
                 Ok(group) => {
@@ -251,8 +265,9 @@ impl Trial<'_, '_> {
     }
 
     fn plugin_configs(&mut self, puts: &[Put<file::PluginConfig>]) {
-        for Put { at, object } in puts {
-            match resolve::plugin_config(object, at, self.against.plugins) {
+        for put @ Put { at, object, .. } in puts {
+            let plugins = self.against.plugins;
+            match put.resolved(|object| resolve::plugin_config(object, at, plugins)) {
                 Ok(configured) => {
                     let id = &configured.config.id;
                     self.catalog.broken.mended(Kind::PluginConfigs, id.as_str());
@@ -272,8 +287,8 @@ impl Trial<'_, '_> {
 
     fn consumers(&mut self, puts: &[Put<file::Consumer>]) {
         let mut resolved: Vec<(&str, Arc<Consumer>)> = Vec::with_capacity(puts.len());
-        for Put { at, object } in puts {
-            match resolve::consumer(object, at) {
+        for put @ Put { at, object, .. } in puts {
+            match put.resolved(|object| resolve::consumer(object, at)) {
                 Ok(consumer) => resolved.push((at, Arc::new(consumer))),
                 Err(problems) => self.refuse((Kind::Consumers, object.id.as_deref()), None, problems),
             }

@@ -23,6 +23,11 @@ impl<T> Default for Edits<T> {
 }
 
 impl<T> Edits<T> {
+    fn extend(&mut self, later: Self) {
+        self.put.extend(later.put);
+        self.gone.extend(later.gone);
+    }
+
     /// True when nothing changes.
     pub fn is_empty(&self) -> bool {
         self.put.is_empty() && self.gone.is_empty()
@@ -35,6 +40,8 @@ impl<T> Edits<T> {
 /// a snapshot holds what a proxy needs, not where to look it up.
 #[derive(Debug, Default)]
 pub struct Changes {
+    /// The revision of the source; by default one more than before.
+    pub revision: Option<u64>,
     /// New settings of the gateway as a whole.
     pub settings: Option<Arc<Settings>>,
     /// Named upstreams.
@@ -50,6 +57,17 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Adds what is to become different after these.
+    pub fn extend(&mut self, later: Self) {
+        self.revision = later.revision.or(self.revision);
+        self.settings = later.settings.or(self.settings.take());
+        self.upstreams.extend(later.upstreams);
+        self.proxies.extend(later.proxies);
+        self.closed.extend(later.closed);
+        self.consumers.extend(later.consumers);
+        self.plugin_configs_gone.extend(later.plugin_configs_gone);
+    }
+
     /// What takes a snapshot to a whole model: everything in the model is put, everything else goes.
     pub fn between(previous: &Snapshot, model: &Model) -> Self {
         let upstreams: HashSet<&Id> = model.upstreams.iter().map(|upstream| &upstream.id).collect();
@@ -57,6 +75,7 @@ impl Changes {
         let consumers: HashSet<&Id> = model.consumers.iter().map(|consumer| &consumer.id).collect();
         let plugins: HashSet<&Id> = model.plugin_configs.iter().map(|config| &config.id).collect();
         Self {
+            revision: None,
             settings: Some(model.settings.clone()),
             upstreams: Edits {
                 gone: missing(previous.upstreams.iter(), &upstreams),

@@ -47,6 +47,17 @@ pub struct Compiled {
     fresh: Vec<u32>,
 }
 
+impl Compiled {
+    /// Adds what was compiled against this one's snapshot, so that both are published as one.
+    pub fn absorb(&mut self, later: Self) {
+        self.snapshot = later.snapshot;
+        self.put.extend(later.put);
+        self.gone.extend(later.gone);
+        self.streams_changed |= later.streams_changed;
+        self.fresh.extend(later.fresh);
+    }
+}
+
 /// Small numbers for proxies, the lowest free one first, so that tables of counters stay dense.
 #[derive(Default)]
 struct Slots {
@@ -96,7 +107,7 @@ impl Compiler {
     /// Nothing of `previous` is touched, so that the result may as well be discarded.
     pub fn apply(&mut self, changes: Changes, previous: &Snapshot, now: Instant) -> Compiled {
         let mut next = previous.clone();
-        next.revision = previous.revision + 1;
+        next.revision = changes.revision.unwrap_or(previous.revision + 1);
         next.settings = changes.settings.unwrap_or(next.settings);
         consumers(&mut next.consumers, changes.consumers);
         for id in &changes.upstreams.gone {

@@ -203,6 +203,19 @@ pub fn parse_item<T: DeserializeOwned + JsonSchema>(
     origin: &Origin,
     at: &str,
 ) -> Result<T, Problems> {
+    match parse_part(text, origin, at) {
+        (Some(item), problems) if problems.is_empty() => Ok(item),
+        (_, problems) => Err(problems),
+    }
+}
+
+/// As [`parse_item`], and also hands out what could be read of an object with problems, so that the rest of it can be
+/// looked at further.
+pub fn parse_part<T: DeserializeOwned + JsonSchema>(
+    text: &str,
+    origin: &Origin,
+    at: &str,
+) -> (Option<T>, Problems) {
     let mut problems = Problems::default();
     let root = File::schema().as_value();
     let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
@@ -213,12 +226,15 @@ pub fn parse_item<T: DeserializeOwned + JsonSchema>(
                 check::check(schema.as_value(), schema.as_value(), &mut node, at, &mut problems);
             }
         }
-        if problems.is_empty() { convert(node, at, &mut problems) } else { None }
+        if problems.is_empty() {
+            return convert(node, at, &mut problems);
+        }
+        let damage: Vec<String> = problems.0.iter().map(|problem| problem.path.clone()).collect();
+        // What is left may lack what it can't be read without: that is no further problem.
+        let mut ignored = Problems::default();
+        if prune(&mut node, at, &damage) { convert(node, at, &mut ignored) } else { None }
     });
-    match item {
-        Some(item) if problems.is_empty() => Ok(item),
-        _ => Err(named(problems, origin)),
-    }
+    (item, named(problems, origin))
 }
 
 fn tree(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
@@ -298,7 +314,9 @@ fn prune(node: &mut Node, at: &str, damage: &[String]) -> bool {
         return false;
     };
     for path in damage {
-        let Some(key) = path.strip_prefix(at).and_then(|rest| rest.strip_prefix('.')) else {
+        let rest = path.strip_prefix(at);
+        let key = if at.is_empty() { rest } else { rest.and_then(|rest| rest.strip_prefix('.')) };
+        let Some(key) = key.filter(|key| !key.is_empty()) else {
             return false;
         };
         let key = key.split(['.', '[']).next().unwrap_or(key);

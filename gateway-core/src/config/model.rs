@@ -10,6 +10,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use super::problem::Problems;
+
 pub use proxy::*;
 pub use settings::*;
 pub use upstream::*;
@@ -27,6 +29,15 @@ impl Id {
     /// The shared text itself, for records that outlive the configuration.
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
+    }
+}
+
+impl std::str::FromStr for Id {
+    type Err = Problems;
+
+    /// An id that stands by itself, such as one in a path.
+    fn from_str(text: &str) -> Result<Self, Problems> {
+        super::resolve::id(text)
     }
 }
 

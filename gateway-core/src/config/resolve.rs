@@ -33,6 +33,13 @@ use super::file::{self, Document, Items};
 use super::model::Model;
 use super::problem::{Problem, Problems};
 
+/// An id that stands by itself.
+pub(super) fn id(text: &str) -> Result<super::model::Id, Problems> {
+    let mut notes = Notes::new("id");
+    let id = notes.value("", words::valid_id(text));
+    id.ok_or(notes.problems)
+}
+
 /// Where an object stands and where its relative paths start.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
@@ -148,7 +155,7 @@ fn taken<T>(
 }
 
 /// Whether a problem of a damaged object is one of its own: what is missing may stand in what couldn't be read.
-fn is_news(path: &str, at: &str, damage: &[String]) -> bool {
+pub(super) fn is_news(path: &str, at: &str, damage: &[String]) -> bool {
     damage.is_empty()
         || path != at && damage.iter().all(|d| !d.starts_with(path) && !path.starts_with(d.as_str()))
 }

@@ -63,7 +63,7 @@ impl fmt::Debug for Route {
 /// A clone is cheap and shares everything: the next one differs from it in what changed, and nothing else is copied.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// Counts up with each one published; the first is 1.
+    /// The source's: a file's counts up with each one published, from 1; a database has its own.
     pub revision: u64,
     /// What holds for the gateway as a whole.
     pub settings: Arc<Settings>,

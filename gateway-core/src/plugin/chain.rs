@@ -74,6 +74,11 @@ impl Chain {
         self.members.iter().map(|(config, _)| &config.plugin_name)
     }
 
+    /// The plugins with their configs, in execution order.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &Member> {
+        self.members.iter()
+    }
+
     /// The plugin built from the config with this id.
     pub fn member(&self, id: &Id) -> Option<&Member> {
         self.members.iter().find(|(config, _)| config.id == *id)

@@ -48,11 +48,11 @@ impl Trial<'_, '_> {
     /// A proxy and, when it can only be closed, why; `None` when it can't even be that, or stays as it was.
     fn proxy(
         &mut self,
-        Put { at, object }: &Put<file::Proxy>,
+        put @ Put { at, object, .. }: &Put<file::Proxy>,
         is_own: bool,
     ) -> Option<(Arc<Proxy>, Option<Problems>)> {
         let place = Place { at, folder: self.against.folder };
-        let resolved = resolve::proxy(object, place, &self.catalog.known);
+        let resolved = put.resolved(|object| resolve::proxy(object, place, &self.catalog.known));
         let id = object.id.as_deref().unwrap_or_default();
         let problems = match resolved {
             Ok(proxy) => {
@@ -109,7 +109,7 @@ impl Trial<'_, '_> {
     fn scopes(&mut self, edit: &Edit) {
         let put: HashSet<&str> = edit.proxies.iter().filter_map(|put| put.object.id.as_deref()).collect();
         let gone = |id: &Id| edit.gone.iter().any(|(kind, gone)| *kind == Kind::Proxies && gone == id);
-        for Put { at, object } in &edit.plugin_configs {
+        for Put { at, object, .. } in &edit.plugin_configs {
             let Some(Scope::Proxy(proxy)) = resolve::scope_of(object) else { continue };
             let is_there = put.contains(proxy.as_str())
                 || self.against.previous.by_id.contains_key(&proxy) && !gone(&proxy)

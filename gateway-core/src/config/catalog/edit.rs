@@ -4,6 +4,8 @@ use std::fmt;
 
 use crate::config::file;
 use crate::config::model::Id;
+use crate::config::problem::Problems;
+use crate::config::resolve::is_news;
 
 /// A kind of object, in the order in which they are resolved: later ones refer to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,8 +61,29 @@ impl fmt::Display for Kind {
 pub struct Put<T> {
     /// Where it stands in what was sent, such as `proxies[2]`; its problems' paths begin with it. May be empty.
     pub at: String,
-    /// The object.
+    /// The object; what could be read of it, when it is damaged.
     pub object: T,
+    /// What of it can't be read.
+    pub damage: Option<Problems>,
+}
+
+impl<T> Put<T> {
+    /// An object that could be read whole.
+    pub fn new(at: impl Into<String>, object: T) -> Self {
+        Self { at: at.into(), object, damage: None }
+    }
+
+    /// Resolves it; of a damaged one the rest is looked at, too, so that all its problems are told at once.
+    pub(super) fn resolved<R>(&self, resolve: impl FnOnce(&T) -> Result<R, Problems>) -> Result<R, Problems> {
+        let resolved = resolve(&self.object);
+        let Some(damage) = &self.damage else { return resolved };
+        let mut all = damage.clone();
+        if let Err(more) = resolved {
+            let paths: Vec<String> = damage.0.iter().map(|problem| problem.path.clone()).collect();
+            all.0.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, &self.at, &paths)));
+        }
+        Err(all)
+    }
 }
 
 /// Everything that is to become different at once.

@@ -100,11 +100,11 @@ impl Known {
         self.scoped.get(proxy).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn upstream_ids(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::config) fn upstream_ids(&self) -> impl Iterator<Item = &str> {
         self.upstreams.iter().map(|(id, _)| &**id).chain(self.broken_upstreams.iter().map(|(id, ())| &**id))
     }
 
-    pub(super) fn plugin_ids(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::config) fn plugin_ids(&self) -> impl Iterator<Item = &str> {
         self.plugins.iter().map(|(id, _)| &**id).chain(self.broken_plugins.iter().map(|(id, ())| &**id))
     }
 

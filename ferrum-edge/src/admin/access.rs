@@ -1,0 +1,230 @@
+//! Who may use the admin API: static tokens and HS256 tokens, each with a role.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::{constant_time, digest, hmac};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+
+use super::problem::problem;
+use crate::store::Author;
+
+/// What somebody may do; each may do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read everything but secrets.
+    Read,
+    /// Change objects.
+    Write,
+    /// Export with sealed secrets, import, roll back.
+    Admin,
+}
+
+/// Bytes a shared secret must have: as many as HMAC-SHA-256 gives (RFC 7518 §3.2).
+const MIN_SECRET_BYTES: usize = 32;
+/// Bytes a static token must have.
+const MIN_TOKEN_BYTES: usize = 16;
+/// Longer ones are refused unread.
+const MAX_BEARER_BYTES: usize = 8192;
+/// Seconds by which clocks may differ.
+const LEEWAY: u64 = 30;
+
+/// Who may use the admin API. Nobody, until something is added.
+#[derive(Clone, Default)]
+pub struct Access {
+    tokens: Vec<StaticToken>,
+    jwt: Option<Jwt>,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Access({} static tokens, HS256: {})", self.tokens.len(), self.jwt.is_some())
+    }
+}
+
+#[derive(Clone)]
+struct StaticToken {
+    digest: [u8; digest::SHA256_OUTPUT_LEN],
+    role: Role,
+    name: &'static str,
+}
+
+#[derive(Clone)]
+struct Jwt {
+    key: hmac::Key,
+    issuer: Option<String>,
+}
+
+/// Why a credential can't be one.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// Too easily guessed.
+    #[error("it has {bytes} bytes, fewer than {least}; make a longer one by chance")]
+    Short {
+        /// As given.
+        bytes: usize,
+        /// As needed.
+        least: usize,
+    },
+}
+
+/// Somebody who may do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+impl Caller {
+    /// For the audit.
+    pub(super) fn author(&self) -> Author {
+        Author { name: self.name.clone(), source: "admin-api".to_owned() }
+    }
+
+    /// Whether the caller may do what needs `role`; else the answer.
+    pub(super) fn may(&self, role: Role) -> Result<(), Box<Response>> {
+        if self.role >= role {
+            return Ok(());
+        }
+        let detail = format!("This needs the role {}, and yours is {}", said(role), said(self.role));
+        Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
+    }
+}
+
+fn said(role: Role) -> &'static str {
+    match role {
+        Role::Read => "read",
+        Role::Write => "write",
+        Role::Admin => "admin",
+    }
+}
+
+impl Access {
+    /// Adds a static token.
+    ///
+    /// # Errors
+    /// When it is too short.
+    pub fn add_token(&mut self, token: &str, role: Role) -> Result<(), AccessError> {
+        long_enough(token, MIN_TOKEN_BYTES)?;
+        let name = match role {
+            Role::Read => "read token",
+            Role::Write => "write token",
+            Role::Admin => "admin token",
+        };
+        self.tokens.push(StaticToken { digest: sha256(token.as_bytes()), role, name });
+        Ok(())
+    }
+
+    /// Takes HS256 tokens (RFC 7519) keyed by `secret`, with the claims `sub`, `exp` and `role` (`read`, `write` or
+    /// `admin`); also `iss`, when an issuer is given.
+    ///
+    /// # Errors
+    /// When the secret is too short.
+    pub fn set_jwt(&mut self, secret: &str, issuer: Option<String>) -> Result<(), AccessError> {
+        long_enough(secret, MIN_SECRET_BYTES)?;
+        self.jwt = Some(Jwt { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), issuer });
+        Ok(())
+    }
+
+    /// Whether nobody may use it.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty() && self.jwt.is_none()
+    }
+
+    /// Who calls.
+    ///
+    /// # Errors
+    /// Why that can't be told, for the caller.
+    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, &'static str> {
+        let header = headers.get(AUTHORIZATION).ok_or("Send `Authorization: Bearer` and a token")?;
+        let text = header.to_str().map_err(|_| "The Authorization header is no text")?;
+        let (scheme, bearer) = text.split_once(' ').ok_or("The Authorization header has no token")?;
+        if !scheme.eq_ignore_ascii_case("bearer") || bearer.len() > MAX_BEARER_BYTES {
+            return Err("Send `Authorization: Bearer` and a token");
+        }
+        let bearer = bearer.trim();
+        let found = sha256(bearer.as_bytes());
+        // Every token is compared, so that the time tells nothing of which one was nearly right.
+        let mut caller = None;
+        for token in &self.tokens {
+            if constant_time::verify_slices_are_equal(&token.digest, &found).is_ok() {
+                caller = Some(Caller { name: token.name.to_owned(), role: token.role });
+            }
+        }
+        match (caller, &self.jwt) {
+            (Some(caller), _) => Ok(caller),
+            (None, Some(jwt)) => jwt.caller(bearer),
+            (None, None) => Err("The token is not known"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    crit: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    exp: u64,
+    #[serde(default)]
+    nbf: u64,
+    #[serde(default)]
+    iss: Option<String>,
+    role: Role,
+}
+
+impl Jwt {
+    fn caller(&self, token: &str) -> Result<Caller, &'static str> {
+        const UNREADABLE: &str = "The token is not known, and is no JWT";
+        let (signed, signature) = token.rsplit_once('.').ok_or(UNREADABLE)?;
+        let (header, claims) = signed.split_once('.').ok_or(UNREADABLE)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| UNREADABLE)?;
+        hmac::verify(&self.key, signed.as_bytes(), &signature)
+            .map_err(|_| "The token's signature is wrong")?;
+        let header: Header = part(header).ok_or(UNREADABLE)?;
+        // Only what was verified above is believed, whatever the header says.
+        if header.alg != "HS256" || header.crit.is_some() {
+            return Err("Only HS256 tokens without critical extensions are taken");
+        }
+        let claims: Claims =
+            part(claims).ok_or("The token lacks `sub`, `exp` or `role` (read, write or admin)")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if claims.exp.saturating_add(LEEWAY) < now {
+            return Err("The token has expired");
+        }
+        if claims.nbf > now + LEEWAY {
+            return Err("The token is not valid yet");
+        }
+        if self.issuer.is_some() && claims.iss != self.issuer {
+            return Err("The token is of another issuer");
+        }
+        Ok(Caller { name: claims.sub, role: claims.role })
+    }
+}
+
+fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+}
+
+fn sha256(text: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+    let mut out = [0; digest::SHA256_OUTPUT_LEN];
+    out.copy_from_slice(digest::digest(&digest::SHA256, text).as_ref());
+    out
+}
+
+fn long_enough(text: &str, least: usize) -> Result<(), AccessError> {
+    if text.len() < least { Err(AccessError::Short { bytes: text.len(), least }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Many objects at once: `/v1/batch`, `/v1/import` and `/v1/export`.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::RawQuery;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use gateway_core::config::catalog::Kind;
+use gateway_core::config::model::Id;
+use serde_json::{Map, Value, json};
+
+use super::access::Role;
+use super::problem::{problem, refused, store};
+use super::request::{Asked, Refused, nothing_else, object, own_id, pairs, switch, value};
+use super::resources::{REVISION, answer};
+use crate::source::database::{Documents, Done, Precondition, Request, Step, Written};
+
+/// Sections of a document, in the order in which they are exported: the one people think in.
+const SECTIONS: [Kind; 4] = [Kind::Upstreams, Kind::PluginConfigs, Kind::Proxies, Kind::Consumers];
+
+/// `POST /v1/batch`: objects of all kinds, put and deleted; all of it or nothing.
+pub(super) async fn batch(asked: Asked, RawQuery(query): RawQuery, body: Bytes) -> Response {
+    let batched = async {
+        asked.needs(Role::Write)?;
+        let mut document = object(&body)?;
+        drop(body);
+        let mut steps = Vec::new();
+        if let Some(gone) = document.shift_remove("delete") {
+            deletions(gone, &mut steps)?;
+        }
+        puts(document, &mut steps)?;
+        write(&asked, query.as_deref(), (steps, Vec::new())).await
+    };
+    answer(batched.await)
+}
+
+/// `POST /v1/import`: a whole configuration. What it doesn't have is deleted, unless `?prune=false`.
+pub(super) async fn import(asked: Asked, RawQuery(query): RawQuery, body: Bytes) -> Response {
+    let imported = async {
+        asked.needs(Role::Admin)?;
+        let mut pairs = pairs(query.as_deref());
+        let keep = value(&mut pairs, "prune").is_some_and(|prune| prune == "false" || prune == "0");
+        let mut document = object(&body)?;
+        drop(body);
+        document.shift_remove("version");
+        if document.get("gateway").is_some_and(|gateway| !gateway.is_null()) {
+            let detail =
+                "The settings under `gateway` are each gateway's own: they stay in its file or environment";
+            return Err(bad(detail));
+        }
+        document.shift_remove("gateway");
+        let mut steps = Vec::new();
+        puts(document, &mut steps)?;
+        let prune = if keep { Vec::new() } else { Kind::ALL.to_vec() };
+        write_pairs(&asked, pairs, (steps, prune)).await
+    };
+    answer(imported.await)
+}
+
+/// `GET /v1/export`: the whole configuration from one moment, as `import` and files take it. For the role admin
+/// consumers come with their credentials as they are stored, hashed or encrypted; for others without.
+pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    let exported = async {
+        nothing_else(&pairs(query.as_deref()))?;
+        let whole = asked.needs(Role::Admin).is_ok();
+        let mut sections: [Vec<Value>; 4] = Default::default();
+        let loaded = asked.keeper.store().load(|object| {
+            let value = match serde_json::from_str(&object.document) {
+                Ok(value) if whole => value,
+                _ => Documents::shown(object.kind, &object.document),
+            };
+            sections[object.kind as usize].push(value);
+        });
+        let revision = loaded.await.map_err(|error| Box::new(store(&error)))?;
+        let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);
+        for kind in SECTIONS {
+            document.insert(kind.to_string(), Value::Array(std::mem::take(&mut sections[kind as usize])));
+        }
+        Ok(([(REVISION, revision.to_string())], Json(Value::Object(document))).into_response())
+    };
+    answer(exported.await)
+}
+
+async fn write(
+    asked: &Asked,
+    query: Option<&str>,
+    what: (Vec<(String, Step)>, Vec<Kind>),
+) -> Result<Response, Refused> {
+    write_pairs(asked, pairs(query), what).await
+}
+
+async fn write_pairs(
+    asked: &Asked,
+    mut pairs: Vec<(String, String)>,
+    (steps, prune): (Vec<(String, Step)>, Vec<Kind>),
+) -> Result<Response, Refused> {
+    let validate_only = switch(&mut pairs, "validate_only")?;
+    let details = switch(&mut pairs, "details")?;
+    let note = value(&mut pairs, "note").unwrap_or_default();
+    nothing_else(&pairs)?;
+    let request = Request { steps, prune, rollback: None, validate_only, note };
+    let written = asked.keeper.write(asked.caller.author(), request).await;
+    let written = written.map_err(|error| Box::new(refused(&error)))?;
+    let headers = [(REVISION, written.revision.to_string())];
+    Ok((headers, Json(summary(&written, validate_only, details))).into_response())
+}
+
+/// What was written, in numbers; with `details` object by object.
+pub(super) fn summary(written: &Written, validate_only: bool, details: bool) -> Value {
+    let unchanged = written.ops.iter().filter(|(done, _)| *done == Done::Unchanged).count();
+    let mut summary = json!({
+        "revision": written.revision,
+        "created": written.counts.created,
+        "updated": written.counts.updated,
+        "deleted": written.counts.deleted,
+        "unchanged": unchanged,
+    });
+    if validate_only {
+        summary["valid"] = json!(true);
+    }
+    if details {
+        let changed = written.ops.iter().filter(|(done, _)| *done != Done::Unchanged);
+        let changes = changed.map(|(done, op)| {
+            let (kind, id) = op.key();
+            json!({ "kind": kind.as_str(), "id": id, "action": word(*done) })
+        });
+        summary["changes"] = Value::Array(changes.collect());
+    }
+    summary
+}
+
+fn word(done: Done) -> &'static str {
+    match done {
+        Done::Created => "create",
+        Done::Updated => "update",
+        Done::Unchanged => "keep",
+        Done::Deleted => "delete",
+    }
+}
+
+/// The sections of a document as steps.
+fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
+    for (section, list) in document {
+        let Some(kind) = Kind::named(&section) else {
+            return Err(bad(&format!(
+                "`{section}` is not known here; there are upstreams, plugin_configs, proxies and consumers"
+            )));
+        };
+        let Value::Array(list) = list else {
+            return Err(bad(&format!("`{section}` has to be a list")));
+        };
+        let mut seen = std::collections::HashSet::with_capacity(list.len());
+        for (n, item) in list.into_iter().enumerate() {
+            let at = format!("{section}[{n}]");
+            let Value::Object(document) = item else { return Err(bad(&format!("{at} is no object"))) };
+            let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
+            if !seen.insert(id.clone()) {
+                return Err(bad(&format!("{at}: `{id}` stands here already")));
+            }
+            steps.push((at, Step::Put { kind, id, document, only: Precondition::Any }));
+        }
+    }
+    Ok(())
+}
+
+/// `{"proxies": ["a", "b"]}` as steps.
+fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
+    let Value::Object(sections) = gone else { return Err(bad("`delete` has to hold lists of ids by kind")) };
+    for (section, list) in sections {
+        let (Some(kind), Value::Array(list)) = (Kind::named(&section), list) else {
+            return Err(bad(&format!("`delete.{section}` has to be the list of ids of a kind")));
+        };
+        for (n, id) in list.into_iter().enumerate() {
+            let at = format!("delete.{section}[{n}]");
+            let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
+            let Some(id) = id else { return Err(bad(&format!("{at} is no id"))) };
+            steps.push((at, Step::Delete { kind, id, only: Precondition::Any }));
+        }
+    }
+    Ok(())
+}
+
+fn bad(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail))
+}

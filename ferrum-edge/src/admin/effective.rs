@@ -1,0 +1,118 @@
+//! What is served for one proxy, everything it inherits included: `/v1/proxies/{id}/effective`.
+
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use gateway_core::config::model::{HostPattern, PathPattern, Scope, Traffic};
+use gateway_core::config::snapshot::Route;
+use serde_json::{Value, json};
+
+use super::problem::problem;
+use super::request::Asked;
+use super::status;
+
+/// `GET /v1/proxies/{id}/effective`.
+pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response {
+    let snapshot = asked.keeper.engine().snapshot();
+    if let Some(route) = snapshot.by_id.get(id.as_str()) {
+        let mut answer = document(route);
+        answer["revision"] = json!(snapshot.revision);
+        return Json(answer).into_response();
+    }
+    let detail = format!("No proxy `{id}` is served");
+    problem(StatusCode::NOT_FOUND, "not_found", &detail)
+}
+
+fn document(route: &Route) -> Value {
+    let proxy = &route.proxy;
+    let plugins = route.chain.members().map(|(config, _)| {
+        let scope = match &config.scope {
+            Scope::Global => "global",
+            Scope::Proxy(_) => "proxy",
+            Scope::ProxyGroup => "proxy_group",
+        };
+        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": config.config })
+    });
+    let now = tokio::time::Instant::now();
+    let targets = route.targets.list().iter().map(|target| status::target(target, now));
+    let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let closed = route
+        .quarantine
+        .as_ref()
+        .map(|problems| problems.0.iter().map(ToString::to_string).collect::<Vec<_>>());
+    json!({
+        "id": proxy.id.as_str(),
+        "name": proxy.name.as_deref(),
+        "closed": closed,
+        "traffic": traffic(&proxy.traffic),
+        // In the order in which requests meet them.
+        "plugins": plugins.collect::<Vec<_>>(),
+        "auth_mode": format!("{:?}", proxy.auth_mode).to_lowercase(),
+        "backend": {
+            "scheme": proxy.backend.scheme.as_str(),
+            "http_version": format!("{:?}", proxy.backend.http_version).to_lowercase(),
+            "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
+            "upstream": proxy.backend.upstream.id.as_str(),
+            "upstream_is_shared": proxy.backend.is_named,
+            "algorithm": format!("{:?}", proxy.backend.upstream.algorithm),
+            "targets": targets.collect::<Vec<_>>(),
+        },
+        "timeouts_ms": {
+            "connect": millis(proxy.timeouts.connect),
+            "first_byte": millis(proxy.timeouts.first_byte),
+            "idle": millis(proxy.timeouts.idle),
+            "total": millis(proxy.timeouts.total),
+        },
+        "retry": {
+            "max_retries": proxy.retry.max_retries,
+            "status_codes": proxy.retry.status_codes,
+            "methods": proxy.retry.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+            "on_connect_failure": proxy.retry.on_connect_failure,
+            "budget_percent": proxy.retry.budget_percent,
+        },
+        "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
+            "failure_threshold": rules.failure_threshold,
+            "success_threshold": rules.success_threshold,
+            "timeout_seconds": rules.open_for.as_secs(),
+            "failure_status_codes": rules.status_codes,
+            "half_open_max_requests": rules.half_open_max_requests,
+        })),
+    })
+}
+
+fn traffic(traffic: &Traffic) -> Value {
+    match traffic {
+        Traffic::Http(rules) => json!({
+            "kind": "http",
+            "hosts": hosts(&rules.hosts),
+            "listen_path": match &rules.path {
+                PathPattern::HostOnly => Value::Null,
+                PathPattern::Prefix(prefix) => json!(&**prefix),
+                PathPattern::Regex(regex) => json!(format!("~{}", regex.as_str())),
+            },
+            "allowed_methods": rules.allowed_methods.as_ref().map(|methods| {
+                methods.iter().map(http::Method::as_str).collect::<Vec<_>>()
+            }),
+            "strip_listen_path": rules.strip_listen_path,
+            "backend_path": rules.backend_path.as_deref(),
+            "preserve_host_header": rules.preserve_host_header,
+            "max_request_body_bytes": rules.max_request_body_bytes,
+        }),
+        Traffic::Stream(rules) => json!({
+            "kind": "stream",
+            "listen_ports": [rules.listen_ports.0, rules.listen_ports.1],
+            "frontend_tls": rules.frontend_tls,
+            "passthrough": rules.passthrough,
+            "server_names": hosts(&rules.server_names),
+        }),
+    }
+}
+
+fn hosts(patterns: &[HostPattern]) -> Vec<String> {
+    let shown = |pattern: &HostPattern| match pattern {
+        HostPattern::Exact(name) => name.to_string(),
+        HostPattern::Suffix(suffix) => format!("*{suffix}"),
+    };
+    patterns.iter().map(shown).collect()
+}

@@ -1,0 +1,171 @@
+//! What the admin API's requests have in common: who asks, what for, under which condition.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use gateway_core::config::catalog::Kind;
+use gateway_core::config::model::Id;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use super::Admin;
+use super::access::{Caller, Role};
+use super::problem::{invalid, problem};
+use crate::source::database::{Keeper, Precondition};
+
+/// A refusal, boxed: it is large, and rare.
+pub(super) type Refused = Box<Response>;
+
+/// Somebody who may at least read, and the configuration to be read.
+pub(super) struct Asked {
+    pub(super) caller: Caller,
+    pub(super) keeper: Arc<Keeper>,
+}
+
+impl FromRequestParts<Admin> for Asked {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
+        let Some(keeper) = admin.keeper.clone() else {
+            let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
+            return Err(problem(StatusCode::NOT_FOUND, "file_mode", detail));
+        };
+        match keeper.access().caller(&parts.headers) {
+            Ok(caller) => Ok(Self { caller, keeper }),
+            Err(why) => {
+                let mut response = problem(StatusCode::UNAUTHORIZED, "unauthorized", why);
+                let challenge = HeaderValue::from_static("Bearer realm=\"ferrum-edge\"");
+                response.headers_mut().insert(http::header::WWW_AUTHENTICATE, challenge);
+                Err(response)
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// Refuses who may not.
+    pub(super) fn needs(&self, role: Role) -> Result<(), Refused> {
+        self.caller.may(role)
+    }
+}
+
+/// `/v1/{kind}`.
+pub(super) fn kind(text: &str) -> Result<Kind, Refused> {
+    Kind::named(text).ok_or_else(|| {
+        let detail =
+            format!("There is no /v1/{text}; there are proxies, consumers, upstreams and plugin_configs");
+        Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail))
+    })
+}
+
+/// `/v1/{kind}/{id}`.
+pub(super) fn key(Path((of, id)): &Path<(String, String)>) -> Result<(Kind, Id), Refused> {
+    let of = kind(of)?;
+    Ok((of, id.parse::<Id>().map_err(|problems| Box::new(invalid(&problems)))?))
+}
+
+/// A JSON object.
+pub(super) fn object(body: &Bytes) -> Result<Map<String, Value>, Refused> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", "The body is no JSON object"))),
+        Err(error) => {
+            let detail = format!("The body is no JSON: {error}");
+            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", &detail)))
+        }
+    }
+}
+
+/// The id an object says it has.
+pub(super) fn own_id(fields: &Map<String, Value>) -> Result<Option<Id>, Refused> {
+    match fields.get("id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(id)) => Ok(Some(id.parse().map_err(|problems| Box::new(invalid(&problems)))?)),
+        Some(_) => Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "`id` has to be text"))),
+    }
+}
+
+/// An object's entity tag: the revision that changed it last.
+pub(super) fn etag(revision: u64) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{revision}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
+}
+
+/// Adds an entity tag.
+pub(super) fn tagged(mut response: Response, revision: u64) -> Response {
+    response.headers_mut().insert(ETAG, etag(revision));
+    response
+}
+
+/// `If-Match` and `If-None-Match` (RFC 9110 §13.1), else `otherwise`.
+pub(super) fn precondition(headers: &HeaderMap, otherwise: Precondition) -> Result<Precondition, Refused> {
+    let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, "bad_condition", detail));
+    match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
+        (None, None) => Ok(otherwise),
+        (Some(_), Some(_)) => Err(bad("If-Match and If-None-Match can't be told at once")),
+        (None, Some(none)) if none == "*" => Ok(Precondition::Absent),
+        (None, Some(_)) => Err(bad("If-None-Match can only be *")),
+        (Some(only), None) if only == "*" => Ok(Precondition::Present),
+        (Some(only), None) => {
+            let tag = only.to_str().ok().and_then(|text| text.trim().strip_prefix('"')?.strip_suffix('"'));
+            let revision = tag.and_then(|tag| tag.parse().ok());
+            revision
+                .map(Precondition::Revision)
+                .ok_or_else(|| bad("If-Match takes one ETag as it was answered"))
+        }
+    }
+}
+
+/// The query's pairs, decoded.
+pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
+    let decoded = |text: &str| {
+        percent_encoding::percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+    };
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            (decoded(key), decoded(value))
+        })
+        .collect()
+}
+
+/// Takes a switch out of a query's pairs: `?validate_only` and `?validate_only=true`.
+pub(super) fn switch(pairs: &mut Vec<(String, String)>, name: &str) -> Result<bool, Refused> {
+    let mut on = false;
+    for (_, value) in pairs.extract_if(.., |(key, _)| key == name) {
+        on = match value.as_str() {
+            "" | "true" | "1" => true,
+            "false" | "0" => false,
+            _ => return Err(unknown(&format!("`{name}` is true or false"))),
+        };
+    }
+    Ok(on)
+}
+
+/// Takes a value out of a query's pairs.
+pub(super) fn value(pairs: &mut Vec<(String, String)>, name: &str) -> Option<String> {
+    pairs.extract_if(.., |(key, _)| key == name).last().map(|(_, value)| value)
+}
+
+/// Takes a number out of a query's pairs.
+pub(super) fn number(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Option<u64>, Refused> {
+    let Some(text) = value(pairs, name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| unknown(&format!("`{name}` has to be a number")))
+}
+
+/// Refuses what is left of a query.
+pub(super) fn nothing_else(pairs: &[(String, String)]) -> Result<(), Refused> {
+    match pairs.first() {
+        None => Ok(()),
+        Some((key, _)) => Err(unknown(&format!("The query's `{key}` is not known here"))),
+    }
+}
+
+fn unknown(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail))
+}

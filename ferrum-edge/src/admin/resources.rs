@@ -1,0 +1,213 @@
+//! Objects one at a time: `/v1/{kind}` and `/v1/{kind}/{id}`.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gateway_core::config::catalog::Kind;
+use gateway_core::config::model::Id;
+use serde_json::{Map, Value, json};
+
+use super::access::Role;
+use super::problem::{problem, refused, store};
+use super::request::{
+    Asked, Refused, key, kind, nothing_else, number, object, own_id, pairs, precondition, switch, tagged,
+    value,
+};
+use crate::export::Rfc3339;
+use crate::source::database::{Documents, Done, Precondition, Request, Step};
+use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
+
+/// An object as it is answered.
+pub(super) fn shown(object: &Object) -> Value {
+    let mut value = Documents::shown(object.kind, &object.document);
+    if let Value::Object(fields) = &mut value {
+        fields.insert("created_at".to_owned(), time(object.created_at));
+        fields.insert("updated_at".to_owned(), time(object.updated_at));
+        fields.insert("revision".to_owned(), json!(object.revision));
+    }
+    value
+}
+
+/// A time as it is answered.
+pub(super) fn time(millis: u64) -> Value {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
+    Value::String(Rfc3339(time).to_string())
+}
+
+/// `GET /v1/{kind}`: a page, in the order of ids.
+pub(super) async fn list(asked: Asked, Path(of): Path<String>, RawQuery(query): RawQuery) -> Response {
+    answer(listed(&asked, &of, query).await)
+}
+
+async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Response, Refused> {
+    let kind = kind(of)?;
+    let mut pairs = pairs(query.as_deref());
+    let after = value(&mut pairs, "after");
+    let limit = match number(&mut pairs, "limit")? {
+        None => DEFAULT_PAGE,
+        Some(limit) => usize::try_from(limit).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE),
+    };
+    let found = asked.keeper.store().list(&Query { kind, after, limit, filters: pairs }).await;
+    let page = found.map_err(|error| Box::new(store(&error)))?;
+    let items: Vec<_> = page.objects.iter().map(shown).collect();
+    Ok(Json(json!({ "items": items, "next": page.next })).into_response())
+}
+
+/// `GET /v1/{kind}/{id}`.
+pub(super) async fn get(asked: Asked, path: Path<(String, String)>) -> Response {
+    answer(got(&asked, &path).await)
+}
+
+async fn got(asked: &Asked, path: &Path<(String, String)>) -> Result<Response, Refused> {
+    let (kind, id) = key(path)?;
+    let object = found(asked, kind, &id).await?;
+    let body = Json(shown(&object)).into_response();
+    Ok(tagged(body, object.revision))
+}
+
+/// One object, as it is stored.
+pub(super) async fn found(asked: &Asked, kind: Kind, id: &Id) -> Result<Object, Refused> {
+    match asked.keeper.store().get(kind, id.as_str()).await {
+        Ok(Some(object)) => Ok(object),
+        Ok(None) => {
+            let detail = format!("There is no {} `{id}`", kind.singular());
+            Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)))
+        }
+        Err(error) => Err(Box::new(store(&error))),
+    }
+}
+
+/// `POST /v1/{kind}`: creates; without an id it is given one.
+pub(super) async fn create(
+    asked: Asked,
+    Path(of): Path<String>,
+    RawQuery(query): RawQuery,
+    body: Bytes,
+) -> Response {
+    let created = async {
+        let (kind, document) = (kind(&of)?, object(&body)?);
+        let id = match own_id(&document)? {
+            Some(id) => id,
+            None => fresh_id(),
+        };
+        let step = Step::Put { kind, id, document, only: Precondition::Absent };
+        one(&asked, query.as_deref(), step).await
+    };
+    answer(created.await)
+}
+
+/// `PUT /v1/{kind}/{id}`: creates or replaces.
+pub(super) async fn put(
+    asked: Asked,
+    path: Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let put = async {
+        let (kind, id) = key(&path)?;
+        let document = object(&body)?;
+        same_id(&document, &id)?;
+        let only = precondition(&headers, Precondition::Any)?;
+        one(&asked, query.as_deref(), Step::Put { kind, id, document, only }).await
+    };
+    answer(put.await)
+}
+
+/// `PATCH /v1/{kind}/{id}`: a merge patch (RFC 7396).
+pub(super) async fn patch(
+    asked: Asked,
+    path: Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let patched = async {
+        let (kind, id) = key(&path)?;
+        let patch = object(&body)?;
+        same_id(&patch, &id)?;
+        let only = precondition(&headers, Precondition::Present)?;
+        one(&asked, query.as_deref(), Step::Merge { kind, id, patch, only }).await
+    };
+    answer(patched.await)
+}
+
+/// `DELETE /v1/{kind}/{id}`.
+pub(super) async fn delete(
+    asked: Asked,
+    path: Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let deleted = async {
+        let (kind, id) = key(&path)?;
+        let only = precondition(&headers, Precondition::Present)?;
+        one(&asked, query.as_deref(), Step::Delete { kind, id, only }).await
+    };
+    answer(deleted.await)
+}
+
+/// Does one thing, and answers with what the object is now.
+pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Result<Response, Refused> {
+    asked.needs(Role::Write)?;
+    let mut pairs = pairs(query);
+    let validate_only = switch(&mut pairs, "validate_only")?;
+    let note = value(&mut pairs, "note").unwrap_or_default();
+    nothing_else(&pairs)?;
+    let (kind, id) = (step.key().0, step.key().1.clone());
+    let request = Request {
+        steps: vec![(String::new(), step)],
+        prune: Vec::new(),
+        rollback: None,
+        validate_only,
+        note,
+    };
+    let written = asked.keeper.write(asked.caller.author(), request).await;
+    let written = written.map_err(|error| Box::new(refused(&error)))?;
+    let done = written.ops.first().map(|(done, _)| *done);
+    let revision = HeaderValue::from(written.revision);
+    let mut response = if done == Some(Done::Deleted) {
+        StatusCode::NO_CONTENT.into_response()
+    } else if validate_only {
+        Json(json!({ "valid": true, "revision": written.revision })).into_response()
+    } else {
+        let object = found(asked, kind, &id).await?;
+        let status = if done == Some(Done::Created) { StatusCode::CREATED } else { StatusCode::OK };
+        let body = (status, Json(shown(&object))).into_response();
+        tagged(body, object.revision)
+    };
+    if response.status() == StatusCode::CREATED
+        && let Ok(location) = HeaderValue::from_str(&format!("/v1/{kind}/{id}"))
+    {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response.headers_mut().insert(REVISION, revision);
+    Ok(response)
+}
+
+/// The revision every worker serves by the time of the answer.
+pub(super) const REVISION: &str = "ferrum-revision";
+
+fn same_id(document: &Map<String, Value>, id: &Id) -> Result<(), Refused> {
+    match own_id(document)? {
+        Some(own) if own != *id => {
+            let detail = format!("The body's id is `{own}`, the path's is `{id}`");
+            Err(Box::new(problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An id nobody has thought of.
+fn fresh_id() -> Id {
+    let text = format!("{:032x}", fastrand::u128(..));
+    text.parse().expect("hexadecimal digits make an id")
+}
+
+/// One of the two.
+pub(super) fn answer(result: Result<Response, Refused>) -> Response {
+    result.unwrap_or_else(|refused| *refused)
+}

@@ -1,0 +1,36 @@
+//! Which database is meant.
+
+use clap::Args;
+use gateway_core::config::problem::Problems;
+
+use crate::source::database::{self, Database};
+use crate::store::Location;
+
+/// Which database is meant. Its password may stand in the variable, which other users can't see.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct DatabaseArgs {
+    /// The database in database mode: sqlite:FILE, postgres://… or mysql://… [env: FERRUM_DB_URL]
+    #[arg(long, value_name = "URL")]
+    db_url: Option<String>,
+    /// The kind of database, where no URL says it: sqlite, postgres or mysql [env: FERRUM_DB_TYPE]
+    #[arg(long, value_name = "TYPE")]
+    db_type: Option<String>,
+}
+
+impl DatabaseArgs {
+    /// Where it is.
+    ///
+    /// # Errors
+    /// When that is no address.
+    pub(super) fn location(&self) -> Result<Location, Problems> {
+        database::location(self.db_url.as_deref(), self.db_type.as_deref())
+    }
+
+    /// How it is used.
+    ///
+    /// # Errors
+    /// Every problem of the environment.
+    pub(super) fn database(&self) -> Result<Database, Problems> {
+        Database::from_environment(self.location()?)
+    }
+}

@@ -1,0 +1,227 @@
+//! Configuration from a database, changed while traffic flows.
+//!
+//! The store is the truth; the [`Keeper`] keeps what is served equal to it. A write of this gateway's is checked and
+//! compiled inside the store's transaction, committed, and only then published: what is refused was never written, and
+//! what is answered is served. Other gateways' writes are followed, one revision to the next. Every step costs by what
+//! changed.
+//!
+//! What is found in the store and can't be used is broken alone: see [`gateway_core::config::catalog`].
+
+mod documents;
+mod environment;
+mod follow;
+mod load;
+mod mirror;
+mod write;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gateway_core::config::catalog::{Against, Catalog, Edit, Kind, Put, Refusal};
+use gateway_core::config::changes::Changes;
+use gateway_core::config::file;
+use gateway_core::config::model::{Id, Settings};
+use gateway_core::config::problem::Problems;
+use gateway_core::plugin::Registry;
+use tokio::sync::{Mutex, RwLock, watch};
+
+use super::file::Plugins;
+use crate::admin::Access;
+use crate::app::{Engine, ReloadError};
+use crate::store::seal::Keys;
+use crate::store::{Location, Object, Options, Store, StoreError};
+pub(crate) use documents::Documents;
+pub use environment::{VARIABLES, Variable, location, token_file, variable};
+pub(crate) use follow::Standing;
+pub(crate) use load::Loaded;
+use load::load;
+use mirror::Mirror;
+pub(crate) use write::{Done, Precondition, Request, Step, WriteError, Written};
+
+/// A database and how it is used.
+pub struct Database {
+    /// Where it is.
+    pub location: Location,
+    /// Limits and intervals.
+    pub options: Options,
+    /// The keys for secrets at rest.
+    pub keys: Keys,
+    /// The file of the last good configuration; `None` keeps none.
+    pub mirror: Option<PathBuf>,
+    /// Who may use the admin API.
+    pub access: Access,
+}
+
+/// A database that answered.
+pub(crate) struct Opened {
+    store: Store,
+    documents: Documents,
+    registry: Registry,
+    mirror: Option<Mirror>,
+    access: Access,
+}
+
+impl Database {
+    /// Opens and reads it. SQLite is created and migrated; a server's schema has to be there.
+    ///
+    /// # Errors
+    /// When it does not answer, and there is no last good configuration.
+    pub(crate) async fn open(
+        self,
+        settings: Arc<Settings>,
+        registry: Registry,
+    ) -> Result<(Opened, Loaded), LoadError> {
+        let store = Store::open(self.location, self.options);
+        if store.location().engine() == crate::store::Engine::Sqlite {
+            store.migrate().await?;
+        }
+        let documents = Documents::new(self.keys);
+        let mirror = match self.mirror {
+            Some(path) => Some(Mirror::open(path, store.clone()).await?),
+            None => None,
+        };
+        let loaded = load(&store, &documents, (settings, &registry), mirror.as_ref()).await?;
+        match (&loaded.stale, &mirror) {
+            (Some(cause), _) => tracing::error!(
+                cause,
+                revision = loaded.revision,
+                "the database does not answer; the last good configuration serves until it does"
+            ),
+            (None, Some(mirror)) => mirror.follow(loaded.revision),
+            (None, None) => {}
+        }
+        follow::say_broken(&loaded.catalog);
+        Ok((Opened { store, documents, registry, mirror, access: self.access }, loaded))
+    }
+}
+
+/// Keeps what is served equal to what is stored. One a gateway.
+pub(crate) struct Keeper {
+    engine: Arc<Engine>,
+    store: Store,
+    documents: Documents,
+    registry: Registry,
+    /// Held by whoever changes what is served: one at a time, each against what the one before published.
+    live: Mutex<Live>,
+    /// What is known of the store, for status and metrics.
+    standing: watch::Sender<Standing>,
+    /// The catalog in use, for readers that must not wait for a write.
+    seen: RwLock<Catalog>,
+    mirror: Option<Mirror>,
+    access: Access,
+}
+
+/// What is served, in the form in which it can be changed.
+struct Live {
+    catalog: Catalog,
+    revision: u64,
+}
+
+impl Keeper {
+    /// Takes over what was loaded, and follows the store from now on. Has to be called on the control runtime.
+    pub(crate) fn start(
+        engine: Arc<Engine>,
+        opened: Opened,
+        (catalog, revision): (Catalog, u64),
+    ) -> Arc<Self> {
+        let Opened { store, documents, registry, mirror, access } = opened;
+        let broken = catalog.broken().len();
+        engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
+        let keeper = Arc::new(Self {
+            engine,
+            documents,
+            registry,
+            standing: watch::Sender::new(Standing { revision, away: None, broken }),
+            seen: RwLock::new(catalog.clone()),
+            live: Mutex::new(Live { catalog, revision }),
+            store,
+            mirror,
+            access,
+        });
+        tokio::spawn(follow::run(Arc::downgrade(&keeper)));
+        keeper
+    }
+
+    /// Who may use the admin API.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Puts other settings of the gateway as a whole in use.
+    ///
+    /// # Errors
+    /// When they can't be used.
+    pub(crate) async fn reload(&self, settings: Arc<Settings>) -> Result<(), ReloadError> {
+        let live = self.live.lock().await;
+        heavy(|| self.engine.reload_settings(settings, live.revision))
+    }
+
+    /// The store itself, for reading.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How the store stands.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    /// The catalog in use.
+    pub(crate) async fn catalog(&self) -> Catalog {
+        self.seen.read().await.clone()
+    }
+
+    /// What serves.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Tries an edit on a copy of the catalog.
+    fn tried(
+        &self,
+        catalog: &Catalog,
+        (edit, affected): (Edit, Vec<Put<file::Proxy>>),
+        refusal: Refusal,
+    ) -> Result<(Catalog, Changes), Problems> {
+        let mut trial = catalog.clone();
+        let previous = self.engine.snapshot();
+        let plugins = Plugins(&self.registry);
+        let folder = PathBuf::new();
+        let against = Against { previous: &previous, plugins: &plugins, folder: &folder };
+        let changes = trial.apply(edit, affected, against, refusal)?;
+        Ok((trial, changes))
+    }
+
+    /// The proxies an edit concerns, as they are stored.
+    fn as_stored(&self, objects: Vec<Object>) -> Vec<Put<file::Proxy>> {
+        let place = |object: &Object| format!("{}.{}", Kind::Proxies, object.id);
+        objects.into_iter().map(|object| self.documents.stored(place(&object), &object)).collect()
+    }
+}
+
+/// Runs what takes long and never waits, without holding up the control runtime's other tasks.
+fn heavy<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// Ids of proxies, for the store.
+fn texts(ids: &BTreeSet<Id>) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+/// Why a gateway could not get its configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The store did not answer, and there is no last good configuration.
+    #[error("{source} ({})", source.remedy())]
+    Store {
+        /// What the store said.
+        #[from]
+        source: StoreError,
+    },
+}

@@ -1,0 +1,197 @@
+//! A database as the environment describes it. Secrets come this way only: never from a flag, never from a file of
+//! settings that somebody checks in.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use gateway_core::config::problem::{Problem, Problems};
+
+use super::Database;
+use crate::admin::{Access, AccessError, Role};
+use crate::store::seal::Keys;
+use crate::store::{Engine, Location, Options, default_path};
+
+/// One environment variable of the database mode. The same name with `_FILE` behind it names a file that holds the
+/// value.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+/// Every one of them.
+#[rustfmt::skip]
+pub const VARIABLES: &[Variable] = &[
+    Variable { name: "FERRUM_MODE", doc: "Where the configuration comes from: `file` or `database`. Default `file`." },
+    Variable { name: "FERRUM_DB_TYPE", doc: "`sqlite`, `postgres` or `mysql`. Default what FERRUM_DB_URL says, else `sqlite`." },
+    Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
+    Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
+    Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },
+    Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
+    Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default ferrum-last-good.db beside the default database; off for SQLite." },
+    Variable { name: "FERRUM_ADMIN_TOKEN", doc: "Bearer token for everything, at least 16 characters. Without any token or JWT secret one is made and kept in the file admin.token beside the default database." },
+    Variable { name: "FERRUM_ADMIN_WRITE_TOKEN", doc: "Bearer token that may read and change objects." },
+    Variable { name: "FERRUM_ADMIN_READ_TOKEN", doc: "Bearer token that may read." },
+    Variable { name: "FERRUM_ADMIN_JWT_SECRET", doc: "Secret of HS256 tokens with the claims sub, exp and role (read, write or admin), at least 32 bytes." },
+    Variable { name: "FERRUM_ADMIN_JWT_ISSUER", doc: "The `iss` those tokens must have. Default any." },
+];
+
+/// The file of the token that was made, in the folder of the default database.
+const TOKEN_FILE: &str = "admin.token";
+/// The last good configuration, in that folder.
+const LAST_GOOD_FILE: &str = "ferrum-last-good.db";
+
+/// Reads a variable, or the file that the one with `_FILE` behind its name names.
+///
+/// # Errors
+/// When that file can't be read.
+pub fn variable(name: &str) -> Result<Option<String>, Problem> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if let Some(value) = set(name) {
+        return Ok(Some(value));
+    }
+    let file = format!("{name}_FILE");
+    let Some(path) = set(&file) else { return Ok(None) };
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim_end().to_owned())),
+        Err(error) => Err(Problem::new(file, format!("{path} can't be read: {error}"))),
+    }
+}
+
+/// The file with the token that was made when nobody chose one.
+pub fn token_file() -> PathBuf {
+    default_path().with_file_name(TOKEN_FILE)
+}
+
+/// Where the database is: as a flag says, else as the environment does.
+///
+/// # Errors
+/// When that is no address.
+pub fn location(url: Option<&str>, engine: Option<&str>) -> Result<Location, Problems> {
+    let url = url.map_or_else(|| variable("FERRUM_DB_URL"), |url| Ok(Some(url.to_owned())));
+    let engine = engine.map_or_else(|| variable("FERRUM_DB_TYPE"), |engine| Ok(Some(engine.to_owned())));
+    let (url, engine) = (url.map_err(one)?, engine.map_err(one)?);
+    Location::parse(url.as_deref(), engine.as_deref())
+        .map_err(|error| one(Problem::new("FERRUM_DB_URL", error.to_string()).remedy(error.remedy())))
+}
+
+impl Database {
+    /// The database at `location`, the rest as the environment says.
+    ///
+    /// # Errors
+    /// Every problem there is; none repeats a secret.
+    pub fn from_environment(location: Location) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let options = options(&mut problems);
+        let keys = keys(&mut problems);
+        let access = access(&mut problems);
+        let mirror = match taken(&mut problems, "FERRUM_DB_LAST_GOOD").as_deref() {
+            Some("off") => None,
+            Some(path) => Some(PathBuf::from(path)),
+            None if location.engine() == Engine::Sqlite => None,
+            None => Some(default_path().with_file_name(LAST_GOOD_FILE)),
+        };
+        problems.into_result(Self { location, options, keys, mirror, access })
+    }
+}
+
+fn one(problem: Problem) -> Problems {
+    Problems(vec![problem])
+}
+
+fn taken(problems: &mut Problems, name: &str) -> Option<String> {
+    variable(name).unwrap_or_else(|problem| {
+        problems.0.push(problem);
+        None
+    })
+}
+
+fn number(problems: &mut Problems, name: &str) -> Option<u64> {
+    let text = taken(problems, name)?;
+    let number = text.parse().ok().filter(|number| *number > 0);
+    if number.is_none() {
+        problems.add(name, "this has to be a number above 0");
+    }
+    number
+}
+
+fn options(problems: &mut Problems) -> Options {
+    let mut options = Options::default();
+    if let Some(kept) = number(problems, "FERRUM_DB_KEEP_REVISIONS") {
+        options.keep_revisions = kept;
+    }
+    let interval = number(problems, "FERRUM_DB_POLL_INTERVAL_MS");
+    options.poll_interval = interval.map(std::time::Duration::from_millis);
+    options
+}
+
+fn keys(problems: &mut Problems) -> Keys {
+    const NAME: &str = "FERRUM_DB_ENCRYPTION_KEY";
+    let Some(text) = taken(problems, NAME) else { return Keys::default() };
+    Keys::parse(&text).unwrap_or_else(|error| {
+        problems.add(NAME, error.to_string()).remedy = Some(error.remedy().to_owned());
+        Keys::default()
+    })
+}
+
+fn access(problems: &mut Problems) -> Access {
+    let mut access = Access::default();
+    let noted = |name: &str, result: Result<(), AccessError>, problems: &mut Problems| {
+        if let Err(error) = result {
+            problems.add(name, error.to_string());
+        }
+    };
+    for (name, role) in [
+        ("FERRUM_ADMIN_TOKEN", Role::Admin),
+        ("FERRUM_ADMIN_WRITE_TOKEN", Role::Write),
+        ("FERRUM_ADMIN_READ_TOKEN", Role::Read),
+    ] {
+        if let Some(token) = taken(problems, name) {
+            noted(name, access.add_token(&token, role), problems);
+        }
+    }
+    if let Some(secret) = taken(problems, "FERRUM_ADMIN_JWT_SECRET") {
+        let issuer = taken(problems, "FERRUM_ADMIN_JWT_ISSUER");
+        noted("FERRUM_ADMIN_JWT_SECRET", access.set_jwt(&secret, issuer), problems);
+    }
+    if access.is_empty() && problems.is_empty() {
+        let path = token_file();
+        let token = kept_token(&path);
+        let added = token.map(|token| access.add_token(&token, Role::Admin));
+        match added {
+            Ok(Ok(())) => {
+                tracing::info!(path = %path.display(), "the admin API takes the token in this file")
+            }
+            Ok(Err(error)) => drop(problems.add(path.display().to_string(), error.to_string())),
+            Err(error) => {
+                let message = format!("no token can be kept here: {error}");
+                problems.add(path.display().to_string(), message).remedy =
+                    Some("set FERRUM_ADMIN_TOKEN".to_owned());
+            }
+        }
+    }
+    access
+}
+
+/// The token in this file, made when there is none. Only this user may read it.
+fn kept_token(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(token) => return Ok(token.trim_end().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut bytes = [0_u8; 24];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(io::Error::other)?;
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(token.as_bytes())?;
+    file.write_all(b"\n")?;
+    Ok(token)
+}

@@ -1,0 +1,195 @@
+//! Following the store: other gateways' writes, hands on the database, backups restored.
+
+use std::collections::BTreeSet;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use gateway_core::config::catalog::{Affected, Catalog, Edit, Kind, Refusal};
+use gateway_core::config::model::Id;
+
+use super::{Keeper, Live, heavy, texts};
+use crate::app::Ports;
+use crate::store::{Changed, Object, Op, StoreError};
+
+/// Before trying again after a store that answered could not be followed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How the store stands, as seen from this gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The revision served.
+    pub(crate) revision: u64,
+    /// Since when the store does not answer, and why.
+    pub(crate) away: Option<(SystemTime, String)>,
+    /// Objects that can't be used.
+    pub(crate) broken: usize,
+}
+
+/// Follows until the keeper is gone.
+pub(super) async fn run(keeper: Weak<Keeper>) {
+    let Some(mut signals) = keeper.upgrade().map(|keeper| keeper.store.watch()) else { return };
+    loop {
+        let Some(this) = keeper.upgrade() else { return };
+        let signal = signals.borrow_and_update().clone();
+        this.stand(signal.away.map(|away| (away.since, away.cause)));
+        if let Some(revision) = signal.revision
+            && let Err(error) = this.catch_up(revision).await
+        {
+            tracing::warn!(%error, "the database could not be followed; what was served goes on");
+            tokio::time::sleep(RETRY).await;
+            signals.mark_changed();
+        }
+        drop(this);
+        if signals.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Keeper {
+    /// Tells of a store that goes away or comes back, once.
+    fn stand(&self, away: Option<(SystemTime, String)>) {
+        self.standing.send_if_modified(|standing| {
+            match (&standing.away, &away) {
+                (None, Some((_, cause))) => tracing::error!(
+                    cause,
+                    revision = standing.revision,
+                    "the database does not answer; what was served goes on, changes are refused"
+                ),
+                (Some(_), None) => tracing::info!("the database answers again"),
+                _ => {}
+            }
+            self.engine.telemetry.control.database_away.store(away.is_some(), Ordering::Relaxed);
+            let changed = standing.away != away;
+            standing.away = away;
+            changed
+        });
+    }
+
+    /// Serves what the store has.
+    async fn catch_up(&self, seen: u64) -> Result<(), StoreError> {
+        let mut live = self.live.lock().await;
+        // A smaller one is another history: a backup was restored.
+        if live.revision == seen {
+            return Ok(());
+        }
+        self.follow(&mut live).await
+    }
+
+    /// Brings what is served to the store's revision of now.
+    pub(super) async fn follow(&self, live: &mut Live) -> Result<(), StoreError> {
+        let (revision, objects) = match self.store.changed_since(live.revision).await? {
+            Changed::Objects { revision, objects } => (revision, objects),
+            Changed::TooOld => self.everything(live).await?,
+        };
+        let from = live.revision;
+        if revision == from {
+            return Ok(());
+        }
+        let ops = match self.mirror {
+            Some(_) => objects.iter().map(op).collect(),
+            None => Vec::new(),
+        };
+        let mut edit = Edit::default();
+        for (kind, id, object) in &objects {
+            match object {
+                Some(object) => self.documents.put(&mut edit, object),
+                // What never was an object of ours can't go.
+                None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (*kind, id))),
+            }
+        }
+        let affected = match live.catalog.affected(&edit) {
+            Affected::Some(ids) => texts(&ids),
+            Affected::All => self.other_proxies(live, &edit),
+        };
+        let affected = self.as_stored(self.store.get_many(Kind::Proxies, &affected).await?);
+        let (catalog, mut changes) = heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object))
+            .expect("a broken object is left alone and refuses nothing");
+        changes.revision = Some(revision);
+        match heavy(|| self.engine.stage(changes, Ports::Possible)) {
+            Ok(staged) => drop(self.engine.publish(staged)),
+            Err(error) => tracing::error!(%error, "a revision of the database could not be served"),
+        }
+        self.now_at(live, catalog, revision).await;
+        if let Some(mirror) = &self.mirror {
+            mirror.feed(from, revision, ops);
+        }
+        tracing::info!(revision, objects = objects.len(), "followed the database");
+        Ok(())
+    }
+
+    /// Notes what is served now.
+    pub(super) async fn now_at(&self, live: &mut Live, catalog: Catalog, revision: u64) {
+        let broken = catalog.broken().len();
+        if catalog.broken().len() != live.catalog.broken().len() {
+            say_broken(&catalog);
+        }
+        *self.seen.write().await = catalog.clone();
+        *live = Live { catalog, revision };
+        self.engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
+        self.standing.send_modify(|standing| {
+            standing.revision = revision;
+            standing.broken = broken;
+        });
+    }
+
+    /// Every proxy but those the edit is about.
+    pub(super) fn other_proxies(&self, live: &Live, edit: &Edit) -> Vec<String> {
+        let mut ids = live.catalog.ids(Kind::Proxies, &self.engine.snapshot());
+        edit.proxies.iter().filter_map(|put| put.object.id.as_ref()).for_each(|id| {
+            ids.remove(id);
+        });
+        let gone = edit.gone.iter().filter(|(kind, _)| *kind == Kind::Proxies);
+        gone.for_each(|(_, id)| {
+            ids.remove(id.as_str());
+        });
+        ids.into_iter().collect()
+    }
+
+    /// Everything the store has, and everything served that it has no more.
+    async fn everything(
+        &self,
+        live: &Live,
+    ) -> Result<(u64, Vec<(Kind, String, Option<Object>)>), StoreError> {
+        tracing::warn!(
+            revision = live.revision,
+            "the database's history does not reach back; it is read anew"
+        );
+        let mut objects = Vec::new();
+        let mut there: [BTreeSet<String>; Kind::ALL.len()] = Default::default();
+        let revision = self
+            .store
+            .load(|object| {
+                there[object.kind as usize].insert(object.id.clone());
+                objects.push((object.kind, object.id.clone(), Some(object)));
+            })
+            .await?;
+        let snapshot = self.engine.snapshot();
+        for kind in Kind::ALL {
+            let known = live.catalog.ids(kind, &snapshot);
+            let gone = known.into_iter().filter(|id| !there[kind as usize].contains(id));
+            objects.extend(gone.map(|id| (kind, id, None)));
+        }
+        Ok((revision, objects))
+    }
+}
+
+fn op((kind, id, object): &(Kind, String, Option<Object>)) -> Op {
+    match object {
+        Some(object) => Op::Put { kind: *kind, id: id.clone(), document: object.document.clone() },
+        None => Op::Delete { kind: *kind, id: id.clone() },
+    }
+}
+
+/// Names what can't be used, for whoever looks into the log.
+pub(super) fn say_broken(catalog: &Catalog) {
+    for (kind, id, object) in catalog.broken().iter().take(MAX_TOLD) {
+        for problem in &object.problems.0 {
+            tracing::error!(kind = kind.singular(), id, %problem, "this object can't be used");
+        }
+    }
+}
+
+/// Broken objects named in the log at a time; the admin API has all.
+const MAX_TOLD: usize = 20;

@@ -1,0 +1,143 @@
+//! The first configuration of a gateway: everything the store has, or the last good copy of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use gateway_core::config::catalog::{Against, Catalog, Edit, Refusal};
+use gateway_core::config::changes::Changes;
+use gateway_core::config::compile::{Compiled, Compiler};
+use gateway_core::config::model::Settings;
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::plugin::{Registry, World};
+use tokio::time::Instant;
+
+use super::super::file::Plugins;
+use super::{Documents, LoadError, Mirror};
+use crate::store::{Object, Store, StoreError};
+
+/// Objects checked and compiled at a time.
+const CHUNK: usize = 8192;
+/// Chunks that wait to be compiled while the database is read.
+const WAITING: usize = 4;
+
+/// Everything a store has, compiled.
+pub(crate) struct Loaded {
+    compiled: Compiled,
+    compiler: Compiler,
+    pub(super) catalog: Catalog,
+    pub(super) revision: u64,
+    /// Why the store itself could not be read, when this is the last good copy.
+    pub(super) stale: Option<String>,
+}
+
+/// What goes on when the first configuration is published.
+pub(crate) struct Rest {
+    pub(crate) compiler: Compiler,
+    pub(crate) catalog: Catalog,
+    pub(crate) revision: u64,
+}
+
+impl Loaded {
+    /// What is to be published first, and what goes on.
+    pub(crate) fn split(self) -> (Compiled, Rest) {
+        let Self { compiled, compiler, catalog, revision, .. } = self;
+        (compiled, Rest { compiler, catalog, revision })
+    }
+}
+
+/// Reads and compiles everything.
+///
+/// # Errors
+/// When the store does not answer, and there is no last good copy.
+pub(super) async fn load(
+    store: &Store,
+    documents: &Documents,
+    (settings, registry): (Arc<Settings>, &Registry),
+    mirror: Option<&Mirror>,
+) -> Result<Loaded, LoadError> {
+    match read(store, documents, (settings.clone(), registry)).await {
+        Ok(loaded) => Ok(loaded),
+        Err(error) => {
+            let Some(mirror) = mirror else { return Err(error.into()) };
+            let Some(revision) = mirror.revision().await else { return Err(error.into()) };
+            let mut loaded = match read(mirror.store(), documents, (settings, registry)).await {
+                Ok(loaded) => loaded,
+                Err(_) => return Err(error.into()),
+            };
+            loaded.revision = revision;
+            loaded.compiled.snapshot.revision = revision;
+            loaded.stale = Some(error.to_string());
+            Ok(loaded)
+        }
+    }
+}
+
+/// Reads on this thread and compiles on another.
+async fn read(
+    store: &Store,
+    documents: &Documents,
+    (settings, registry): (Arc<Settings>, &Registry),
+) -> Result<Loaded, StoreError> {
+    let (chunks, waiting) = sync_channel::<Vec<Object>>(WAITING);
+    let (documents, registry) = (documents.clone(), registry.clone());
+    let compiling = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
+        let mut building = Building::new(settings, registry);
+        waiting.iter().for_each(|objects| building.add(&documents, &objects));
+        building
+    });
+    let compiling = compiling.map_err(|error| StoreError::Io {
+        at: "this machine".to_owned(),
+        cause: format!("no thread could be started: {error}"),
+    })?;
+    let mut chunk = Vec::with_capacity(CHUNK);
+    let revision = store
+        .load(|object| {
+            chunk.push(object);
+            if chunk.len() == CHUNK {
+                // Fails only when the other thread is gone, which is told below.
+                drop(chunks.send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
+            }
+        })
+        .await;
+    drop(chunks.send(chunk));
+    drop(chunks);
+    let building = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok(building.done(revision?))
+}
+
+/// A configuration that grows chunk by chunk.
+struct Building {
+    registry: Registry,
+    compiler: Compiler,
+    catalog: Catalog,
+    compiled: Compiled,
+}
+
+impl Building {
+    fn new(settings: Arc<Settings>, registry: Registry) -> Self {
+        let mut compiler = Compiler::new(registry.clone(), World::default());
+        let empty = Snapshot::empty(settings);
+        let compiled = compiler.apply(Changes::default(), &empty, Instant::now());
+        Self { registry, compiler, catalog: Catalog::default(), compiled }
+    }
+
+    fn add(&mut self, documents: &Documents, objects: &[Object]) {
+        let mut edit = Edit::default();
+        objects.iter().for_each(|object| documents.put(&mut edit, object));
+        let plugins = Plugins(&self.registry);
+        let previous = &self.compiled.snapshot;
+        let against = Against { previous, plugins: &plugins, folder: Path::new("") };
+        // What refers to something comes after it, so nothing older is concerned.
+        let applied = self.catalog.apply(edit, Vec::new(), against, Refusal::Object);
+        let changes = applied.expect("a broken object is left alone and refuses nothing");
+        let later = self.compiler.apply(changes, previous, Instant::now());
+        self.compiled.absorb(later);
+    }
+
+    fn done(mut self, revision: u64) -> Loaded {
+        self.compiled.snapshot.revision = revision;
+        let Self { compiler, catalog, compiled, .. } = self;
+        Loaded { compiled, compiler, catalog, revision, stale: None }
+    }
+}

@@ -1,0 +1,128 @@
+//! The last good configuration: a copy in a file of this machine, to start from when the database server is away.
+//!
+//! The copy is a store of its own that is fed each revision after it was published, at the cost of what changed. It is
+//! behind for a moment, never ahead: each of its revisions names the one it is a copy of.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::store::{Author, Location, Op, Options, Store, StoreError};
+
+/// Revisions that wait to be copied; beyond it the copy is made anew.
+const WAITING: usize = 64;
+/// The history of a copy is of no use.
+const KEPT_REVISIONS: u64 = 2;
+/// Who writes it.
+const SOURCE: &str = "mirror";
+
+/// The copy.
+#[derive(Clone)]
+pub(super) struct Mirror {
+    store: Store,
+    feed: mpsc::Sender<Fed>,
+    _task: Arc<Task>,
+}
+
+/// The task that writes the copy; ends with the last clone of the mirror.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One revision to be copied.
+struct Fed {
+    from: u64,
+    to: u64,
+    ops: Vec<Op>,
+}
+
+impl Mirror {
+    /// The copy of `primary` in this file, brought up to date in the background. Has to be called within a runtime.
+    ///
+    /// # Errors
+    /// When the file can't be created or used.
+    pub(super) async fn open(path: PathBuf, primary: Store) -> Result<Self, StoreError> {
+        let options = Options { keep_revisions: KEPT_REVISIONS, ..Options::default() };
+        let store = Store::open(Location::sqlite(path), options);
+        store.migrate().await?;
+        let (feed, fed) = mpsc::channel(WAITING);
+        let task = Task(tokio::spawn(copy(store.clone(), primary, fed)));
+        Ok(Self { store, feed, _task: Arc::new(task) })
+    }
+
+    /// The copy.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The revision it is a copy of; `None` when there is none yet.
+    pub(super) async fn revision(&self) -> Option<u64> {
+        copied(&self.store).await
+    }
+
+    /// This revision was read whole: unless it is the one copied, the copy is made anew.
+    pub(super) fn follow(&self, revision: u64) {
+        self.feed(revision, revision, Vec::new());
+    }
+
+    /// Something was published: `ops` lead from one revision to the next. Never waits.
+    pub(super) fn feed(&self, from: u64, to: u64, ops: Vec<Op>) {
+        // When the queue is full, the next one that gets in finds a gap, and the copy is made anew.
+        drop(self.feed.try_send(Fed { from, to, ops }));
+    }
+}
+
+/// The revision the copy is a copy of, which stands in the note of its newest own.
+async fn copied(store: &Store) -> Option<u64> {
+    store.revisions(None, 1).await.ok()?.first()?.note.parse().ok()
+}
+
+async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
+    let mut at = copied(&store).await;
+    while let Some(Fed { from, to, ops }) = fed.recv().await {
+        let written = match at {
+            Some(at) if at == to => Ok(at),
+            Some(at) if at == from => write(&store, ops, to).await.map(|()| to),
+            _ => anew(&store, &primary).await,
+        };
+        at = match written {
+            Ok(revision) => Some(revision),
+            Err(error) => {
+                tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
+                None
+            }
+        };
+    }
+}
+
+async fn write(store: &Store, ops: Vec<Op>, revision: u64) -> Result<(), StoreError> {
+    let author = Author { name: SOURCE.to_owned(), source: SOURCE.to_owned() };
+    let mut change = store.begin(author).await?;
+    change.put(ops).await?;
+    change.commit(&revision.to_string()).await.map(drop)
+}
+
+/// Copies everything.
+async fn anew(store: &Store, primary: &Store) -> Result<u64, StoreError> {
+    let mut ops = Vec::new();
+    let mut there = std::collections::HashSet::new();
+    let revision = primary
+        .load(|object| {
+            there.insert((object.kind, object.id.clone()));
+            ops.push(Op::Put { kind: object.kind, id: object.id, document: object.document });
+        })
+        .await?;
+    store
+        .load(|object| {
+            if !there.contains(&(object.kind, object.id.clone())) {
+                ops.push(Op::Delete { kind: object.kind, id: object.id });
+            }
+        })
+        .await?;
+    write(store, ops, revision).await.map(|()| revision)
+}

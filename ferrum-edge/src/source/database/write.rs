@@ -1,0 +1,412 @@
+//! Writing: checked, compiled, stored, served, answered, in this order.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gateway_core::config::catalog::{Affected, Catalog, Edit, Kind, Refusal};
+use gateway_core::config::model::Id;
+use gateway_core::config::problem::Problems;
+use serde_json::{Map, Value};
+
+use super::documents::put_sent;
+use super::{Documents, Keeper, Live, heavy, texts};
+use crate::app::{Ports, Staged, StartError};
+use crate::store::seal::SealError;
+use crate::store::{Author, Change, Counts, Object, Op, StoreError};
+
+/// One thing to be done.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Creates the object, or replaces it.
+    Put { kind: Kind, id: Id, document: Map<String, Value>, only: Precondition },
+    /// Changes what the patch names (RFC 7396).
+    Merge { kind: Kind, id: Id, patch: Map<String, Value>, only: Precondition },
+    /// Removes the object, and with a proxy its own plugin configs.
+    Delete { kind: Kind, id: Id, only: Precondition },
+}
+
+/// What has to hold of the object as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Precondition {
+    /// Nothing.
+    Any,
+    /// There is none yet.
+    Absent,
+    /// There is one.
+    Present,
+    /// It was last changed by this revision.
+    Revision(u64),
+}
+
+/// What is to be written, all of it or nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// Each with the place in the request its problems name.
+    pub(crate) steps: Vec<(String, Step)>,
+    /// Removes every object of these kinds that no step puts.
+    pub(crate) prune: Vec<Kind>,
+    /// Goes back to this revision; then there are no steps.
+    pub(crate) rollback: Option<u64>,
+    /// Checks everything and writes nothing.
+    pub(crate) validate_only: bool,
+    /// Why, for people.
+    pub(crate) note: String,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// The revision that is served by every worker now; with `validate_only` the one of before.
+    pub(crate) revision: u64,
+    /// Whether anything is different.
+    pub(crate) counts: Counts,
+    /// What was done to which object, in the order of the request.
+    pub(crate) ops: Vec<(Done, Op)>,
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Created,
+    Updated,
+    Unchanged,
+    Deleted,
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// The objects are wrong.
+    #[error("{0}")]
+    Invalid(Problems),
+    /// There is no such object.
+    #[error("there is no {} `{id}`", kind.singular())]
+    NotFound { kind: Kind, id: String, at: String },
+    /// There is one already.
+    #[error("there is a {} `{id}` already", kind.singular())]
+    Exists { kind: Kind, id: String, at: String },
+    /// It was changed by somebody else meanwhile.
+    #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
+    Changed { kind: Kind, id: String, revision: u64, at: String },
+    /// A secret can't be kept.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// A port can't be listened on.
+    #[error(transparent)]
+    Port(#[from] StartError),
+    /// The store did not take it.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// The gateway ends.
+    #[error("the gateway stops")]
+    Stopping,
+}
+
+impl Keeper {
+    /// Writes, and answers once every worker serves it. Goes on to the end when the caller leaves.
+    pub(crate) async fn write(
+        self: &Arc<Self>,
+        author: Author,
+        request: Request,
+    ) -> Result<Written, WriteError> {
+        let keeper = self.clone();
+        let writing = tokio::spawn(async move { keeper.write_to_end(author, request).await });
+        writing.await.unwrap_or(Err(WriteError::Stopping))
+    }
+
+    async fn write_to_end(&self, author: Author, request: Request) -> Result<Written, WriteError> {
+        let mut live = self.live.lock().await;
+        let mut change = self.store.begin(author).await?;
+        if change.base() != live.revision {
+            // Somebody else wrote: what they wrote is served first. Nobody writes meanwhile, we hold the lock.
+            self.follow(&mut live).await?;
+        }
+        let plan = self.plan(&mut change, &live, &request).await?;
+        let revision = change.base() + 1;
+        let (catalog, staged) = self.stage(&mut change, &live, (&plan, revision)).await?;
+        let committed = self.commit(change, plan.ops(), &request).await;
+        let (revision, counts) = match committed {
+            Ok((revision, counts)) if revision > live.revision => (revision, counts),
+            // Nothing was to be written, or nothing is different.
+            Ok((_, counts)) => {
+                self.engine.discard(staged);
+                return Ok(Written { revision: live.revision, counts, ops: plan.done });
+            }
+            Err(error) => {
+                self.engine.discard(staged);
+                return Err(error.into());
+            }
+        };
+        let served = self.engine.publish(staged);
+        let from = live.revision;
+        self.now_at(&mut live, catalog, revision).await;
+        drop(live);
+        if let Some(mirror) = &self.mirror {
+            mirror.feed(from, revision, plan.ops());
+        }
+        served.everywhere().await;
+        Ok(Written { revision, counts, ops: plan.done })
+    }
+
+    async fn commit(
+        &self,
+        mut change: Change,
+        ops: Vec<Op>,
+        request: &Request,
+    ) -> Result<(u64, Counts), StoreError> {
+        let (base, counts) = (change.base(), change.put(ops).await?);
+        if request.validate_only {
+            change.rollback().await;
+            return Ok((base, counts));
+        }
+        Ok((change.commit(&request.note).await?, counts))
+    }
+
+    /// Tries the plan on a copy of the catalog, and compiles it.
+    async fn stage(
+        &self,
+        change: &mut Change,
+        live: &Live,
+        (plan, revision): (&Plan, u64),
+    ) -> Result<(Catalog, Staged), WriteError> {
+        let edit = heavy(|| plan.edit());
+        let affected = match live.catalog.affected(&edit) {
+            Affected::Some(ids) => texts(&ids),
+            Affected::All => self.other_proxies(live, &edit),
+        };
+        let affected = self.as_stored(change.get_many(Kind::Proxies, &affected).await?);
+        heavy(|| {
+            let tried = self.tried(&live.catalog, (edit, affected), Refusal::Edit);
+            let (catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
+            changes.revision = Some(revision);
+            Ok((catalog, self.engine.stage(changes, Ports::All)?))
+        })
+    }
+
+    /// What the request comes to, given what there is.
+    async fn plan(&self, change: &mut Change, live: &Live, request: &Request) -> Result<Plan, WriteError> {
+        let mut plan = Plan::default();
+        if let Some(revision) = request.rollback {
+            for op in change.undo_ops(revision).await? {
+                let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
+                plan.sent.push(opened.transpose()?.map(Cow::into_owned));
+                let done = if op.document().is_some() { Done::Updated } else { Done::Deleted };
+                plan.places.push(format!("{}.{}", op.key().0, op.key().1));
+                plan.done.push((done, op));
+            }
+            return Ok(plan);
+        }
+        let before = self.before(change, request).await?;
+        for (at, step) in &request.steps {
+            self.planned(&mut plan, (at, step), &before)?;
+        }
+        for kind in &request.prune {
+            self.pruned(&mut plan, *kind, live);
+        }
+        plan.cascade(live);
+        Ok(plan)
+    }
+
+    /// The objects the steps are about, as they are.
+    async fn before(&self, change: &mut Change, request: &Request) -> Result<Before, StoreError> {
+        let mut before = Before::new();
+        for kind in Kind::ALL {
+            let of_kind = request.steps.iter().map(|(_, step)| step.key()).filter(|(of, _)| *of == kind);
+            let ids: Vec<String> = of_kind.map(|(_, id)| id.to_string()).collect();
+            if !ids.is_empty() {
+                let objects = change.get_many(kind, &ids).await?;
+                before.extend(objects.into_iter().map(|object| ((kind, object.id.clone()), object)));
+            }
+        }
+        Ok(before)
+    }
+
+    fn planned(&self, plan: &mut Plan, (at, step): (&str, &Step), before: &Before) -> Result<(), WriteError> {
+        let (kind, id) = step.key();
+        let object = before.get(&(kind, id.to_string()));
+        step.precondition().check((kind, id, at), object)?;
+        let document = match step {
+            Step::Delete { .. } => {
+                if object.is_some() {
+                    plan.push(at, (Done::Deleted, Op::Delete { kind, id: id.to_string() }), None);
+                }
+                return Ok(());
+            }
+            Step::Put { document, .. } => {
+                let mut document = document.clone();
+                if let Some(object) = object.filter(|_| kind == Kind::Consumers) {
+                    keep_credentials(&mut document, &object.document);
+                }
+                document
+            }
+            Step::Merge { patch, .. } => {
+                let mut merged = object.and_then(|object| serde_json::from_str(&object.document).ok());
+                merge(merged.get_or_insert(Value::Null), &Value::Object(patch.clone()));
+                match merged {
+                    Some(Value::Object(fields)) => fields,
+                    _ => Map::new(),
+                }
+            }
+        };
+        let mut document = normal(document, id);
+        if let Some(object) = object.filter(|_| kind == Kind::Consumers) {
+            document = Documents::retained(&document, &object.document)?;
+        }
+        let sealed = self.documents.seal(kind, &document)?;
+        let document = self.documents.opened(kind, &document)?.into_owned();
+        match object {
+            Some(object) if Documents::same(&object.document, &sealed) => {
+                let op = Op::Put { kind, id: id.to_string(), document: object.document.clone() };
+                // Checked all the same: whoever sends it wants to know.
+                plan.push(at, (Done::Unchanged, op), Some(document));
+            }
+            object => {
+                let done = if object.is_some() { Done::Updated } else { Done::Created };
+                let op = Op::Put { kind, id: id.to_string(), document: sealed };
+                plan.push(at, (done, op), Some(document));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what no step puts.
+    fn pruned(&self, plan: &mut Plan, kind: Kind, live: &Live) {
+        let mut ids = live.catalog.ids(kind, &self.engine.snapshot());
+        for (_, op) in &plan.done {
+            if op.key().0 == kind {
+                ids.remove(op.key().1);
+            }
+        }
+        for id in ids {
+            plan.push("", (Done::Deleted, Op::Delete { kind, id }), None);
+        }
+    }
+}
+
+type Before = std::collections::HashMap<(Kind, String), Object>;
+
+/// What is to be done, object by object.
+#[derive(Default)]
+struct Plan {
+    done: Vec<(Done, Op)>,
+    /// The documents in the clear, as they are checked; beside `done`.
+    sent: Vec<Option<String>>,
+    /// Where each stands in the request; beside `done`.
+    places: Vec<String>,
+}
+
+impl Plan {
+    fn push(&mut self, at: &str, done: (Done, Op), sent: Option<String>) {
+        self.done.push(done);
+        self.sent.push(sent);
+        self.places.push(at.to_owned());
+    }
+
+    /// A proxy's own plugin configs go with it.
+    fn cascade(&mut self, live: &Live) {
+        let put: std::collections::HashSet<(Kind, String)> =
+            self.done.iter().map(|(_, op)| (op.key().0, op.key().1.to_owned())).collect();
+        let gone = self.done.iter().filter(|(done, _)| *done == Done::Deleted).map(|(_, op)| op.key());
+        let proxies: Vec<String> =
+            gone.filter(|(kind, _)| *kind == Kind::Proxies).map(|(_, id)| id.to_owned()).collect();
+        for proxy in proxies {
+            for id in live.catalog.plugin_configs_of(&proxy) {
+                let key = (Kind::PluginConfigs, id.to_string());
+                if !put.contains(&key) {
+                    self.push("", (Done::Deleted, Op::Delete { kind: key.0, id: key.1 }), None);
+                }
+            }
+        }
+    }
+
+    /// What the store is to do.
+    fn ops(&self) -> Vec<Op> {
+        self.done.iter().filter(|(done, _)| *done != Done::Unchanged).map(|(_, op)| op.clone()).collect()
+    }
+
+    /// The same for the catalog.
+    fn edit(&self) -> Edit {
+        let mut edit = Edit::default();
+        for (((_, op), sent), at) in self.done.iter().zip(&self.sent).zip(&self.places) {
+            let (kind, id) = op.key();
+            match sent {
+                None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (kind, id))),
+                Some(document) => put_sent(&mut edit, kind, at, (id, document)),
+            }
+        }
+        edit
+    }
+}
+
+impl Step {
+    /// What it is about.
+    pub(crate) fn key(&self) -> (Kind, &Id) {
+        match self {
+            Self::Put { kind, id, .. } | Self::Merge { kind, id, .. } | Self::Delete { kind, id, .. } => {
+                (*kind, id)
+            }
+        }
+    }
+
+    fn precondition(&self) -> Precondition {
+        match self {
+            Self::Put { only, .. } | Self::Merge { only, .. } | Self::Delete { only, .. } => *only,
+        }
+    }
+}
+
+impl Precondition {
+    fn check(self, (kind, id, at): (Kind, &Id, &str), object: Option<&Object>) -> Result<(), WriteError> {
+        let (id, at) = (id.to_string(), at.to_owned());
+        match (self, object) {
+            (Self::Any, _) | (Self::Absent, None) | (Self::Present, Some(_)) => Ok(()),
+            (Self::Absent, Some(_)) => Err(WriteError::Exists { kind, id, at }),
+            (Self::Present | Self::Revision(_), None) => Err(WriteError::NotFound { kind, id, at }),
+            (Self::Revision(wanted), Some(object)) if object.revision == wanted => Ok(()),
+            (Self::Revision(_), Some(object)) => {
+                Err(WriteError::Changed { kind, id, revision: object.revision, at })
+            }
+        }
+    }
+}
+
+/// The document as it is stored: with its id in front, without what only answers have.
+fn normal(mut document: Map<String, Value>, id: &Id) -> String {
+    for key in ["id", "created_at", "updated_at", "revision"] {
+        document.shift_remove(key);
+    }
+    let mut whole = Map::with_capacity(document.len() + 1);
+    whole.insert("id".to_owned(), Value::String(id.to_string()));
+    whole.extend(document);
+    Value::Object(whole).to_string()
+}
+
+/// Credentials are never shown, so who sends a consumer back without them means those it has.
+fn keep_credentials(document: &mut Map<String, Value>, stored: &str) {
+    if document.contains_key("credentials") {
+        return;
+    }
+    let stored = serde_json::from_str::<Map<String, Value>>(stored).ok();
+    if let Some(credentials) = stored.and_then(|mut stored| stored.shift_remove("credentials")) {
+        document.insert("credentials".to_owned(), credentials);
+    }
+}
+
+/// RFC 7396, §2.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = target else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            fields.shift_remove(key);
+        } else {
+            merge(fields.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
