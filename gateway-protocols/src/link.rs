@@ -148,7 +148,9 @@ pub struct Rewound<T> {
 
 impl<T> Rewound<T> {
     /// `ahead` is read before anything else.
-    pub fn new(ahead: BytesMut, inner: T) -> Self {
+    pub fn new(mut ahead: BytesMut, inner: T) -> Self {
+        // With nothing in it, it would only keep its memory from others for as long as the connection lives.
+        buffer::give_back(&mut ahead);
         Self { ahead, inner }
     }
 

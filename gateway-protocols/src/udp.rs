@@ -4,7 +4,11 @@
 //! The latter wait in an epoll set of their own, whose descriptor the runtime watches: however many sessions there are,
 //! the runtime knows one source, and only sockets with something in them are looked at.
 
+mod arrive;
+mod cookie;
 pub mod dtls;
+mod hello;
+mod initial;
 mod leg;
 mod port;
 mod ready;

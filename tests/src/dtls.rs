@@ -197,11 +197,11 @@ async fn a_handshake_that_stalls_is_given_up() {
     let fields = udp_backend(origin.local_addr().unwrap());
     let (mut edge, port) =
         edge_with(&format!("frontend_tls: true, udp_idle_timeout_seconds: 1, udp_max_sessions: 3, {fields}"));
-    for _ in 0..2 {
+    for offer in OFFERS {
         let mut stalled = Vec::new();
         for _ in 0..3 {
-            let client = plain_client(port).await;
-            client.send(&Peer::hello(Offer::Both).await).await.unwrap();
+            let mut client = Peer::client(at(port), offer).await;
+            client.prove().await;
             stalled.push(client);
         }
         for _ in 0..3 {
@@ -214,10 +214,10 @@ async fn a_handshake_that_stalls_is_given_up() {
     assert!(origin.try_recv(&mut [0; 16]).is_err(), "the target heard of it");
 }
 
-/// First words from more addresses than there may be handshakes, none of which goes on.
+/// First words from anywhere take nobody's place: there is one session and one is all there may be.
 #[tokio::test]
 async fn a_flood_of_hellos_keeps_nobody_out() {
-    let (mut edge, port, _echo) = terminating("").await;
+    let (mut edge, port, _echo) = terminating(", udp_max_sessions: 1").await;
     let hello = Peer::hello(Offer::Both).await;
     for _ in 0..1500 {
         let stranger = plain_client(port).await;
@@ -225,10 +225,48 @@ async fn a_flood_of_hellos_keeps_nobody_out() {
         // The gateway has seen it when it answers.
         soon(stranger.readable()).await.unwrap();
     }
-    assert_eq!(edge.session().await.end(), "handshake_displaced");
-    let mut client = Peer::client(at(port), Offer::Both).await;
-    client.shake().await;
+    let mut client = Peer::connect(at(port), Offer::Both).await;
     assert_eq!(client.ask(b"let in").await, b"let in");
+    client.close().await;
+    assert_eq!(edge.only_record().await.end(), "closed", "nothing else was ever a session");
+}
+
+/// Proved addresses may stall too, and more of them than there may be handshakes.
+#[tokio::test]
+async fn the_oldest_handshake_makes_room() {
+    let (mut edge, port, _echo) = terminating("").await;
+    let mut first = Peer::client(at(port), Offer::Dtls12).await;
+    first.prove().await;
+    let mut others = Vec::new();
+    for _ in 0..1024 {
+        let mut client = Peer::client(at(port), Offer::Dtls12).await;
+        client.prove().await;
+        others.push(client);
+    }
+    let mut client = Peer::connect(at(port), Offer::Both).await;
+    assert_eq!(client.ask(b"let in").await, b"let in");
+    assert_eq!(edge.session().await.end(), "handshake_displaced");
+}
+
+/// A cookie is good for the address it was sent to, and for the hello it was sent for.
+#[tokio::test]
+async fn a_cookie_is_of_no_use_elsewhere() {
+    let (mut edge, port, _echo) = terminating("").await;
+    for offer in OFFERS {
+        let mut client = Peer::client(at(port), offer).await;
+        let proved = client.prove().await;
+        let thief = plain_client(port).await;
+        thief.send(&proved).await.unwrap();
+        let mut changed = proved.clone();
+        changed[40] ^= 1;
+        thief.send(&changed).await.unwrap();
+        client.shake().await;
+        assert_eq!(client.ask(b"mine").await, b"mine", "{offer:?}");
+        assert!(thief.try_recv(&mut [0; 16]).is_err(), "{offer:?}: the thief was answered");
+        client.close().await;
+        assert_eq!(edge.session().await.end(), "closed", "{offer:?}");
+    }
+    edge.nothing_recorded().await;
 }
 
 /// The fields of a proxy that begins DTLS to `address`, trusting this CA.

@@ -1,5 +1,7 @@
 //! Datagrams through the gateway: sessions, limits, expiry, targets that come and go.
 
+mod quic;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -163,9 +165,11 @@ async fn replies_are_not_amplified_beyond_the_factor() {
     let fields = format!("udp_max_response_amplification_factor: 3, {}", udp_backend(origin.address));
     let (_edge, port) = edge_with(&fields);
     let client = Client::new(port).await;
-    client.send(&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
-    assert_eq!(client.ask(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.len(), 30, "40 bytes were dropped before");
-    // The request that counts is the last one.
+    client.send(&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+    assert_eq!(client.ask(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.len(), 30, "90 bytes were dropped before");
+    // It is the whole session that counts: 30 of 120 bytes are used up, so 100 are too many, and 50 are not.
+    client.send(&[10, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
+    assert_eq!(client.ask(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.len(), 50);
     assert_eq!(client.ask(&vec![200; 1000]).await.len(), 2000);
 }
 
@@ -203,6 +207,29 @@ async fn a_target_that_is_not_there_ends_the_session_and_the_next_one_begins() {
     assert_eq!(&buffer[..length], b"and now?");
     origin.send_to(b"yes", from).await.unwrap();
     assert_eq!(client.next().await, b"yes");
+}
+
+/// What a target's machine says of a closed port counts against it like a connection refused.
+#[tokio::test]
+async fn a_target_that_is_not_there_is_left_alone() {
+    let (origin, dead, port) = (Origin::echo().await, free_port(), free_port());
+    let mut edge = Edge::start_with(
+        LOOPBACK,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, backend_scheme: udp, upstream_id: u}}\n\
+             upstreams:\n  - {{id: u, health_checks: {{passive: {{unhealthy_threshold: 1}}}}, \
+             targets: [{{host: 127.0.0.1, port: {dead}}}, {{host: 127.0.0.1, port: {}}}]}}\n",
+            origin.address.port()
+        ),
+    );
+    // One of the first two meets the dead one.
+    for _ in 0..2 {
+        Client::new(port).await.send(b"x").await;
+    }
+    assert_eq!(edge.session().await.end(), "target_refused");
+    for _ in 0..6 {
+        assert_eq!(Client::new(port).await.ask(b"y").await, b"y");
+    }
 }
 
 #[tokio::test]

@@ -114,6 +114,12 @@ impl Target {
         }
     }
 
+    /// Takes a failure that showed only after the try was reported, as a datagram's does. Says when the target changed
+    /// sides.
+    pub fn failed(&self, now: Instant) -> Option<HealthChange> {
+        self.passive.as_ref()?.failed(now)
+    }
+
     /// What is known about it at this moment.
     pub fn status(&self, now: Instant) -> TargetStatus {
         TargetStatus {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::pipeline::{Opener, open};
 use super::relay::{Carried, End};
@@ -58,6 +59,14 @@ impl Flow {
     /// The session as plugins see it.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// The target turned out not to be there, which a datagram's sender learns only afterwards.
+    pub fn target_failed(&self) {
+        let Some(target) = &self.target else { return };
+        if let Some(change) = target.failed(Instant::now()) {
+            self.recorder.health(target, change);
+        }
     }
 
     /// Shows a datagram to the plugins that read messages, and hands on what they leave of it.

@@ -22,6 +22,8 @@ use crate::record::{Recorder, SessionRecord};
 pub trait Opener: Send + Sync + 'static {
     /// The target's end.
     type Target: Send;
+    /// Whether an opened way proves that the target is there; for datagrams it proves nothing.
+    const CONNECTS: bool = true;
 
     /// Opens a stream to a target.
     fn open(
@@ -166,7 +168,11 @@ pub async fn open<'r, O: Opener>(
         let (now, index) = (Instant::now(), pick.index);
         match opened {
             Ok(end) => {
-                let settled = pick.report(Outcome::Connected { took: now - started }, now);
+                let outcome = match O::CONNECTS {
+                    true => Outcome::Connected { took: now - started },
+                    false => Outcome::Cancelled,
+                };
+                let settled = pick.report(outcome, now);
                 return Ok(Opened { end, picked, flight: settled.flight });
             }
             Err(cause) => {

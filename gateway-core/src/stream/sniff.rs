@@ -24,6 +24,19 @@ pub fn client_hello(bytes: &[u8]) -> Hello {
     }
 }
 
+/// Looks at the first bytes of a handshake that has no records, as QUIC's (RFC 9001 §4).
+pub fn client_hello_message(bytes: &[u8]) -> Hello {
+    let &[kind, high, mid, low, ..] = bytes else { return Hello::More };
+    let length = usize::from(high) << 16 | usize::from(mid) << 8 | usize::from(low);
+    if kind != CLIENT_HELLO || length > MAX_HELLO {
+        return Hello::NotTls;
+    }
+    match bytes.get(..length + 4) {
+        Some(message) => name(message).map_or(Hello::NotTls, Hello::Name),
+        None => Hello::More,
+    }
+}
+
 /// Joins the handshake message from its records; `Some(true)` once it is whole, `None` when it is no handshake.
 fn handshake(mut bytes: &[u8], message: &mut Vec<u8>) -> Option<bool> {
     loop {
@@ -77,7 +90,12 @@ fn name(message: &[u8]) -> Option<Option<String>> {
         return Some(None);
     }
     let length = hello.u16()?;
-    let mut extensions = Reader(hello.take(length.into())?);
+    server_name(hello.take(length.into())?)
+}
+
+/// The server name among a ClientHello's extensions, given without their length; `None` when they are malformed.
+pub fn server_name(extensions: &[u8]) -> Option<Option<String>> {
+    let mut extensions = Reader(extensions);
     while !extensions.0.is_empty() {
         let kind = extensions.u16()?;
         let length = extensions.u16()?;

@@ -1,6 +1,6 @@
 //! DTLS rules made ready: what is shown to clients, and how targets are judged.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use dimpl::{Config, Dtls, DtlsCertificate};
@@ -8,6 +8,7 @@ use gateway_core::config::model::{BackendTls, CertificateFiles};
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use super::cookie;
 use crate::tls::client::{ClientTlsError, public_roots, server_name};
 use crate::tls::pem;
 
@@ -60,15 +61,18 @@ impl DtlsRules {
     /// An engine for a client; `None` without a certificate. Cookies are exchanged before anything else, so that
     /// nobody makes the gateway answer to a forged address at length.
     pub(super) fn server(&self, now: Instant) -> Option<Dtls> {
+        /// Made once: making one has the engine test its cryptography.
+        static CONFIG: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| {
+            let builder = Config::builder()
+                .with_crypto_provider(cookie::provider())
+                .mtu(MTU)
+                .require_client_certificate(false)
+                .use_server_cookie(true)
+                .handshake_timeout(HANDSHAKE);
+            builder.build().ok().map(Arc::new)
+        });
         let shown = self.shown.load_full()?;
-        let config = Config::builder()
-            .mtu(MTU)
-            .require_client_certificate(false)
-            .use_server_cookie(true)
-            .handshake_timeout(HANDSHAKE)
-            .build()
-            .ok()?;
-        Some(Dtls::new_auto(Arc::new(config), DtlsCertificate::clone(&shown), now))
+        Some(Dtls::new_auto(CONFIG.clone()?, DtlsCertificate::clone(&shown), now))
     }
 }
 
@@ -97,16 +101,19 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
         // Shown only to targets that insist on one; the engine wants something to show.
         None => throwaway().ok_or_else(|| unusable(&"no certificate could be made"))?,
     };
-    let config =
-        Config::builder().mtu(MTU).handshake_timeout(HANDSHAKE).build().map_err(|error| unusable(&error))?;
-    let mut engine = Dtls::new_auto(Arc::new(config), certificate, now);
+    static CONFIG: LazyLock<Result<Arc<Config>, String>> = LazyLock::new(|| {
+        let config = Config::builder().mtu(MTU).handshake_timeout(HANDSHAKE).build();
+        config.map(Arc::new).map_err(|error| error.to_string())
+    });
+    let config = CONFIG.as_ref().map_err(|error| unusable(error))?;
+    let mut engine = Dtls::new_auto(config.clone(), certificate, now);
     engine.set_active(true);
     Ok(engine)
 }
 
 /// A self-signed certificate, made once.
 fn throwaway() -> Option<DtlsCertificate> {
-    static MADE: std::sync::LazyLock<Option<DtlsCertificate>> = std::sync::LazyLock::new(|| {
+    static MADE: LazyLock<Option<DtlsCertificate>> = LazyLock::new(|| {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).ok()?;
         let made =
             rcgen::CertificateParams::new(vec!["ferrum-edge".to_owned()]).ok()?.self_signed(&key).ok()?;

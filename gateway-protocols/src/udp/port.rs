@@ -10,36 +10,39 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, Stream};
-use gateway_core::http::exchange::Client;
 use gateway_core::stream::flow::Flow;
-use gateway_core::stream::pipeline;
-use gateway_core::stream::session::Session as Seen;
-use gateway_core::stream::table::{Transport, rules};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
 use tokio::io::Interest;
 
+use super::arrive::{Arrivals, Connections};
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
 use super::ready::ReadySet;
-use super::session::{Outlet, OutletOpener, Session, Stage, Whence};
+use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage, Whence};
 use crate::worker::Worker;
 
 /// One worker's share of a UDP port.
 pub(super) struct Port {
-    worker: Arc<Worker>,
-    number: u16,
-    dtls: Arc<DtlsRules>,
-    wire: Wire,
-    sessions: Slab<Session>,
-    by_client: HashMap<Whence, u64>,
+    pub(super) worker: Arc<Worker>,
+    pub(super) number: u16,
+    pub(super) dtls: Arc<DtlsRules>,
+    pub(super) wire: Wire,
+    pub(super) sessions: Slab<Session>,
+    pub(super) by_client: HashMap<Whence, u64>,
+    pub(super) arrivals: Arrivals,
+    pub(super) connections: Connections,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
-    generations: Vec<u32>,
+    pub(super) generations: Vec<u32>,
     ready: ReadySet,
     opening: FuturesUnordered<Opening>,
+    /// Why sessions ended whose target is still being looked for.
+    ended: HashMap<u64, Dead>,
     opener: Arc<OutletOpener>,
-    expiry: VecDeque<(Instant, u64)>,
-    handshakes: VecDeque<u64>,
+    pub(super) expiry: VecDeque<(Instant, u64)>,
+    pub(super) handshakes: VecDeque<u64>,
+    /// The listening socket failed; it is left alone until the next tick, lest it keep the worker from all else.
+    failing: bool,
     tick: tokio::time::Interval,
     scratch: Scratch,
 }
@@ -47,10 +50,10 @@ pub(super) struct Port {
 type Opening = Pin<Box<dyn Future<Output = (u64, Flow, Result<Outlet, Dead>)> + Send>>;
 
 /// The listening socket.
-struct Wire {
+pub(super) struct Wire {
     socket: tokio::net::UdpSocket,
     state: UdpSocketState,
-    local: SocketAddr,
+    pub(super) local: SocketAddr,
 }
 
 /// Buffers for a batch of datagrams.
@@ -67,12 +70,10 @@ const PER_TARGET: usize = 32;
 const PER_TURN: usize = 8;
 /// How often handshakes and idle sessions are looked at.
 const TICK: Duration = Duration::from_millis(100);
-/// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
-const MAX_HANDSHAKES: usize = 1024;
 
 impl Wire {
     /// Sends to a client, from the address it spoke to.
-    fn reply(&self, whence: Whence, bytes: &[u8]) {
+    pub(super) fn reply(&self, whence: Whence, bytes: &[u8]) {
         let transmit = Transmit {
             destination: whence.client,
             ecn: None,
@@ -106,11 +107,15 @@ impl Port {
             wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
             sessions: Slab::new(),
             by_client: HashMap::new(),
+            arrivals: Arrivals::default(),
+            connections: Connections::default(),
             generations: Vec::new(),
             ready: ReadySet::new()?,
             opening: FuturesUnordered::new(),
+            ended: HashMap::new(),
             expiry: VecDeque::new(),
             handshakes: VecDeque::new(),
+            failing: false,
             tick,
             scratch: Scratch {
                 bytes: vec![0; slot * BATCH_SIZE],
@@ -131,14 +136,15 @@ impl Port {
     }
 
     fn poll_once(&mut self, cx: &mut Context<'_>) {
+        // First the time: it may be what allows the socket to be looked at again.
+        while self.tick.poll_tick(cx).is_ready() {
+            self.on_tick(Instant::now());
+        }
         let mut again = self.poll_clients(cx);
         while let Poll::Ready(Some((key, flow, outlet))) = Pin::new(&mut self.opening).poll_next(cx) {
             self.opened(key, flow, outlet);
         }
         again |= self.poll_targets(cx);
-        while self.tick.poll_tick(cx).is_ready() {
-            self.on_tick(Instant::now());
-        }
         if again {
             // There is more; others get their turn first.
             cx.waker().wake_by_ref();
@@ -148,29 +154,37 @@ impl Port {
     /// Takes clients' datagrams; true when there may be more.
     fn poll_clients(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..PER_TURN {
-            if self.wire.socket.poll_recv_ready(cx).is_pending() {
+            if self.failing || self.wire.socket.poll_recv_ready(cx).is_pending() {
                 return false;
             }
             let mut bytes = std::mem::take(&mut self.scratch.bytes);
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
-            let received = self.receive(&mut bytes, &mut metas);
-            if let Ok(count) = received {
-                let now = Instant::now();
-                for (slot, meta) in bytes.chunks(self.scratch.slot).zip(&metas[..count]) {
-                    let whence = Whence { client: meta.addr, local: meta.dst_ip };
-                    if meta.len == 0 {
-                        // A datagram without payload is one all the same.
-                        self.take_request(whence, &[], now);
-                    }
-                    // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
-                    for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
-                        self.take_request(whence, datagram, now);
-                    }
+            match self.receive(&mut bytes, &mut metas) {
+                Ok(count) => self.take_batch(&bytes, &metas[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    tracing::warn!(%error, port = self.number, "receiving datagrams failed");
+                    self.failing = true;
                 }
             }
             self.scratch.bytes = bytes;
         }
         true
+    }
+
+    fn take_batch(&mut self, bytes: &[u8], metas: &[RecvMeta]) {
+        let now = Instant::now();
+        for (slot, meta) in bytes.chunks(self.scratch.slot).zip(metas) {
+            let whence = Whence { client: meta.addr, local: meta.dst_ip };
+            if meta.len == 0 {
+                // A datagram without payload is one all the same.
+                self.take_request(whence, &[], now);
+            }
+            // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
+            for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
+                self.take_request(whence, datagram, now);
+            }
+        }
     }
 
     fn receive(&self, bytes: &mut [u8], metas: &mut [RecvMeta; BATCH_SIZE]) -> io::Result<usize> {
@@ -182,91 +196,36 @@ impl Port {
     }
 
     fn take_request(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
-        let key = match self.by_client.get(&whence) {
-            Some(key) => *key,
-            None => match self.begin(whence, now) {
-                Some(key) => key,
-                None => return,
-            },
-        };
+        match self.by_client.get(&whence) {
+            Some(key) => self.forward(*key, datagram, now),
+            None => self.arrive(whence, datagram, now),
+        }
+    }
+
+    /// A datagram of a session's client.
+    pub(super) fn forward(&mut self, key: u64, datagram: &[u8], now: Instant) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         session.last = now;
         let was_ready = session.client.is_ready();
-        let wire = &self.wire;
+        let (wire, whence) = (&self.wire, session.whence);
         let result = session.take_request(datagram, &mut |bytes| wire.reply(whence, bytes));
+        let (is_ready, has_ids) = (session.client.is_ready(), session.ids.is_some());
         match result {
             Err(reason) => self.end(key, reason),
-            Ok(()) if !was_ready && self.sessions[slot_of(key)].client.is_ready() => self.open(key),
+            Ok(()) if !was_ready && is_ready => self.open(key),
+            Ok(()) if has_ids => self.learn(key, datagram),
             Ok(()) => {}
         }
     }
 
-    /// Begins a session for a new client; `None` when it is refused, which drops the datagram.
-    fn begin(&mut self, whence: Whence, now: Instant) -> Option<u64> {
-        let snapshot = self.worker.snapshot();
-        let local =
-            SocketAddr::new(whence.local.unwrap_or_else(|| self.wire.local.ip()), self.wire.local.port());
-        let from = whence.client.ip().to_canonical();
-        let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
-        let seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
-        let recorder = self.worker.recorder().clone();
-        let Some(route) = snapshot.streams.find(Transport::Udp, self.number, None) else {
-            pipeline::refuse(recorder.as_ref(), "udp", seen, "no_route");
-            return None;
-        };
-        let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
-        let client = match terminates {
-            false => Leg::Plain,
-            true if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() => return None,
-            true => Leg::sealed(self.dtls.server(now)?, None),
-        };
-        let protocol = if terminates { "dtls" } else { "udp" };
-        let Some(flow) = Flow::begin(recorder, route.clone(), seen, protocol) else {
-            self.worker.connection_refused();
-            return None;
-        };
-        let session = Session::new(whence, client, flow, now);
-        let (idle, plain) = (session.idle, session.client.is_ready());
-        let slot = self.sessions.insert(session);
-        if self.generations.len() <= slot {
-            self.generations.resize(slot + 1, 0);
-        }
-        let key = u64::from(self.generations[slot]) << 32 | slot as u64;
-        self.by_client.insert(whence, key);
-        self.expiry.push_back((now + idle, key));
-        if plain {
-            self.open(key);
-        } else {
-            self.handshakes.push_back(key);
-        }
-        Some(key)
-    }
-
-    /// Ends the oldest client's handshake: a flood of first words from forged addresses, which never go on, must not
-    /// keep everybody else out. False when there is none.
-    fn make_room(&mut self) -> bool {
-        for _ in 0..self.handshakes.len() {
-            let Some(key) = self.handshakes.pop_front() else { break };
-            if !self.is_current(key) {
-                return true;
-            }
-            if matches!(self.sessions[slot_of(key)].stage, Stage::Greeting(_)) {
-                self.end(key, "handshake_displaced");
-                return true;
-            }
-            self.handshakes.push_back(key);
-        }
-        false
-    }
-
     /// Whether a key still names the session it was made for.
-    fn is_current(&self, key: u64) -> bool {
+    pub(super) fn is_current(&self, key: u64) -> bool {
         let slot = slot_of(key);
         self.sessions.contains(slot) && u64::from(self.generations[slot]) == key >> 32
     }
 
     /// Finds a target for a session whose client is ready.
-    fn open(&mut self, key: u64) {
+    pub(super) fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let early = Stage::Opening(std::mem::take(&mut session.early));
         let stage = std::mem::replace(&mut session.stage, early);
@@ -284,8 +243,7 @@ impl Port {
 
     fn opened(&mut self, key: u64, mut flow: Flow, outlet: Result<Outlet, Dead>) {
         if !self.is_current(key) {
-            // The client ended the session while a target was being found.
-            flow.reason = "closed";
+            flow.reason = self.ended.remove(&key).unwrap_or("closed");
             return;
         }
         let watched = outlet.and_then(|outlet| match self.ready.add(&outlet.socket, key) {
@@ -305,6 +263,7 @@ impl Port {
                 flow.reason = reason;
                 drop(flow);
                 self.end(key, reason);
+                self.ended.remove(&key);
             }
         }
     }
@@ -343,10 +302,13 @@ impl Port {
                 Ok(length) => {
                     session.last = now;
                     let datagram = &self.scratch.target[..length];
+                    if let Some(ids) = session.ids.as_deref_mut() {
+                        self.connections.reply(ids, datagram, key);
+                    }
                     session.take_reply(datagram, &mut |bytes| wire.reply(whence, bytes))
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("target_refused"),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(REFUSED),
                 Err(_) => Err("target_failed"),
             };
             if let Err(reason) = result {
@@ -372,6 +334,8 @@ impl Port {
             }
             self.handshakes.push_back(key);
         }
+        self.arrivals.expire(now);
+        self.failing = false;
         while let Some((due, key)) = self.expiry.front().copied()
             && due <= now
         {
@@ -392,20 +356,27 @@ impl Port {
             self.by_client.shrink_to_fit();
             self.sessions.shrink_to_fit();
             self.expiry.shrink_to_fit();
+            self.generations.shrink_to_fit();
         }
     }
 
-    fn end(&mut self, key: u64, reason: Dead) {
+    pub(super) fn end(&mut self, key: u64, reason: Dead) {
         let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);
         self.by_client.remove(&session.whence);
+        if let Some(ids) = &session.ids {
+            self.connections.forget(ids);
+        }
+        if matches!(session.stage, Stage::Opening(_)) {
+            self.ended.insert(key, reason);
+        }
         let (wire, whence) = (&self.wire, session.whence);
         session.end(reason, &mut |bytes| wire.reply(whence, bytes));
     }
 }
 
 /// The place of a session in the table; the other half of a key is its generation.
-fn slot_of(key: u64) -> usize {
+pub(super) fn slot_of(key: u64) -> usize {
     usize::try_from(key & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }

@@ -14,6 +14,7 @@ use gateway_core::stream::pipeline::Opener;
 use gateway_core::stream::session::{Direction, Session as Seen};
 use gateway_core::stream::table::rules;
 
+use super::arrive::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
 use crate::dns::Dns;
@@ -32,9 +33,13 @@ pub(super) struct Session {
     pub(super) stage: Stage,
     pub(super) last: Instant,
     pub(super) idle: Duration,
-    /// Replies may be this many times as large as the last request.
+    /// Replies together may be this many times as large as the requests so far.
     amplification: Option<f64>,
-    last_request: usize,
+    /// Bytes of datagrams from the client, and of payload to it.
+    taken: u64,
+    given: u64,
+    /// Connection ids, where QUIC passes through unopened.
+    pub(super) ids: Option<Box<Ids>>,
     /// Payload that came in the same datagram as the end of the client's handshake.
     pub(super) early: Vec<Vec<u8>>,
 }
@@ -61,6 +66,8 @@ pub(super) struct Outlet {
     pub(super) leg: Leg,
 }
 
+/// The target's machine says that nobody listens there.
+pub(super) const REFUSED: Dead = "target_refused";
 /// Datagrams that wait while a target is found; the first is never lost.
 const MAX_WAITING: usize = 16;
 /// Sessions without a limit on idleness end after this all the same.
@@ -71,13 +78,14 @@ impl Session {
         let rules = rules(flow.route());
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
         let amplification = rules.and_then(|rules| rules.max_response_amplification);
-        let stage = Stage::Greeting(Box::new(flow));
-        Self { whence, client, stage, last: now, idle, amplification, last_request: 0, early: Vec::new() }
+        let ids = rules.is_some_and(|rules| rules.passthrough).then(Box::default);
+        let (stage, early) = (Stage::Greeting(Box::new(flow)), Vec::new());
+        Self { whence, client, stage, last: now, idle, amplification, taken: 0, given: 0, ids, early }
     }
 
     /// A datagram came from the client. `reply` sends to the client.
     pub(super) fn take_request(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
-        self.last_request = datagram.len();
+        self.taken += datagram.len() as u64;
         let (stage, early) = (&mut self.stage, &mut self.early);
         let mut dead = Ok(());
         self.client.receive(datagram, &mut |emit| match emit {
@@ -109,13 +117,13 @@ impl Session {
     pub(super) fn take_reply(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
         let Stage::Open(open) = &mut self.stage else { return Ok(()) };
         let Open { flow, socket, target } = &mut **open;
-        let (client, most) =
-            (&mut self.client, self.amplification.map(|factor| factor * self.last_request as f64));
+        let (client, given) = (&mut self.client, &mut self.given);
+        let most = self.amplification.map(|factor| factor * self.taken as f64);
         let mut dead = Ok(());
         target.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => drop(socket.send(bytes)),
             Emit::Payload(payload) => {
-                if most.is_some_and(|most| payload.len() as f64 > most) {
+                if most.is_some_and(|most| (*given + payload.len() as u64) as f64 > most) {
                     return;
                 }
                 let (mut sent, mut length) = (Ok(()), 0);
@@ -128,6 +136,7 @@ impl Session {
                     });
                 });
                 flow.carried.down += length;
+                *given += length;
                 if dead.is_ok() {
                     dead = seen.and(sent);
                 }
@@ -190,6 +199,9 @@ impl Session {
             Stage::Open(open) => {
                 let Open { flow, socket, target } = &mut **open;
                 flow.reason = reason;
+                if reason == REFUSED {
+                    flow.target_failed();
+                }
                 target.close(&mut |emit| {
                     if let Emit::Wire(bytes) = emit {
                         drop(socket.send(bytes));
@@ -230,7 +242,7 @@ impl Open {
 /// A full socket buffer loses the datagram, as UDP may; a port nobody listens on ends the session.
 fn on_wire(sent: io::Result<usize>) -> Result<(), Dead> {
     match sent {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err("target_refused"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(REFUSED),
         _ => Ok(()),
     }
 }
@@ -242,6 +254,7 @@ pub(super) struct OutletOpener {
 
 impl Opener for OutletOpener {
     type Target = Outlet;
+    const CONNECTS: bool = false;
 
     async fn open(&self, route: &Route, target: &Target, _session: &Seen) -> Result<Outlet, Cause> {
         let backend = &route.proxy.backend;

@@ -100,6 +100,18 @@ impl Peer {
         }
     }
 
+    /// Gives its cookie back, and says nothing more; with what it said last.
+    pub(crate) async fn prove(&mut self) -> Vec<u8> {
+        self.drain().await;
+        let mut buffer = vec![0; 65_536];
+        let length = soon(self.socket.recv(&mut buffer)).await.expect("a cookie");
+        self.take(&buffer[..length]);
+        let words = self.words();
+        let hello = words.last().expect("another hello").clone();
+        self.socket.send(&hello).await.expect("sent");
+        hello
+    }
+
     /// Goes on until the handshake is done, and puts the first payload into the same datagram as its last words.
     pub(crate) async fn shake_in_one_breath(&mut self, payload: &[u8]) {
         self.drain().await;

@@ -100,7 +100,7 @@ fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
         ("a ping in pieces", masked(0x09, b""), 1002),
         ("a ping that is too long", masked(0x89, &[0; 126]), 1002),
         ("nothing to go on with", masked(0x80, b"a"), 1002),
-        ("a message inside another", [fragment.clone(), masked(0x81, b"b")].concat(), 1002),
+        ("a message inside another", [fragment, masked(0x81, b"b")].concat(), 1002),
         ("a length in more bytes than it takes", b"\x82\xfe\x00\x05\0\0\0\0hello".to_vec(), 1002),
         ("a length beyond all measure", b"\x82\xff\xff\0\0\0\0\0\0\0\0\0\0\0".to_vec(), 1002),
         ("half a close code", masked(0x88, b"\x03"), 1002),

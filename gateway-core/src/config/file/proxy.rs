@@ -154,7 +154,8 @@ pub struct Proxy {
     /// Seconds after which a silent UDP session ends. Default 60.
     #[schemars(range(min = 1, max = 3600))]
     pub udp_idle_timeout_seconds: Option<u64>,
-    /// Drops replies larger than the last request times this factor. Default no limit.
+    /// Drops replies that would make a session's replies together larger than its requests times this factor. Default
+    /// no limit.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub udp_max_response_amplification_factor: Option<f64>,
     /// UDP sessions at a time, over all workers; datagrams that would open more are dropped and counted. Default

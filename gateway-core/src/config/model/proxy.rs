@@ -102,7 +102,7 @@ pub struct StreamRules {
     pub server_names: Vec<HostPattern>,
     /// Ends a session with no traffic in either direction. Default 300 s for TCP, 60 s for UDP.
     pub idle_timeout: Option<Duration>,
-    /// Drops replies beyond last request × factor (UDP only). `None` does not limit.
+    /// Drops replies beyond the session's requests so far × factor (UDP only). `None` does not limit.
     pub max_response_amplification: Option<f64>,
     /// UDP sessions at a time; a datagram that would open another is dropped and counted. Default 100,000.
     pub max_sessions: usize,

@@ -1,0 +1,145 @@
+//! The cookies of DTLS (RFC 6347 §4.2.1, RFC 9147 §5.1), made so that nothing is kept before one comes back.
+//!
+//! The engine asks for a cookie by itself, but only an engine that has seen the first hello knows the cookie it gave.
+//! So it is given cookies of ours, which can be checked by their look alone; the engine that made the client come back
+//! is dropped at once, and one that has heard the first hello again, put together from the second, takes its place.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use dimpl::CryptoError;
+use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
+
+use super::hello::Hello;
+
+/// Bytes of a cookie, which the engine decides.
+const COOKIE: usize = 32;
+/// Bytes of it that say how much padding the first hello had.
+const NOTE: usize = 2;
+/// How long a cookie is good: for two of these at most.
+const PERIOD: Duration = Duration::from_secs(60);
+/// What the note says of a hello without padding.
+const NO_PADDING: u16 = u16::MAX;
+
+thread_local! {
+    /// The cookie for a client with this random, while an engine reads its hello.
+    static CURRENT: Cell<Option<([u8; 32], [u8; COOKIE])>> = const { Cell::new(None) };
+}
+
+/// An address that has not been proved, with what its cookie is bound to beside it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim<'h, 'd> {
+    pub(super) hello: &'h Hello<'d>,
+    pub(super) client: SocketAddr,
+}
+
+/// What a cookie proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Proof {
+    cookie: [u8; COOKIE],
+    /// Padding of the hello it was given for.
+    pub(super) padding: Option<u16>,
+}
+
+impl Claim<'_, '_> {
+    /// A cookie for this client.
+    pub(super) fn fresh(&self) -> Option<Proof> {
+        let padding = self.hello.padding();
+        let cookie = self.made(padding.unwrap_or(NO_PADDING), period())?;
+        Some(Proof { cookie, padding })
+    }
+
+    /// What the cookie in the hello proves, if it is one of ours for this client and not too old.
+    pub(super) fn proof(&self) -> Option<Proof> {
+        let cookie: [u8; COOKIE] = self.hello.cookie()?.try_into().ok()?;
+        let note = u16::from_be_bytes(*cookie.first_chunk::<NOTE>()?);
+        let now = period();
+        [Some(now), now.checked_sub(1)]
+            .into_iter()
+            .flatten()
+            // Not secret from those who may see it: a guess at it is as good as any other 30 bytes.
+            .any(|period| self.made(note, period).is_some_and(|ours| same(&ours, &cookie)))
+            .then_some(Proof { cookie, padding: (note != NO_PADDING).then_some(note) })
+    }
+
+    fn made(&self, note: u16, period: u64) -> Option<[u8; COOKIE]> {
+        static SECRET: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
+            let mut secret = [0; 32];
+            crate::tls::provider().secure_random.fill(&mut secret).ok()?;
+            Some(secret)
+        });
+        let mut data = [0; NOTE + 8 + 18 + 32];
+        let mut room = data.as_mut_slice();
+        let ip = match self.client.ip() {
+            std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            std::net::IpAddr::V6(ip) => ip,
+        };
+        let port = self.client.port().to_be_bytes();
+        for piece in [&note.to_be_bytes()[..], &period.to_be_bytes(), &ip.octets(), &port, self.hello.random]
+        {
+            let (head, rest) = room.split_at_mut_checked(piece.len())?;
+            head.copy_from_slice(piece);
+            room = rest;
+        }
+        let secret = (*SECRET)?;
+        let mut cookie = aws_lc_rs::default_provider().hmac_provider.hmac_sha256(&secret, &data).ok()?;
+        cookie.first_chunk_mut::<NOTE>()?.copy_from_slice(&note.to_be_bytes());
+        Some(cookie)
+    }
+}
+
+/// In constant time.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other)) == 0
+}
+
+fn period() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_secs() / PERIOD.as_secs()
+}
+
+impl Proof {
+    /// Has engines that read this hello take this cookie for their own.
+    pub(super) fn during<T>(&self, hello: &Hello<'_>, work: impl FnOnce() -> T) -> T {
+        /// Also where the work panics.
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                CURRENT.set(None);
+            }
+        }
+        CURRENT.set(Some((*hello.random, self.cookie)));
+        let _reset = Reset;
+        work()
+    }
+}
+
+/// aws-lc-rs, with cookies of ours: of all keyed hashes an engine computes, only that of a cookie is over the client's
+/// random alone.
+pub(super) fn provider() -> CryptoProvider {
+    CryptoProvider { hmac_provider: &OurCookies, ..aws_lc_rs::default_provider() }
+}
+
+#[derive(Debug)]
+struct OurCookies;
+
+impl HmacProvider for OurCookies {
+    fn hmac_sha256(&self, key: &[u8], data: &[u8]) -> Result<[u8; 32], CryptoError> {
+        match CURRENT.get() {
+            Some((random, cookie)) if random == data => Ok(cookie),
+            _ => aws_lc_rs::default_provider().hmac_provider.hmac_sha256(key, data),
+        }
+    }
+
+    fn hmac(
+        &self,
+        hash: HashAlgorithm,
+        key: &[u8],
+        data: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, CryptoError> {
+        aws_lc_rs::default_provider().hmac_provider.hmac(hash, key, data, out)
+    }
+}

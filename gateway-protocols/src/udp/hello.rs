@@ -1,0 +1,175 @@
+//! A DTLS client's first words, read without keeping anything: is there a cookie in them, and what were the words
+//! before the cookie?
+
+/// A ClientHello that is whole in one datagram.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hello<'d> {
+    /// The record's version, epoch and sequence number, as they came.
+    record: &'d [u8],
+    /// The message's body, from `client_version` on.
+    body: &'d [u8],
+    pub(super) random: &'d [u8; 32],
+    session: &'d [u8],
+    /// The cookie of DTLS 1.2.
+    legacy_cookie: &'d [u8],
+    /// Cipher suites and compression methods, with their lengths.
+    choices: &'d [u8],
+    /// Without their length.
+    extensions: &'d [u8],
+}
+
+/// A record's head.
+const RECORD: usize = 13;
+/// A handshake message's head.
+const MESSAGE: usize = 12;
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+/// Extensions (RFC 7685, RFC 9147 §5.3).
+const PADDING: u16 = 21;
+const COOKIE: u16 = 44;
+
+/// Takes bytes from the front.
+struct Reader<'d>(&'d [u8]);
+
+impl<'d> Reader<'d> {
+    fn take(&mut self, length: usize) -> Option<&'d [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// A number of so many bytes.
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// Bytes after their length, which takes so many bytes.
+    fn vector(&mut self, bytes: usize) -> Option<&'d [u8]> {
+        let length = self.number(bytes)?;
+        self.take(length)
+    }
+}
+
+impl<'d> Hello<'d> {
+    /// Reads one; `None` for anything else, also for one that comes in pieces, of which nothing could be said without
+    /// keeping them (RFC 9147 §5.1).
+    pub(super) fn read(datagram: &'d [u8]) -> Option<Self> {
+        let record = datagram.get(1..11)?;
+        let mut reader = Reader(datagram);
+        // Type, version and epoch: a handshake record before there are keys.
+        if reader.number(1)? != usize::from(HANDSHAKE) || reader.take(2)?.first() != Some(&0xFE) {
+            return None;
+        }
+        if reader.number(2)? != 0 {
+            return None;
+        }
+        reader.take(6)?;
+        let mut message = Reader(reader.vector(2)?);
+        if message.number(1)? != usize::from(CLIENT_HELLO) {
+            return None;
+        }
+        let length = message.number(3)?;
+        message.take(2)?;
+        if message.number(3)? != 0 || message.number(3)? != length {
+            return None;
+        }
+        let body = message.take(length)?;
+        let mut reader = Reader(body);
+        reader.take(2)?;
+        let random = reader.take(32)?.first_chunk()?;
+        let session = reader.vector(1)?;
+        let legacy_cookie = reader.vector(1)?;
+        let from = reader.0;
+        reader.vector(2)?;
+        reader.vector(1)?;
+        let choices = from.get(..from.len() - reader.0.len())?;
+        let extensions = if reader.0.is_empty() { &[] } else { reader.vector(2)? };
+        Some(Self { record, body, random, session, legacy_cookie, choices, extensions })
+    }
+
+    /// The cookie, of either version.
+    pub(super) fn cookie(&self) -> Option<&'d [u8]> {
+        if !self.legacy_cookie.is_empty() {
+            return Some(self.legacy_cookie);
+        }
+        let (_, data) = self.extensions().find(|(kind, _)| *kind == COOKIE)?;
+        Reader(data).vector(2)
+    }
+
+    /// Bytes of padding, if it has that extension.
+    pub(super) fn padding(&self) -> Option<u16> {
+        let (_, data) = self.extensions().find(|(kind, _)| *kind == PADDING)?;
+        u16::try_from(data.len()).ok()
+    }
+
+    /// The server name it asks for, if it asks for one; `None` when its extensions are malformed.
+    pub(super) fn server_name(&self) -> Option<Option<String>> {
+        gateway_core::stream::sniff::server_name(self.extensions)
+    }
+
+    fn extensions(&self) -> impl Iterator<Item = (u16, &'d [u8])> + use<'d> {
+        let mut reader = Reader(self.extensions);
+        std::iter::from_fn(move || {
+            let kind = u16::try_from(reader.number(2)?).ok()?;
+            Some((kind, reader.vector(2)?))
+        })
+    }
+
+    /// The hello before this one, which had no cookie and so much padding. Everything else is the same (RFC 8446
+    /// §4.1.2), and of DTLS 1.2 only that matters.
+    pub(super) fn without_cookie(&self, padding: Option<u16>) -> Vec<u8> {
+        let mut extensions = Vec::with_capacity(self.extensions.len() + 4);
+        let mut padded = false;
+        let mut pad = |extensions: &mut Vec<u8>| {
+            if let Some(length) = padding.filter(|_| !std::mem::replace(&mut padded, true)) {
+                extension(extensions, PADDING, &vec![0; usize::from(length)]);
+            }
+        };
+        for (kind, data) in self.extensions() {
+            match kind {
+                COOKIE => {}
+                PADDING => pad(&mut extensions),
+                _ => extension(&mut extensions, kind, data),
+            }
+        }
+        pad(&mut extensions);
+        let mut body = Vec::with_capacity(self.body.len() + extensions.len());
+        body.extend_from_slice(self.body.get(..34).unwrap_or_default());
+        body.push(u8::try_from(self.session.len()).unwrap_or_default());
+        body.extend_from_slice(self.session);
+        body.push(0);
+        body.extend_from_slice(self.choices);
+        if !self.extensions.is_empty() {
+            body.extend_from_slice(&short(extensions.len()));
+            body.extend_from_slice(&extensions);
+        }
+        let mut datagram = Vec::with_capacity(RECORD + MESSAGE + body.len());
+        datagram.push(HANDSHAKE);
+        datagram.extend_from_slice(self.record.get(..2).unwrap_or_default());
+        // Epoch and sequence number: the very first record.
+        datagram.extend_from_slice(&[0; 8]);
+        datagram.extend_from_slice(&short(MESSAGE + body.len()));
+        datagram.push(CLIENT_HELLO);
+        datagram.extend_from_slice(&three(body.len()));
+        datagram.extend_from_slice(&[0; 5]);
+        datagram.extend_from_slice(&three(body.len()));
+        datagram.extend_from_slice(&body);
+        datagram
+    }
+}
+
+fn extension(out: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(&short(data.len()));
+    out.extend_from_slice(data);
+}
+
+/// A length in two bytes; everything here came in one datagram.
+fn short(length: usize) -> [u8; 2] {
+    u16::try_from(length).unwrap_or_default().to_be_bytes()
+}
+
+fn three(length: usize) -> [u8; 3] {
+    let [_, rest @ ..] = u32::try_from(length).unwrap_or_default().to_be_bytes();
+    rest
+}

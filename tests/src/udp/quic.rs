@@ -1,0 +1,145 @@
+//! QUIC passed through unopened: the name in a client's first packets chooses, and a client's address may change under it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Connection, Endpoint, ServerConfig};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use super::{Client, Origin};
+use crate::support::edge::Edge;
+use crate::support::stream::{LOOPBACK, at, free_port, udp_backend};
+use crate::support::{soon, tls};
+
+/// A server for these names that answers each stream with its word.
+fn server(names: &[&str], word: &'static [u8]) -> SocketAddr {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let file = format!("quic-{}", FILES.fetch_add(1, Ordering::Relaxed));
+    let identity = tls::authority().issue(&file, names);
+    let crypto = QuicServerConfig::try_from(tls::server(&identity, &["hq"])).unwrap();
+    let endpoint =
+        Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), "127.0.0.1:0".parse().unwrap())
+            .unwrap();
+    let address = endpoint.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Some(incoming) = endpoint.accept().await {
+            tokio::spawn(async move {
+                let Ok(connection) = incoming.await else { return };
+                while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+                    let asked = recv.read_to_end(1 << 20).await.unwrap_or_default();
+                    drop(send.write_all(&[word, &asked].concat()).await);
+                    drop(send.finish());
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A NAT in front of one client, which gives it another port whenever it is told to forget.
+struct Nat {
+    address: SocketAddr,
+    forget: mpsc::Sender<()>,
+}
+
+impl Nat {
+    async fn before(port: u16) -> Self {
+        let inside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = inside.local_addr().unwrap();
+        let (forget, mut forgets) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let (mut outside, mut client) = (Self::outside(port).await, address);
+            let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = inside.recv_from(&mut up) => {
+                        client = from;
+                        drop(outside.send(&up[..length]).await);
+                    }
+                    Ok(length) = outside.recv(&mut down) => {
+                        drop(inside.send_to(&down[..length], client).await);
+                    }
+                    forget = forgets.recv() => match forget {
+                        Some(()) => outside = Self::outside(port).await,
+                        None => return,
+                    },
+                }
+            }
+        });
+        Self { address, forget }
+    }
+
+    async fn outside(port: u16) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(at(port)).await.unwrap();
+        socket
+    }
+}
+
+async fn connect(to: SocketAddr, name: &str) -> (Endpoint, Connection) {
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let crypto = QuicClientConfig::try_from(tls::authority().client(&["hq"])).unwrap();
+    let config = ClientConfig::new(Arc::new(crypto));
+    let connection = soon(endpoint.connect_with(config, to, name).unwrap()).await.unwrap();
+    (endpoint, connection)
+}
+
+async fn ask(connection: &Connection, text: &[u8]) -> Vec<u8> {
+    let (mut send, mut recv) = soon(connection.open_bi()).await.unwrap();
+    send.write_all(text).await.unwrap();
+    send.finish().unwrap();
+    soon(recv.read_to_end(1 << 21)).await.unwrap()
+}
+
+fn shared(port: u16, origins: &[(&str, SocketAddr)]) -> String {
+    let proxy = |(n, (name, address)): (usize, &(&str, SocketAddr))| {
+        let backend = udp_backend(*address);
+        format!(
+            "  - {{id: p{n}, listen_port: {port}, passthrough: true, udp_idle_timeout_seconds: 1, \
+             hosts: [{name}], {backend}}}\n"
+        )
+    };
+    format!("proxies:\n{}", origins.iter().enumerate().map(proxy).collect::<String>())
+}
+
+#[tokio::test]
+async fn the_name_chooses_and_a_nat_may_forget() {
+    let port = free_port();
+    let origins = [("a.test", server(&["a.test"], b"a:")), ("'*.b.test'", server(&["x.b.test"], b"b:"))];
+    let mut edge = Edge::start_with(LOOPBACK, &shared(port, &origins));
+    for (name, word, proxy) in [("a.test", "a:", "p0"), ("x.b.test", "b:", "p1")] {
+        let nat = Nat::before(port).await;
+        let (endpoint, connection) = connect(nat.address, name).await;
+        let large = vec![b'l'; 300_000];
+        for text in [&b"hello"[..], &large] {
+            assert_eq!(ask(&connection, text).await, [word.as_bytes(), text].concat(), "{name}");
+        }
+        // Its address changes in the middle, again and again, and it does not know.
+        for n in 0..3 {
+            nat.forget.send(()).await.unwrap();
+            assert_eq!(ask(&connection, b"moved").await, format!("{word}moved").into_bytes(), "{name} {n}");
+        }
+        connection.close(0_u8.into(), b"bye");
+        endpoint.wait_idle().await;
+        let record = edge.session().await;
+        assert_eq!((record.kind(), record.end(), record.proxy()), ("udp", "idle", proxy), "one session only");
+    }
+}
+
+#[tokio::test]
+async fn whoever_names_nobody_known_gets_nothing_or_what_is_left() {
+    let port = free_port();
+    let mut edge = Edge::start_with(LOOPBACK, &shared(port, &[("a.test", server(&["a.test"], b"a:"))]));
+    let client = Client::new(port).await;
+    for datagram in [&b"hello"[..], &[0xC0; 1200], &[0x40; 30]] {
+        client.send(datagram).await;
+        let record = edge.session().await;
+        assert_eq!((record.kind(), record.end(), record.proxy()), ("udp", "no_route", ""));
+    }
+    let other = Origin::echo().await;
+    edge.reload(&shared(port, &[("a.test", server(&["a.test"], b"a:")), ("", other.address)]));
+    assert_eq!(client.ask(b"hello").await, b"hello");
+}
