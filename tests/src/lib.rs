@@ -7,6 +7,7 @@ mod dtls;
 mod embedding;
 mod grpc;
 mod hostile;
+mod http2;
 mod http3;
 mod matrix;
 mod oracle;

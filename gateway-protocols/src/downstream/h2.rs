@@ -277,9 +277,9 @@ async fn exchange(
     client: &Arc<Client>,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
-    let RequestHead { request, length } = head;
+    let RequestHead { mut request, length } = head;
     let is_head = *request.method() == Method::HEAD;
-    let (request, asks_upgrade) = tunnel::asked(request);
+    let asks_upgrade = tunnel::asked(&mut request);
     let body = match stream.whole() {
         _ if asks_upgrade => Body::empty(),
         Some(bytes) => Body::full(bytes),
@@ -293,16 +293,14 @@ async fn exchange(
         return worker.pipeline().abandon(exchange, Cause::ClientGone);
     }
     let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc());
-    let mut responder =
-        Responder { stream: stream.clone(), head: is_head, idle, upgrade: asks_upgrade, alt_svc };
+    let mut responder = Responder { stream: &stream, head: is_head, idle, upgrade: asks_upgrade, alt_svc };
     let mut serving = std::pin::pin!(worker.pipeline().serve(snapshot, exchange, &mut responder));
     poll_fn(|cx| {
         if serving.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         // A client that resets the stream no longer waits: dropping the exchange records that and frees the target.
-        stream.watch(cx);
-        if stream.fate().is_some() { Poll::Ready(()) } else { Poll::Pending }
+        stream.poll_fate(cx).map(drop)
     })
     .await;
 }
@@ -323,6 +321,6 @@ async fn refuse(
         return worker.pipeline().abandon(exchange, unreadable.cause);
     };
     let idle = snapshot.settings.client_timeouts.body;
-    let mut responder = Responder { stream, head: false, idle, upgrade: false, alt_svc: None };
+    let mut responder = Responder { stream: &stream, head: false, idle, upgrade: false, alt_svc: None };
     worker.pipeline().refuse(exchange, Reply::new(unreadable.cause), &mut responder).await;
 }

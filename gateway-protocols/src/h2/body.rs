@@ -27,6 +27,13 @@ impl RecvBody {
     }
 }
 
+impl RecvBody {
+    /// The stream it comes on.
+    pub(crate) fn stream(&self) -> &Handle {
+        &self.stream
+    }
+}
+
 /// A body error from a stream's.
 pub(crate) fn body_error(error: StreamError) -> BodyError {
     match error {
@@ -73,6 +80,8 @@ impl Body for RecvBody {
 
 impl Drop for RecvBody {
     fn drop(&mut self) {
-        self.stream.deafen();
+        if !self.data_done {
+            self.stream.deafen();
+        }
     }
 }

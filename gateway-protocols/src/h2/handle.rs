@@ -27,7 +27,7 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 pub(crate) enum Said {
     Interim(Response<()>),
-    Final(Box<Response<()>>),
+    Final(Response<()>),
 }
 
 /// What is asked of a connection by two at once; never done by this crate, and an error rather than a panic.
@@ -43,12 +43,12 @@ impl Handle {
         self.cell.try_borrow_mut().ok().map(|mut connection| act(&mut connection, self.key))
     }
 
-    /// The response's head, or an informational one before it; waits no longer than `patience`, where that is given
-    /// and not zero.
+    /// The response's head, or an informational one before it; `until` says how long to wait for it, where that is
+    /// limited, when nothing is there yet.
     pub(crate) fn poll_said(
         &self,
         cx: &Context<'_>,
-        patience: Option<Duration>,
+        until: impl FnOnce() -> Option<Instant>,
     ) -> Poll<Result<Said, StreamError>> {
         let said = self.with(|connection, key| {
             let Some(stream) = connection.stream(key) else { return Poll::Ready(Err(CONTENDED)) };
@@ -65,10 +65,9 @@ impl Handle {
                 return Poll::Ready(Err(StreamError::Late));
             }
             stream.reader.register(cx);
-            if let Some(patience) = patience.filter(|patience| !patience.is_zero())
-                && stream.reader.until.is_none()
+            if stream.reader.until.is_none()
+                && let Some(until) = until()
             {
-                let until = Instant::now() + patience;
                 stream.reader.until = Some(until);
                 connection.arm(until);
             }
@@ -126,9 +125,7 @@ impl Handle {
 
     /// The trailers, once the body's end was seen.
     pub(crate) fn trailers(&self) -> Option<HeaderMap> {
-        self.with(|connection, key| connection.stream(key)?.trailers.take())
-            .flatten()
-            .map(|trailers| *trailers)
+        self.with(|connection, key| connection.stream(key)?.trailers.take()).flatten()
     }
 
     /// Whether nothing more comes.
@@ -205,13 +202,17 @@ impl Handle {
             .flatten()
     }
 
-    /// Wants to be woken when the stream ends early.
-    pub(crate) fn watch(&self, cx: &Context<'_>) {
-        self.with(|connection, key| {
-            if let Some(stream) = connection.stream(key) {
-                register(&mut stream.watcher, cx);
+    /// Ready when the stream has ended early.
+    pub(crate) fn poll_fate(&self, cx: &Context<'_>) -> Poll<StreamError> {
+        let fate = self.with(|connection, key| {
+            let Some(stream) = connection.stream(key) else { return Poll::Ready(CONTENDED) };
+            if let Some(fate) = stream.fate {
+                return Poll::Ready(fate);
             }
+            register(&mut stream.watcher, cx);
+            Poll::Pending
         });
+        fate.unwrap_or(Poll::Ready(CONTENDED))
     }
 }
 

@@ -9,16 +9,17 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, uri};
 
-use crate::hpack::{Field, Name};
+use super::Role;
+use crate::hpack::{Field, Name, Value};
 
 /// The `:protocol` of an extended CONNECT (RFC 8441), in a request's extensions.
 #[derive(Debug, Clone)]
-pub(crate) struct Protocol(pub(crate) HeaderValue);
+pub(crate) struct Protocol(pub(crate) Bytes);
 
-/// Room for what the gateway adds, so that the map doesn't grow on the way.
-const ADDED_FIELDS: usize = 6;
-/// Fields most messages have.
-const USUAL_FIELDS: usize = 8;
+/// Room in a request for what most have and what the gateway adds, so that the map doesn't grow on the way.
+const REQUEST_FIELDS: usize = 12;
+/// Room in a response.
+const RESPONSE_FIELDS: usize = 6;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -29,12 +30,12 @@ pub(crate) type Malformed = &'static str;
 /// A head under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
-    method: Option<HeaderValue>,
-    scheme: Option<HeaderValue>,
-    authority: Option<HeaderValue>,
-    path: Option<HeaderValue>,
-    status: Option<HeaderValue>,
-    protocol: Option<HeaderValue>,
+    method: Option<Bytes>,
+    scheme: Option<Bytes>,
+    authority: Option<Bytes>,
+    path: Option<Bytes>,
+    status: Option<Bytes>,
+    protocol: Option<Bytes>,
     map: HeaderMap,
     cookies: usize,
     malformed: Option<Malformed>,
@@ -51,22 +52,29 @@ pub(crate) struct RequestHead {
 }
 
 impl Fields {
-    pub(crate) fn new() -> Self {
-        Self { map: HeaderMap::with_capacity(USUAL_FIELDS + ADDED_FIELDS), ..Self::default() }
+    pub(crate) fn new(role: Role) -> Self {
+        let room = if role == Role::Server { REQUEST_FIELDS } else { RESPONSE_FIELDS };
+        Self { map: HeaderMap::with_capacity(room), ..Self::default() }
     }
 
     /// Takes the next field.
     pub(crate) fn push(&mut self, field: Field) {
-        let Some(value) = field.value else { return self.spoil("a field's value") };
+        let value = match field.value {
+            Value::Text(text) => text,
+            Value::Header(value) => match field.name {
+                Name::Header(name) => return self.header(name, value),
+                _ => return self.spoil("a field's name"),
+            },
+            Value::Bad => return self.spoil("a field's value"),
+        };
         let place = match field.name {
-            Name::Header(name) => return self.header(name, value),
-            Name::Bad(_) => return self.spoil("a field's name"),
             Name::Method => &mut self.method,
             Name::Scheme => &mut self.scheme,
             Name::Authority => &mut self.authority,
             Name::Path => &mut self.path,
             Name::Status => &mut self.status,
             Name::Protocol => &mut self.protocol,
+            Name::Header(_) | Name::Bad(_) => return self.spoil("a field's name"),
         };
         let twice = place.replace(value).is_some();
         if twice || !self.map.is_empty() {
@@ -92,7 +100,7 @@ impl Fields {
     }
 
     /// A request's head.
-    pub(crate) fn into_request(mut self) -> Result<RequestHead, Malformed> {
+    pub(crate) fn take_request(&mut self) -> Result<RequestHead, Malformed> {
         if let Some(why) = self.malformed {
             return Err(why);
         }
@@ -100,7 +108,7 @@ impl Fields {
             return Err("a status in a request");
         }
         let method = self.method.take().ok_or("no method")?;
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| "the method")?;
+        let method = Method::from_bytes(&method).map_err(|_| "the method")?;
         let length = self.length()?;
         let uri = self.uri(&method)?;
         let mut request = Request::new(());
@@ -113,7 +121,7 @@ impl Fields {
         if self.cookies > 1 {
             self.join_cookies();
         }
-        *request.headers_mut() = self.map;
+        *request.headers_mut() = std::mem::take(&mut self.map);
         Ok(RequestHead { request, length })
     }
 
@@ -125,8 +133,7 @@ impl Fields {
             return Err("a protocol without CONNECT");
         }
         if let Some(authority) = self.authority.take() {
-            parts.authority =
-                Some(Authority::from_maybe_shared(octets(authority)).map_err(|_| "the authority")?);
+            parts.authority = Some(Authority::from_maybe_shared(authority).map_err(|_| "the authority")?);
         }
         if connect && !extended {
             // RFC 9113 §8.5: the authority alone says where to.
@@ -140,7 +147,7 @@ impl Fields {
         if path.is_empty() || (extended && parts.authority.is_none()) {
             return Err("no path or authority");
         }
-        let form_fits = match path.as_bytes() {
+        let form_fits = match &path[..] {
             [b'/', ..] => true,
             b"*" => *method == Method::OPTIONS,
             _ => false,
@@ -148,9 +155,9 @@ impl Fields {
         if !form_fits {
             return Err("the path");
         }
-        let path = PathAndQuery::from_maybe_shared(octets(path)).map_err(|_| "the path")?;
+        let path = PathAndQuery::from_maybe_shared(path).map_err(|_| "the path")?;
         if parts.authority.is_some() {
-            parts.scheme = Some(match scheme.as_bytes() {
+            parts.scheme = Some(match &scheme[..] {
                 b"http" => Scheme::HTTP,
                 b"https" => Scheme::HTTPS,
                 other => Scheme::try_from(other).map_err(|_| "the scheme")?,
@@ -175,7 +182,7 @@ impl Fields {
     }
 
     /// A response's head, and what its content-length says.
-    pub(crate) fn into_response(mut self) -> Result<(Response<()>, Option<u64>), Malformed> {
+    pub(crate) fn take_response(&mut self) -> Result<(Response<()>, Option<u64>), Malformed> {
         if let Some(why) = self.malformed {
             return Err(why);
         }
@@ -183,21 +190,21 @@ impl Fields {
         if self.has_pseudo() {
             return Err("a request's pseudo-header field in a response");
         }
-        let status = StatusCode::from_bytes(status.as_bytes()).map_err(|_| "the status")?;
+        let status = StatusCode::from_bytes(&status).map_err(|_| "the status")?;
         let length = self.length()?;
         let mut response = Response::new(());
         *response.status_mut() = status;
         *response.version_mut() = Version::HTTP_2;
-        *response.headers_mut() = self.map;
+        *response.headers_mut() = std::mem::take(&mut self.map);
         Ok((response, length))
     }
 
     /// Trailers.
-    pub(crate) fn into_trailers(self) -> Result<HeaderMap, Malformed> {
+    pub(crate) fn take_trailers(&mut self) -> Result<HeaderMap, Malformed> {
         match self.malformed {
             Some(why) => Err(why),
             None if self.has_pseudo() => Err("a pseudo-header field in trailers"),
-            None => Ok(self.map),
+            None => Ok(std::mem::take(&mut self.map)),
         }
     }
 
@@ -212,11 +219,6 @@ impl Fields {
         let length = value.to_str().ok().and_then(|text| text.parse().ok());
         length.map(Some).ok_or("the content-length")
     }
-}
-
-fn octets(value: HeaderValue) -> Bytes {
-    // A value is shared bytes inside; there is no way to get at them but to copy.
-    Bytes::copy_from_slice(value.as_bytes())
 }
 
 /// Fields of one HTTP/1.1 hop, which have no place here (RFC 9113 §8.2.2).

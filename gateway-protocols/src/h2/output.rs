@@ -120,11 +120,13 @@ mod tests {
     fn written(output: &mut Output, step: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !output.is_empty() {
-            let piece: Vec<u8> = output.slices().iter().flat_map(|slice| slice.to_vec()).collect();
-            assert!(!piece.is_empty());
-            let take = step.min(piece.len());
-            all.extend_from_slice(&piece[..take]);
-            output.advance(take);
+            let before = all.len();
+            for slice in output.slices() {
+                let room = step - (all.len() - before);
+                all.extend_from_slice(&slice[..room.min(slice.len())]);
+            }
+            assert!(all.len() > before);
+            output.advance(all.len() - before);
         }
         all
     }

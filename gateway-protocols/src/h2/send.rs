@@ -6,14 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 
-use super::Reason;
 use super::handle::Handle;
 use super::stream::StreamError;
 use crate::h1::chunked::keep_trailing;
 
 /// A body on its way out.
 pub(crate) struct SendBody {
-    stream: Handle,
     body: Body,
     pending: Bytes,
     done: bool,
@@ -32,8 +30,8 @@ pub(crate) enum SendError {
 }
 
 impl SendBody {
-    pub(crate) fn new(stream: Handle, body: Body, idle: Duration) -> Self {
-        Self { stream, body, pending: Bytes::new(), done: false, idle, sent: 0 }
+    pub(crate) fn new(body: Body, idle: Duration) -> Self {
+        Self { body, pending: Bytes::new(), done: false, idle, sent: 0 }
     }
 
     /// Whether everything has been handed over.
@@ -41,29 +39,19 @@ impl SendBody {
         self.done
     }
 
-    /// Tells the peer that what was sent is not the whole.
-    pub(crate) fn reset(&mut self, reason: Reason) {
-        self.stream.reset(reason);
-        self.done = true;
-    }
-
-    /// Sends what can be sent now; ready when all of it has been handed over.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+    /// Sends on `stream` what can be sent now; ready when all of it has been handed over.
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, stream: &Handle) -> Poll<Result<(), SendError>> {
         while !self.done {
             if !self.pending.is_empty() {
-                ready!(self.poll_pending(cx))?;
+                ready!(self.poll_pending(cx, stream))?;
                 continue;
             }
             let Poll::Ready(frame) = self.body.poll_next(cx) else {
                 // A peer that has reset the stream waits for nothing more of the body.
-                self.stream.watch(cx);
-                return match self.stream.fate() {
-                    Some(_) => Poll::Ready(Err(SendError::Stream)),
-                    None => Poll::Pending,
-                };
+                return stream.poll_fate(cx).map(|_| Err(SendError::Stream));
             };
             let Some(frame) = frame else {
-                self.finish(Bytes::new())?;
+                self.finish(stream, Bytes::new())?;
                 break;
             };
             match frame.map_err(SendError::Body)?.into_data() {
@@ -72,26 +60,26 @@ impl SendBody {
                     let mut trailers = frame.into_trailers().unwrap_or_default();
                     keep_trailing(&mut trailers);
                     self.done = true;
-                    self.stream.send_trailers(&trailers).map_err(stream_error)?;
+                    stream.send_trailers(&trailers).map_err(stream_error)?;
                 }
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_pending(&mut self, cx: &Context<'_>) -> Poll<Result<(), SendError>> {
-        let room = ready!(self.stream.poll_room(cx, self.idle)).map_err(stream_error)?;
+    fn poll_pending(&mut self, cx: &Context<'_>, stream: &Handle) -> Poll<Result<(), SendError>> {
+        let room = ready!(stream.poll_room(cx, self.idle)).map_err(stream_error)?;
         let data = self.pending.split_to(room.min(self.pending.len()));
         self.sent += data.len() as u64;
         if self.pending.is_empty() && self.body.is_empty() {
-            return Poll::Ready(self.finish(data));
+            return Poll::Ready(self.finish(stream, data));
         }
-        Poll::Ready(self.stream.send_data(data, false).map_err(stream_error))
+        Poll::Ready(stream.send_data(data, false).map_err(stream_error))
     }
 
-    fn finish(&mut self, data: Bytes) -> Result<(), SendError> {
+    fn finish(&mut self, stream: &Handle, data: Bytes) -> Result<(), SendError> {
         self.done = true;
-        self.stream.send_data(data, true).map_err(stream_error)
+        stream.send_data(data, true).map_err(stream_error)
     }
 }
 

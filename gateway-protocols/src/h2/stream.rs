@@ -48,11 +48,11 @@ pub(crate) struct Stream {
     /// The final head has come (to clients) or gone out (from servers).
     pub(crate) answered: bool,
     /// A client's response, until it is taken.
-    pub(crate) head: Option<Box<Response<()>>>,
+    pub(crate) head: Option<Response<()>>,
     /// Informational responses that came before it.
     pub(crate) interims: VecDeque<Response<()>>,
     pub(crate) pieces: Pieces,
-    pub(crate) trailers: Option<Box<HeaderMap>>,
+    pub(crate) trailers: Option<HeaderMap>,
     /// Octets its content-length still promises.
     pub(crate) length: Option<u64>,
     /// Whether a response has no body whatever its fields say: it answers HEAD.
@@ -86,7 +86,7 @@ impl Slot {
         register(&mut self.waker, cx);
     }
 
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }

@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use http::HeaderValue;
-
 use super::name::STATIC;
-use super::{ENTRY_OVERHEAD, Field, HpackError, Name, TABLE_BYTES, huffman, integer};
+use super::{Field, HpackError, Name, TABLE_BYTES, huffman, integer};
+use bytes::Bytes;
 
 /// What is kept of a block's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +77,7 @@ impl Decoder {
         match index.checked_sub(1).ok_or(HpackError::Index)? {
             at if at < STATIC.len() => {
                 let (name, value) = &STATIC[at];
-                let size = name.len() + value.len() + ENTRY_OVERHEAD;
-                Ok(Field { name: name.clone(), value: Some(HeaderValue::from_static(value)), size })
+                Ok(Field::fixed(name, value))
             }
             at => self.table.get(at - STATIC.len()).cloned().ok_or(HpackError::Index),
         }

@@ -13,6 +13,8 @@ use super::{ENTRY_OVERHEAD, TABLE_BYTES, huffman, integer};
 
 /// Fields remembered as seen once; a power of two.
 const SEEN: usize = 64;
+/// Places by which entries are found; a power of two, above the number of entries a table usually holds.
+const PLACES: usize = 128;
 /// Larger fields are not worth their place in the table.
 const MAX_INDEXED: usize = TABLE_BYTES / 4;
 
@@ -21,8 +23,10 @@ const MAX_INDEXED: usize = TABLE_BYTES / 4;
 pub(crate) struct Encoder {
     /// Newest first, as the indexes count.
     entries: VecDeque<Entry>,
-    /// The hash of each entry, side by side, so that a search is one pass over few cache lines.
-    hashes: VecDeque<u32>,
+    /// Entries put in so far, also those that are gone again: an entry's number is how many there were with it.
+    inserted: u32,
+    /// By hash: the number of the entry put in last. One that was overwritten is not found, and put in again.
+    places: [u32; PLACES],
     size: usize,
     max: usize,
     /// The smallest size since the last block, when the size was changed (RFC 7541 §4.2).
@@ -52,7 +56,8 @@ impl Default for Encoder {
     fn default() -> Self {
         Self {
             entries: VecDeque::new(),
-            hashes: VecDeque::new(),
+            inserted: 0,
+            places: [0; PLACES],
             size: 0,
             max: TABLE_BYTES,
             shrunk: None,
@@ -91,12 +96,12 @@ impl Encoder {
             return plain(out, value);
         }
         let hash = self.hash(name, value);
-        let matching = self.hashes.iter().zip(&self.entries);
-        let found = matching.enumerate().find(|(_, (known, entry))| **known == hash && entry.is(name, value));
-        if let Some((at, _)) = found {
-            return integer::encode(out, 0x80, 7, at + STATIC.len() + 1);
+        let place = hash as usize % PLACES;
+        let age = self.inserted.wrapping_sub(self.places[place]) as usize;
+        if self.entries.get(age).is_some_and(|entry| entry.is(name, value)) {
+            return integer::encode(out, 0x80, 7, age + STATIC.len() + 1);
         }
-        let seen = &mut self.seen[hash as usize % SEEN];
+        let seen = &mut self.seen[(hash >> 8) as usize % SEEN];
         let size = name.len() + value.len() + ENTRY_OVERHEAD;
         if std::mem::replace(seen, hash) != hash || size > MAX_INDEXED.min(self.max) {
             self.name(out, 0x00, 4, name);
@@ -106,7 +111,8 @@ impl Encoder {
         shortest(out, value);
         self.evict(size);
         self.size += size;
-        self.hashes.push_front(hash);
+        self.inserted = self.inserted.wrapping_add(1);
+        self.places[place] = self.inserted;
         self.entries.push_front(Entry { text: [name, value].concat().into(), name: name.len() });
     }
 
@@ -138,7 +144,6 @@ impl Encoder {
     fn evict(&mut self, room: usize) {
         while self.size + room > self.max {
             let Some(oldest) = self.entries.pop_back() else { return };
-            self.hashes.pop_back();
             self.size -= oldest.size();
         }
     }
@@ -164,7 +169,7 @@ fn shortest(out: &mut Vec<u8>, text: &[u8]) {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::{Decoder, Name};
+    use super::super::{Decoder, Name, Value};
     use super::*;
 
     fn block(encoder: &mut Encoder, fields: &[(&str, &str)]) -> Bytes {
@@ -184,7 +189,8 @@ mod tests {
                     Name::Header(name) => name.to_string(),
                     other => format!("{other:?}"),
                 };
-                fields.push((name, field.value.unwrap().to_str().unwrap().to_owned()));
+                let Value::Header(value) = field.value else { panic!("{:?}", field.value) };
+                fields.push((name, value.to_str().unwrap().to_owned()));
             })
             .unwrap();
         fields
@@ -198,7 +204,7 @@ mod tests {
             .map(|_| {
                 let block = block(&mut encoder, &given);
                 let read = fields(&mut decoder, &block);
-                assert_eq!(read.iter().map(|(n, v)| (&n[..], &v[..])).collect::<Vec<_>>(), given);
+                assert_eq!(read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Vec<_>>(), given);
                 block.len()
             })
             .collect();
@@ -230,13 +236,13 @@ mod tests {
     fn the_table_keeps_to_the_peers_size() {
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         let given: Vec<(String, String)> = (0..200).map(|n| (format!("x-{n}"), "v".repeat(n))).collect();
-        let given: Vec<(&str, &str)> = given.iter().map(|(n, v)| (&n[..], &v[..])).collect();
+        let given: Vec<(&str, &str)> = given.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         for limit in [4096, 4096, 100, 0, 0, 5000, 2000] {
             encoder.limit(limit);
             for _ in 0..3 {
                 let block = block(&mut encoder, &given);
                 let read = fields(&mut decoder, &block);
-                assert_eq!(read.iter().map(|(n, v)| (&n[..], &v[..])).collect::<Vec<_>>(), given);
+                assert_eq!(read.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Vec<_>>(), given);
                 assert!(encoder.size <= limit.min(TABLE_BYTES));
             }
         }

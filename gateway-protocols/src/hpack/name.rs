@@ -1,5 +1,6 @@
 //! Field names, and the static table (RFC 7541, Appendix A).
 
+use bytes::Bytes;
 use http::header::*;
 
 use super::ENTRY_OVERHEAD;
@@ -24,10 +25,20 @@ pub(crate) enum Name {
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: Name,
-    /// `None` when the value holds octets that no value may hold (RFC 9113 §8.2.1).
-    pub(crate) value: Option<HeaderValue>,
+    pub(crate) value: Value,
     /// Octets it counts for (RFC 7541 §4.1).
     pub(crate) size: usize,
+}
+
+/// A field's value, looked at once and then only shared.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// Of a pseudo-header field.
+    Text(Bytes),
+    /// Of any other.
+    Header(HeaderValue),
+    /// It holds octets that no value may hold (RFC 9113 §8.2.1).
+    Bad,
 }
 
 impl Name {
@@ -57,14 +68,28 @@ impl Name {
 }
 
 impl Field {
-    pub(super) fn new(name: Name, value: bytes::Bytes) -> Self {
+    pub(super) fn new(name: Name, value: Bytes) -> Self {
         let size = name.len() + value.len() + ENTRY_OVERHEAD;
         let padded = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
-        let value = match padded(value.first()) || padded(value.last()) {
-            true => None,
-            false => HeaderValue::from_maybe_shared(value).ok(),
+        let value = match name {
+            _ if padded(value.first()) || padded(value.last()) => Value::Bad,
+            Name::Header(_) | Name::Bad(_) => {
+                HeaderValue::from_maybe_shared(value).map_or(Value::Bad, Value::Header)
+            }
+            // What reads these takes only what it knows, or has a grammar of its own that is narrower.
+            _ => Value::Text(value),
         };
         Self { name, value, size }
+    }
+
+    /// An entry of the static table.
+    pub(super) fn fixed(name: &Name, value: &'static str) -> Self {
+        let size = name.len() + value.len() + ENTRY_OVERHEAD;
+        let value = match name {
+            Name::Header(_) => Value::Header(HeaderValue::from_static(value)),
+            _ => Value::Text(Bytes::from_static(value.as_bytes())),
+        };
+        Self { name: name.clone(), value, size }
     }
 }
 

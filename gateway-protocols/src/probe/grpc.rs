@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, USER_AGENT};
@@ -29,7 +30,7 @@ pub(super) async fn check(
     service: &str,
 ) -> Result<(), ProbeError> {
     // The connection ends with this call: nothing else will be asked on it.
-    let connection = Connection::open_on(link, &Http2Rules::default());
+    let connection = Connection::open_on(link, &Http2Rules::default(), Arc::default());
     let headers: HeaderMap = [
         (CONTENT_TYPE, HeaderValue::from_static("application/grpc")),
         (USER_AGENT, HeaderValue::from_static("ferrum-edge-probe")),
@@ -43,7 +44,7 @@ pub(super) async fn check(
     poll_fn(|cx| stream.poll_room(cx, FOREVER)).await.map_err(broken)?;
     stream.send_data(question(service), true).map_err(broken)?;
     let head = loop {
-        match poll_fn(|cx| stream.poll_said(cx, None)).await.map_err(broken)? {
+        match poll_fn(|cx| stream.poll_said(cx, || None)).await.map_err(broken)? {
             Said::Interim(_) => {}
             Said::Final(head) => break head,
         }
@@ -59,7 +60,7 @@ pub(super) async fn check(
         }
     }
     // A call refused at once has its status in the head.
-    succeeded(stream.trailers().as_ref().unwrap_or(head.headers()))?;
+    succeeded(stream.trailers().as_ref().unwrap_or_else(|| head.headers()))?;
     match serving_status(&answer).ok_or(ProbeError::Malformed)? {
         SERVING => Ok(()),
         other => Err(ProbeError::NotServing(other)),

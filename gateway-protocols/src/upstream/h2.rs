@@ -90,8 +90,8 @@ pub(crate) async fn send<D: Downstream>(
         // Refused before a stream was opened: the connection went away while it was being chosen.
         return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) });
     };
-    let upload = (!ends).then(|| SendBody::new(handle.clone(), body, timeouts.idle));
-    let mut exchange = Exchange { handle, upload, stream };
+    let upload = (!ends).then(|| SendBody::new(body, timeouts.idle));
+    let mut exchange = Exchange { handle, upload, stream, started };
     for _ in 0..MAX_INTERIM {
         match poll_fn(|cx| exchange.poll_said(cx, &call)).await? {
             // RFC 9113 §8.6: there is nothing to switch to.
@@ -104,7 +104,7 @@ pub(crate) async fn send<D: Downstream>(
             }
             Said::Final(head) => {
                 let first_byte = started.elapsed();
-                let response = exchange.into_response(*head, &call);
+                let response = exchange.into_response(head, &call);
                 return Ok(Answer { response, first_byte, reused: true, tunnel: None });
             }
         }
@@ -143,11 +143,12 @@ struct Exchange {
     handle: Handle,
     upload: Option<SendBody>,
     stream: Stream,
+    started: Instant,
 }
 
 impl Exchange {
     fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Said, Failure>> {
-        match poll_upload(&mut self.upload, cx) {
+        match poll_upload(&mut self.upload, &self.handle, cx) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.
             Poll::Ready(Err(SendError::Stream)) => self.upload = None,
@@ -155,9 +156,15 @@ impl Exchange {
         }
         // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
         // end.
-        let uploading = self.upload.as_ref().is_some_and(|upload| !upload.is_done());
-        let patience = (!uploading).then_some(call.route.proxy.timeouts.first_byte);
-        self.handle.poll_said(cx, patience).map_err(stream_failure)
+        let uploading = self.upload.as_ref().map(|upload| !upload.is_done());
+        let patience = call.route.proxy.timeouts.first_byte;
+        let started = self.started;
+        let until = || match uploading {
+            Some(true) => None,
+            Some(false) => (!patience.is_zero()).then(|| Instant::now() + patience),
+            None => (!patience.is_zero()).then(|| started + patience),
+        };
+        self.handle.poll_said(cx, until).map_err(stream_failure)
     }
 
     fn into_response(self, head: Response<()>, call: &Call<'_>) -> Response<Body> {
@@ -175,10 +182,14 @@ impl Exchange {
     }
 }
 
-fn poll_upload(upload: &mut Option<SendBody>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+fn poll_upload(
+    upload: &mut Option<SendBody>,
+    stream: &Handle,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), SendError>> {
     match upload {
         None => Poll::Ready(Ok(())),
-        Some(sending) => sending.poll_send(cx),
+        Some(sending) => sending.poll_send(cx, stream),
     }
 }
 
@@ -234,7 +245,7 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        match poll_upload(&mut this.upload, cx) {
+        match poll_upload(&mut this.upload, this.recv.stream(), cx) {
             Poll::Ready(Err(SendError::Body(error))) => {
                 return Poll::Ready(Some(Err(BodyError::Request(Box::new(error)))));
             }

@@ -64,9 +64,7 @@ impl Inner {
         let timeout = call.route.proxy.timeouts.connect;
         let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
         loop {
-            let bell = self.bell(key(call));
-            let rung = bell.notified();
-            match self.plan(call, &bell) {
+            match self.plan(call) {
                 Plan::Use(connection, stream, dial) => {
                     if let Some(dial) = dial {
                         self.dial_aside(call, dial);
@@ -74,12 +72,17 @@ impl Inner {
                     return Ok((connection, stream));
                 }
                 Plan::Dial(dial) => self.dial_shared(&Destination::of(call), dial).await?,
-                Plan::Wait => match deadline {
-                    None => rung.await,
-                    Some(deadline) => {
-                        tokio::time::timeout_at(deadline, rung).await.map_err(|_| DialError::Full)?;
+                Plan::Wait => {
+                    // Nothing was awaited since the plan was made, so nobody can have rung in between.
+                    let bell = self.bell(key(call));
+                    let rung = bell.notified();
+                    match deadline {
+                        None => rung.await,
+                        Some(deadline) => {
+                            tokio::time::timeout_at(deadline, rung).await.map_err(|_| DialError::Full)?;
+                        }
                     }
-                },
+                }
             }
         }
     }
@@ -92,13 +95,13 @@ impl Inner {
         }
     }
 
-    fn plan(&self, call: &Call<'_>, bell: &Arc<Notify>) -> Plan {
+    fn plan(&self, call: &Call<'_>) -> Plan {
         let Ok(mut pools) = self.pools.try_borrow_mut() else { return Plan::Wait };
         loop {
             match pools.multiplex.choose(key(call), &call.route.proxy.backend.pool) {
                 Choice::Use { connection, lease, dial } => {
                     if connection.is_open() {
-                        let stream = h2::Stream::new(lease, bell.clone());
+                        let stream = h2::Stream::new(lease, connection.bell.clone());
                         return Plan::Use(connection.clone(), stream, dial);
                     }
                     let id = lease.connection();
@@ -128,7 +131,7 @@ impl Inner {
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2)),
+            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2, self.bell(to.key))),
             Err(error) => Err(error),
         };
         made.map(|connection| {
@@ -156,7 +159,7 @@ impl Inner {
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.route.proxy.backend.pool;
-        let connection = h2::Connection::open_on(dialled.link, &rules.http2);
+        let connection = h2::Connection::open_on(dialled.link, &rules.http2, self.bell(key(call)));
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.

@@ -19,7 +19,7 @@ use crate::h2::send::{SendBody, SendError};
 
 /// Takes an exchange's answer to its stream.
 pub(super) struct Responder<'w> {
-    pub(super) stream: Handle,
+    pub(super) stream: &'w Handle,
     /// Whether the request was HEAD.
     pub(super) head: bool,
     pub(super) idle: Duration,
@@ -69,16 +69,16 @@ impl Downstream for Responder<'_> {
         if ends {
             return Delivery { bytes: 0, cut: None };
         }
-        let mut sending = SendBody::new(self.stream.clone(), body, self.idle);
-        let cut = match poll_fn(|cx| sending.poll_send(cx)).await {
+        let mut sending = SendBody::new(body, self.idle);
+        let cut = match poll_fn(|cx| sending.poll_send(cx, self.stream)).await {
             Ok(()) => None,
             Err(SendError::Body(error)) => {
                 // What was sent is not the whole, and must not look like it.
-                sending.reset(Reason::INTERNAL_ERROR);
+                self.stream.reset(Reason::INTERNAL_ERROR);
                 Some(cut_by(&error))
             }
             Err(SendError::Stream) => {
-                sending.reset(Reason::CANCEL);
+                self.stream.reset(Reason::CANCEL);
                 Some(Cause::ClientGone)
             }
         };

@@ -16,21 +16,20 @@ use crate::h2::head::Protocol;
 use crate::h2::stream::StreamError;
 
 /// Turns an extended CONNECT for a WebSocket into a GET that asks for an upgrade, and says whether it was one.
-pub(super) fn asked(request: Request<()>) -> (Request<()>, bool) {
+pub(super) fn asked(request: &mut Request<()>) -> bool {
     let is_websocket = *request.method() == Method::CONNECT
         && request
             .extensions()
             .get::<Protocol>()
-            .is_some_and(|Protocol(protocol)| protocol.as_bytes() == b"websocket");
-    if !is_websocket {
-        return (request, false);
+            .is_some_and(|Protocol(protocol)| &protocol[..] == b"websocket");
+    if is_websocket {
+        *request.method_mut() = Method::GET;
+        // HTTP/2 needs no key; the target behind HTTP/1.1 does.
+        let headers = request.headers_mut();
+        headers.insert(SEC_WEBSOCKET_KEY, key());
+        headers.entry(SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
     }
-    let (mut parts, ()) = request.into_parts();
-    parts.method = Method::GET;
-    // HTTP/2 needs no key; the target behind HTTP/1.1 does.
-    parts.headers.insert(SEC_WEBSOCKET_KEY, key());
-    parts.headers.entry(SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
-    (Request::from_parts(parts, ()), true)
+    is_websocket
 }
 
 /// Sixteen random bytes in Base64 (RFC 6455 §4.1); they prove nothing, so any randomness will do.

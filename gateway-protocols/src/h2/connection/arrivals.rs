@@ -55,7 +55,7 @@ impl Connection {
 
     /// Reads a whole header block. It is read in any case, or the tables would be out of step.
     fn block(&mut self, head: &Head, ends: bool, block: &Bytes) -> Result<(), Fault> {
-        let mut fields = Fields::new();
+        let mut fields = Fields::new(self.rules.role);
         let listed = self
             .decoder
             .decode(block, self.rules.max_header_list, |field| fields.push(field))
@@ -65,14 +65,14 @@ impl Connection {
             })?;
         let beyond = listed == Listed::BeyondLimit || fields.overflow;
         match self.streams.key(head.stream) {
-            Some(key) => self.more_headers(key, ends, fields, beyond),
-            None if self.rules.role == Role::Server => self.open(head, ends, fields, beyond),
+            Some(key) => self.more_headers(key, ends, &mut fields, beyond),
+            None if self.rules.role == Role::Server => self.open(head, ends, &mut fields, beyond),
             None => self.stray(head),
         }
     }
 
     /// A new request.
-    fn open(&mut self, head: &Head, ends: bool, fields: Fields, beyond: bool) -> Result<(), Fault> {
+    fn open(&mut self, head: &Head, ends: bool, fields: &mut Fields, beyond: bool) -> Result<(), Fault> {
         let id = head.stream;
         if id <= self.last_peer {
             return match self.streams.was_reset(id) {
@@ -93,7 +93,7 @@ impl Connection {
         let parsed = if beyond {
             Err(Unreadable { cause: Cause::HeadersTooLarge, answerable: true })
         } else {
-            fields.into_request().map_err(|why| {
+            fields.take_request().map_err(|why| {
                 tracing::debug!(why, "a malformed request");
                 Unreadable { cause: Cause::BadRequest, answerable: false }
             })
@@ -123,7 +123,13 @@ impl Connection {
     }
 
     /// A response, or trailers.
-    fn more_headers(&mut self, key: usize, ends: bool, fields: Fields, beyond: bool) -> Result<(), Fault> {
+    fn more_headers(
+        &mut self,
+        key: usize,
+        ends: bool,
+        fields: &mut Fields,
+        beyond: bool,
+    ) -> Result<(), Fault> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
         if let Some(fate) = stream.fate {
             let id = stream.id;
@@ -138,10 +144,10 @@ impl Connection {
         if self.rules.role == Role::Client && !stream.answered {
             return self.response(key, ends, fields);
         }
-        match fields.into_trailers() {
+        match fields.take_trailers() {
             Ok(trailers) if ends => {
                 if !trailers.is_empty() && !stream.deaf {
-                    stream.trailers = Some(Box::new(trailers));
+                    stream.trailers = Some(trailers);
                 }
                 self.received(key)
             }
@@ -158,9 +164,9 @@ impl Connection {
         self.idle_frame()
     }
 
-    fn response(&mut self, key: usize, ends: bool, fields: Fields) -> Result<(), Fault> {
+    fn response(&mut self, key: usize, ends: bool, fields: &mut Fields) -> Result<(), Fault> {
         let Some(stream) = self.streams.of(key) else { return Ok(()) };
-        let (response, length) = match fields.into_response() {
+        let (response, length) = match fields.take_response() {
             Ok(parsed) => parsed,
             Err(why) => {
                 tracing::debug!(why, "a malformed response");
@@ -179,7 +185,7 @@ impl Connection {
         let bodiless = stream.bodiless || response.status() == StatusCode::NOT_MODIFIED;
         stream.length = length.filter(|_| !bodiless);
         stream.answered = true;
-        stream.head = Some(Box::new(response));
+        stream.head = Some(response);
         stream.reader.moved();
         if ends {
             return self.received(key);

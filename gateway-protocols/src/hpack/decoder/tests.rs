@@ -1,5 +1,6 @@
 //! Header blocks of RFC 7541, Appendix C, and hostile ones.
 
+use super::super::Value;
 use super::*;
 
 /// The octets written in `text`, two digits each.
@@ -12,7 +13,11 @@ fn octets(text: &str) -> Bytes {
 fn read(decoder: &mut Decoder, block: &str) -> Result<Vec<String>, HpackError> {
     let mut fields = Vec::new();
     decoder.decode(&octets(block), usize::MAX, |field| {
-        let value = field.value.as_ref().map_or("(bad)", |value| value.to_str().unwrap());
+        let value = match &field.value {
+            Value::Text(text) => std::str::from_utf8(text).unwrap(),
+            Value::Header(value) => value.to_str().unwrap(),
+            Value::Bad => "(bad)",
+        };
         fields.push(match &field.name {
             Name::Header(name) => format!("{name}: {value}"),
             other => format!("{other:?}: {value}"),

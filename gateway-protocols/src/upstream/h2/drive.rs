@@ -9,6 +9,7 @@ use atomic_refcell::AtomicRefCell;
 use gateway_core::config::model::Http2Rules;
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::h2::Role;
@@ -36,6 +37,8 @@ pub(crate) struct Connection {
     cell: Cell,
     /// Streams the operator allows at a time.
     most: usize,
+    /// Rung when one of its streams ends, for those who wait for room.
+    pub(crate) bell: Arc<Notify>,
 }
 
 fn rules(rules: &Http2Rules) -> Rules {
@@ -59,7 +62,7 @@ fn rules(rules: &Http2Rules) -> Rules {
 
 impl Connection {
     /// Speaks HTTP/2 over a link just made.
-    pub(crate) fn open_on<T>(io: T, told: &Http2Rules) -> Self
+    pub(crate) fn open_on<T>(io: T, told: &Http2Rules, bell: Arc<Notify>) -> Self
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -73,7 +76,7 @@ impl Connection {
             let mut shut = false;
             drop(tokio::time::timeout(LINGER, poll_fn(|cx| driver.wire.poll_close(cx, &mut shut))).await);
         });
-        Self { cell, most }
+        Self { cell, most, bell }
     }
 
     /// Has somebody told how many streams the target allows from now on.
@@ -122,7 +125,7 @@ impl Clone for Connection {
         if let Ok(mut connection) = self.cell.try_borrow_mut() {
             connection.owners += 1;
         }
-        Self { cell: self.cell.clone(), most: self.most }
+        Self { cell: self.cell.clone(), most: self.most, bell: self.bell.clone() }
     }
 }
 

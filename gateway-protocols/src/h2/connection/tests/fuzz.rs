@@ -145,7 +145,7 @@ fn play(seed: u64, role: Role, stock: &[Vec<u8>]) {
 #[test]
 fn broken_frames() {
     let stock = stock();
-    for seed in 0..800 {
+    for seed in 0..2000 {
         play(seed, Role::Server, &stock);
         play(seed, Role::Client, &stock);
     }
