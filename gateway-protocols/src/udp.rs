@@ -5,6 +5,7 @@
 //! the runtime knows one source, and only sockets with something in them are looked at.
 
 mod arrive;
+mod connections;
 mod cookie;
 pub mod dtls;
 mod hello;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::worker::Worker;
+pub(crate) use connections::Known;
 use dtls::DtlsRules;
 use port::Port;
 

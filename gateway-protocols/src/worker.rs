@@ -39,6 +39,8 @@ pub struct Shared {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// Which worker has which session of QUIC passed through.
+    pub(crate) known: Arc<crate::udp::Known>,
     /// Set once HTTP/3 is served.
     alt_svc: OnceLock<HeaderValue>,
     /// Open connections of each worker, so that an accepted one goes to the idlest.
@@ -110,6 +112,7 @@ impl Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
             dns: Arc::default(),
             client_tls: Arc::default(),
+            known: Arc::default(),
             alt_svc: OnceLock::new(),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             inboxes: inboxes.into(),

@@ -13,9 +13,10 @@ use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 use gateway_core::stream::table::{Transport, rules};
 
+use super::connections::{Found, Stray};
 use super::cookie::Claim;
 use super::hello::Hello;
-use super::initial::{Asked, Id, Long, Opening, is_short};
+use super::initial::{Asked, Opening, is_short};
 use super::leg::{Emit, Leg};
 use super::port::{Port, slot_of};
 use super::session::{Session, Stage, Whence};
@@ -28,8 +29,6 @@ const MAX_ARRIVALS: usize = 1024;
 const MAX_FIRST_WORDS: usize = 8;
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Connection ids kept of a session.
-const MAX_IDS: usize = 8;
 
 /// Clients whose proxy is not known yet.
 #[derive(Default)]
@@ -76,89 +75,14 @@ impl Arrivals {
     }
 }
 
-/// Sessions by the connection ids of QUIC, as far as they can be seen: servers' first ids, and those that clients use.
-#[derive(Default)]
-pub(super) struct Connections {
-    sessions: HashMap<Id, u64>,
-    /// How many ids there are of each length, since a short header doesn't say where its id ends.
-    lengths: [usize; 21],
-}
-
-/// The ids of one session.
-#[derive(Default)]
-pub(super) struct Ids {
-    known: Vec<Id>,
-}
-
-impl Connections {
-    fn find(&self, datagram: &[u8]) -> Option<u64> {
-        let lengths = self.lengths.iter().enumerate().filter(|(length, count)| *length > 0 && **count > 0);
-        lengths.rev().find_map(|(length, _)| self.sessions.get(datagram.get(1..=length)?).copied())
-    }
-
-    fn learn(&mut self, ids: &mut Ids, id: &[u8], key: u64) {
-        if id.is_empty() || ids.known.last().is_some_and(|last| last[..] == *id) {
-            return;
-        }
-        if let Some(at) = ids.known.iter().position(|known| known[..] == *id) {
-            ids.known[at..].rotate_left(1);
-            return;
-        }
-        if ids.known.len() >= MAX_IDS {
-            let oldest = ids.known.remove(0);
-            self.forget_one(&oldest);
-        }
-        let id = Id::from_slice(id);
-        // Two servers may have chosen the same; the first one keeps it.
-        if self.sessions.contains_key(&id) {
-            return;
-        }
-        if let Some(count) = self.lengths.get_mut(id.len()) {
-            *count += 1;
-        }
-        self.sessions.insert(id.clone(), key);
-        ids.known.push(id);
-    }
-
-    fn forget_one(&mut self, id: &Id) {
-        if self.sessions.remove(id).is_some()
-            && let Some(count) = self.lengths.get_mut(id.len())
-        {
-            *count -= 1;
-        }
-    }
-
-    /// The session has ended.
-    pub(super) fn forget(&mut self, ids: &Ids) {
-        ids.known.iter().for_each(|id| self.forget_one(id));
-    }
-
-    /// A target's datagram: a long header names the id its server goes by.
-    pub(super) fn reply(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
-        if let Some(long) = Long::read(datagram) {
-            self.learn(ids, long.source, key);
-        }
-    }
-
-    /// A client's datagram: a short header names the id it now uses, as long as those before.
-    fn request(&mut self, ids: &mut Ids, datagram: &[u8], key: u64) {
-        if is_short(datagram)
-            && let Some(length) = ids.known.last().map(Id::len)
-            && let Some(id) = datagram.get(1..=length)
-        {
-            self.learn(ids, id, key);
-        }
-    }
-}
-
 impl Port {
     /// A datagram of a client that has no session.
     pub(super) fn arrive(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
         let mut name = None;
         if snapshot.streams.asks_for_name(Transport::Udp, self.number) {
-            if let Some(key) = self.moved(whence, datagram) {
-                return self.forward(key, datagram, now);
+            if is_short(datagram) && self.moved(whence, datagram, now) {
+                return;
             }
             match self.arrivals.ask(whence, datagram, now) {
                 Asked::Name(asked) => name = asked,
@@ -278,17 +202,37 @@ impl Port {
         false
     }
 
-    /// The session of a QUIC client whose address has changed, by the id in its datagram.
-    fn moved(&mut self, whence: Whence, datagram: &[u8]) -> Option<u64> {
-        if !is_short(datagram) {
-            return None;
+    /// Finds the session of a QUIC client whose address has changed, by the id in its datagram; it may be another
+    /// worker's. False when nobody knows it.
+    fn moved(&mut self, whence: Whence, datagram: &[u8], now: Instant) -> bool {
+        match self.connections.find(datagram) {
+            Some(Found::Here(key)) => self.follow(key, whence, datagram, now),
+            // A full queue loses the datagram, as UDP may.
+            Some(Found::There(way)) => way.try_send(Stray { whence, datagram: datagram.into() }).is_ok(),
+            None => false,
         }
-        let key = self.connections.find(datagram).filter(|key| self.is_current(*key))?;
-        let session = self.sessions.get_mut(slot_of(key))?;
-        self.by_client.remove(&session.whence);
-        session.whence = whence;
-        self.by_client.insert(whence, key);
-        Some(key)
+    }
+
+    /// Goes on with a session from another address.
+    fn follow(&mut self, key: u64, whence: Whence, datagram: &[u8], now: Instant) -> bool {
+        if !self.is_current(key) {
+            return false;
+        }
+        let Some(session) = self.sessions.get_mut(slot_of(key)) else { return false };
+        if session.whence != whence {
+            self.by_client.remove(&session.whence);
+            session.whence = whence;
+            self.by_client.insert(whence, key);
+        }
+        self.forward(key, datagram, now);
+        true
+    }
+
+    /// Takes what reached another worker though its session is here.
+    pub(super) fn take_stray(&mut self, stray: &Stray) {
+        if let Some(Found::Here(key)) = self.connections.find(&stray.datagram) {
+            self.follow(key, stray.whence, &stray.datagram, Instant::now());
+        }
     }
 
     /// Looks for connection ids in a client's datagram.

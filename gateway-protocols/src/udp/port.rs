@@ -14,8 +14,10 @@ use gateway_core::stream::flow::Flow;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
 use tokio::io::Interest;
+use tokio::sync::mpsc;
 
-use super::arrive::{Arrivals, Connections};
+use super::arrive::Arrivals;
+use super::connections::{Connections, Stray};
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
 use super::ready::ReadySet;
@@ -32,6 +34,7 @@ pub(super) struct Port {
     pub(super) by_client: HashMap<Whence, u64>,
     pub(super) arrivals: Arrivals,
     pub(super) connections: Connections,
+    strays: mpsc::Receiver<Stray>,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
     pub(super) generations: Vec<u32>,
     ready: ReadySet,
@@ -99,6 +102,7 @@ impl Port {
         let slot = if state.gro_segments() > 1 { 65_536 } else { 2_048 };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (connections, strays) = Connections::new(number, worker.shared().known.clone());
         Ok(Self {
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
@@ -108,7 +112,8 @@ impl Port {
             sessions: Slab::new(),
             by_client: HashMap::new(),
             arrivals: Arrivals::default(),
-            connections: Connections::default(),
+            connections,
+            strays,
             generations: Vec::new(),
             ready: ReadySet::new()?,
             opening: FuturesUnordered::new(),
@@ -145,6 +150,9 @@ impl Port {
             self.opened(key, flow, outlet);
         }
         again |= self.poll_targets(cx);
+        while let Poll::Ready(Some(stray)) = self.strays.poll_recv(cx) {
+            self.take_stray(&stray);
+        }
         if again {
             // There is more; others get their turn first.
             cx.waker().wake_by_ref();

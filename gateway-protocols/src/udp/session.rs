@@ -14,7 +14,7 @@ use gateway_core::stream::pipeline::Opener;
 use gateway_core::stream::session::{Direction, Session as Seen};
 use gateway_core::stream::table::rules;
 
-use super::arrive::Ids;
+use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
 use crate::dns::Dns;
