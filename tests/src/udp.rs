@@ -209,6 +209,22 @@ async fn a_target_that_is_not_there_ends_the_session_and_the_next_one_begins() {
     assert_eq!(client.next().await, b"yes");
 }
 
+#[tokio::test]
+async fn a_session_that_expires_while_a_target_is_sought_says_so() {
+    let origin = Origin::echo().await;
+    let port = free_port();
+    let fields = format!("udp_idle_timeout_seconds: 1, udp_max_sessions: 1, {}", udp_backend(origin.address));
+    let spec = one(port, &fields) + &crate::support::censor::everywhere("hesitate: true");
+    let mut edge = Edge::start_plugged(crate::support::censor::plugins(), LOOPBACK, &spec);
+    let client = Client::new(port).await;
+    for _ in 0..2 {
+        client.send(b"anybody?").await;
+        let record = edge.session().await;
+        assert_eq!((record.kind(), record.end(), record.target()), ("udp", "idle", ""));
+    }
+    edge.nothing_recorded().await;
+}
+
 /// What a target's machine says of a closed port counts against it like a connection refused.
 #[tokio::test]
 async fn a_target_that_is_not_there_is_left_alone() {

@@ -14,7 +14,7 @@ use gateway_core::stream::flow::Flow;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 use slab::Slab;
 use tokio::io::Interest;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::Arrivals;
 use super::connections::{Connections, Stray};
@@ -39,8 +39,6 @@ pub(super) struct Port {
     pub(super) generations: Vec<u32>,
     ready: ReadySet,
     opening: FuturesUnordered<Opening>,
-    /// Why sessions ended whose target is still being looked for.
-    ended: HashMap<u64, Dead>,
     opener: Arc<OutletOpener>,
     pub(super) expiry: VecDeque<(Instant, u64)>,
     pub(super) handshakes: VecDeque<u64>,
@@ -117,7 +115,6 @@ impl Port {
             generations: Vec::new(),
             ready: ReadySet::new()?,
             opening: FuturesUnordered::new(),
-            ended: HashMap::new(),
             expiry: VecDeque::new(),
             handshakes: VecDeque::new(),
             failing: false,
@@ -235,7 +232,8 @@ impl Port {
     /// Finds a target for a session whose client is ready.
     pub(super) fn open(&mut self, key: u64) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
-        let early = Stage::Opening(std::mem::take(&mut session.early));
+        let (looking, mut stop) = oneshot::channel();
+        let early = Stage::Opening(std::mem::take(&mut session.early), looking);
         let stage = std::mem::replace(&mut session.stage, early);
         let Stage::Greeting(flow) = stage else {
             session.stage = stage;
@@ -244,14 +242,18 @@ impl Port {
         let opener = self.opener.clone();
         let mut flow = *flow;
         self.opening.push(Box::pin(async move {
-            let outlet = flow.open(opener.as_ref()).await;
+            let outlet = tokio::select! {
+                biased;
+                Ok(reason) = &mut stop => Err(reason),
+                outlet = flow.open(opener.as_ref()) => outlet,
+            };
             (key, flow, outlet)
         }));
     }
 
     fn opened(&mut self, key: u64, mut flow: Flow, outlet: Result<Outlet, Dead>) {
         if !self.is_current(key) {
-            flow.reason = self.ended.remove(&key).unwrap_or("closed");
+            flow.reason = outlet.err().unwrap_or("closed");
             return;
         }
         let watched = outlet.and_then(|outlet| match self.ready.add(&outlet.socket, key) {
@@ -271,7 +273,6 @@ impl Port {
                 flow.reason = reason;
                 drop(flow);
                 self.end(key, reason);
-                self.ended.remove(&key);
             }
         }
     }
@@ -375,9 +376,6 @@ impl Port {
         self.by_client.remove(&session.whence);
         if let Some(ids) = &session.ids {
             self.connections.forget(ids);
-        }
-        if matches!(session.stage, Stage::Opening(_)) {
-            self.ended.insert(key, reason);
         }
         let (wire, whence) = (&self.wire, session.whence);
         session.end(reason, &mut |bytes| wire.reply(whence, bytes));

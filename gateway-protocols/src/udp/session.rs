@@ -17,6 +17,8 @@ use gateway_core::stream::table::rules;
 use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
+use tokio::sync::oneshot;
+
 use crate::dns::Dns;
 
 /// Where a client is, and which of our addresses it spoke to.
@@ -48,8 +50,8 @@ pub(super) struct Session {
 pub(super) enum Stage {
     /// The client's handshake; no target has been asked yet.
     Greeting(Box<Flow>),
-    /// A target is being found; first datagrams wait.
-    Opening(Vec<Vec<u8>>),
+    /// A target is being found; first datagrams wait. Whoever looks for it can be told why to stop.
+    Opening(Vec<Vec<u8>>, oneshot::Sender<Dead>),
     Open(Box<Open>),
 }
 
@@ -97,7 +99,7 @@ impl Session {
                         early.push(payload.to_vec());
                     }
                 }
-                Stage::Opening(waiting) => {
+                Stage::Opening(waiting, _) => {
                     if waiting.len() < MAX_WAITING {
                         waiting.push(payload.to_vec());
                     }
@@ -152,7 +154,7 @@ impl Session {
         // From here on the session has its account, so that whatever fails now is in its record.
         let Stage::Open(open) = &mut self.stage else { return Ok(()) };
         open.tick(Instant::now())?;
-        if let Stage::Opening(waiting) = stage {
+        if let Stage::Opening(waiting, _) = stage {
             for payload in waiting {
                 open.forward(&payload)?;
             }
@@ -169,7 +171,7 @@ impl Session {
         })?;
         match &mut self.stage {
             Stage::Open(open) => open.tick(now),
-            Stage::Greeting(_) | Stage::Opening(_) => Ok(()),
+            Stage::Greeting(_) | Stage::Opening(..) => Ok(()),
         }
     }
 
@@ -181,7 +183,7 @@ impl Session {
         };
         let target = match &self.stage {
             Stage::Open(open) => of(&open.target),
-            Stage::Greeting(_) | Stage::Opening(_) => None,
+            Stage::Greeting(_) | Stage::Opening(..) => None,
         };
         [of(&self.client), target].into_iter().flatten().min()
     }
@@ -193,11 +195,12 @@ impl Session {
                 reply(bytes);
             }
         });
-        match &mut self.stage {
-            Stage::Greeting(flow) => flow.reason = reason,
-            Stage::Opening(_) => {}
-            Stage::Open(open) => {
-                let Open { flow, socket, target } = &mut **open;
+        match self.stage {
+            Stage::Greeting(mut flow) => flow.reason = reason,
+            // The account is with whoever looks for a target. One that has just been found is not waited for.
+            Stage::Opening(_, looking) => drop(looking.send(reason)),
+            Stage::Open(mut open) => {
+                let Open { flow, socket, target } = &mut *open;
                 flow.reason = reason;
                 if reason == REFUSED {
                     flow.target_failed();

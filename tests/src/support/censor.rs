@@ -19,6 +19,8 @@ struct Config {
     refuse: bool,
     /// Reads no messages.
     deaf: bool,
+    /// Never decides about a session.
+    hesitate: bool,
 }
 
 impl Plugin for Censor {
@@ -40,7 +42,11 @@ impl Plugin for Censor {
 
 impl OnConnect for Censor {
     fn on_connect<'a>(&'a self, _session: &'a mut Session) -> Gate<'a> {
-        if self.0.refuse { Gate::Refuse("unwanted") } else { Gate::Open }
+        match &self.0 {
+            Config { hesitate: true, .. } => Gate::Wait(Box::pin(std::future::pending())),
+            Config { refuse: true, .. } => Gate::Refuse("unwanted"),
+            _ => Gate::Open,
+        }
     }
 }
 
