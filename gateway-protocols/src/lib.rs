@@ -8,6 +8,8 @@ mod buffer;
 mod date;
 pub mod dns;
 pub mod downstream;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod h1;
 mod h2;
 mod h3;

@@ -106,9 +106,11 @@ where
         idle: Idle { timer: Timer::default(), patience, leaving: false, resting: false },
     };
     let polite = poll_fn(|cx| server.poll(cx)).await;
+    let Server { mut wire, slots, .. } = server;
+    // What is still under way can't be answered any more: it is recorded, and lets its targets go, now.
+    drop(slots);
     if polite {
         let mut shut = false;
-        let mut wire = server.wire;
         let closing = poll_fn(|cx| wire.poll_close(cx, &mut shut));
         drop(tokio::time::timeout(LINGER, closing).await);
     }
@@ -200,7 +202,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
         }
         let patience = if idle.leaving { GOODBYE } else { idle.patience };
         if !idle.timer.is_set() {
-            idle.timer.set(if idle.resting { patience.saturating_sub(REST) } else { patience.min(REST) });
+            let after = if idle.resting { patience.saturating_sub(REST) } else { patience.min(REST) };
+            // The rest is reckoned from what was read last, which costs no look at the clock; zero is no end of patience.
+            let from = if idle.resting || patience <= REST { Instant::now() } else { connection.now() };
+            idle.timer.set_at((!patience.is_zero()).then(|| from + after));
         }
         if idle.timer.poll_elapsed(cx).is_pending() {
             return false;

@@ -363,11 +363,17 @@ impl Connection {
         }
         tracing::debug!(%fault, role = ?self.rules.role, "an HTTP/2 connection failed");
         frame::goaway(self.out.buffer(), self.last_peer, fault.reason, fault.note);
-        self.lose(fault);
+        self.cut(fault);
     }
 
-    /// The connection is gone, whatever the reason; nothing more is said.
+    /// The connection is gone, whatever the reason; nothing more is said, not even what waits to be.
     pub(crate) fn lose(&mut self, fault: Fault) {
+        self.out = Output::default();
+        self.cut(fault);
+    }
+
+    /// Ends all streams.
+    fn cut(&mut self, fault: Fault) {
         if self.end.is_some() {
             return;
         }

@@ -68,7 +68,7 @@ impl Name {
 }
 
 impl Field {
-    pub(super) fn new(name: Name, value: Bytes) -> Self {
+    pub(crate) fn new(name: Name, value: Bytes) -> Self {
         let size = name.len() + value.len() + ENTRY_OVERHEAD;
         let padded = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
         let value = match name {

@@ -88,6 +88,11 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 }
 
 impl Connection {
+    /// When something was last read, or a deadline looked at.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now
+    }
+
     /// When to call [`Connection::expire`] next.
     pub(crate) fn alarm(&self) -> Option<Instant> {
         self.clock.alarm
@@ -97,14 +102,19 @@ impl Connection {
     pub(crate) fn expire(&mut self, now: Instant) {
         self.clock.now = now;
         let late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        if late(self.clock.write) {
+            return self.lose(Fault::new(Reason::CANCEL, "nothing was read for too long"));
+        }
+        if self.end.is_some() {
+            // All that is left is to write what was said last.
+            self.clock.alarm = self.clock.write;
+            return;
+        }
         if late(self.clock.greeting) {
             return self.fail(Fault::new(Reason::SETTINGS_TIMEOUT, "no settings in time"));
         }
         if late(self.clock.block) {
             return self.fail(Fault::new(Reason::ENHANCE_YOUR_CALM, "a header block took too long"));
-        }
-        if late(self.clock.write) {
-            return self.lose(Fault::new(Reason::CANCEL, "nothing was read for too long"));
         }
         if late(self.clock.ping) && !self.ping_due(now) {
             return self.lose(Fault::new(Reason::CANCEL, "a ping was left unanswered"));

@@ -219,5 +219,19 @@ fn silence_has_its_limits() {
     let now = dialogue.now;
     dialogue.ours.blocked(|| now);
     dialogue.ours.expire(now + Duration::from_secs(60));
-    assert!(dialogue.ours.end().is_some());
+    assert!(dialogue.ours.end().is_some() && dialogue.ours.output().is_empty());
+}
+
+/// A client that breaks a rule and then reads nothing is not waited for either.
+#[test]
+fn a_goodbye_nobody_reads() {
+    let mut dialogue = Dialogue::silent(rules(Role::Server));
+    dialogue.say(b"no preface");
+    assert!(dialogue.ours.is_over() && !dialogue.ours.output().is_empty());
+    let now = dialogue.now;
+    dialogue.ours.blocked(|| now);
+    dialogue.ours.expire(now + Duration::from_secs(10));
+    assert_eq!(dialogue.ours.alarm(), Some(now + Duration::from_secs(60)));
+    dialogue.ours.expire(now + Duration::from_secs(60));
+    assert!(dialogue.ours.output().is_empty());
 }
