@@ -21,10 +21,10 @@ const patience = 10 * time.Second
 
 func main() {
 	commands := map[string]func([]string) error{
-		"dtls":        dtlsClient,
-		"h3":          h3Client,
-		"h3-server":   h3Server,
-		"moving":      movingClient,
+		"dtls":      dtlsClient,
+		"h3":        h3Client,
+		"h3-server": h3Server,
+		"moving":    movingClient,
 	}
 	command := commands[os.Args[1]]
 	if command == nil {
