@@ -25,6 +25,8 @@ pub struct Options {
     pub max_delta: u64,
     /// Objects that `diff` and `undo_ops` hold in memory. Default: 5,000,000.
     pub max_diff: u64,
+    /// Bytes SQLite's file may have; beyond it is as if the disk were full. Default: `None`, as much as the disk has.
+    pub max_bytes: Option<u64>,
     /// Time between two looks at the revision; `None`: 250 ms for SQLite, 500 ms for MySQL, 5 s for PostgreSQL, which
     /// tells of changes by itself.
     pub poll_interval: Option<Duration>,
@@ -42,6 +44,7 @@ impl Default for Options {
             keep_changes: 20_000_000,
             max_delta: 200_000,
             max_diff: 5_000_000,
+            max_bytes: None,
             poll_interval: None,
         }
     }

@@ -92,7 +92,7 @@ pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Mi
     let busy = options.busy_timeout;
     match link.engine() {
         Engine::Sqlite => {
-            link.script("PRAGMA page_size = 8192").await?;
+            link.script(&format!("PRAGMA page_size = {}", sqlite::PAGE_BYTES)).await?;
             link.script("PRAGMA journal_mode = WAL").await?;
             link.script("BEGIN IMMEDIATE").await?;
         }

@@ -11,6 +11,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use super::Failure;
 use crate::store::Options;
 
+/// Bytes of a page. Larger than the default, so that most documents fit into the tree itself.
+pub(in crate::store) const PAGE_BYTES: u64 = 8192;
 /// KiB of pages each connection may keep in memory.
 const CACHE_KIB: u32 = 8 << 10;
 /// Bytes to which the write-ahead log is cut back after a checkpoint.
@@ -21,6 +23,8 @@ const ROWS_AHEAD: usize = 1024;
 /// Opens the file, which must be there.
 pub(super) async fn connect(path: &Path, options: &Options) -> Result<SqliteConnection, Failure> {
     std::fs::metadata(path).map_err(|error| Failure::File(path.to_owned(), error))?;
+    // 0 leaves it at what SQLite allows.
+    let pages = options.max_bytes.map_or(0, |bytes| (bytes / PAGE_BYTES).max(1));
     let connection = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false)
@@ -29,6 +33,7 @@ pub(super) async fn connect(path: &Path, options: &Options) -> Result<SqliteConn
         .synchronous(SqliteSynchronous::Full)
         .pragma("cache_size", format!("-{CACHE_KIB}"))
         .pragma("journal_size_limit", WAL_BYTES.to_string())
+        .pragma("max_page_count", pages.to_string())
         .row_buffer_size(ROWS_AHEAD)
         .thread_name(|n| format!("store-{n}"))
         .disable_statement_logging()

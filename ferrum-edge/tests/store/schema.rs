@@ -1,0 +1,51 @@
+//! The tables, and those that are not there or not ours.
+
+use ferrum_edge::store::{Engine, Kind, Migrated, StoreError};
+
+use crate::place::{Place, ann, options, put, refused, write};
+
+pub(crate) async fn migrating_twice_and_at_once_is_migrating(engine: Engine) {
+    let place = Place::bare(engine).await;
+    let stores = [place.open(options()), place.open(options()), place.open(options())];
+    assert_eq!(stores[0].pending_migrations().await.unwrap(), ["store"]);
+    let (a, b, c) = tokio::join!(stores[0].migrate(), stores[1].migrate(), stores[2].migrate());
+    let mut from = [a, b, c].map(|done| done.unwrap().from);
+    from.sort_unstable();
+    assert_eq!(from, [0, 1, 1]);
+    assert_eq!(stores[0].pending_migrations().await.unwrap(), [""; 0]);
+    write(&stores[0], vec![put(Kind::Proxies, "p", "{}")]).await;
+    assert_eq!(stores[1].migrate().await.unwrap(), Migrated { from: 1, to: 1 });
+    assert_eq!(stores[2].count(Kind::Proxies).await.unwrap(), 1);
+}
+
+pub(crate) async fn a_newer_schema_is_refused(engine: Engine) {
+    let (place, store) = Place::new(engine).await;
+    place.raw("INSERT INTO ferrum_migrations (version, name) VALUES (99, 'later')").await;
+    let other = place.open(options());
+    let errors = [
+        other.revision().await.unwrap_err(),
+        refused(other.begin(ann()).await),
+        other.migrate().await.unwrap_err(),
+        other.pending_migrations().await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error}");
+        assert!(error.remedy().contains("newer"));
+    }
+    drop(store);
+}
+
+pub(crate) async fn without_tables_it_says_what_to_do(engine: Engine) {
+    let place = Place::bare(engine).await;
+    let store = place.open(options());
+    for error in [store.revision().await.unwrap_err(), refused(store.begin(ann()).await)] {
+        match engine {
+            Engine::Sqlite => assert!(matches!(error, StoreError::NoFile(_)), "{error}"),
+            _ => assert!(matches!(error, StoreError::NotMigrated { found: 0, .. }), "{error}"),
+        }
+        assert!(error.remedy().contains("ferrum-edge migrate"));
+    }
+    // The same store works once they are there.
+    place.open(options()).migrate().await.unwrap();
+    assert_eq!(store.revision().await.unwrap(), 0);
+}
