@@ -173,3 +173,75 @@ fn three(length: usize) -> [u8; 3] {
     let [_, rest @ ..] = u32::try_from(length).unwrap_or_default().to_be_bytes();
     rest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hello of DTLS 1.3 in the `number`th record and message, with this cookie and so much padding.
+    fn hello(number: u8, cookie: Option<&[u8]>, padding: Option<usize>) -> Vec<u8> {
+        let mut extensions = Vec::new();
+        extension(&mut extensions, 43, &[4, 0xFE, 0xFC, 0xFE, 0xFD]);
+        if let Some(cookie) = cookie {
+            extension(&mut extensions, COOKIE, &[&short(cookie.len())[..], cookie].concat());
+        }
+        extension(&mut extensions, 0, b"\x00\x09\x00\x00\x06a.test");
+        if let Some(padding) = padding {
+            extension(&mut extensions, PADDING, &vec![0; padding]);
+        }
+        let mut body = vec![0xFE, 0xFD];
+        body.extend_from_slice(&[7; 32]);
+        body.extend_from_slice(&[2, 5, 5, 0, 0, 2, 0x13, 1, 1, 0]);
+        body.extend_from_slice(&short(extensions.len()));
+        body.extend_from_slice(&extensions);
+        let mut datagram = vec![HANDSHAKE, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, number];
+        datagram.extend_from_slice(&short(MESSAGE + body.len()));
+        datagram.push(CLIENT_HELLO);
+        datagram.extend_from_slice(&three(body.len()));
+        datagram.extend_from_slice(&[0, number, 0, 0, 0]);
+        datagram.extend_from_slice(&three(body.len()));
+        datagram.extend_from_slice(&body);
+        datagram
+    }
+
+    #[test]
+    fn the_first_hello_follows_from_the_second() {
+        for padding in [None, Some(0), Some(300)] {
+            let first = hello(0, None, padding);
+            // With the cookie there is less room for padding, or none.
+            for rest in [padding, None] {
+                let second = hello(1, Some(&[9; 32]), rest);
+                let read = Hello::read(&second).unwrap();
+                assert_eq!(read.cookie(), Some(&[9; 32][..]));
+                let padding = padding.map(|length| u16::try_from(length).unwrap());
+                assert_eq!(read.without_cookie(padding), first);
+            }
+            let read = Hello::read(&first).unwrap();
+            assert_eq!((read.cookie(), read.padding().map(usize::from)), (None, padding));
+            assert_eq!(read.server_name(), Some(Some("a.test".to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_hello_is_none() {
+        let whole = hello(1, Some(&[9; 32]), Some(10));
+        for cut in 0..whole.len() {
+            assert!(Hello::read(&whole[..cut]).is_none(), "{cut}");
+        }
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut other = whole.clone();
+                other[at] ^= 1 << bit;
+                // Whatever it is, reading it ends.
+                if let Some(read) = Hello::read(&other) {
+                    let _seen = (read.cookie(), read.padding(), read.server_name());
+                    read.without_cookie(Some(5));
+                }
+            }
+        }
+        let mut piece = whole;
+        // The message's first half, as its own head says.
+        piece[24] /= 2;
+        assert!(Hello::read(&piece).is_none());
+    }
+}
