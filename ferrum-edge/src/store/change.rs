@@ -89,9 +89,12 @@ impl Change {
             let head = read::head(lease.link()?, &lock).await?;
             Ok::<_, Failure>((lease, head))
         };
-        let (lease, head) = begun.await.map_err(|failure| match failure.told(&core.location) {
-            StoreError::Busy { .. } => StoreError::Busy { waited: busy },
-            other => other,
+        let (lease, head) = begun.await.map_err(|failure| match failure {
+            Failure::Crowded(waited) => StoreError::Busy { waited },
+            other => match other.told(&core.location) {
+                StoreError::Busy { .. } => StoreError::Busy { waited: busy },
+                other => other,
+            },
         })?;
         let author = Author { name: cut(&author.name, MAX_NAME), source: cut(&author.source, MAX_NAME) };
         Ok(Self {

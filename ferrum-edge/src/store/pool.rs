@@ -55,9 +55,8 @@ impl Pool {
         patience: Duration,
     ) -> Result<Lease, Failure> {
         let permit = Arc::clone(&self.permits).acquire_owned();
-        let permit = match timeout(patience, permit).await {
-            Ok(Ok(permit)) => permit,
-            _ => return Err(StoreError::Busy { waited: patience }.into()),
+        let Ok(Ok(permit)) = timeout(patience, permit).await else {
+            return Err(Failure::Crowded(patience));
         };
         let mut lease = Lease { kept: None, pool: Arc::clone(self), _permit: permit };
         if let Some(kept) = self.kept() {

@@ -182,6 +182,8 @@ fn is(found: &Json, wanted: &str) -> bool {
         Json::String(text) => text == wanted,
         Json::Array(items) => items.iter().any(|item| !item.is_array() && is(item, wanted)),
         Json::Object(_) => false,
-        plain => plain.to_string() == wanted,
+        Json::Number(number) => number.to_string() == wanted,
+        Json::Bool(is) => wanted == if *is { "true" } else { "false" },
+        Json::Null => wanted == "null",
     }
 }

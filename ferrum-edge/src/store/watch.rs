@@ -76,7 +76,7 @@ pub(super) async fn follow(core: Weak<Core>) {
 }
 
 fn interval(core: &Core) -> Duration {
-    core.options.poll_interval.unwrap_or(match core.location.engine() {
+    core.options.poll_interval.unwrap_or_else(|| match core.location.engine() {
         Engine::Sqlite => Duration::from_millis(250),
         Engine::MySql => Duration::from_millis(500),
         Engine::Postgres => Duration::from_secs(5),

@@ -20,6 +20,8 @@ pub(in crate::store) enum Failure {
     Sqlx(sqlx::Error),
     /// No answer.
     Timeout(Duration),
+    /// All connections stayed in use.
+    Crowded(Duration),
     /// A row is not as we write it.
     Row(String),
     /// SQLite's file.
@@ -63,7 +65,7 @@ impl Failure {
         let at = location.to_string();
         match self {
             Self::Said(error) => error,
-            Self::Timeout(after) => StoreError::Timeout { at, after },
+            Self::Timeout(after) | Self::Crowded(after) => StoreError::Timeout { at, after },
             Self::Row(cause) => StoreError::Unreadable { at, cause },
             Self::File(path, source) if source.kind() == io::ErrorKind::NotFound => StoreError::NoFile(path),
             Self::File(path, source) => StoreError::Open { path, source },

@@ -44,9 +44,7 @@ impl Keys {
         let words = text.split([',', ' ', '\t', '\r', '\n']).filter(|word| !word.is_empty());
         let keys: Vec<_> = (1..)
             .zip(words)
-            .map(|(number, word)| {
-                bytes(word).as_ref().and_then(|bytes| Key::new(bytes)).ok_or(SealError::Key { number })
-            })
+            .map(|(number, word)| bytes(word).as_ref().and_then(Key::new).ok_or(SealError::Key { number }))
             .collect::<Result<_, _>>()?;
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(SealError::Keys(keys.len()));

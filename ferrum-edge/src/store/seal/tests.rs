@@ -95,7 +95,7 @@ fn keys_are_changed_one_after_the_other() {
 fn what_was_moved_or_changed_stays_shut() {
     let sealed = seal(&ann(json!({"basic_auth": "p"})), &keys(OLD)).unwrap();
     let text = credentials(&sealed)["basic_auth"]["sealed"].as_str().unwrap().to_owned();
-    let other = text.chars().rev().skip(9).next().unwrap();
+    let other = text.chars().rev().nth(9).unwrap();
     let changed = {
         let mut letters: Vec<char> = text.chars().collect();
         let at = letters.len() - 10;
@@ -108,7 +108,7 @@ fn what_was_moved_or_changed_stays_shut() {
         sealed.replace(&text, &changed),
         sealed.replace(&text, "v1:"),
         sealed.replace(&text, "v2:x:y"),
-        sealed.replace(&text, &text[..20]),
+        sealed.replace(&text, text.split_at(20).0),
         ann(json!({"basic_auth": {"sealed": 7}})),
         ann(json!({"basic_auth": {"sealed": text, "password": "mine"}})),
     ];
@@ -163,7 +163,7 @@ fn what_is_no_consumer_is_never_shown() {
 
 #[test]
 fn keys_that_are_none_are_refused_without_being_repeated() {
-    for wrong in ["short", &OLD[1..], &format!("{OLD} {}", "g".repeat(64))] {
+    for wrong in ["short", OLD.split_at(1).1, &format!("{OLD} {}", "g".repeat(64))] {
         let error = Keys::parse(wrong).unwrap_err();
         assert!(!error.to_string().contains(wrong.split(' ').next_back().unwrap()), "{error}");
     }
