@@ -149,7 +149,8 @@ pub struct Proxy {
     pub listen_port_range: Option<String>,
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: Option<bool>,
-    /// Forwards encrypted bytes unopened, choosing among proxies on one port by SNI. Default false.
+    /// Forwards encrypted bytes (TLS; QUIC or DTLS over UDP) unopened, choosing among proxies on one port by SNI.
+    /// Default false.
     pub passthrough: Option<bool>,
     /// Seconds after which a silent UDP session ends. Default 60.
     #[schemars(range(min = 1, max = 3600))]
