@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::Entry;
 use crate::h2::Role;
-use crate::h2::body::RecvBody;
+use crate::h2::body;
 use crate::h2::connection::{Arrival, Connection, Rules};
 use crate::h2::handle::{Cell, Handle};
 use crate::h2::head::{RequestHead, Unreadable};
@@ -285,11 +285,7 @@ async fn exchange(
     let RequestHead { mut request, length } = head;
     let is_head = *request.method() == Method::HEAD;
     let asks_upgrade = tunnel::asked(&mut request);
-    let body = match stream.whole() {
-        _ if asks_upgrade => Body::empty(),
-        Some(bytes) => Body::full(bytes),
-        None => Body::stream(RecvBody::new(stream.clone(), length, idle)),
-    };
+    let body = if asks_upgrade { Body::empty() } else { body::body(&stream, length, idle) };
     let gone = stream.fate().is_some();
     let mut exchange = Exchange::new(request.map(|()| body), client.clone());
     exchange.upgrade = asks_upgrade.then_some(HeaderValue::from_static("websocket"));

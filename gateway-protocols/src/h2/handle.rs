@@ -108,17 +108,17 @@ impl Handle {
         data.unwrap_or(Poll::Ready(Some(Err(CONTENDED))))
     }
 
-    /// The whole body, where all of it is there as one piece or none, and no trailers follow.
-    pub(crate) fn whole(&self) -> Option<Bytes> {
+    /// The whole rest of the message, body and trailers, where all of it is there and the body is one piece or none.
+    pub(crate) fn whole(&self) -> Option<(Bytes, Option<HeaderMap>)> {
         self.with(|connection, key| {
             let stream = connection.stream(key)?;
-            let whole = !stream.receiving && stream.trailers.is_none() && stream.pieces.is_single();
-            if !whole {
+            if stream.receiving || !stream.pieces.is_single() {
                 return None;
             }
+            let trailers = stream.trailers.take();
             let data = stream.pieces.pop().unwrap_or_default();
             connection.give(key, data.len());
-            Some(data)
+            Some((data, trailers))
         })
         .flatten()
     }

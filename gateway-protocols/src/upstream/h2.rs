@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::h2::Reason;
-use crate::h2::body::RecvBody;
+use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h2::handle::{Handle, Said};
 use crate::h2::send::{SendBody, SendError};
@@ -170,14 +170,16 @@ impl Exchange {
     fn into_response(self, head: Response<()>, call: &Call<'_>) -> Response<Body> {
         let (parts, ()) = head.into_parts();
         let upload = self.upload.filter(|upload| !upload.is_done());
-        if upload.is_none()
-            && let Some(bytes) = self.handle.whole()
-        {
-            return Response::from_parts(parts, Body::full(bytes));
-        }
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let bodiless = parts.status == StatusCode::NOT_MODIFIED || *call.method == http::Method::HEAD;
-        let recv = RecvBody::new(self.handle, length.filter(|_| !bodiless), call.route.proxy.timeouts.idle);
+        let length = length.filter(|_| !bodiless);
+        let idle = call.route.proxy.timeouts.idle;
+        if upload.is_none()
+            && let Some(body) = body::complete(&self.handle, length)
+        {
+            return Response::from_parts(parts, body);
+        }
+        let recv = RecvBody::new(self.handle, length, idle);
         Response::from_parts(parts, Body::stream(AnswerBody { recv, upload, _stream: self.stream }))
     }
 }
