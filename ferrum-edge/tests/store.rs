@@ -48,6 +48,7 @@ on_every_engine! {
     changes::thousands_of_steps_are_one_change,
     changes::readers_see_one_state,
     objects::documents_come_back_byte_for_byte,
+    objects::many_large_documents_are_one_change,
     objects::ids_of_all_sorts_are_different_objects,
     objects::what_can_t_be_kept_is_refused_and_the_change_goes_on,
     objects::lists_come_in_pages,

@@ -339,7 +339,8 @@ impl Change {
     }
 }
 
-/// Writes `rows` in parts of the few lengths there are; `sql` is the statement for so many.
+/// Writes `rows` in parts of the few lengths there are, none of them too long for a server; `sql` is the statement for
+/// so many.
 async fn in_parts<const COLUMNS: usize>(
     link: &mut Link,
     rows: Vec<[Value; COLUMNS]>,
@@ -347,12 +348,18 @@ async fn in_parts<const COLUMNS: usize>(
 ) -> Result<(), Failure> {
     let mut rows = rows.into_iter();
     for length in ROWS {
-        while rows.len() >= length {
+        while rows.as_slice().get(..length).is_some_and(|part| length == 1 || is_short(part)) {
             let part = rows.by_ref().take(length).flatten().collect();
             link.run(&sql(length), part).await?;
         }
     }
     Ok(())
+}
+
+/// Whether these rows fit into one statement.
+fn is_short<const COLUMNS: usize>(rows: &[[Value; COLUMNS]]) -> bool {
+    let bytes = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
+    rows.iter().flatten().map(bytes).sum::<usize>() <= STATEMENT_BYTES
 }
 
 impl Drop for Change {

@@ -9,7 +9,7 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Longest time without an answer to a statement or without the next row. Default: 30 s.
     pub statement_timeout: Duration,
-    /// Longest wait for another writer. Default: 5 s.
+    /// Longest wait for another writer; shorter than `statement_timeout`. Default: 5 s.
     pub busy_timeout: Duration,
     /// Longest time to learn how a commit ended when the connection was lost during it. Default: 10 s.
     pub settle_timeout: Duration,

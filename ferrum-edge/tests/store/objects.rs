@@ -4,7 +4,7 @@ use ferrum_edge::store::{
     Engine, Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, MAX_PAGE, Page, Query, Store, StoreError,
 };
 
-use crate::place::{Place, all, ann, brief, put, write};
+use crate::place::{Place, all, ann, brief, delete, put, write};
 
 pub(crate) async fn documents_come_back_byte_for_byte(engine: Engine) {
     let (_place, store) = Place::new(engine).await;
@@ -32,6 +32,20 @@ pub(crate) async fn documents_come_back_byte_for_byte(engine: Engine) {
     assert_eq!(write(&store, vec![put(Kind::Proxies, "04", "\u{e9} is not \u{e9}")]).await, 2);
     let was = store.diff(1, 2).await.unwrap();
     assert_eq!(was[0].before.as_deref(), Some("e\u{301} is not \u{e9}"));
+}
+
+pub(crate) async fn many_large_documents_are_one_change(engine: Engine) {
+    // Together they are larger than what servers take as one statement.
+    const MANY: usize = 40;
+    let (_place, store) = Place::new(engine).await;
+    for (revision, letter) in (1..).zip(["a", "b"]) {
+        let document = letter.repeat(MAX_DOCUMENT_BYTES);
+        let steps = (0..MANY).map(|n| put(Kind::Proxies, &n.to_string(), document.as_str())).collect();
+        assert_eq!(write(&store, steps).await, revision);
+        assert!(all(&store).await.iter().all(|it| it.document == document));
+    }
+    write(&store, (0..MANY).map(|n| delete(Kind::Proxies, &n.to_string())).collect()).await;
+    assert_eq!(store.undo_ops(1).await.unwrap().len(), MANY);
 }
 
 fn hostile_ids() -> Vec<String> {
@@ -95,7 +109,7 @@ pub(crate) async fn ids_of_all_sorts_are_different_objects(engine: Engine) {
     assert!(many.iter().map(|it| &it.id).eq(&ids));
     assert_eq!(walk(&store, &Query { limit: 5, ..Query::all(Kind::Proxies) }).await, ids);
     // Each goes alone.
-    write(&store, vec![ferrum_edge::store::Op::Delete { kind: Kind::Proxies, id: "a".to_owned() }]).await;
+    write(&store, vec![delete(Kind::Proxies, "a")]).await;
     let rest = store.get_many(Kind::Proxies, &ids).await.unwrap();
     assert!(rest.iter().map(|it| &it.id).eq(ids.iter().filter(|id| *id != "a")));
     assert_eq!(store.diff(0, 2).await.unwrap().len(), 2 * ids.len() - 1);

@@ -135,7 +135,11 @@ async fn prune(link: &mut Link, oldest: u64, rows: u64) -> Result<(), Failure> {
     }
     let sql = match link.engine() {
         Engine::MySql => "DELETE FROM ferrum_changes WHERE revision <= ? ORDER BY revision, kind, id LIMIT ?",
-        _ => {
+        Engine::Postgres => {
+            "DELETE FROM ferrum_changes WHERE ctid = ANY (ARRAY(SELECT ctid \
+             FROM ferrum_changes WHERE revision <= ? ORDER BY revision, kind, id LIMIT ?))"
+        }
+        Engine::Sqlite => {
             "DELETE FROM ferrum_changes WHERE (revision, kind, id) IN (SELECT revision, kind, id \
              FROM ferrum_changes WHERE revision <= ? ORDER BY revision, kind, id LIMIT ?)"
         }

@@ -88,7 +88,7 @@ impl Failure {
 }
 
 /// What an engine's own error means.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Busy,
     Gone,
@@ -189,5 +189,31 @@ const fn mysql(number: u16) -> Kind {
             Kind::Gone
         }
         _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What tests can't bring about on every machine, such as being root where files are read-only for all others.
+    #[test]
+    fn codes_mean_what_their_manuals_say() {
+        let sqlite = |code| sqlite(code, "");
+        // SQLITE_FULL, _BUSY, _BUSY_SNAPSHOT, _LOCKED, _READONLY, _READONLY_DBMOVED.
+        assert_eq!([13, 5, 517, 6].map(sqlite), [Kind::Full, Kind::Busy, Kind::Busy, Kind::Busy]);
+        assert_eq!([8, 1032].map(sqlite), [Kind::ReadOnly; 2]);
+        // SQLITE_IOERR_FSYNC, _IOERR_SHMSIZE, _CORRUPT_VTAB, _CANTOPEN_ISDIR, _NOTADB.
+        assert_eq!([1034, 4874].map(sqlite), [Kind::Io, Kind::Full]);
+        assert_eq!([267, 526, 26].map(sqlite), [Kind::Corrupt, Kind::NoOpen, Kind::NotADatabase]);
+        assert_eq!(
+            ["53100", "25006", "08006", "57P03", "XX001", "55P03"].map(postgres),
+            [Kind::Full, Kind::ReadOnly, Kind::Gone, Kind::Gone, Kind::Corrupt, Kind::Busy]
+        );
+        assert_eq!(
+            [1114, 1290, 1040, 1205, 1034, 1969].map(mysql),
+            [Kind::Full, Kind::ReadOnly, Kind::Gone, Kind::Busy, Kind::Corrupt, Kind::Slow]
+        );
+        assert_eq!((postgres("42601"), mysql(1064), sqlite(1)), (Kind::Other, Kind::Other, Kind::Other));
     }
 }
