@@ -32,9 +32,33 @@ pub(crate) struct Config {
 
 /// The plugin.
 pub(crate) struct AccessControl {
-    rules: Config,
+    rules: Rules,
+}
+
+/// Settings in the form in which they take least room: there may be one for each of a million proxies.
+struct Rules {
+    allowed_consumers: Names,
+    disallowed_consumers: Names,
+    allowed_groups: Names,
+    disallowed_groups: Names,
+    allow_authenticated_identity: bool,
     /// Nobody is named who may pass: everybody may who isn't denied.
     only_denials: bool,
+}
+
+/// Names in order, to be searched.
+struct Names(Box<[Box<str>]>);
+
+impl Names {
+    fn new(names: HashSet<String>) -> Self {
+        let mut names: Vec<Box<str>> = names.into_iter().map(String::into_boxed_str).collect();
+        names.sort_unstable();
+        Self(names.into())
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.binary_search_by(|known| (**known).cmp(name)).is_ok()
+    }
 }
 
 impl Plugin for AccessControl {
@@ -53,7 +77,15 @@ impl Plugin for AccessControl {
                 Some("name somebody in `allowed_consumers`, `allowed_groups` or their opposites".into());
             return Err(problems);
         }
-        Ok(Self { only_denials: !permits, rules })
+        let rules = Rules {
+            allowed_consumers: Names::new(rules.allowed_consumers),
+            disallowed_consumers: Names::new(rules.disallowed_consumers),
+            allowed_groups: Names::new(rules.allowed_groups),
+            disallowed_groups: Names::new(rules.disallowed_groups),
+            allow_authenticated_identity: rules.allow_authenticated_identity,
+            only_denials: !permits,
+        };
+        Ok(Self { rules })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
@@ -76,12 +108,12 @@ impl OnRequest for AccessControl {
 impl AccessControl {
     fn admits(&self, identity: &Identity) -> bool {
         let groups = identity.consumer.as_ref().map_or(&[][..], |consumer| &consumer.acl_groups);
-        let in_any = |list: &HashSet<String>| groups.iter().any(|group| list.contains(&**group));
+        let in_any = |list: &Names| groups.iter().any(|group| list.contains(&**group));
         let rules = &self.rules;
         if rules.disallowed_consumers.contains(&*identity.name) || in_any(&rules.disallowed_groups) {
             return false;
         }
-        self.only_denials
+        rules.only_denials
             || rules.allow_authenticated_identity
             || rules.allowed_consumers.contains(&*identity.name)
             || in_any(&rules.allowed_groups)

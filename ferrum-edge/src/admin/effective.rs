@@ -32,7 +32,7 @@ fn document(route: &Route) -> Value {
             Scope::Proxy(_) => "proxy",
             Scope::ProxyGroup => "proxy_group",
         };
-        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": config.config })
+        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": config.config.value() })
     });
     let now = tokio::time::Instant::now();
     let targets = route.targets.list().iter().map(|target| status::target(target, now));

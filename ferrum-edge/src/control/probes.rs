@@ -98,7 +98,7 @@ fn jobs(snapshot: &Snapshot) -> HashMap<Key, Job> {
     let mut jobs = HashMap::new();
     for (_, route) in &snapshot.tended {
         let backend = &route.proxy.backend;
-        let Some(rules) = &backend.upstream.active_health else { continue };
+        let Some(rules) = backend.upstream.active_health.as_deref() else { continue };
         for target in route.targets.list() {
             // Of several proxies with one upstream, one says how certificates are judged; those that verify go first.
             let job = Job { target: target.clone(), rules: rules.clone(), tls: backend.tls.clone() };

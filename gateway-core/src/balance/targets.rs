@@ -32,7 +32,8 @@ pub struct Targets {
     list: Box<[Arc<Target>]>,
     policy: Box<dyn Policy>,
     hash_on: Option<HashOn>,
-    cursor: Cursor,
+    /// Only where there are several to choose from.
+    cursor: Option<Box<Cursor>>,
     epoch: Epoch,
     watched: bool,
     counts: bool,
@@ -57,7 +58,7 @@ impl Targets {
     pub fn build(upstream: &Upstream, previous: Option<&Self>, now: Instant) -> Self {
         let epoch = previous.map_or_else(|| Epoch::starting(now), |old| old.epoch);
         let health =
-            Health { active: upstream.active_health.as_ref(), passive: upstream.passive_health.as_ref() };
+            Health { active: upstream.active_health.as_deref(), passive: upstream.passive_health.as_deref() };
         let mut known = Known::of(previous);
         let list: Box<[_]> = upstream
             .targets
@@ -73,7 +74,10 @@ impl Targets {
             // A group of one is never asked for an order.
             policy: policy::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
             hash_on: (several && algorithm == Algorithm::ConsistentHashing).then(|| upstream.hash_on.clone()),
-            cursor: Cursor::at(previous.map_or(0, |old| old.cursor.position())),
+            cursor: several.then(|| {
+                let before = previous.and_then(|old| old.cursor.as_ref());
+                Box::new(Cursor::at(before.map_or(0, |cursor| cursor.position())))
+            }),
             epoch,
             watched: health.active.is_some() || health.passive.is_some(),
             counts: several && counts(algorithm),
@@ -102,6 +106,7 @@ impl Targets {
             let degraded = self.watched && !self.list.first()?.is_healthy(ask.now);
             return self.picked(0, degraded, (ask, permit));
         }
+        let cursor = self.cursor.as_deref()?;
         let turn = Cell::new(None);
         for round in ROUNDS {
             // Rounds that let in nobody the one before didn't are left out.
@@ -109,14 +114,7 @@ impl Targets {
             if changes_nothing {
                 continue;
             }
-            let field = Field {
-                targets: &self.list,
-                ask,
-                epoch: self.epoch,
-                cursor: &self.cursor,
-                turn: &turn,
-                round,
-            };
+            let field = Field { targets: &self.list, ask, epoch: self.epoch, cursor, turn: &turn, round };
             if let Some((index, permit)) = self.play(ask, &field) {
                 return self.picked(index, !round.healthy, (ask, permit));
             }

@@ -77,7 +77,11 @@ fn breaker(failures: u32) -> CircuitBreaker {
 }
 
 fn probed(algorithm: Algorithm, weights: &[u16], now: Instant) -> Targets {
-    Targets::build(&Upstream { active_health: Some(active()), ..upstream(algorithm, weights) }, None, now)
+    Targets::build(
+        &Upstream { active_health: Some(Box::new(active())), ..upstream(algorithm, weights) },
+        None,
+        now,
+    )
 }
 
 /// Lets a probe find the target unhealthy, unless it is already.
@@ -229,7 +233,8 @@ fn a_half_open_target_gets_its_probes_and_no_more() {
 #[test]
 fn failures_take_a_target_out_and_time_brings_it_back() {
     let now = Instant::now();
-    let rules = Upstream { passive_health: Some(passive(2)), ..upstream(Algorithm::RoundRobin, &[1, 1]) };
+    let rules =
+        Upstream { passive_health: Some(Box::new(passive(2))), ..upstream(Algorithm::RoundRobin, &[1, 1]) };
     let targets = Targets::build(&rules, None, now);
     let fail = |now| {
         let pick = targets.pick(&Ask { tried: &[1], ..ask(now) }).unwrap();
@@ -247,7 +252,8 @@ fn failures_take_a_target_out_and_time_brings_it_back() {
 #[test]
 fn a_success_in_need_brings_a_target_back() {
     let now = Instant::now();
-    let rules = Upstream { passive_health: Some(passive(1)), ..upstream(Algorithm::RoundRobin, &[1]) };
+    let rules =
+        Upstream { passive_health: Some(Box::new(passive(1))), ..upstream(Algorithm::RoundRobin, &[1]) };
     let targets = Targets::build(&rules, None, now);
     let straggler = targets.pick(&ask(now)).unwrap();
     let settled = targets.pick(&ask(now)).unwrap().report(Outcome::TimedOut, now);

@@ -26,6 +26,10 @@ pub struct Compiler {
     world: World,
     interner: Interner,
     slots: Slots,
+    /// For the many proxies that retry nothing.
+    no_budget: Arc<RetryBudget>,
+    /// For the many proxies that limit no sessions.
+    no_sessions: Arc<Concurrency>,
     /// Routes replaced or removed since keys were last swept.
     retired: usize,
 }
@@ -83,7 +87,15 @@ const SWEEP_AT: usize = 1024;
 impl Compiler {
     /// A compiler with the plugins it may build.
     pub fn new(registry: Registry, world: World) -> Self {
-        Self { registry, world, interner: Interner::default(), slots: Slots::default(), retired: 0 }
+        Self {
+            registry,
+            world,
+            interner: Interner::default(),
+            slots: Slots::default(),
+            no_budget: Arc::new(RetryBudget::new(0, Instant::now())),
+            no_sessions: Concurrency::new(0),
+            retired: 0,
+        }
     }
 
     /// The known plugins.
@@ -183,19 +195,27 @@ impl Compiler {
             .map(|target| self.interner.intern(identity(&proxy.backend, &target.rules)))
             .collect();
         let breakers = proxy.circuit_breaker.as_ref().map(|rules| {
-            Breakers::build(rules, &targets, before.and_then(|route| route.breakers.as_ref()), now)
+            let before = before.and_then(|route| route.breakers.as_deref());
+            Box::new(Breakers::build(rules, &targets, before, now))
         });
-        let budget = before
-            .filter(|route| route.proxy.retry.budget_percent == proxy.retry.budget_percent)
-            .map_or_else(
-                || Arc::new(RetryBudget::new(proxy.retry.budget_percent, now)),
-                |route| route.budget.clone(),
-            );
+        let budget = match (&*proxy.retry, before.map(|route| (&*route.proxy.retry, &route.budget))) {
+            (rules, _) if rules.max_retries == 0 => self.no_budget.clone(),
+            (rules, Some((old, budget)))
+                if old.max_retries > 0 && old.budget_percent == rules.budget_percent =>
+            {
+                budget.clone()
+            }
+            (rules, _) => Arc::new(RetryBudget::new(rules.budget_percent, now)),
+        };
         let max_sessions = match &proxy.traffic {
             Traffic::Stream(rules) => rules.max_sessions,
             Traffic::Http(_) => 0,
         };
-        let sessions = before.map_or_else(|| Concurrency::new(max_sessions), |route| route.sessions.clone());
+        let sessions = match before.map(|route| &route.sessions) {
+            _ if max_sessions == 0 => self.no_sessions.clone(),
+            Some(sessions) if sessions.ceiling() > 0 => sessions.clone(),
+            _ => Concurrency::new(max_sessions),
+        };
         sessions.resize(max_sessions);
         Route {
             sessions,
@@ -241,7 +261,7 @@ impl Compiler {
     }
 
     fn build(&self, config: &Arc<PluginConfig>) -> Result<Member, Problems> {
-        match self.registry.build(&config.plugin_name, &config.config, &self.world) {
+        match self.registry.build(&config.plugin_name, &config.config.value(), &self.world) {
             Ok(plugin) => Ok((config.clone(), plugin)),
             Err(mut problems) => {
                 for problem in &mut problems.0 {

@@ -4,7 +4,11 @@
 //! over the hash: leaves of at most [`SHARD`] entries, branches of [`FANOUT`]. A clone copies one pointer. A change
 //! copies the one leaf it touches and the branches above it, a few hundred pointers among a million entries,
 //! and leaves the rest shared with the older snapshots. The tree grows by splitting one leaf at a time: no change
-//! ever pays for a rebuild of all. Up to [`SHARD`] entries it is one plain hash table.
+//! ever pays for a rebuild of all.
+//!
+//! A leaf is an array without a free place in it, ordered by hash: there may be millions of entries, and each leaf is
+//! made anew when it changes. Hashes are spread evenly, so where one must stand is guessed from its value, a few
+//! places off at most.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,7 +16,6 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 
 /// Entries in a leaf before it splits.
 const SHARD: usize = 64;
@@ -22,7 +25,7 @@ const MERGE: usize = 16;
 const BITS: u32 = 5;
 /// Children of a branch.
 const FANOUT: usize = 1 << BITS;
-/// Bits 8 to 57 choose branches: a leaf's table uses the lowest and the top seven, which so stay independent.
+/// Bits 8 to 57 choose branches: the order within a leaf goes by the top bits first, which so stay independent.
 const FIRST_BIT: u32 = 8;
 /// Beyond it, keys whose hashes agree share a leaf however many they are.
 const LAST_BIT: u32 = 53;
@@ -64,9 +67,8 @@ impl<K, V> Index<K, V> {
         loop {
             match node {
                 Node::Branch(children) => node = &children[slot(hash, bit)],
-                Node::Leaf(table) => {
-                    let found = table.find(hash, |entry| entry.hash == hash && is_key(&entry.key));
-                    return found.map(|entry| &entry.value);
+                Node::Leaf(entries) => {
+                    return find(entries, hash, &mut is_key).map(|at| &entries[at].value);
                 }
             }
             bit += BITS;
@@ -130,10 +132,9 @@ impl<K: Eq + Clone, V: Clone> Index<K, V> {
         loop {
             match node {
                 Node::Branch(children) => node = &mut Arc::make_mut(children)[slot(hash, bit)],
-                Node::Leaf(table) => {
-                    let table = Arc::make_mut(table);
-                    let found = table.find_mut(hash, |entry| entry.hash == hash && is_key(&entry.key));
-                    return found.map(|entry| &mut entry.value);
+                Node::Leaf(entries) => {
+                    let at = find(entries, hash, &mut is_key)?;
+                    return Some(&mut Arc::make_mut(entries)[at].value);
                 }
             }
             bit += BITS;
@@ -198,14 +199,14 @@ impl<'a, K, V> IntoIterator for &'a Index<K, V> {
 
 /// The entries of an [`Index`], in no order.
 pub struct Iter<'a, K, V> {
-    leaf: Option<hashbrown::hash_table::Iter<'a, Entry<K, V>>>,
+    leaf: Option<std::slice::Iter<'a, Entry<K, V>>>,
     pending: Vec<&'a Node<K, V>>,
 }
 
 impl<'a, K, V> Iter<'a, K, V> {
     fn descend(&mut self, node: &'a Node<K, V>) {
         match node {
-            Node::Leaf(table) => self.leaf = Some(table.iter()),
+            Node::Leaf(entries) => self.leaf = Some(entries.iter()),
             Node::Branch(children) => self.pending.extend(children.iter()),
         }
     }
@@ -234,14 +235,14 @@ struct Entry<K, V> {
 }
 
 enum Node<K, V> {
-    Leaf(Arc<HashTable<Entry<K, V>>>),
+    Leaf(Arc<[Entry<K, V>]>),
     Branch(Arc<[Self; FANOUT]>),
 }
 
 impl<K, V> Clone for Node<K, V> {
     fn clone(&self) -> Self {
         match self {
-            Self::Leaf(table) => Self::Leaf(table.clone()),
+            Self::Leaf(entries) => Self::Leaf(entries.clone()),
             Self::Branch(children) => Self::Branch(children.clone()),
         }
     }
@@ -249,7 +250,7 @@ impl<K, V> Clone for Node<K, V> {
 
 impl<K, V> Node<K, V> {
     fn leaf() -> Self {
-        Self::Leaf(Arc::new(HashTable::new()))
+        Self::Leaf(Arc::from([]))
     }
 }
 
@@ -260,31 +261,39 @@ impl<K: Clone, V: Clone> Node<K, V> {
             Self::Branch(children) => {
                 Arc::make_mut(children)[slot(entry.hash, bit)].insert(entry, bit + BITS);
             }
-            Self::Leaf(table) if table.len() < SHARD || bit > LAST_BIT => {
-                Arc::make_mut(table).insert_unique(entry.hash, entry, |e| e.hash);
+            Self::Leaf(entries) if entries.len() < SHARD || bit > LAST_BIT => {
+                let (before, after) = entries.split_at(first(entries, entry.hash));
+                let mut grown = Vec::with_capacity(entries.len() + 1);
+                grown.extend_from_slice(before);
+                grown.push(entry);
+                grown.extend_from_slice(after);
+                *entries = grown.into();
             }
-            Self::Leaf(table) => {
-                let mut children: [HashTable<Entry<K, V>>; FANOUT] =
-                    std::array::from_fn(|_| HashTable::new());
-                for e in table.iter().cloned().chain([entry]) {
-                    children[slot(e.hash, bit)].insert_unique(e.hash, e, |e| e.hash);
+            Self::Leaf(entries) => {
+                let mut children: [Vec<Entry<K, V>>; FANOUT] = std::array::from_fn(|_| Vec::new());
+                for e in entries.iter() {
+                    children[slot(e.hash, bit)].push(e.clone());
                 }
-                *self = Self::Branch(Arc::new(children.map(|table| Self::Leaf(Arc::new(table)))));
+                let mut children = children.map(|entries| Self::Leaf(entries.into()));
+                children[slot(entry.hash, bit)].insert(entry, bit + BITS);
+                *self = Self::Branch(Arc::new(children));
             }
         }
     }
 
     fn remove(&mut self, hash: u64, is_key: &mut impl FnMut(&K) -> bool, bit: u32) -> Option<V> {
         match self {
-            Self::Leaf(table) => {
-                let found =
-                    Arc::make_mut(table).find_entry(hash, |entry| entry.hash == hash && is_key(&entry.key));
-                found.ok().map(|entry| entry.remove().0.value)
+            Self::Leaf(entries) => {
+                let at = find(entries, hash, is_key)?;
+                let removed = entries[at].value.clone();
+                let others = entries.iter().enumerate().filter(|(n, _)| *n != at);
+                *entries = others.map(|(_, entry)| entry.clone()).collect::<Vec<_>>().into();
+                Some(removed)
             }
             Self::Branch(children) => {
                 let removed = Arc::make_mut(children)[slot(hash, bit)].remove(hash, is_key, bit + BITS);
-                if let Some(table) = merged(children) {
-                    *self = Self::Leaf(Arc::new(table));
+                if let Some(entries) = merged(children) {
+                    *self = Self::Leaf(entries.into());
                 }
                 removed
             }
@@ -292,27 +301,48 @@ impl<K: Clone, V: Clone> Node<K, V> {
     }
 }
 
-/// The children's entries in one table, when all are leaves and hold [`MERGE`] entries or fewer.
-fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<HashTable<Entry<K, V>>> {
+/// The children's entries in one leaf, when all are leaves and hold [`MERGE`] entries or fewer.
+fn merged<K: Clone, V: Clone>(children: &[Node<K, V>; FANOUT]) -> Option<Vec<Entry<K, V>>> {
     let mut total = 0;
     for child in children {
         match child {
-            Node::Leaf(table) => total += table.len(),
+            Node::Leaf(entries) => total += entries.len(),
             Node::Branch(_) => return None,
         }
         if total > MERGE {
             return None;
         }
     }
-    let mut all = HashTable::with_capacity(total);
+    let mut all = Vec::with_capacity(total);
     for child in children {
-        if let Node::Leaf(table) = child {
-            for entry in table.iter() {
-                all.insert_unique(entry.hash, entry.clone(), |e| e.hash);
-            }
+        if let Node::Leaf(entries) = child {
+            all.extend_from_slice(entries);
         }
     }
+    all.sort_by_key(|entry| entry.hash);
     Some(all)
+}
+
+/// Where the first entry stands whose hash is not smaller.
+#[inline]
+fn first<K, V>(entries: &[Entry<K, V>], hash: u64) -> usize {
+    // The upper half of the hash as a share of all there are.
+    let mut at = (((hash >> 32) * entries.len() as u64) >> 32) as usize;
+    while at < entries.len() && entries[at].hash < hash {
+        at += 1;
+    }
+    while at > 0 && entries[at - 1].hash >= hash {
+        at -= 1;
+    }
+    at
+}
+
+/// Where the entry stands whose key hashes to `hash` and pleases `is_key`.
+#[inline]
+fn find<K, V>(entries: &[Entry<K, V>], hash: u64, is_key: &mut impl FnMut(&K) -> bool) -> Option<usize> {
+    let from = first(entries, hash);
+    let same = entries[from..].iter().take_while(|entry| entry.hash == hash);
+    same.zip(from..).find(|(entry, _)| is_key(&entry.key)).map(|(_, at)| at)
 }
 
 fn slot(hash: u64, bit: u32) -> usize {

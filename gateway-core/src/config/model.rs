@@ -98,7 +98,7 @@ pub enum Credential {
         /// `basic_auth`, `jwt_auth` or `hmac_auth`.
         kind: &'static str,
         /// The credential.
-        secret: Secret,
+        secret: Box<Secret>,
     },
 }
 
@@ -106,7 +106,7 @@ impl Consumer {
     /// The secrets of one type, in the order of the configuration.
     pub fn secrets<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a Secret> {
         self.credentials.iter().filter_map(move |credential| match credential {
-            Credential::Secret { kind, secret } if *kind == wanted => Some(secret),
+            Credential::Secret { kind, secret } if *kind == wanted => Some(&**secret),
             Credential::Secret { .. } | Credential::Digest { .. } => None,
         })
     }
@@ -137,11 +137,28 @@ pub struct PluginConfig {
     /// A name from the plugin table.
     pub plugin_name: Arc<str>,
     /// The plugin's own settings; checked by building the plugin.
-    pub config: serde_json::Value,
+    pub config: PluginSettings,
     /// Where it runs.
     pub scope: Scope,
     /// Runs before or after a named plugin instead of at its place in the table.
-    pub order: Option<Order>,
+    pub order: Option<Box<Order>>,
+}
+
+/// A plugin's own settings, as compact JSON: read when the plugin is built, then only compared and shown. There may be
+/// millions of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginSettings(Box<str>);
+
+impl PluginSettings {
+    /// These settings.
+    pub fn new(settings: &serde_json::Value) -> Self {
+        Self(settings.to_string().into())
+    }
+
+    /// The settings as a document.
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
 }
 
 /// Where a plugin runs.

@@ -28,8 +28,8 @@ pub struct Route {
     /// Its targets, shared by the proxies of one upstream.
     pub targets: Arc<Targets>,
     /// Its circuit breakers, one a target.
-    pub breakers: Option<Breakers>,
-    /// What retries may cost.
+    pub breakers: Option<Box<Breakers>>,
+    /// What retries may cost; one that nobody counts with where nothing is retried.
     pub budget: Arc<RetryBudget>,
     /// For each target the trust domain its connections belong to.
     pub pool_keys: Box<[Arc<Key>]>,

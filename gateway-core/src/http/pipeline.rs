@@ -390,7 +390,7 @@ fn pick<'s>(route: &'s Route, exchange: &Exchange, tried: &[usize]) -> Result<Pi
             Some(hash_key(on, &exchange.request.headers).unwrap_or(address.as_bytes()))
         }
     };
-    let ask = Ask { hash_key, tried, breakers: route.breakers.as_ref(), now: exchange.started };
+    let ask = Ask { hash_key, tried, breakers: route.breakers.as_deref(), now: exchange.started };
     route.targets.pick(&ask).ok_or_else(|| {
         let cause = if route.breakers.is_some() { Cause::CircuitOpen } else { Cause::NoTarget };
         Box::new(Reply::new(cause).header(RETRY_AFTER, A_SECOND))

@@ -212,7 +212,7 @@ fn ordered(registry: &Registry, plugins: &[Member]) -> Vec<Member> {
         let Some(order) = &config.order else { continue };
         let Some(from) = list.iter().position(|(other, _)| Arc::ptr_eq(other, config)) else { continue };
         list.remove(from);
-        let to = match order {
+        let to = match &**order {
             Order::Before(name) => list.iter().position(|(other, _)| other.plugin_name == *name),
             Order::After(name) => {
                 list.iter().rposition(|(other, _)| other.plugin_name == *name).map(|at| at + 1)

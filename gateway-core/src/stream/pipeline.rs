@@ -158,7 +158,7 @@ pub async fn open<'r, O: Opener>(
     let mut failed = Failed { cause: Cause::NoTarget, picked: None };
     loop {
         let started = Instant::now();
-        let ask = Ask { hash_key, tried: &tried, breakers: route.breakers.as_ref(), now: started };
+        let ask = Ask { hash_key, tried: &tried, breakers: route.breakers.as_deref(), now: started };
         let Some(pick) = route.targets.pick(&ask) else { return Err(failed) };
         if tried.contains(&pick.index) {
             return Err(failed);

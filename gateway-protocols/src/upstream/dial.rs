@@ -59,7 +59,7 @@ impl Destination {
         let backend = &route.proxy.backend;
         Self {
             key: 0,
-            rules: backend.pool,
+            rules: *backend.pool,
             host: target.rules.host.clone(),
             port: target.rules.port,
             dns_override: backend.dns_override,

@@ -230,7 +230,7 @@ impl Exchange {
         let home = Home {
             pools: home.clone(),
             key: key(call),
-            rules: proxy.backend.pool,
+            rules: *proxy.backend.pool,
             keep_alive: keep_alive && !self.deaf,
             idle: proxy.timeouts.idle,
         };

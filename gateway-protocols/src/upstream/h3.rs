@@ -96,7 +96,7 @@ pub(crate) async fn send<D: Downstream>(
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
     let started = Instant::now();
-    let timeouts = call.route.proxy.timeouts;
+    let timeouts = *call.route.proxy.timeouts;
     let Some(request) = super::h2::request(&call, &body) else {
         return Err(Failure::unsent(Cause::BadRequest, body));
     };

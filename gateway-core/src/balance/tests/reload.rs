@@ -18,8 +18,8 @@ fn unchanged_targets_are_the_same_object() {
 fn a_changed_weight_keeps_key_count_and_health() {
     let now = Instant::now();
     let mut rules = Upstream {
-        active_health: Some(active()),
-        passive_health: Some(passive(1)),
+        active_health: Some(Box::new(active())),
+        passive_health: Some(Box::new(passive(1))),
         ..upstream(Algorithm::LeastConnections, &[1, 1])
     };
     let before = Targets::build(&rules, None, now);
@@ -27,7 +27,7 @@ fn a_changed_weight_keeps_key_count_and_health() {
     before.list()[1].probed(false, now);
     rules.targets[0].weight = 7;
     rules.targets.reverse();
-    rules.active_health = Some(ActiveHealth { healthy_threshold: 2, ..active() });
+    rules.active_health = Some(Box::new(ActiveHealth { healthy_threshold: 2, ..active() }));
     let after = Targets::build(&rules, Some(&before), now);
     assert_eq!(before.list()[0].key(), after.list()[1].key());
     assert_eq!(before.list()[1].key(), after.list()[0].key());

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::Method;
@@ -22,11 +22,11 @@ pub struct Proxy {
     /// Where the traffic goes.
     pub backend: Backend,
     /// How long each step may take.
-    pub timeouts: Timeouts,
+    pub timeouts: Arc<Timeouts>,
     /// What is tried again, if anything.
-    pub retry: Retry,
+    pub retry: Arc<Retry>,
     /// When to stop trying a target for a while; `None` never stops.
-    pub circuit_breaker: Option<CircuitBreaker>,
+    pub circuit_breaker: Option<Box<CircuitBreaker>>,
     /// How several authentication plugins combine.
     pub auth_mode: AuthMode,
     /// The plugins that run for this proxy (global ones included), not yet in execution order.
@@ -126,7 +126,7 @@ pub struct Backend {
     /// How the target's certificate is judged; present exactly when the scheme is encrypted.
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.
-    pub pool: PoolRules,
+    pub pool: Arc<PoolRules>,
     /// Used instead of looking the target's name up.
     pub dns_override: Option<IpAddr>,
     /// How long a looked-up address is used; `None` is what the name server says.
@@ -306,6 +306,23 @@ pub enum AuthMode {
     /// Every plugin may try; the first success wins.
     Multi,
 }
+
+/// The value every proxy has that says nothing of its own: held once, however many proxies there are.
+macro_rules! shared_default {
+    ($type:ty) => {
+        impl $type {
+            /// Shared, with all equal to the default in one place.
+            pub fn shared(self) -> Arc<Self> {
+                static DEFAULT: LazyLock<Arc<$type>> = LazyLock::new(Arc::default);
+                if self == **DEFAULT { DEFAULT.clone() } else { Arc::new(self) }
+            }
+        }
+    };
+}
+
+shared_default!(PoolRules);
+shared_default!(Retry);
+shared_default!(Timeouts);
 
 impl Default for PoolRules {
     fn default() -> Self {

@@ -20,11 +20,11 @@ pub struct Upstream {
     /// What consistent hashing hashes.
     pub hash_on: HashOn,
     /// The cookie given to clients without one, when a cookie is what is hashed.
-    pub hash_cookie: Option<HashCookie>,
+    pub hash_cookie: Option<Box<HashCookie>>,
     /// Asks targets how they are.
-    pub active_health: Option<ActiveHealth>,
+    pub active_health: Option<Box<ActiveHealth>>,
     /// Learns from traffic how targets are.
-    pub passive_health: Option<PassiveHealth>,
+    pub passive_health: Option<Box<PassiveHealth>>,
 }
 
 /// One member of an upstream.

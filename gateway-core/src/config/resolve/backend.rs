@@ -177,7 +177,7 @@ pub(super) fn backend(
         upstream,
         is_named: written.upstream_id.is_some(),
         tls: own.map(|own| tls.unwrap_or(own)),
-        pool: pool(written),
+        pool: pool(written).shared(),
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Duration::from_secs),
     })

@@ -194,7 +194,7 @@ fn credential(
         return None;
     }
     if !kind.unique {
-        return Some(Credential::Secret { kind: kind.name, secret: Secret(Value::Object(fields)) });
+        return Some(Credential::Secret { kind: kind.name, secret: Box::new(Secret(Value::Object(fields))) });
     }
     let digest = match fields.get(kind.key).and_then(Value::as_str) {
         Some(text) => Some(digest(text.as_bytes())),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Notes, words};
 use crate::config::file;
-use crate::config::model::{Order, PluginConfig, Scope};
+use crate::config::model::{Order, PluginConfig, PluginSettings, Scope};
 use crate::config::problem::Problems;
 
 /// Bytes of a plugin's settings, as JSON.
@@ -55,12 +55,13 @@ pub fn plugin_config(
     words::namespace(&mut notes, written.namespace.as_deref());
     let config = settings(&mut notes, written, plugins);
     let scope = scope(&mut notes, written);
-    let order = order(&mut notes, written, plugins);
+    let order = order(&mut notes, written, plugins).map(Box::new);
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
     let plugin_name = Arc::from(written.plugin_name.as_str());
-    let config = Arc::new(PluginConfig { id, plugin_name, config, scope, order });
+    let config =
+        Arc::new(PluginConfig { id, plugin_name, config: PluginSettings::new(&config), scope, order });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 

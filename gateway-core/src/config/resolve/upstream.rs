@@ -41,9 +41,9 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
         targets,
         algorithm: algorithm(written.algorithm),
         hash_on,
-        hash_cookie,
-        active_health,
-        passive_health,
+        hash_cookie: hash_cookie.map(Box::new),
+        active_health: active_health.map(Box::new),
+        passive_health: passive_health.map(Box::new),
     };
     Ok(Group { upstream: Arc::new(upstream), tls })
 }
