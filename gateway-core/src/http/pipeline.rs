@@ -83,7 +83,10 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         let mut reached = Reached::NONE;
-        let response = match self.answer(snapshot, &mut end, &mut reached, downstream).await {
+        // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
+        // an exchange that switched protocols may last for hours.
+        let answering = Box::pin(self.answer(snapshot, &mut end, &mut reached, downstream));
+        let response = match answering.await {
             Ok(response) => response,
             Err(reply) => end.reply(*reply),
         };
