@@ -130,12 +130,30 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
+        Self::launch_database(settings, database, registry, Ports::Possible)
+    }
+
+    /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
+    pub(crate) fn start_closed(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        Self::launch_database(settings, database, registry, Ports::Closed)
+    }
+
+    fn launch_database(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+        ports: Ports,
+    ) -> Result<Self, StartError> {
         let control = Control::new().map_err(StartError::Thread)?;
         let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
         let opening = database.open(settings, registry);
         let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
         let (compiled, rest) = loaded.split();
-        let mut gateway = Self::launch((rest.compiler, compiled), control, Ports::Possible)?;
+        let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
         let engine = gateway.engine.clone();
         let start = async move { Keeper::start(engine, opened, (rest.catalog, rest.revision)) };
         let keeper = gateway.control.wait(start).ok_or_else(stopped)?;

@@ -1,10 +1,12 @@
 //! The command line: what the program does when it is told to.
 //!
-//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration.
+//! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences.
 
+mod admin;
 mod check;
 mod database;
 mod explain;
+mod gitops;
 mod logs;
 mod notify;
 mod print;
@@ -13,6 +15,7 @@ mod reference;
 mod reload;
 mod run;
 mod spec;
+mod store;
 
 use std::process::ExitCode;
 
@@ -47,6 +50,18 @@ enum Command {
     Check(check::CheckArgs),
     /// Makes a running gateway read its configuration again, and tells whether it took it
     Reload(reload::ReloadArgs),
+    /// Brings a database to the schema this program needs
+    Migrate(store::MigrateArgs),
+    /// Tells how a running gateway stands
+    Status(store::StatusArgs),
+    /// Writes the configuration of a gateway or a database as a file
+    Dump(gitops::DumpArgs),
+    /// Tells what is different between a file and the configuration in use; exit code 4 when something is
+    Diff(gitops::DiffArgs),
+    /// Puts what a file has, as one change; what else there is stays
+    Apply(gitops::ApplyArgs),
+    /// As apply, and with --prune deletes what the file doesn't have
+    Sync(gitops::SyncArgs),
     /// Tells which way a request would take, and why
     Explain(explain::ExplainArgs),
     /// Prints the JSON Schema of configurations
@@ -89,6 +104,12 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
         Command::Check(args) => check::check(&args, &registry),
         Command::Reload(args) => reload::reload(&args, &registry),
+        Command::Migrate(args) => store::migrate(&args),
+        Command::Status(args) => store::status(&args, registry),
+        Command::Dump(args) => gitops::dump(&args, registry),
+        Command::Diff(args) => gitops::diff(&args, registry),
+        Command::Apply(args) => gitops::apply(&args, registry),
+        Command::Sync(args) => gitops::sync(&args, registry),
         Command::Explain(args) => explain::explain(&args, registry),
         Command::Schema => reference::schema(),
         Command::Plugins(args) => reference::plugins(&args, &registry),

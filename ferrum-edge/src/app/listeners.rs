@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use gateway_core::config::model::Settings;
@@ -76,6 +77,8 @@ impl Listeners {
 #[derive(Default)]
 pub(super) struct StreamPorts {
     open: Mutex<HashSet<(Transport, u16)>>,
+    /// For good: this gateway only answers for its database.
+    closed: AtomicBool,
 }
 
 /// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
@@ -93,6 +96,8 @@ pub(crate) enum Ports {
     All,
     /// That port stays closed, and the log says so; the next change of a stream proxy tries again.
     Possible,
+    /// No port is opened at all.
+    Closed,
 }
 
 impl StreamPorts {
@@ -103,6 +108,10 @@ impl StreamPorts {
         (frontend, workers): (&Frontend, usize),
         ports: Ports,
     ) -> Result<NewPorts, StartError> {
+        if ports == Ports::Closed || self.closed.load(Ordering::Relaxed) {
+            self.closed.store(true, Ordering::Relaxed);
+            return Ok(NewPorts::default());
+        }
         let wanted: HashSet<(Transport, u16)> = snapshot.streams.ports().collect();
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = open.difference(&wanted).copied().collect();

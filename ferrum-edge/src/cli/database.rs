@@ -18,6 +18,11 @@ pub(super) struct DatabaseArgs {
 }
 
 impl DatabaseArgs {
+    /// Whether a flag names one.
+    pub(super) fn is_given(&self) -> bool {
+        self.db_url.is_some() || self.db_type.is_some()
+    }
+
     /// Where it is.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 /// What `${env:…}` and `${file:…}` refer to.
-struct Machine;
+pub(crate) struct Machine;
 
 impl References for Machine {
     fn env(&self, name: &str) -> Option<String> {

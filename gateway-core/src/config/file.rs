@@ -237,6 +237,30 @@ pub fn parse_part<T: DeserializeOwned + JsonSchema>(
     (item, named(problems, origin))
 }
 
+/// Reads a whole text as a JSON document, references in it answered: what an admin API is sent. Checked against the
+/// schema only; what the words mean together is for whoever takes it.
+///
+/// # Errors
+/// Every problem of the text.
+pub fn document(
+    text: &str,
+    origin: &Origin,
+    references: &dyn References,
+) -> Result<serde_json::Value, Problems> {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let root = tree(text, origin.format(text), &mut problems).map(|mut root| {
+        reference::expand(&mut root, &origin.folder, references, &mut problems);
+        let schema = File::schema().as_value();
+        check::check(schema, schema, &mut root, "", &mut problems);
+        root.into_json()
+    });
+    match root {
+        Some(document) if problems.is_empty() => Ok(document),
+        _ => Err(named(problems, origin)),
+    }
+}
+
 fn tree(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
     match format {
         Format::Yaml => yaml::parse(text, problems),

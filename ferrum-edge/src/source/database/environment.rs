@@ -99,6 +99,20 @@ impl Database {
     }
 }
 
+impl Database {
+    /// The database at `location` for a tool that works on it and ends: with its own access, and without a copy of
+    /// the last good configuration.
+    ///
+    /// # Errors
+    /// Every problem of the environment.
+    pub(crate) fn for_tools(location: Location, access: Access) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let options = options(&mut problems);
+        let keys = keys(&mut problems);
+        problems.into_result(Self { location, options, keys, mirror: None, access })
+    }
+}
+
 fn one(problem: Problem) -> Problems {
     Problems(vec![problem])
 }

@@ -1,7 +1,7 @@
 //! The lines of a document by path, for problems found after it was read.
 
 use super::tree::{Node, Value};
-use super::{Format, json, yaml};
+use super::{Format, Origin, json, yaml};
 use crate::config::problem::Problems;
 
 /// Knows the lines of a document.
@@ -18,6 +18,11 @@ pub struct Places {
 impl Places {
     pub(super) fn new(file: &str, text: &str, format: Format) -> Self {
         Self { file: file.to_owned(), text: text.to_owned(), format: Some(format) }
+    }
+
+    /// The places of a text.
+    pub fn of(text: &str, origin: &Origin) -> Self {
+        Self::new(&origin.name, text, origin.format(text))
     }
 
     /// Fills in the file and the line of each problem that has neither; a missing key gets the line of what lacks it.

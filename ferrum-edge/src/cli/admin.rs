@@ -1,0 +1,157 @@
+//! Asking a gateway's admin API, or a store's as if a gateway ran on it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use clap::Args;
+use gateway_core::config::model::Settings;
+use gateway_core::plugin::Registry;
+use serde_json::Value;
+
+use super::database::DatabaseArgs;
+use super::{FAILED, MISUSED, print};
+use crate::admin::{Access, Role};
+use crate::app::Gateway;
+use crate::source::database::{Database, token_file, variable};
+
+/// Whom to ask.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct AdminArgs {
+    /// The admin listener of a running gateway [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["db_url", "db_type"])]
+    admin: Option<SocketAddr>,
+    /// Works on this database itself, without a running gateway; those that run on it follow
+    #[command(flatten)]
+    database: DatabaseArgs,
+}
+
+/// Somebody who answers as the admin API does.
+pub(super) struct Admin {
+    address: SocketAddr,
+    token: Option<String>,
+    /// Answers for a store; ends with this.
+    _gateway: Option<Gateway>,
+}
+
+/// An answer.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The document; `Null` when there is none.
+    pub(super) body: Value,
+}
+
+/// For one answer; a change of a large configuration takes its time.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// For a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an answer that are read.
+const MAX_ANSWER_BYTES: u64 = 4 << 30;
+/// Where the admin listener is unless something else is said.
+const DEFAULT_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9000);
+
+impl AdminArgs {
+    /// Whoever answers; else the exit code, after telling why.
+    pub(super) fn open(&self, registry: Registry) -> Result<Admin, u8> {
+        if self.database.is_given() {
+            return self.store(registry);
+        }
+        let address = self.admin.unwrap_or_else(|| SocketAddr::from(DEFAULT_ADMIN));
+        let token = match variable("FERRUM_ADMIN_TOKEN") {
+            Ok(Some(token)) => Some(token),
+            Ok(None) => std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned()),
+            Err(problem) => {
+                print::error(problem);
+                return Err(MISUSED);
+            }
+        };
+        Ok(Admin { address, token, _gateway: None })
+    }
+
+    /// A gateway without listeners on the store, for as long as it is asked.
+    fn store(&self, registry: Registry) -> Result<Admin, u8> {
+        let failed = |error: &dyn std::fmt::Display| {
+            print::error(error);
+            FAILED
+        };
+        let mut token = [0_u8; 24];
+        aws_lc_rs::rand::fill(&mut token).map_err(|error| failed(&error))?;
+        let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut access = Access::default();
+        access.add_token(&token, Role::Admin).map_err(|error| failed(&error))?;
+        let location = self.database.location().map_err(|problems| failed(&problems))?;
+        let database = Database::for_tools(location, access).map_err(|problems| failed(&problems))?;
+        let settings =
+            Settings { http: None, https: None, workers: 1, access_log: None, ..Settings::default() };
+        let gateway = Gateway::start_closed(settings.into(), database, registry).map_err(|e| failed(&e))?;
+        let loopback = SocketAddr::from((DEFAULT_ADMIN.0, 0));
+        let address = gateway.serve_admin(loopback).map_err(|error| failed(&error))?;
+        Ok(Admin { address, token: Some(token), _gateway: Some(gateway) })
+    }
+}
+
+impl Admin {
+    /// Asks; when the answer is not a good one, tells why and hands out the exit code.
+    pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, u8> {
+        match self.exchange(method, path, body) {
+            Ok(Answer { status: 200..300, body }) => Ok(body),
+            Ok(answer) => {
+                tell(&answer);
+                Err(FAILED)
+            }
+            Err(error) => {
+                print::error(format_args!("No gateway answers at {}: {error}", self.address));
+                print::error("Say where one does: --admin ADDRESS, or which database is meant: --db-url URL");
+                Err(FAILED)
+            }
+        }
+    }
+
+    /// Asks, whatever the answer is.
+    pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+        let mut tcp = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+        tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let token = self
+            .token
+            .as_ref()
+            .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+        // HTTP/1.0, so that the document ends with the connection and comes in one piece.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{token}\r\n",
+            self.address,
+            body.len()
+        );
+        tcp.write_all(head.as_bytes())?;
+        // Who refuses early may not read it all; the answer says why.
+        let written = tcp.write_all(body.as_bytes());
+        let mut answer = Vec::new();
+        tcp.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let (Some(end), Ok(())) = (end, written) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let (head, body) = answer.split_at(end + 4);
+        let head = String::from_utf8_lossy(head);
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status =
+            status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "this is no admin listener"))?;
+        let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
+        Ok(Answer { status, body })
+    }
+}
+
+/// Tells a person what an error document says.
+pub(super) fn tell(Answer { status, body }: &Answer) {
+    let text =
+        |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    print::error(format_args!("{} ({status})", text(body, "detail")));
+    for error in body.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        let remedy = match text(error, "remedy") {
+            remedy if remedy.is_empty() => remedy,
+            remedy => format!(" ({remedy})"),
+        };
+        print::error(format_args!("{}: {}{remedy}", text(error, "pointer"), text(error, "detail")));
+    }
+}

@@ -1,0 +1,248 @@
+//! The configuration of a database as a file, and back: `dump`, `diff`, `apply`, `sync`.
+//!
+//! What `dump` writes, `diff` finds no difference to: also credentials, which are dumped as they are stored.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use gateway_core::config::file::{self, Origin};
+use gateway_core::plugin::Registry;
+use serde_json::Value;
+
+use super::admin::{Admin, AdminArgs, tell};
+use super::{BAD_CONFIG, FAILED, MISUSED, print};
+use crate::source::file::Machine;
+
+/// Arguments of `dump`.
+#[derive(Debug, Args)]
+pub(super) struct DumpArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Writes here instead of standard output; nobody else may read it, since it holds hashed and sealed credentials
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How it is written
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How a configuration is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Yaml,
+    /// For machines
+    Json,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// The configuration, YAML or JSON
+    file: PathBuf,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub(super) struct ApplyArgs {
+    /// The configuration, YAML or JSON
+    file: PathBuf,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// Why, for the history
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    note: String,
+    /// Checks everything and writes nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Arguments of `sync`.
+#[derive(Debug, Args)]
+pub(super) struct SyncArgs {
+    #[command(flatten)]
+    apply: ApplyArgs,
+    /// Deletes what the file doesn't have
+    #[arg(long)]
+    prune: bool,
+}
+
+/// `diff` found differences.
+const DIFFERENT: u8 = 4;
+
+/// Writes the configuration as a file.
+pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
+    told(args.admin.open(registry).and_then(|admin| {
+        let mut document = admin.ask("GET", "/v1/export", None)?;
+        literal(&mut document);
+        let text = match args.format {
+            Format::Json => serde_json::to_string_pretty(&document).map_err(|error| error.to_string()),
+            Format::Yaml => serde_saphyr::to_string(&document).map_err(|error| error.to_string()),
+        };
+        let text = text.map_err(|error| failed(&error))?;
+        match &args.output {
+            None => print::raw(format_args!("{}\n", text.trim_end())),
+            Some(path) => {
+                write(path, &text).map_err(|error| failed(&format!("{}: {error}", path.display())))?
+            }
+        }
+        Ok(0)
+    }))
+}
+
+/// Tells what is different between a file and the configuration in use.
+pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
+    told(args.admin.open(registry).and_then(|admin| {
+        let document = read(&args.file)?;
+        let answer = send(&admin, "/v1/import?validate_only&details", (&args.file, &document))?;
+        let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
+        for change in changes {
+            let sign = match change["action"].as_str() {
+                Some("create") => '+',
+                Some("delete") => '-',
+                _ => '~',
+            };
+            let text = |key: &str| change[key].as_str().unwrap_or_default().to_owned();
+            print::line(format_args!("{sign} {}/{}", text("kind"), text("id")));
+        }
+        Ok(if changes.is_empty() { 0 } else { DIFFERENT })
+    }))
+}
+
+/// Puts what a file has; what else there is stays.
+pub(super) fn apply(args: &ApplyArgs, registry: Registry) -> u8 {
+    put(args, false, registry)
+}
+
+/// As `apply`; with `--prune` what the file doesn't have goes.
+pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
+    put(&args.apply, args.prune, registry)
+}
+
+fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
+    told(args.admin.open(registry).and_then(|admin| {
+        let document = read(&args.file)?;
+        let note: String =
+            percent_encoding::utf8_percent_encode(&args.note, percent_encoding::NON_ALPHANUMERIC).collect();
+        let check = if args.dry_run { "&validate_only" } else { "" };
+        let path = match prune {
+            true => format!("/v1/import?note={note}{check}"),
+            false => format!("/v1/batch?note={note}{check}"),
+        };
+        let answer = send(&admin, &path, (&args.file, &document))?;
+        let number = |key: &str| answer[key].as_u64().unwrap_or_default();
+        print::line(format_args!(
+            "revision {}: {} created, {} updated, {} deleted, {} unchanged{}",
+            number("revision"),
+            number("created"),
+            number("updated"),
+            number("deleted"),
+            number("unchanged"),
+            if args.dry_run { "; nothing was written" } else { "" },
+        ));
+        Ok(0)
+    }))
+}
+
+/// A file as the admin API takes it, references in it answered here.
+fn read(path: &Path) -> Result<Value, u8> {
+    let refused = |error: &dyn std::fmt::Display| {
+        print::error(error);
+        BAD_CONFIG
+    };
+    let text =
+        std::fs::read_to_string(path).map_err(|error| refused(&format!("{}: {error}", path.display())))?;
+    let mut document =
+        file::document(&text, &Origin::file(path), &Machine).map_err(|problems| refused(&problems))?;
+    if let Value::Object(sections) = &mut document {
+        sections.shift_remove("version");
+        if sections.shift_remove("gateway").is_some_and(|gateway| !gateway.is_null()) {
+            print::error("The settings under `gateway` stay with each gateway; they are left out.");
+        }
+    }
+    Ok(document)
+}
+
+/// Sends a file's document; problems are told by the file's lines.
+fn send(admin: &Admin, path: &str, (file, document): (&Path, &Value)) -> Result<Value, u8> {
+    let answer = admin.exchange("POST", path, Some(document)).map_err(|error| {
+        print::error(format_args!("The gateway does not answer: {error}"));
+        FAILED
+    })?;
+    if (200..300).contains(&answer.status) {
+        return Ok(answer.body);
+    }
+    match located(&answer.body, file) {
+        Some(problems) if answer.status == 422 => {
+            print::error(problems);
+            Err(BAD_CONFIG)
+        }
+        _ => {
+            tell(&answer);
+            Err(if answer.status == 401 || answer.status == 403 { MISUSED } else { FAILED })
+        }
+    }
+}
+
+/// The problems of an answer at their places in the file.
+fn located(body: &Value, path: &Path) -> Option<gateway_core::config::problem::Problems> {
+    use gateway_core::config::problem::{Problem, Problems};
+    let errors = body.get("errors")?.as_array()?;
+    let text = std::fs::read_to_string(path).ok()?;
+    let problems = errors.iter().map(|error| {
+        let of = |key: &str| error.get(key).and_then(Value::as_str);
+        let mut problem = Problem::new(from_pointer(of("pointer")?), of("detail")?);
+        problem.remedy = of("remedy").map(str::to_owned);
+        Some(problem)
+    });
+    let problems = Problems(problems.collect::<Option<Vec<_>>>()?);
+    Some(file::Places::of(&text, &Origin::file(path)).locate(problems))
+}
+
+/// `/proxies/2/hosts/0` as `proxies[2].hosts[0]`.
+fn from_pointer(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').filter(|part| !part.is_empty()) {
+        if part.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str(&format!("[{part}]"));
+            continue;
+        }
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&part.replace("~1", "/").replace("~0", "~"));
+    }
+    path
+}
+
+/// Texts that look like references stay what they are when the file is read again.
+fn literal(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains("${") => {
+            *text = text.replace("${env:", "$${env:").replace("${file:", "$${file:");
+        }
+        Value::Array(items) => items.iter_mut().for_each(literal),
+        Value::Object(fields) => fields.values_mut().for_each(literal),
+        _ => {}
+    }
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn failed(error: &dyn std::fmt::Display) -> u8 {
+    print::error(error);
+    FAILED
+}
+
+fn told(result: Result<u8, u8>) -> u8 {
+    result.unwrap_or_else(|code| code)
+}
