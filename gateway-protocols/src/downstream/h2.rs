@@ -17,6 +17,7 @@ use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
 use http::{HeaderValue, Method, Request, Uri, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 use super::Entry;
@@ -127,6 +128,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             let polite = ready!(self.turn(cx));
             if let Some(polite) = polite {
                 return Poll::Ready(polite);
+            }
+            // Without a budget left every socket says that it is not ready, and has us called again.
+            if !has_budget_remaining() {
+                break;
             }
         }
         // Others want their turn; there is more to do here.

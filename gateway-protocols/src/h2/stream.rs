@@ -138,7 +138,7 @@ impl Stream {
     }
 
     /// Tells everyone who waits.
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn wake(&self) {
         self.reader.wake();
         self.writer.wake();
         if let Some(waker) = &self.watcher {
