@@ -41,7 +41,10 @@ pub fn h2_server(data: &[u8]) {
             }
             let answered = ours.respond(key, StatusCode::OK, &HeaderMap::new(), &Extra::default(), false);
             if answered.is_ok() && ours.room(key).is_ok_and(|room| room > 10) && id % 4 == 1 {
-                assert!(ours.send_data(key, Bytes::from_static(b"0123456789"), true).is_ok(), "there is room");
+                assert!(
+                    ours.send_data(key, Bytes::from_static(b"0123456789"), true).is_ok(),
+                    "there is room"
+                );
             }
             ours.release(key);
         }
@@ -97,6 +100,40 @@ pub fn hpack(data: &[u8]) {
         for ((name, value), (first, second)) in back.iter().zip(&fields) {
             let (Value::Header(value), Value::Header(second)) = (value, second) else { panic!("a value") };
             assert!(name == first && value == second, "and says the same");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages as a peer may send them, to begin with.
+    const SEEDS: [&[u8]; 5] = [
+        b"\0\0\0\x04\0\0\0\0\0\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a",
+        b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x04\0\0\0\x01\x88\0\0\x03\0\x01\0\0\0\x01abc",
+        b"\0\0\0\x04\0\0\0\0\0\0\0\x05\x01\x05\0\0\0\x01\x48\x03103\0\0\x04\x08\0\0\0\0\0\0\0\0\x09",
+        b"\x40\x03foo\x03bar\xbe\x0f\x10\x02hi\x10\x01x\x81\x1f\x20",
+        b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff",
+    ];
+
+    #[test]
+    fn the_targets_hold_for_what_grows_from_their_seeds() {
+        let mut random = fastrand::Rng::with_seed(7541);
+        for turn in 0..20_000 {
+            let mut data = SEEDS[turn % SEEDS.len()].to_vec();
+            for _ in 0..random.usize(..12) {
+                let at = random.usize(..data.len());
+                match random.u8(..4) {
+                    0 => data[at] = random.u8(..),
+                    1 => data.insert(at, random.u8(..)),
+                    2 => data.extend_from_slice(SEEDS[random.usize(..SEEDS.len())]),
+                    _ => data[at] ^= 1 << random.u8(..8),
+                }
+            }
+            h2_server(&data);
+            h2_client(&data);
+            hpack(&data);
         }
     }
 }

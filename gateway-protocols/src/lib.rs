@@ -8,7 +8,7 @@ mod buffer;
 mod date;
 pub mod dns;
 pub mod downstream;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod h1;
 mod h2;
