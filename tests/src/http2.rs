@@ -211,6 +211,24 @@ async fn a_target_that_changes_how_many_streams_it_takes() {
     }
 }
 
+/// A target that takes no streams any more is waited for no longer than a connection would be.
+#[tokio::test]
+async fn a_target_that_takes_no_streams() {
+    let origin = Port::listen(None).await;
+    let mut edge =
+        Edge::start(&to(&origin, ", pool_http2_connections_per_host: 1, backend_connect_timeout_ms: 200"));
+    let mut wire = client(&edge, &[]).await;
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, GET)).await;
+    let mut far = target(&origin, &[0, 3, 0, 0, 0, 0]).await;
+    assert_eq!(next(&mut far).await.stream, 1);
+    far.send(frame(PING, 0, 0, b"settings")).await;
+    assert_eq!(next(&mut far).await.kind, PING);
+    wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 3, GET)).await;
+    let answer = next(&mut wire).await;
+    assert_eq!((answer.kind, answer.stream, &answer.payload[..5]), (HEADERS, 3, &b"\x08\x03503"[..]));
+    assert_eq!(edge.records.next().await.reason(), "overloaded");
+}
+
 /// RFC 9113 §8.7: a stream beyond a goodbye's last one was not looked at, and goes to another connection.
 #[tokio::test]
 async fn streams_a_target_did_not_look_at_are_sent_again() {

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
@@ -22,6 +23,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::dial::DialError;
 use crate::h2::Reason;
 use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};
@@ -58,6 +60,11 @@ impl Drop for Stream {
 /// Informational responses passed on before a target counts as broken.
 const MAX_INTERIM: u32 = 16;
 
+/// A time that is zero where it is not limited.
+fn patience(time: Duration) -> Duration {
+    if time.is_zero() { Duration::MAX } else { time }
+}
+
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
     connection: Connection,
@@ -86,7 +93,17 @@ pub(crate) async fn send<D: Downstream>(
         path: call.path,
     };
     let ends = body.is_empty();
-    let Some(handle) = connection.open(&line, call.headers, &extra, ends).await else {
+    let opening = connection.open(&line, call.headers, &extra, ends);
+    let opened = match connection.has_room() {
+        true => opening.await,
+        // The target allows fewer streams than it did when this connection was chosen. That is worth waiting for, but
+        // for no longer than another connection would take.
+        false => match tokio::time::timeout(patience(timeouts.connect), opening).await {
+            Ok(opened) => opened,
+            Err(_) => return Err(DialError::Full.into_failure(body)),
+        },
+    };
+    let Some(handle) = opened else {
         // Refused before a stream was opened: the connection went away while it was being chosen.
         return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) });
     };

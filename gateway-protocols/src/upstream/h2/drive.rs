@@ -98,6 +98,11 @@ impl Connection {
         usize::try_from(streams).unwrap_or(usize::MAX).min(self.most)
     }
 
+    /// Whether a stream can be opened now, or it is certain that none ever can.
+    pub(crate) fn has_room(&self) -> bool {
+        self.cell.try_borrow().is_ok_and(|connection| connection.has_room() || !connection.is_open())
+    }
+
     /// Opens a stream and sends a request's head on it; waits for a place where the target allows none now. `None` when
     /// no stream can be opened any more.
     pub(crate) async fn open(
