@@ -124,9 +124,25 @@ async fn limits(request: Request, next: Next) -> Response {
     let mut response = answer.await.unwrap_or_else(|_| {
         problem::problem(StatusCode::GATEWAY_TIMEOUT, "timeout", "The answer took too long").into_response()
     });
+    if response.status().is_client_error() && is_text(&response) {
+        response = retold(response).await;
+    }
     // A health answer out of a cache would be worse than none.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+fn is_text(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/plain"))
+}
+
+/// What the server's library refuses, such as a body that is too large, as an error document like all others.
+async fn retold(response: Response) -> Response {
+    let status = response.status();
+    let code = if status == StatusCode::PAYLOAD_TOO_LARGE { "too_large" } else { "bad_request" };
+    let said = axum::body::to_bytes(response.into_body(), MAX_HEAD_BYTES).await.unwrap_or_default();
+    problem::problem(status, code, &String::from_utf8_lossy(&said))
 }
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> Response {

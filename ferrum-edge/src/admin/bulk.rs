@@ -140,6 +140,8 @@ fn word(done: Done) -> &'static str {
 
 /// The sections of a document as steps.
 fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
+    // What is put and deleted at once would be left to the order in which that is done.
+    let mut seen: Seen = steps.iter().map(|(_, step)| (step.key().0, step.key().1.clone())).collect();
     for (section, list) in document {
         let Some(kind) = Kind::named(&section) else {
             return Err(bad(&format!(
@@ -149,14 +151,11 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result
         let Value::Array(list) = list else {
             return Err(bad(&format!("`{section}` has to be a list")));
         };
-        let mut seen = std::collections::HashSet::with_capacity(list.len());
         for (n, item) in list.into_iter().enumerate() {
             let at = format!("{section}[{n}]");
             let Value::Object(document) = item else { return Err(bad(&format!("{at} is no object"))) };
             let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
-            if !seen.insert(id.clone()) {
-                return Err(bad(&format!("{at}: `{id}` stands here already")));
-            }
+            once(&mut seen, (kind, &id), &at)?;
             steps.push((at, Step::Put { kind, id, document, only: Precondition::Any }));
         }
     }
@@ -166,6 +165,7 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result
 /// `{"proxies": ["a", "b"]}` as steps.
 fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused> {
     let Value::Object(sections) = gone else { return Err(bad("`delete` has to hold lists of ids by kind")) };
+    let mut seen = Seen::new();
     for (section, list) in sections {
         let (Some(kind), Value::Array(list)) = (Kind::named(&section), list) else {
             return Err(bad(&format!("`delete.{section}` has to be the list of ids of a kind")));
@@ -174,10 +174,22 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
             let at = format!("delete.{section}[{n}]");
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
             let Some(id) = id else { return Err(bad(&format!("{at} is no id"))) };
+            once(&mut seen, (kind, &id), &at)?;
             steps.push((at, Step::Delete { kind, id, only: Precondition::Any }));
         }
     }
     Ok(())
+}
+
+/// Objects that a request names.
+type Seen = std::collections::HashSet<(Kind, Id)>;
+
+/// Refuses an object that was named already.
+fn once(seen: &mut Seen, (kind, id): (Kind, &Id), at: &str) -> Result<(), Refused> {
+    match seen.insert((kind, id.clone())) {
+        true => Ok(()),
+        false => Err(bad(&format!("{at}: the {} `{id}` stands here already", kind.singular()))),
+    }
 }
 
 fn bad(detail: &str) -> Refused {

@@ -1,0 +1,173 @@
+//! Rows that somebody wrote by hand, and wrongly: each is broken alone.
+
+use serde_json::{Value, json};
+
+use crate::client::target;
+use crate::place::{Folder, Running, consumer, key_auth, protected, proxy};
+
+/// What can be wrong with any kind of object.
+fn wrong(good: &Value, out_of_range: (&str, Value)) -> Vec<String> {
+    let with = |key: &str, value: Value| {
+        let mut document = good.clone();
+        document[key] = value;
+        document.to_string()
+    };
+    vec![
+        "{ this is no JSON".to_owned(),
+        "[]".to_owned(),
+        with("unknown_field", json!(1)),
+        with("id", json!("somebody-else")),
+        with(out_of_range.0, out_of_range.1),
+    ]
+}
+
+#[test]
+fn a_broken_row_spoils_only_itself_and_is_mended_by_a_write() {
+    let folder = Folder::new();
+    let target = target("behind");
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    api.batch(&protected(target));
+    let group = json!({ "id": "bad", "targets": [{ "host": "127.0.0.1", "port": 9 }] });
+    let rows: Vec<(&str, Value, (&str, Value))> = vec![
+        ("proxies", proxy("bad", "/bad", target), ("backend_port", json!(70000))),
+        ("consumers", consumer("bad", &["bad-key"]), ("username", json!(""))),
+        ("upstreams", group, ("targets", json!([]))),
+        ("plugin_configs", key_auth("bad", "other"), ("plugin_name", json!("no_such_plugin"))),
+    ];
+    api.good("PUT", "/v1/proxies/other", &proxy("other", "/other", target));
+    let mut client = running.client();
+    for (kind, good, range) in rows {
+        for document in wrong(&good, range) {
+            folder.by_hand(kind, "bad", Some(&document));
+            let named = format!("{kind}/bad");
+            crate::client::until(&format!("{named} is broken: {document}"), || {
+                running.broken() == [named.clone()]
+            });
+            let answer = client.get("/a/x", Some("ann-key"));
+            assert_eq!(answer.status, 200, "{kind} {document}: {answer:?}");
+            assert_eq!(client.get("/a/x", None).status, 401, "{kind} {document}");
+            // Broken objects don't hinder others' changes.
+            api.good("PUT", "/v1/consumers/bob", &consumer("bob", &["bob-key"]));
+            api.good("PUT", "/v1/proxies/c", &proxy("c", "/c", target));
+            assert!(
+                api.delete("/v1/proxies/c").status == 204 && api.delete("/v1/consumers/bob").status == 204
+            );
+            let shown = api.get(&format!("/v1/{kind}/bad"));
+            assert_eq!(shown.status, 200, "a broken row is shown: {shown:?}");
+            let path = format!("/v1/{kind}/bad");
+            api.good("PUT", &path, &good);
+            assert_eq!(running.broken(), Vec::<String>::new(), "mended: {kind} {document}");
+            assert_eq!(api.delete(&path).status, 204);
+            assert_eq!(client.get("/other/x", None).status, 200, "{kind} {document}");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_whose_plugin_is_broken_at_start_is_closed_and_opens_with_the_plugin() {
+    let folder = Folder::new();
+    let target = target("behind");
+    {
+        let running = Running::new(&folder);
+        running.api().batch(&protected(target));
+        running.api().good("PUT", "/v1/proxies/free", &proxy("free", "/free", target));
+    }
+    let mut bad = key_auth("a-key", "a");
+    bad["config"] = json!({ "key_location": "nowhere" });
+    folder.by_hand("plugin_configs", "a-key", Some(&bad.to_string()));
+    let running = Running::new(&folder);
+    let (mut client, mut api) = (running.client(), running.api());
+    for key in [None, Some("ann-key")] {
+        assert_eq!(client.get("/a/x", key).status, 503);
+    }
+    assert_eq!(client.get("/free/x", None).status, 200);
+    assert_eq!(running.status()["proxies"]["quarantined_count"], 1);
+    assert_eq!(running.broken(), ["plugin_configs/a-key", "proxies/a"]);
+    api.good("PUT", "/v1/plugin_configs/a-key", &key_auth("a-key", "a"));
+    assert_eq!(client.get("/a/x", None).status, 401);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 200);
+    assert_eq!(running.broken(), Vec::<String>::new());
+    assert_eq!(running.status()["proxies"]["quarantined_count"], 0);
+}
+
+#[test]
+fn an_unreadable_plugin_row_closes_whatever_it_may_have_protected_until_it_is_mended() {
+    for mend in ["put", "delete", "by hand"] {
+        let folder = Folder::new();
+        let target = target("behind");
+        {
+            let running = Running::new(&folder);
+            running.api().batch(&protected(target));
+            running.api().good("PUT", "/v1/proxies/free", &proxy("free", "/free", target));
+        }
+        folder.by_hand("plugin_configs", "a-key", Some("{ this is no JSON"));
+        let running = Running::new(&folder);
+        let (mut client, mut api) = (running.client(), running.api());
+        assert_eq!(client.get("/a/x", None).status, 503);
+        match mend {
+            "put" => drop(api.good("PUT", "/v1/plugin_configs/a-key", &key_auth("a-key", "a"))),
+            "delete" => assert_eq!(api.delete("/v1/plugin_configs/a-key").status, 204),
+            _ => {
+                folder.by_hand("plugin_configs", "a-key", Some(&key_auth("a-key", "a").to_string()));
+                running.follows(4);
+            }
+        }
+        let expected = if mend == "delete" { 200 } else { 401 };
+        assert_eq!(client.get("/a/x", None).status, expected, "{mend}");
+        assert_eq!(client.get("/free/x", None).status, 200, "{mend}");
+        assert_eq!(running.broken(), Vec::<String>::new(), "{mend}");
+    }
+}
+
+#[test]
+fn what_breaks_while_it_serves_goes_on_as_it_was() {
+    let folder = Folder::new();
+    let target = target("behind");
+    let running = Running::new(&folder);
+    running.api().batch(&protected(target));
+    let mut client = running.client();
+    for (revision, (kind, id)) in
+        [("plugin_configs", "a-key"), ("proxies", "a"), ("consumers", "ann")].into_iter().enumerate()
+    {
+        folder.by_hand(kind, id, Some("{ this is no JSON"));
+        running.follows(2 + revision as u64);
+        assert_eq!(client.get("/a/x", None).status, 401, "{kind}");
+        assert_eq!(client.get("/a/x", Some("ann-key")).status, 200, "{kind}");
+    }
+    assert_eq!(running.broken(), ["plugin_configs/a-key", "proxies/a", "consumers/ann"]);
+    // A start finds no older version to go on with.
+    drop(running);
+    let running = Running::new(&folder);
+    assert_ne!(running.client().get("/a/x", None).status, 200);
+    running.api().batch(&protected(target));
+    let mut client = running.client();
+    assert_eq!(client.get("/a/x", None).status, 401);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 200);
+    assert_eq!(running.broken(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_plugin_row_leaves_by_hand_it_leaves_at_once() {
+    let folder = Folder::new();
+    let target = target("behind");
+    let running = Running::new(&folder);
+    let mut shared = protected(target);
+    shared["plugin_configs"] = json!([{ "id": "group", "plugin_name": "key_auth", "scope": "proxy_group" }]);
+    shared["proxies"][0]["plugins"] = json!([{ "plugin_config_id": "group" }]);
+    running.api().batch(&shared);
+    folder.by_hand("plugin_configs", "group", None);
+    running.follows(2);
+    let mut client = running.client();
+    // The proxy names what isn't there any more, so it's closed rather than open.
+    assert_eq!(client.get("/a/x", None).status, 503);
+    running.api().good("PUT", "/v1/plugin_configs/group", &shared["plugin_configs"][0]);
+    assert_eq!(client.get("/a/x", None).status, 401);
+    // A row with an id no object can have comes and goes.
+    folder.by_hand("proxies", "not an id/", Some("{}"));
+    running.follows(4);
+    assert_eq!(running.broken(), ["proxies/not an id/"]);
+    folder.by_hand("proxies", "not an id/", None);
+    running.follows(5);
+    assert_eq!(running.broken(), Vec::<String>::new());
+}
