@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::source::database::WriteError;
 use crate::store::StoreError;
+use crate::store::seal::SealError;
 
 /// Problems told at a time.
 const MAX_PROBLEMS: usize = 1000;
@@ -58,11 +59,14 @@ pub(super) fn refused(error: &WriteError) -> Response {
         WriteError::Changed { at: place, .. } => {
             with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
         }
-        WriteError::Seal(error) => {
+        WriteError::Seal { source, at } => {
+            let dot = if at.is_empty() { "" } else { "." };
+            let path = Problem::new(format!("{at}{dot}credentials"), "");
             let errors = vec![
-                json!({ "pointer": "/credentials", "detail": error.to_string(), "remedy": error.remedy() }),
+                json!({ "pointer": pointer(&path), "detail": source.to_string(), "remedy": source.remedy() }),
             ];
-            with_errors(StatusCode::UNPROCESSABLE_ENTITY, "no_key", &detail, errors)
+            let code = if matches!(source, SealError::NoKey(_)) { "no_key" } else { "invalid" };
+            with_errors(StatusCode::UNPROCESSABLE_ENTITY, code, &detail, errors)
         }
         WriteError::Port(_) => problem(StatusCode::CONFLICT, "port", &detail),
         WriteError::Store(error) => store(error),

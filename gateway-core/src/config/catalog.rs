@@ -98,7 +98,10 @@ impl Catalog {
         let configs = edit.plugin_configs.iter().filter_map(|put| put.object.id.as_deref());
         for id in configs.chain(gone(Kind::PluginConfigs)) {
             concerns(self.known.plugin(id).map(|known| known.config.scope.clone()));
-            concerns(self.broken.scope_of(id).cloned());
+            // Nobody could tell which proxies it closed, so all of them find out.
+            concerns(
+                self.broken.plugin_config(id).map(|broken| broken.scope.clone().unwrap_or(Scope::Global)),
+            );
             references.push(Reference::PluginConfig(id.into()));
         }
         if all {
@@ -132,6 +135,11 @@ impl Catalog {
         let broken = self.broken.iter().filter(|(of, ..)| *of == kind);
         ids.extend(broken.map(|(_, id, _)| id.to_owned()));
         ids
+    }
+
+    /// An object is gone: it is broken no more. For those whose ids are none, which no [`Edit`] can name.
+    pub fn forget_broken(&mut self, kind: Kind, id: &str) {
+        self.broken.mended(kind, id);
     }
 
     /// What was found in the database and can't be used.
@@ -306,8 +314,11 @@ impl Trial<'_, '_> {
                     self.refuse((Kind::Consumers, Some(consumer.id.as_str())), None, problems);
                     // The version before goes on, with what it had.
                     let before = self.against.previous.consumers.by_id(consumer.id.as_str());
-                    if let Some(before) = before.and_then(|identity| identity.consumer.as_ref()) {
-                        drop(taken::consumer(&mut self.consumers, before, at));
+                    if let Some(before) = before.and_then(|identity| identity.consumer.as_ref())
+                        && taken::consumer(&mut self.consumers, before, at).is_err()
+                    {
+                        // Somebody else was given what it had meanwhile.
+                        self.changes.consumers.gone.push(consumer.id.clone());
                     }
                 }
             }

@@ -30,6 +30,8 @@ const PLACE_OF_PROXY: &[&str] = &[
     "passthrough",
     "frontend_tls",
 ];
+/// A consumer without credentials.
+const NOBODY: &str = r#"{"id":""}"#;
 const PLACE_OF_PLUGIN: &[&str] = &["id", "plugin_name", "scope", "proxy_id"];
 
 impl Documents {
@@ -74,8 +76,10 @@ impl Documents {
     ///
     /// # Errors
     /// When a fingerprint is none of those.
-    pub(crate) fn retained(document: &str, stored: &str) -> Result<String, SealError> {
-        retain(document, stored)
+    pub(crate) fn retained(document: &str, stored: Option<&str>) -> Result<String, SealError> {
+        // What is stored may be damaged, and is to be mended then: it has no credentials to be kept.
+        let stored = stored.filter(|stored| redact(stored).is_ok());
+        retain(document, stored.unwrap_or(NOBODY))
     }
 
     /// Whether two sealed documents say the same: sealing the same twice gives the same.

@@ -104,8 +104,12 @@ impl Keeper {
             Affected::All => self.other_proxies(live, &edit),
         };
         let affected = self.as_stored(self.store.get_many(Kind::Proxies, &affected).await?);
-        let (catalog, mut changes) = heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object))
-            .expect("a broken object is left alone and refuses nothing");
+        let (mut catalog, mut changes) =
+            heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object))
+                .expect("a broken object is left alone and refuses nothing");
+        for (kind, id, _) in objects.iter().filter(|(.., object)| object.is_none()) {
+            catalog.forget_broken(*kind, id);
+        }
         changes.revision = Some(revision);
         match heavy(|| self.engine.stage(changes, Ports::Possible)) {
             Ok(staged) => drop(self.engine.publish(staged)),

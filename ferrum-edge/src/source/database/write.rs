@@ -88,9 +88,9 @@ pub(crate) enum WriteError {
     /// It was changed by somebody else meanwhile.
     #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
     Changed { kind: Kind, id: String, revision: u64, at: String },
-    /// A secret can't be kept.
-    #[error(transparent)]
-    Seal(#[from] SealError),
+    /// A secret can't be kept, or not be read.
+    #[error("{source}")]
+    Seal { source: SealError, at: String },
     /// A port can't be listened on.
     #[error(transparent)]
     Port(#[from] StartError),
@@ -177,7 +177,10 @@ impl Keeper {
         let affected = self.as_stored(change.get_many(Kind::Proxies, &affected).await?);
         heavy(|| {
             let tried = self.tried(&live.catalog, (edit, affected), Refusal::Edit);
-            let (catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
+            let (mut catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
+            for (_, op) in plan.done.iter().filter(|(done, _)| *done == Done::Deleted) {
+                catalog.forget_broken(op.key().0, op.key().1);
+            }
             changes.revision = Some(revision);
             Ok((catalog, self.engine.stage(changes, Ports::All)?))
         })
@@ -188,10 +191,12 @@ impl Keeper {
         let mut plan = Plan::default();
         if let Some(revision) = request.rollback {
             for op in change.undo_ops(revision).await? {
+                let at = format!("{}.{}", op.key().0, op.key().1);
                 let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
-                plan.sent.push(opened.transpose()?.map(Cow::into_owned));
+                let opened = opened.transpose().map_err(|source| WriteError::Seal { source, at: at.clone() });
+                plan.sent.push(opened?.map(Cow::into_owned));
                 let done = if op.document().is_some() { Done::Updated } else { Done::Deleted };
-                plan.places.push(format!("{}.{}", op.key().0, op.key().1));
+                plan.places.push(at);
                 plan.done.push((done, op));
             }
             return Ok(plan);
@@ -248,12 +253,14 @@ impl Keeper {
                 }
             }
         };
+        let unkept = |source| WriteError::Seal { source, at: at.to_owned() };
         let mut document = normal(document, id);
-        if let Some(object) = object.filter(|_| kind == Kind::Consumers) {
-            document = Documents::retained(&document, &object.document)?;
+        if kind == Kind::Consumers {
+            let stored = object.map(|object| object.document.as_str());
+            document = Documents::retained(&document, stored).map_err(unkept)?;
         }
-        let sealed = self.documents.seal(kind, &document)?;
-        let document = self.documents.opened(kind, &document)?.into_owned();
+        let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
+        let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {
             Some(object) if Documents::same(&object.document, &sealed) => {
                 let op = Op::Put { kind, id: id.to_string(), document: object.document.clone() };

@@ -52,14 +52,17 @@ impl Broken {
         self.0.is_empty()
     }
 
-    /// Where a broken plugin config would run.
-    pub(super) fn scope_of(&self, plugin_config: &str) -> Option<&Scope> {
-        self.0.get(&(Kind::PluginConfigs, plugin_config.to_owned()))?.scope.as_ref()
+    /// A plugin config, when it is broken.
+    pub(super) fn plugin_config(&self, id: &str) -> Option<&BrokenObject> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&(Kind::PluginConfigs, id.to_owned()))
     }
 
     /// Why this proxy must not serve: a plugin config that would run for it can't be used, and no older version of it
-    /// is known.
-    pub(super) fn closing(&self, proxy: &Id, has_older: impl Fn(&str) -> bool) -> Problems {
+    /// runs in its place. `older` tells where the older version of a plugin config runs.
+    pub(super) fn closing<'a>(&self, proxy: &Id, older: impl Fn(&str) -> Option<&'a Scope>) -> Problems {
         let runs_for = |scope: Option<&Scope>| match scope {
             Some(Scope::Proxy(id)) => id == proxy,
             // Proxies that name it find out by themselves.
@@ -67,8 +70,13 @@ impl Broken {
             // It may have been meant to protect this one, too.
             Some(Scope::Global) | None => true,
         };
+        // An older version for another proxy stands in for nothing here.
+        let stands_in = |id: &str, scope: Option<&Scope>| {
+            older(id).is_some_and(|older| scope.is_none_or(|scope| scope == older))
+        };
         let configs = self.iter().filter(|(kind, id, object)| {
-            *kind == Kind::PluginConfigs && runs_for(object.scope.as_ref()) && !has_older(id)
+            let scope = object.scope.as_ref();
+            *kind == Kind::PluginConfigs && runs_for(scope) && !stands_in(id, scope)
         });
         let problems = configs.map(|(_, id, object)| {
             let why = object.problems.0.first().map_or_else(String::new, ToString::to_string);

@@ -27,9 +27,8 @@ impl Trial<'_, '_> {
             }
             match closed {
                 None => {
-                    if is_own {
-                        self.catalog.broken.mended(Kind::Proxies, proxy.id.as_str());
-                    }
+                    // Also one that is only concerned: what was wrong with it may have been what it needs.
+                    self.catalog.broken.mended(Kind::Proxies, proxy.id.as_str());
                     self.changes.proxies.put.push(proxy);
                 }
                 Some(problems) => {
@@ -56,8 +55,8 @@ impl Trial<'_, '_> {
         let id = object.id.as_deref().unwrap_or_default();
         let problems = match resolved {
             Ok(proxy) => {
-                let has_older = |id: &str| self.catalog.known.plugin(id).is_some();
-                let closing = self.catalog.broken.closing(&proxy.id, has_older);
+                let older = |id: &str| self.catalog.known.plugin(id).map(|known| &known.config.scope);
+                let closing = self.catalog.broken.closing(&proxy.id, older);
                 return Some((Arc::new(proxy), Some(closing).filter(|why| !why.is_empty())));
             }
             Err(problems) => problems,
