@@ -144,6 +144,10 @@ impl PluginCheck for Plugins<'_> {
         }
     }
 
+    fn is_known(&self, name: &str) -> bool {
+        self.0.place(name).is_some()
+    }
+
     fn names(&self) -> Option<Vec<String>> {
         Some(self.0.entries().iter().map(|entry| entry.name.to_owned()).collect())
     }

@@ -6,9 +6,8 @@
 //! and leaves the rest shared with the older snapshots. The tree grows by splitting one leaf at a time: no change
 //! ever pays for a rebuild of all.
 //!
-//! A leaf is an array without a free place in it, ordered by hash: there may be millions of entries, and each leaf is
-//! made anew when it changes. Hashes are spread evenly, so where one must stand is guessed from its value, a few
-//! places off at most.
+//! A leaf is an array without a free place in it, ordered by hash: there may be millions of entries. Hashes are spread
+//! evenly, so where one must stand is guessed from its value, a few places off at most.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -235,7 +234,7 @@ struct Entry<K, V> {
 }
 
 enum Node<K, V> {
-    Leaf(Arc<[Entry<K, V>]>),
+    Leaf(Arc<Vec<Entry<K, V>>>),
     Branch(Arc<[Self; FANOUT]>),
 }
 
@@ -250,7 +249,7 @@ impl<K, V> Clone for Node<K, V> {
 
 impl<K, V> Node<K, V> {
     fn leaf() -> Self {
-        Self::Leaf(Arc::from([]))
+        Self::Leaf(Arc::default())
     }
 }
 
@@ -262,19 +261,28 @@ impl<K: Clone, V: Clone> Node<K, V> {
                 Arc::make_mut(children)[slot(entry.hash, bit)].insert(entry, bit + BITS);
             }
             Self::Leaf(entries) if entries.len() < SHARD || bit > LAST_BIT => {
-                let (before, after) = entries.split_at(first(entries, entry.hash));
+                let at = first(entries, entry.hash);
+                if let Some(entries) = Arc::get_mut(entries) {
+                    entries.reserve_exact(1);
+                    entries.insert(at, entry);
+                    return;
+                }
+                let (before, after) = entries.split_at(at);
                 let mut grown = Vec::with_capacity(entries.len() + 1);
                 grown.extend_from_slice(before);
                 grown.push(entry);
                 grown.extend_from_slice(after);
-                *entries = grown.into();
+                *entries = Arc::new(grown);
             }
             Self::Leaf(entries) => {
                 let mut children: [Vec<Entry<K, V>>; FANOUT] = std::array::from_fn(|_| Vec::new());
                 for e in entries.iter() {
                     children[slot(e.hash, bit)].push(e.clone());
                 }
-                let mut children = children.map(|entries| Self::Leaf(entries.into()));
+                let mut children = children.map(|mut entries| {
+                    entries.shrink_to_fit();
+                    Self::Leaf(Arc::new(entries))
+                });
                 children[slot(entry.hash, bit)].insert(entry, bit + BITS);
                 *self = Self::Branch(Arc::new(children));
             }
@@ -285,15 +293,20 @@ impl<K: Clone, V: Clone> Node<K, V> {
         match self {
             Self::Leaf(entries) => {
                 let at = find(entries, hash, is_key)?;
+                if let Some(entries) = Arc::get_mut(entries) {
+                    let removed = entries.remove(at);
+                    entries.shrink_to_fit();
+                    return Some(removed.value);
+                }
                 let removed = entries[at].value.clone();
                 let others = entries.iter().enumerate().filter(|(n, _)| *n != at);
-                *entries = others.map(|(_, entry)| entry.clone()).collect::<Vec<_>>().into();
+                *entries = Arc::new(others.map(|(_, entry)| entry.clone()).collect());
                 Some(removed)
             }
             Self::Branch(children) => {
                 let removed = Arc::make_mut(children)[slot(hash, bit)].remove(hash, is_key, bit + BITS);
                 if let Some(entries) = merged(children) {
-                    *self = Self::Leaf(entries.into());
+                    *self = Self::Leaf(Arc::new(entries));
                 }
                 removed
             }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
 
 use gateway_core::config::catalog::{Against, Catalog, Edit, Refusal};
 use gateway_core::config::changes::Changes;
@@ -17,9 +18,9 @@ use super::{Documents, LoadError, Mirror};
 use crate::store::{Object, Store, StoreError};
 
 /// Objects checked and compiled at a time.
-const CHUNK: usize = 8192;
-/// Chunks that wait to be compiled while the database is read.
-const WAITING: usize = 4;
+const CHUNK: usize = 4096;
+/// Chunks that wait at each of the two steps.
+const WAITING: usize = 2;
 
 /// Everything a store has, compiled.
 pub(crate) struct Loaded {
@@ -73,37 +74,55 @@ pub(super) async fn load(
     }
 }
 
-/// Reads on this thread and compiles on another.
+/// Reads on this thread, parses on another and compiles on a third.
 async fn read(
     store: &Store,
     documents: &Documents,
     (settings, registry): (Arc<Settings>, &Registry),
 ) -> Result<Loaded, StoreError> {
-    let (chunks, waiting) = sync_channel::<Vec<Object>>(WAITING);
+    let (chunks, rows) = sync_channel::<Vec<Object>>(WAITING);
+    let (edits, parsed) = sync_channel::<Edit>(WAITING);
     let (documents, registry) = (documents.clone(), registry.clone());
-    let compiling = std::thread::Builder::new().name("load".to_owned()).spawn(move || {
+    let parsing = thread("parse", move || {
+        for objects in rows {
+            let mut edit = Edit::default();
+            objects.iter().for_each(|object| documents.put(&mut edit, object));
+            if edits.send(edit).is_err() {
+                return;
+            }
+        }
+    })?;
+    let compiling = thread("compile", move || {
         let mut building = Building::new(settings, registry);
-        waiting.iter().for_each(|objects| building.add(&documents, &objects));
+        parsed.into_iter().for_each(|edit| building.add(edit));
         building
-    });
-    let compiling = compiling.map_err(|error| StoreError::Io {
-        at: "this machine".to_owned(),
-        cause: format!("no thread could be started: {error}"),
     })?;
     let mut chunk = Vec::with_capacity(CHUNK);
     let revision = store
         .load(|object| {
             chunk.push(object);
             if chunk.len() == CHUNK {
-                // Fails only when the other thread is gone, which is told below.
+                // Fails only when the others are gone, which is told below.
                 drop(chunks.send(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
             }
         })
         .await;
     drop(chunks.send(chunk));
     drop(chunks);
+    parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let building = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(building.done(revision?))
+}
+
+fn thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StoreError> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map_err(|error| StoreError::Io {
+        at: "this machine".to_owned(),
+        cause: format!("no thread could be started: {error}"),
+    })
 }
 
 /// A configuration that grows chunk by chunk.
@@ -122,9 +141,7 @@ impl Building {
         Self { registry, compiler, catalog: Catalog::default(), compiled }
     }
 
-    fn add(&mut self, documents: &Documents, objects: &[Object]) {
-        let mut edit = Edit::default();
-        objects.iter().for_each(|object| documents.put(&mut edit, object));
+    fn add(&mut self, edit: Edit) {
         let plugins = Plugins(&self.registry);
         let previous = &self.compiled.snapshot;
         let against = Against { previous, plugins: &plugins, folder: Path::new("") };

@@ -24,6 +24,11 @@ pub trait PluginCheck {
     fn names(&self) -> Option<Vec<String>> {
         None
     }
+
+    /// Whether there is a plugin of this name, or none of the names are known.
+    fn is_known(&self, name: &str) -> bool {
+        self.names().is_none_or(|names| names.iter().any(|known| known == name))
+    }
 }
 
 impl<F: Fn(&str, &Value) -> Result<(), Problems>> PluginCheck for F {
@@ -79,8 +84,8 @@ fn settings(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn P
         notes.add("config", format!("this has more than {MAX_CONFIG_BYTES} bytes"));
         return config;
     }
-    if let Some(names) = plugins.names()
-        && !names.contains(&written.plugin_name)
+    if !plugins.is_known(&written.plugin_name)
+        && let Some(names) = plugins.names()
     {
         let remedy = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
         notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
