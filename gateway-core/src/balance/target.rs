@@ -17,7 +17,7 @@ use crate::limit::epoch::Epoch;
 #[derive(Debug)]
 pub struct Target {
     /// As configured.
-    pub rules: TargetRules,
+    pub rules: Arc<TargetRules>,
     /// `host:port`, with brackets around an IPv6 address.
     pub authority: Arc<str>,
     /// The authority as a header value, for a port that is not the scheme's default.
@@ -57,7 +57,12 @@ pub struct TargetStatus {
 
 impl Target {
     /// A target under these rules; it keeps what is known about `known`, the same host and port before a reload.
-    pub(super) fn new(rules: &TargetRules, health: Health<'_>, known: Option<&Self>, epoch: Epoch) -> Self {
+    pub(super) fn new(
+        rules: &Arc<TargetRules>,
+        health: Health<'_>,
+        known: Option<&Self>,
+        epoch: Epoch,
+    ) -> Self {
         let host = match rules.host.contains(':') {
             true => format!("[{}]", rules.host),
             false => rules.host.to_string(),
@@ -78,7 +83,7 @@ impl Target {
 
     /// Whether a new target under these rules would differ in nothing.
     pub(super) fn is_current(&self, rules: &TargetRules, health: Health<'_>) -> bool {
-        self.rules == *rules
+        *self.rules == *rules
             && self.active.as_ref().map(|active| active.rules()) == health.active
             && match (&self.passive, health.passive) {
                 (Some(passive), Some(rules)) => passive.is_current(rules, health.probes()),

@@ -37,7 +37,7 @@ fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
     Upstream {
         id: Id(Arc::from("u")),
         name: None,
-        targets: targets.collect(),
+        targets: targets.map(Arc::new).collect(),
         algorithm,
         hash_on: HashOn::Ip,
         hash_cookie: Default::default(),
@@ -110,8 +110,8 @@ fn picks_may_cross_await_points_and_targets_threads() {
 #[test]
 fn names_and_headers_of_a_target() {
     let mut rules = upstream(Algorithm::RoundRobin, &[1, 1]);
-    rules.targets[0] = TargetRules { port: 8443, ..target("2001:db8::1", 1) };
-    rules.targets[1] = target("café", 1);
+    rules.targets[0] = TargetRules { port: 8443, ..target("2001:db8::1", 1) }.into();
+    rules.targets[1] = target("café", 1).into();
     let targets = Targets::build(&rules, None, Instant::now());
     let six = &targets.list()[0];
     assert_eq!(&*six.authority, "[2001:db8::1]:8443");

@@ -334,8 +334,8 @@ fn identity(backend: &Backend, target: &TargetRules) -> Identity {
     }
 }
 
-fn allow(proxy: &Proxy) -> Option<HeaderValue> {
+fn allow(proxy: &Proxy) -> Option<Box<HeaderValue>> {
     let Traffic::Http(rules) = &proxy.traffic else { return None };
     let methods: Vec<&str> = rules.allowed_methods.as_ref()?.iter().map(http::Method::as_str).collect();
-    HeaderValue::from_str(&methods.join(", ")).ok()
+    HeaderValue::from_str(&methods.join(", ")).ok().map(Box::new)
 }

@@ -36,7 +36,7 @@ pub struct Route {
     /// Counts the proxy's UDP sessions over all workers.
     pub sessions: Arc<Concurrency>,
     /// `Allow`, when methods are limited.
-    pub allow: Option<HeaderValue>,
+    pub allow: Option<Box<HeaderValue>>,
     /// Why the proxy is closed; it answers 503 to everything.
     pub quarantine: Option<Problems>,
     /// A small number of its own, kept over reloads, for tables of counters.

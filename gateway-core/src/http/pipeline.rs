@@ -333,7 +333,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)
         && !methods.contains(&exchange.request.method)
     {
-        let reply = Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, allow.clone());
+        let reply =
+            Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, HeaderValue::clone(allow));
         return Err(Box::new(reply));
     }
     check_upgrade(exchange, route, rules)?;
@@ -357,12 +358,12 @@ fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> R
         return Ok(());
     }
     stream::make_readable(route, &mut exchange.request.headers);
-    if rules.allowed_ws_origins.is_empty() {
+    if rules.websocket.allowed_origins.is_empty() {
         return Ok(());
     }
     let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let allowed =
-        |origin: &str| rules.allowed_ws_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
+        |origin: &str| rules.websocket.allowed_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
     if origin.is_some_and(allowed) {
         return Ok(());
     }

@@ -105,8 +105,8 @@ pub(crate) async fn tunnel<'r>(
         ending.reason = reason;
         return websocket::refuse(ends).await;
     }
-    let patience = Patience { idle: http.websocket_idle, lifetime: http.websocket_lifetime };
-    let max_message = http.websocket_max_message;
+    let patience = Patience { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
+    let max_message = http.websocket.max_message;
     let rules = websocket::Rules { patience, max_message, chain: &route.chain, drain };
     let end = websocket::carry(ends, &ending.session, rules, &mut ending.carried).await;
     ending.reason = end.reason();

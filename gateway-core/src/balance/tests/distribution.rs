@@ -230,7 +230,7 @@ fn consistent_hashing_moves_only_the_keys_it_must() {
     for count in [2, 10, 1200] {
         let mut rules = upstream(Algorithm::ConsistentHashing, &vec![1; count]);
         let before = owners(&Targets::build(&rules, None, now), 5000, now);
-        rules.targets.insert(count / 2, target("new", 1));
+        rules.targets.insert(count / 2, Arc::new(target("new", 1)));
         let after = owners(&Targets::build(&rules, None, now), 5000, now);
         let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
         let astray =

@@ -25,7 +25,7 @@ fn a_changed_weight_keeps_key_count_and_health() {
     let before = Targets::build(&rules, None, now);
     let held = before.pick(&Ask { tried: &[1], ..ask(now) }).unwrap();
     before.list()[1].probed(false, now);
-    rules.targets[0].weight = 7;
+    Arc::make_mut(&mut rules.targets[0]).weight = 7;
     rules.targets.reverse();
     rules.active_health = Some(Box::new(ActiveHealth { healthy_threshold: 2, ..active() }));
     let after = Targets::build(&rules, Some(&before), now);

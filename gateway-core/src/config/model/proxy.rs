@@ -9,6 +9,7 @@ use http::Method;
 use regex::Regex;
 
 use super::{Id, PluginConfig, Upstream};
+use crate::stream::websocket::MAX_MESSAGE;
 
 /// One way in and where it leads.
 #[derive(Debug)]
@@ -57,16 +58,23 @@ pub struct HttpRules {
     pub backend_path: Option<Arc<str>>,
     /// Sends the client's Host upstream instead of the target's. Default false.
     pub preserve_host_header: bool,
-    /// Origins that may open a WebSocket; empty allows all.
-    pub allowed_ws_origins: Vec<Arc<str>>,
-    /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
-    pub websocket_idle: Duration,
-    /// Ends a WebSocket after so long in all; zero never does. Default zero.
-    pub websocket_lifetime: Duration,
-    /// Bytes a WebSocket message may have that plugins are to read; a larger one ends it with 1009. Default 1 MiB.
-    pub websocket_max_message: usize,
+    /// How WebSockets are treated.
+    pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body_bytes: Option<u64>,
+}
+
+/// How a proxy's WebSockets are treated.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WebSocketRules {
+    /// Origins that may open a WebSocket; empty allows all.
+    pub allowed_origins: Vec<Arc<str>>,
+    /// Ends a WebSocket with no byte in either direction; zero never does. Default 1 h.
+    pub idle: Duration,
+    /// Ends a WebSocket after so long in all; zero never does. Default zero.
+    pub lifetime: Duration,
+    /// Bytes a WebSocket message may have that plugins are to read; a larger one ends it with 1009. Default 1 MiB.
+    pub max_message: usize,
 }
 
 /// Which hosts a proxy answers for, in lower case and without a port.
@@ -321,8 +329,21 @@ macro_rules! shared_default {
 }
 
 shared_default!(PoolRules);
+shared_default!(WebSocketRules);
 shared_default!(Retry);
 shared_default!(Timeouts);
+
+impl Default for WebSocketRules {
+    fn default() -> Self {
+        Self {
+            allowed_origins: Vec::new(),
+            // Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
+            idle: Duration::from_secs(3600),
+            lifetime: Duration::ZERO,
+            max_message: MAX_MESSAGE,
+        }
+    }
+}
 
 impl Default for PoolRules {
     fn default() -> Self {

@@ -14,7 +14,7 @@ pub struct Upstream {
     /// For people.
     pub name: Option<Arc<str>>,
     /// Where to; never empty.
-    pub targets: Vec<TargetRules>,
+    pub targets: Vec<Arc<TargetRules>>,
     /// How one is picked.
     pub algorithm: Algorithm,
     /// What consistent hashing hashes.

@@ -215,7 +215,7 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     let upstream = Upstream {
         id: id.clone(),
         name: words::label(written.name.as_ref()),
-        targets: vec![target],
+        targets: vec![Arc::new(target)],
         algorithm: Algorithm::RoundRobin,
         hash_on: HashOn::Ip,
         hash_cookie: None,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{Fault, Notes, words};
 use crate::config::file;
-use crate::config::model::{HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic};
-use crate::stream::websocket::MAX_MESSAGE;
+use crate::config::model::{
+    HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic, WebSocketRules,
+};
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -61,7 +62,16 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
     });
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));
-    let allowed_ws_origins = origins(notes, &written.allowed_ws_origins);
+    let defaults = WebSocketRules::default();
+    let websocket = WebSocketRules {
+        allowed_origins: origins(notes, &written.allowed_ws_origins),
+        idle: words::millis(written.websocket_idle_timeout_ms, defaults.idle),
+        lifetime: words::millis(written.websocket_lifetime_ms, defaults.lifetime),
+        max_message: written
+            .websocket_max_message_bytes
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(defaults.max_message),
+    };
     Some(HttpRules {
         hosts,
         path: path?,
@@ -69,21 +79,13 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
-        allowed_ws_origins,
-        websocket_idle: words::millis(written.websocket_idle_timeout_ms, WEBSOCKET_IDLE),
-        websocket_lifetime: words::millis(written.websocket_lifetime_ms, Duration::ZERO),
-        websocket_max_message: written
-            .websocket_max_message_bytes
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .unwrap_or(MAX_MESSAGE),
+        websocket: websocket.shared(),
         max_request_body_bytes: written.max_request_body_bytes,
     })
 }
 
 /// Sessions of one UDP proxy, each a socket.
 const UDP_MAX_SESSIONS: usize = 100_000;
-/// Long, because a quiet WebSocket is the rule; finite, because its client may be gone without a word.
-const WEBSOCKET_IDLE: Duration = Duration::from_secs(3600);
 
 /// Origins as browsers send them: in lower case, without a path.
 fn origins(notes: &mut Notes<'_>, written: &[String]) -> Vec<Arc<str>> {

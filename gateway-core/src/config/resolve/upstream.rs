@@ -38,7 +38,7 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
     let upstream = Upstream {
         id,
         name: words::label(written.name.as_ref()),
-        targets,
+        targets: targets.into_iter().map(Arc::new).collect(),
         algorithm: algorithm(written.algorithm),
         hash_on,
         hash_cookie: hash_cookie.map(Box::new),

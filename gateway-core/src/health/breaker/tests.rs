@@ -12,7 +12,7 @@ fn targets(now: Instant) -> Targets {
     let upstream = Upstream {
         id: Id(Arc::from("u")),
         name: None,
-        targets: vec![target],
+        targets: vec![target.into()],
         algorithm: Algorithm::RoundRobin,
         hash_on: HashOn::Ip,
         hash_cookie: None,
