@@ -47,7 +47,11 @@ impl Known {
         match &config.scope {
             Scope::Global if configured.enabled => Arc::make_mut(&mut self.globals).push(config.clone()),
             Scope::Proxy(proxy) => match self.scoped.get_mut(proxy.as_str()) {
-                Some(scoped) => scoped.push(configured.clone()),
+                Some(scoped) => {
+                    // There may be a million such lists, most of one or two.
+                    scoped.reserve_exact(1);
+                    scoped.push(configured.clone());
+                }
                 None => drop(self.scoped.insert(proxy.shared(), vec![configured.clone()])),
             },
             Scope::Global | Scope::ProxyGroup => {}

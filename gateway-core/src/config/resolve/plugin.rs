@@ -1,6 +1,7 @@
 //! A plugin config.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -64,10 +65,27 @@ pub fn plugin_config(
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
-    let plugin_name = Arc::from(written.plugin_name.as_str());
+    let plugin_name = shared_name(&written.plugin_name);
     let config =
         Arc::new(PluginConfig { id, plugin_name, config: PluginSettings::new(&config), scope, order });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
+}
+
+/// Names of plugins that are held once, however many configs have them; far more than there are plugins.
+const MAX_SHARED_NAMES: usize = 1024;
+
+/// A plugin's name, the same text for all configs of the plugin.
+fn shared_name(name: &str) -> Arc<str> {
+    static NAMES: Mutex<BTreeSet<Arc<str>>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known.clone();
+    }
+    let name: Arc<str> = Arc::from(name);
+    if names.len() < MAX_SHARED_NAMES {
+        names.insert(name.clone());
+    }
+    name
 }
 
 /// Where a plugin config says it runs, for as far as that can be told.
