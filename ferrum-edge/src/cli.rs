@@ -7,6 +7,7 @@ mod check;
 mod database;
 mod explain;
 mod gitops;
+mod import;
 mod logs;
 mod notify;
 mod print;
@@ -62,6 +63,8 @@ enum Command {
     Apply(gitops::ApplyArgs),
     /// As apply, and with --prune deletes what the file doesn't have
     Sync(gitops::SyncArgs),
+    /// Translates a Kong (decK) or nginx configuration, and names what could not be translated
+    Import(import::ImportArgs),
     /// Tells which way a request would take, and why
     Explain(explain::ExplainArgs),
     /// Prints the JSON Schema of configurations
@@ -110,6 +113,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Diff(args) => gitops::diff(&args, registry),
         Command::Apply(args) => gitops::apply(&args, registry),
         Command::Sync(args) => gitops::sync(&args, registry),
+        Command::Import(args) => import::import(&args),
         Command::Explain(args) => explain::explain(&args, registry),
         Command::Schema => reference::schema(),
         Command::Plugins(args) => reference::plugins(&args, &registry),

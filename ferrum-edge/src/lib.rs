@@ -29,6 +29,7 @@ pub mod app;
 pub mod cli;
 mod control;
 pub mod export;
+pub mod import;
 pub mod source;
 pub mod store;
 

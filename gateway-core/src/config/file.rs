@@ -261,6 +261,19 @@ pub fn document(
     }
 }
 
+/// Reads a YAML or JSON text of another program's as a JSON document: nothing is known of what it means.
+///
+/// # Errors
+/// What keeps it from being read.
+pub fn foreign(text: &str, origin: &Origin) -> Result<serde_json::Value, Problems> {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match tree(text, origin.format(text), &mut problems) {
+        Some(root) if problems.is_empty() => Ok(root.into_json()),
+        _ => Err(named(problems, origin)),
+    }
+}
+
 fn tree(text: &str, format: Format, problems: &mut Problems) -> Option<Node> {
     match format {
         Format::Yaml => yaml::parse(text, problems),

@@ -1,0 +1,508 @@
+//! Kong's declarative format (`_format_version` 1.1 to 3.0), as decK dumps it.
+//!
+//! A Kong route with several paths becomes as many proxies: a proxy has one path. What a service says, each of its
+//! routes' proxies says.
+
+mod plugins;
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::{Translation, set};
+
+/// Why it is no configuration of Kong's.
+#[derive(Debug, thiserror::Error)]
+#[error("this has no `_format_version`, so it is no declarative configuration of Kong's")]
+pub struct NotKong;
+
+/// Keys of the document that are looked at.
+const SECTIONS: &[&str] = &["services", "routes", "upstreams", "consumers", "plugins"];
+/// Keys that say nothing about traffic.
+const SILENT: &[&str] = &["_format_version", "_transform", "_comment", "_info", "_workspace"];
+
+/// The translation.
+///
+/// # Errors
+/// When it is something else.
+pub fn translate(document: &Value) -> Result<Translation, NotKong> {
+    if document.get("_format_version").is_none() {
+        return Err(NotKong);
+    }
+    let mut kong = Kong::default();
+    for (key, value) in document.as_object().into_iter().flatten() {
+        let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
+        if !is_known && value.as_array().is_none_or(|list| !list.is_empty()) {
+            kong.out.miss(key, "there is nothing like it here");
+        }
+    }
+    for upstream in list(document, "upstreams") {
+        kong.upstream(upstream);
+    }
+    for service in list(document, "services") {
+        kong.service(service);
+    }
+    for route in list(document, "routes") {
+        kong.lone_route(route);
+    }
+    for consumer in list(document, "consumers") {
+        kong.consumer(consumer);
+    }
+    for plugin in list(document, "plugins") {
+        kong.lone_plugin(plugin);
+    }
+    Ok(kong.out)
+}
+
+/// A translation under way.
+#[derive(Default)]
+struct Kong {
+    out: Translation,
+    /// Names of upstreams, which services name as hosts, and their ids here.
+    upstreams: HashMap<String, String>,
+    /// Services by name, for routes that stand apart.
+    services: HashMap<String, Map<String, Value>>,
+    /// Positions of proxies by the route and by the service they come from.
+    of_route: HashMap<String, Vec<usize>>,
+    of_service: HashMap<String, Vec<usize>>,
+}
+
+fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn texts(value: &Value, key: &str) -> Vec<String> {
+    list(value, key).filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What an object is called, for people.
+fn name(value: &Value) -> String {
+    text(value, "name").or_else(|| text(value, "id")).unwrap_or("unnamed").to_owned()
+}
+
+/// A reference to another object: its name, or an object with it.
+fn reference(value: &Value, key: &str) -> Option<String> {
+    match value.get(key)? {
+        Value::String(name) => Some(name.clone()),
+        other => text(other, "name").or_else(|| text(other, "id")).map(str::to_owned),
+    }
+}
+
+impl Kong {
+    /// Notes the keys of an object nobody looked at.
+    fn leftovers(&mut self, place: &str, value: &Value, known: &[&str]) {
+        const SILENT: &[&str] = &["id", "name", "tags", "created_at", "updated_at", "enabled", "ws_id"];
+        for (key, value) in value.as_object().into_iter().flatten() {
+            let says_nothing = value.is_null()
+                || value.as_array().is_some_and(Vec::is_empty)
+                || value.as_object().is_some_and(Map::is_empty);
+            if !says_nothing && !known.contains(&key.as_str()) && !SILENT.contains(&key.as_str()) {
+                self.out.miss(format_args!("{place}.{key}"), "there is nothing like it here");
+            }
+        }
+    }
+
+    fn upstream(&mut self, upstream: &Value) {
+        let called = name(upstream);
+        let place = format!("upstream {called}");
+        let id = self.out.id("upstream", &called);
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        let mut targets = Vec::new();
+        for target in list(upstream, "targets") {
+            let Some(address) = text(target, "target") else { continue };
+            let (host, port) = match address.rsplit_once(':') {
+                Some((host, port)) if port.parse::<u16>().is_ok() => (host, port.parse().unwrap_or(8000)),
+                _ => (address, 8000_u16),
+            };
+            let mut made =
+                Map::from_iter([("host".to_owned(), json!(host)), ("port".to_owned(), json!(port))]);
+            match target.get("weight").and_then(Value::as_u64) {
+                Some(0) => {
+                    self.out.miss(format_args!("{place}, target {address}"), "a weight of 0; it is left out");
+                    continue;
+                }
+                Some(weight) => set(&mut made, "weight", weight),
+                None => {}
+            }
+            targets.push(Value::Object(made));
+        }
+        if targets.is_empty() {
+            self.out.miss(&place, "it has no targets; what names it is not translated either");
+            return;
+        }
+        set(&mut made, "targets", targets);
+        self.balancing(&place, upstream, &mut made);
+        if upstream.get("healthchecks").is_some() {
+            self.out
+                .miss(format_args!("{place}.healthchecks"), "write `health_checks` anew: defaults differ");
+        }
+        self.leftovers(
+            &place,
+            upstream,
+            &["targets", "algorithm", "hash_on", "hash_on_header", "hash_on_cookie", "healthchecks", "slots"],
+        );
+        self.upstreams.insert(called, id);
+        self.out.upstreams.push(Value::Object(made));
+    }
+
+    fn balancing(&mut self, place: &str, upstream: &Value, made: &mut Map<String, Value>) {
+        let hash_on = text(upstream, "hash_on").filter(|on| *on != "none");
+        let algorithm = match text(upstream, "algorithm") {
+            _ if hash_on.is_some() => "consistent_hashing",
+            Some("least-connections") => "least_connections",
+            Some("latency") => "least_latency",
+            Some("consistent-hashing") => "consistent_hashing",
+            Some("round-robin") | None => "weighted_round_robin",
+            Some(other) => {
+                self.out.miss(format_args!("{place}.algorithm"), format_args!("`{other}` is not known"));
+                return;
+            }
+        };
+        set(made, "algorithm", algorithm);
+        let hashed = match hash_on {
+            None | Some("ip") => return,
+            Some("header") => text(upstream, "hash_on_header").map(|name| format!("header:{name}")),
+            Some("cookie") => text(upstream, "hash_on_cookie").map(|name| format!("cookie:{name}")),
+            Some(_) => None,
+        };
+        match hashed {
+            Some(hashed) => set(made, "hash_on", hashed),
+            None => self.out.miss(format_args!("{place}.hash_on"), "hashed by the client's address instead"),
+        }
+    }
+
+    fn service(&mut self, service: &Value) {
+        let called = name(service);
+        let place = format!("service {called}");
+        if service.get("enabled") == Some(&Value::Bool(false)) {
+            self.out.miss(&place, "it is switched off, and left out");
+            return;
+        }
+        let Some(backend) = self.backend(&place, service) else { return };
+        self.services.insert(called.clone(), backend);
+        for route in list(service, "routes") {
+            self.route(route, &called);
+        }
+        for plugin in list(service, "plugins") {
+            let proxies = self.of_service.get(&called).cloned().unwrap_or_default();
+            self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+        }
+    }
+
+    /// What every proxy of a service says.
+    fn backend(&mut self, place: &str, service: &Value) -> Option<Map<String, Value>> {
+        let mut made = Map::new();
+        let url = text(service, "url").and_then(split_url);
+        let (protocol, host, port, path) = match &url {
+            Some(url) => (url.0.clone(), Some(url.1.clone()), url.2, url.3.clone()),
+            None => (
+                text(service, "protocol").unwrap_or("http").to_owned(),
+                text(service, "host").map(str::to_owned),
+                service.get("port").and_then(Value::as_u64),
+                text(service, "path").map(str::to_owned),
+            ),
+        };
+        let Some(host) = host else {
+            self.out.miss(place, "it has no host");
+            return None;
+        };
+        let (scheme, default_port) = match protocol.as_str() {
+            "http" | "ws" | "grpc" => ("http", 80),
+            "https" | "wss" | "grpcs" => ("https", 443),
+            "tcp" => ("tcp", 80),
+            "tls" => ("tcps", 443),
+            "udp" => ("udp", 80),
+            other => {
+                self.out.miss(format_args!("{place}.protocol"), format_args!("`{other}` is not known"));
+                return None;
+            }
+        };
+        set(&mut made, "backend_scheme", scheme);
+        if protocol.starts_with("grpc") {
+            set(&mut made, "backend_http_version", "2");
+        }
+        match self.upstreams.get(&host) {
+            Some(id) => set(&mut made, "upstream_id", id.clone()),
+            None => {
+                set(&mut made, "backend_host", host);
+                set(&mut made, "backend_port", port.unwrap_or(default_port));
+            }
+        }
+        if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
+            set(&mut made, "backend_path", path);
+        }
+        for (theirs, ours) in [
+            ("connect_timeout", "backend_connect_timeout_ms"),
+            ("read_timeout", "backend_read_timeout_ms"),
+            ("write_timeout", "backend_write_timeout_ms"),
+        ] {
+            if let Some(millis) = service.get(theirs).and_then(Value::as_u64) {
+                set(&mut made, ours, millis);
+            }
+        }
+        if let Some(retries) = service.get("retries").and_then(Value::as_u64).filter(|retries| *retries > 0) {
+            set(&mut made, "retry", json!({ "max_retries": retries }));
+        }
+        if let Some(verify) = service.get("tls_verify").and_then(Value::as_bool) {
+            set(&mut made, "backend_tls_verify_server_cert", verify);
+        } else if scheme.ends_with('s') && scheme != "https" || scheme == "https" {
+            self.out.miss(
+                format_args!("{place}.tls_verify"),
+                "Kong checks no certificates by default; here they are checked",
+            );
+        }
+        self.leftovers(
+            place,
+            service,
+            &[
+                "url",
+                "protocol",
+                "host",
+                "port",
+                "path",
+                "connect_timeout",
+                "read_timeout",
+                "write_timeout",
+                "retries",
+                "tls_verify",
+                "routes",
+                "plugins",
+            ],
+        );
+        Some(made)
+    }
+
+    fn lone_route(&mut self, route: &Value) {
+        match reference(route, "service") {
+            Some(service) => self.route(route, &service),
+            None => self.out.miss(format_args!("route {}", name(route)), "it leads to no service"),
+        }
+    }
+
+    fn route(&mut self, route: &Value, service: &str) {
+        let called = name(route);
+        let place = format!("route {called}");
+        let Some(backend) = self.services.get(service).cloned() else {
+            self.out.miss(&place, format_args!("its service `{service}` is not translated"));
+            return;
+        };
+        let is_stream =
+            matches!(text(&Value::Object(backend.clone()), "backend_scheme"), Some("tcp" | "tcps" | "udp"));
+        let mut common = backend;
+        if is_stream {
+            self.stream_route(&place, route, (common, service));
+            return;
+        }
+        let hosts = self.hosts(&place, texts(route, "hosts"));
+        if !hosts.is_empty() {
+            set(&mut common, "hosts", hosts);
+        }
+        let methods = texts(route, "methods");
+        if !methods.is_empty() {
+            set(&mut common, "allowed_methods", methods);
+            self.out.miss(
+                format_args!("{place}.methods"),
+                "another method is answered 405 here, and doesn't go on to another route",
+            );
+        }
+        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true);
+        set(&mut common, "strip_listen_path", strips);
+        if route.get("preserve_host").and_then(Value::as_bool).unwrap_or(false) {
+            set(&mut common, "preserve_host_header", true);
+        }
+        let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
+        if paths.is_empty() {
+            paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
+        }
+        let base = if called == "unnamed" { format!("{service}-route") } else { called.clone() };
+        for path in paths {
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &base)))]);
+            // All paths of certain hosts: said so, it may stand beside one for all hosts.
+            let path = path.filter(|path| path != "/" || !hosts_given(&common));
+            if let Some(path) = path {
+                set(&mut proxy, "listen_path", self.path(&place, &path, strips));
+            }
+            proxy.extend(common.clone());
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(called.clone()).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            &place,
+            route,
+            &[
+                "hosts",
+                "methods",
+                "paths",
+                "strip_path",
+                "preserve_host",
+                "protocols",
+                "plugins",
+                "service",
+                "regex_priority",
+                "path_handling",
+                "https_redirect_status_code",
+                "request_buffering",
+                "response_buffering",
+            ],
+        );
+        if texts(route, "protocols") == ["https"] {
+            self.out.miss(format_args!("{place}.protocols"), "plain http is answered here as well");
+        }
+        let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
+        for plugin in list(route, "plugins") {
+            self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+        }
+    }
+
+    fn stream_route(&mut self, place: &str, route: &Value, (common, service): (Map<String, Value>, &str)) {
+        let ports: HashSet<u64> =
+            list(route, "destinations").filter_map(|to| to.get("port").and_then(Value::as_u64)).collect();
+        if ports.is_empty() {
+            self.out.miss(place, "a stream has to say its port under `destinations`");
+        }
+        for port in ports {
+            let called = format!("{}-{port}", name(route));
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
+            set(&mut proxy, "listen_port", port);
+            proxy.extend(common.clone());
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(name(route)).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            place,
+            route,
+            &["destinations", "protocols", "service", "plugins", "strip_path", "preserve_host"],
+        );
+    }
+
+    /// Hosts that mean the same here.
+    fn hosts(&mut self, place: &str, hosts: Vec<String>) -> Vec<String> {
+        let (good, bad): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|host| {
+            let rest = host.strip_prefix("*.").unwrap_or(host);
+            !rest.contains('*') && !rest.contains(':')
+        });
+        for host in bad {
+            self.out.miss(
+                format_args!("{place}.hosts"),
+                format_args!("`{host}`: only `*.` in front is known, and no port"),
+            );
+        }
+        good
+    }
+
+    /// A path that means the same here.
+    fn path(&mut self, place: &str, path: &str, strips: bool) -> String {
+        let Some(regex) = path.strip_prefix('~') else {
+            if path.len() > 1 && !path.ends_with('/') {
+                // Kong's prefixes end anywhere; nobody means `/apix` by `/api`.
+                return path.to_owned();
+            }
+            return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
+        };
+        if strips {
+            self.out.miss(
+                format_args!("{place}.paths"),
+                format_args!(
+                    "`{path}`: what a regex leaves of the path is stripped as well; see strip_listen_path"
+                ),
+            );
+        }
+        match regex.strip_suffix('$') {
+            Some(whole) => format!("~{whole}"),
+            None => format!("~{regex}.*"),
+        }
+    }
+
+    fn consumer(&mut self, consumer: &Value) {
+        let username = text(consumer, "username").or_else(|| text(consumer, "custom_id"));
+        let Some(username) = username else {
+            self.out.miss("consumer", "it has neither username nor custom_id");
+            return;
+        };
+        let place = format!("consumer {username}");
+        let id = self.out.id("consumer", username);
+        let mut made =
+            Map::from_iter([("id".to_owned(), json!(id)), ("username".to_owned(), json!(username))]);
+        if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
+            set(&mut made, "custom_id", custom);
+        }
+        let credentials = plugins::credentials(&mut self.out, (&place, username), consumer);
+        if !credentials.is_empty() {
+            set(&mut made, "credentials", credentials);
+        }
+        let groups: Vec<&str> = list(consumer, "acls").filter_map(|acl| text(acl, "group")).collect();
+        if !groups.is_empty() {
+            set(&mut made, "acl_groups", groups);
+        }
+        self.leftovers(
+            &place,
+            consumer,
+            &[
+                "username",
+                "custom_id",
+                "acls",
+                "keyauth_credentials",
+                "basicauth_credentials",
+                "jwt_secrets",
+                "hmacauth_credentials",
+            ],
+        );
+        self.out.consumers.push(Value::Object(made));
+    }
+
+    fn lone_plugin(&mut self, plugin: &Value) {
+        let place = format!("plugin {}", name(plugin));
+        if reference(plugin, "consumer").is_some() || reference(plugin, "consumer_group").is_some() {
+            self.out.miss(&place, "plugins of consumers are not known here");
+            return;
+        }
+        let of = |places: &HashMap<String, Vec<usize>>, name: String| {
+            places.get(&name).cloned().unwrap_or_default()
+        };
+        match (reference(plugin, "route"), reference(plugin, "service")) {
+            (Some(route), _) => {
+                let proxies = of(&self.of_route, route);
+                self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+            }
+            (None, Some(service)) => {
+                let proxies = of(&self.of_service, service);
+                self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+            }
+            (None, None) => self.plugin(&place, plugin, plugins::Where::Everywhere),
+        }
+    }
+
+    fn plugin(&mut self, place: &str, plugin: &Value, at: plugins::Where<'_>) {
+        plugins::plugin(&mut self.out, (place, plugin), at);
+    }
+}
+
+fn hosts_given(proxy: &Map<String, Value>) -> bool {
+    proxy.contains_key("hosts")
+}
+
+/// Scheme, host, port and path of a URL.
+fn split_url(url: &str) -> Option<(String, String, Option<u64>, Option<String>)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = match rest.find('/') {
+        Some(at) => (rest.get(..at)?, rest.get(at..).map(str::to_owned)),
+        None => (rest, None),
+    };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(']') || authority.ends_with(port) => match port.parse() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => (authority, None),
+        },
+        _ => (authority, None),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some((scheme.to_owned(), host.to_owned(), port, path))
+}

@@ -1,0 +1,370 @@
+//! nginx.conf: `http` with servers, locations and upstreams, and `stream`.
+//!
+//! Each location with a `proxy_pass` or a `return` becomes a proxy for the server's names.
+
+mod blocks;
+mod location;
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{Translation, set};
+pub use blocks::NotNginx;
+use blocks::{Directive, parse};
+
+/// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
+const SILENT: &[&str] = &[
+    "worker_processes",
+    "worker_connections",
+    "worker_rlimit_nofile",
+    "worker_cpu_affinity",
+    "events",
+    "user",
+    "pid",
+    "error_log",
+    "access_log",
+    "log_format",
+    "sendfile",
+    "tcp_nopush",
+    "tcp_nodelay",
+    "keepalive_timeout",
+    "keepalive_requests",
+    "include_mime",
+    "default_type",
+    "types",
+    "types_hash_max_size",
+    "server_tokens",
+    "use",
+    "multi_accept",
+    "proxy_http_version",
+    "proxy_buffering",
+    "proxy_buffers",
+    "proxy_buffer_size",
+    "index",
+    "root",
+    "server_names_hash_bucket_size",
+    "ssl_session_cache",
+    "ssl_session_timeout",
+    "ssl_ciphers",
+    "ssl_prefer_server_ciphers",
+    "http2",
+    "reset_timedout_connection",
+    "keepalive",
+    "zone",
+    "charset",
+];
+
+/// The translation.
+///
+/// # Errors
+/// When the text is not made of nginx's blocks and directives.
+pub fn translate(text: &str) -> Result<Translation, NotNginx> {
+    let mut nginx = Nginx::default();
+    for directive in &parse(text)? {
+        match directive.name.as_str() {
+            "http" => nginx.http(directive),
+            "stream" => nginx.stream(directive),
+            _ => nginx.unknown("main", directive),
+        }
+    }
+    Ok(nginx.out)
+}
+
+/// A translation under way.
+#[derive(Default)]
+struct Nginx {
+    out: Translation,
+    /// Upstreams by their names.
+    upstreams: HashMap<String, String>,
+    certificates: Vec<Value>,
+}
+
+impl Nginx {
+    /// Notes a directive that was not translated.
+    fn unknown(&mut self, place: &str, directive: &Directive) {
+        let name = directive.name.as_str();
+        if SILENT.contains(&name) {
+            return;
+        }
+        let why = match name {
+            "include" => "includes are not followed; translate what `nginx -T` prints",
+            _ => "there is nothing like it here",
+        };
+        self.out.miss(format_args!("line {}, {place}: {directive}", directive.line), why);
+    }
+
+    fn http(&mut self, http: &Directive) {
+        for directive in http.block.iter().filter(|directive| directive.name == "upstream") {
+            self.upstream(directive);
+        }
+        for directive in &http.block {
+            match directive.name.as_str() {
+                "upstream" => {}
+                "server" => self.server(directive, http),
+                name if location::INHERITED.contains(&name) => {}
+                _ => self.unknown("http", directive),
+            }
+        }
+        if !self.certificates.is_empty() {
+            let certificates = std::mem::take(&mut self.certificates);
+            set(&mut self.out.gateway, "tls", json!({ "certificates": certificates }));
+        }
+    }
+
+    fn upstream(&mut self, upstream: &Directive) {
+        let Some(called) = upstream.arguments.first() else { return };
+        let place = format!("upstream {called}");
+        let id = self.out.id("upstream", called);
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        let (mut targets, mut algorithm) = (Vec::new(), "weighted_round_robin");
+        for directive in &upstream.block {
+            match directive.name.as_str() {
+                "server" => targets.extend(self.target(&place, directive)),
+                "least_conn" => algorithm = "least_connections",
+                "random" => algorithm = "random",
+                "ip_hash" => algorithm = "consistent_hashing",
+                "hash" => {
+                    algorithm = "consistent_hashing";
+                    match directive.arguments.first().map(String::as_str) {
+                        Some("$remote_addr" | "$binary_remote_addr") => {}
+                        Some(key) if key.starts_with("$http_") => {
+                            let header = key.trim_start_matches("$http_").replace('_', "-");
+                            set(&mut made, "hash_on", format!("header:{header}"));
+                        }
+                        Some(key) if key.starts_with("$cookie_") => {
+                            let cookie = key.trim_start_matches("$cookie_");
+                            set(&mut made, "hash_on", format!("cookie:{cookie}"));
+                        }
+                        _ => self.unknown(&place, directive),
+                    }
+                }
+                _ => self.unknown(&place, directive),
+            }
+        }
+        if targets.is_empty() {
+            self.out.miss(place, "it has no servers that could be translated");
+            return;
+        }
+        set(&mut made, "targets", targets);
+        set(&mut made, "algorithm", algorithm);
+        self.upstreams.insert(called.clone(), id);
+        self.out.upstreams.push(Value::Object(made));
+    }
+
+    fn target(&mut self, place: &str, server: &Directive) -> Option<Value> {
+        let address = server.arguments.first()?;
+        if address.starts_with("unix:") {
+            self.unknown(place, server);
+            return None;
+        }
+        let (host, port) = host_port(address, 80);
+        let mut made = Map::from_iter([("host".to_owned(), json!(host)), ("port".to_owned(), json!(port))]);
+        for argument in server.arguments.iter().skip(1) {
+            match argument.split_once('=') {
+                Some(("weight", weight)) if weight.parse::<u16>().is_ok() => {
+                    set(&mut made, "weight", weight.parse::<u16>().unwrap_or(1));
+                }
+                _ if argument == "down" => {
+                    self.out.miss(
+                        format_args!("line {}, {place}", server.line),
+                        format_args!("{address} is down, and left out"),
+                    );
+                    return None;
+                }
+                _ => self.out.miss(
+                    format_args!("line {}, {place}, server {address}", server.line),
+                    format_args!("`{argument}`: see `health_checks.passive`"),
+                ),
+            }
+        }
+        Some(Value::Object(made))
+    }
+
+    fn server(&mut self, server: &Directive, http: &Directive) {
+        let names: Vec<String> = server
+            .block
+            .iter()
+            .filter(|directive| directive.name == "server_name")
+            .flat_map(|directive| directive.arguments.clone())
+            .collect();
+        let hosts = self.hosts(server, &names);
+        let called = hosts.first().cloned().unwrap_or_else(|| "server".to_owned());
+        let place = format!("server {called}");
+        let (mut certificate, mut key) = (None, None);
+        for directive in &server.block {
+            let first = directive.arguments.first().cloned();
+            match directive.name.as_str() {
+                "server_name" | "location" => {}
+                "listen" => self.listen(&place, directive),
+                "ssl_certificate" => certificate = first,
+                "ssl_certificate_key" => key = first,
+                "ssl_protocols" => {}
+                "return" | "proxy_pass" => {}
+                name if location::INHERITED.contains(&name) => {}
+                _ => self.unknown(&place, directive),
+            }
+        }
+        if let (Some(cert_path), Some(key_path)) = (certificate, key) {
+            let pair = json!({ "cert_path": cert_path, "key_path": key_path });
+            if !self.certificates.contains(&pair) {
+                self.certificates.push(pair);
+            }
+        }
+        let context =
+            location::Context { hosts: &hosts, called: &called, place: &place, outer: [http, server] };
+        for directive in server.block.iter().filter(|directive| directive.name == "location") {
+            self.location(directive, &context);
+        }
+        // What a server says for itself holds for whatever no location takes.
+        let answers =
+            server.block.iter().any(|directive| matches!(directive.name.as_str(), "return" | "proxy_pass"));
+        if answers {
+            let rest = Directive { arguments: vec!["/".to_owned()], ..server.clone() };
+            self.location(&rest, &context);
+        }
+    }
+
+    fn hosts(&mut self, server: &Directive, names: &[String]) -> Vec<String> {
+        let mut hosts = Vec::new();
+        for name in names {
+            match name.as_str() {
+                "_" | "" | "localhost" if names.len() == 1 => {}
+                "_" | "" => {}
+                name if name.starts_with('~') || name.ends_with(".*") => {
+                    self.out.miss(
+                        format_args!("line {}, server_name {name}", server.line),
+                        "only `*.` in front is known",
+                    );
+                }
+                name => match name.strip_prefix('.') {
+                    Some(rest) => hosts.extend([rest.to_owned(), format!("*.{rest}")]),
+                    None => hosts.push(name.to_owned()),
+                },
+            }
+        }
+        hosts
+    }
+
+    /// The first port of each kind is the gateway's.
+    fn listen(&mut self, place: &str, listen: &Directive) {
+        let Some(address) = listen.arguments.first() else { return };
+        let flags: Vec<&str> = listen.arguments.iter().skip(1).map(String::as_str).collect();
+        let is_tls = flags.contains(&"ssl") || flags.contains(&"quic");
+        let (host, port) = match address.rsplit_once(':') {
+            Some((host, port)) => (host.to_owned(), port.to_owned()),
+            None if address.bytes().all(|byte| byte.is_ascii_digit()) => {
+                ("0.0.0.0".to_owned(), address.clone())
+            }
+            None => (address.clone(), "80".to_owned()),
+        };
+        let host = if host == "*" { "0.0.0.0".to_owned() } else { host };
+        if flags.contains(&"quic") {
+            set(&mut self.out.gateway, "http3", true);
+        }
+        let (key, text) = (if is_tls { "https" } else { "http" }, format!("{host}:{port}"));
+        match self.out.gateway.get(key) {
+            None => set(&mut self.out.gateway, key, json!({ "address": text })),
+            Some(known) if known["address"] == text.as_str() => {}
+            // The same port for the other family is the same listener.
+            Some(known)
+                if known["address"].as_str().is_some_and(|known| known.ends_with(&format!(":{port}"))) => {}
+            Some(_) => self.out.miss(
+                format_args!("line {}, {place}: {listen}", listen.line),
+                "the gateway listens on one port for http and one for https",
+            ),
+        }
+    }
+
+    fn stream(&mut self, stream: &Directive) {
+        for directive in stream.block.iter().filter(|directive| directive.name == "upstream") {
+            self.upstream(directive);
+        }
+        for directive in &stream.block {
+            match directive.name.as_str() {
+                "upstream" => {}
+                "server" => self.stream_server(directive),
+                _ => self.unknown("stream", directive),
+            }
+        }
+    }
+
+    fn stream_server(&mut self, server: &Directive) {
+        let mut proxy = Map::new();
+        let (mut listen, mut to, mut is_udp, mut is_tls, mut to_tls) = (None, None, false, false, false);
+        for directive in &server.block {
+            let first = directive.arguments.first().cloned();
+            let has = |flag: &str| directive.arguments.iter().any(|argument| argument == flag);
+            match directive.name.as_str() {
+                "listen" => {
+                    listen = first.and_then(|address| {
+                        address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok())
+                    });
+                    is_udp = has("udp");
+                    is_tls = has("ssl");
+                }
+                "proxy_pass" => to = first,
+                "proxy_ssl" => to_tls = first.as_deref() == Some("on"),
+                "proxy_timeout" => {
+                    if let Some(millis) = first.as_deref().and_then(location::millis) {
+                        let key =
+                            if is_udp { "udp_idle_timeout_seconds" } else { "tcp_idle_timeout_seconds" };
+                        set(&mut proxy, key, (millis / 1000).max(1));
+                    }
+                }
+                "proxy_connect_timeout" => {
+                    if let Some(millis) = first.as_deref().and_then(location::millis) {
+                        set(&mut proxy, "backend_connect_timeout_ms", millis);
+                    }
+                }
+                "proxy_protocol" if first.as_deref() == Some("on") => {
+                    set(&mut proxy, "send_proxy_protocol", 1)
+                }
+                _ => self.unknown("stream server", directive),
+            }
+        }
+        let (Some(port), Some(to)) = (listen, to) else {
+            self.out
+                .miss(format_args!("line {}, stream server", server.line), "it has no port or no proxy_pass");
+            return;
+        };
+        let scheme = match (is_udp, to_tls) {
+            (true, _) => "udp",
+            (false, true) => "tcps",
+            (false, false) => "tcp",
+        };
+        let id = self.out.id("proxy", &format!("{scheme}-{port}"));
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        set(&mut made, "listen_port", port);
+        set(&mut made, "backend_scheme", scheme);
+        if is_tls {
+            set(&mut made, "frontend_tls", true);
+        }
+        self.backend(&mut made, &to, 0);
+        made.extend(proxy);
+        self.out.proxies.push(Value::Object(made));
+    }
+
+    /// Where to: a named upstream, or a host and port.
+    fn backend(&self, proxy: &mut Map<String, Value>, authority: &str, default_port: u16) {
+        match self.upstreams.get(authority) {
+            Some(id) => set(proxy, "upstream_id", id.clone()),
+            None => {
+                let (host, port) = host_port(authority, default_port);
+                set(proxy, "backend_host", host);
+                set(proxy, "backend_port", port);
+            }
+        }
+    }
+}
+
+fn host_port(address: &str, default_port: u16) -> (String, u16) {
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) => match port.parse() {
+            Ok(port) => (host, port),
+            Err(_) => (address, default_port),
+        },
+        None => (address, default_port),
+    };
+    (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)
+}

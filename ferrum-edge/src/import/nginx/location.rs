@@ -1,0 +1,299 @@
+//! Locations: which paths, where to, and what else is said about them.
+
+use serde_json::{Map, Value, json};
+
+use super::{Directive, Nginx};
+use crate::import::set;
+
+/// Directives that hold for every location below, unless it says otherwise.
+pub(super) const INHERITED: &[&str] = &[
+    "proxy_set_header",
+    "proxy_connect_timeout",
+    "proxy_read_timeout",
+    "proxy_send_timeout",
+    "client_max_body_size",
+    "proxy_next_upstream_tries",
+    "proxy_ssl_verify",
+    "proxy_ssl_server_name",
+    "proxy_ssl_name",
+    "proxy_ssl_trusted_certificate",
+];
+
+/// Headers the gateway sets by itself.
+const OWN_HEADERS: &[&str] = &[
+    "x-real-ip",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "upgrade",
+    "connection",
+    "via",
+];
+
+/// What stands around a location.
+pub(super) struct Context<'a> {
+    pub(super) hosts: &'a [String],
+    pub(super) called: &'a str,
+    pub(super) place: &'a str,
+    /// From the outermost.
+    pub(super) outer: [&'a Directive; 2],
+}
+
+impl Nginx {
+    /// Translates a location, and those within it.
+    pub(super) fn location(&mut self, location: &Directive, context: &Context<'_>) {
+        let place = format!("{}, location {}", context.place, location.arguments.join(" "));
+        for inner in location.block.iter().filter(|d| d.name == "location" && location.name == "location") {
+            self.location(inner, context);
+        }
+        let find = |name: &str| location.block.iter().find(|directive| directive.name == name);
+        let (pass, answer) = (find("proxy_pass").or_else(|| find("grpc_pass")), find("return"));
+        let Some(path) = self.path(&place, location) else { return };
+        let mut proxy = Map::new();
+        let id = self.out.id("proxy", &format!("{}{}", context.called, location.arguments.join("-")));
+        set(&mut proxy, "id", id.clone());
+        if !context.hosts.is_empty() {
+            set(&mut proxy, "hosts", context.hosts.to_vec());
+        }
+        // All paths of certain hosts: said so, it may stand beside the default server's.
+        if path != "/" || context.hosts.is_empty() {
+            set(&mut proxy, "listen_path", path);
+        }
+        match (pass, answer) {
+            (_, Some(answer)) => {
+                if !self.fixed(&place, answer, (&mut proxy, &id)) {
+                    return;
+                }
+            }
+            (Some(pass), None) => {
+                if !self.pass(&place, pass, &mut proxy) {
+                    return;
+                }
+            }
+            (None, None) => {
+                self.out.miss(
+                    format_args!("line {}, {place}", location.line),
+                    "it neither passes on nor answers",
+                );
+                return;
+            }
+        }
+        self.said(&place, location, (context, &mut proxy));
+        self.out.proxies.push(Value::Object(proxy));
+    }
+
+    fn path(&mut self, place: &str, location: &Directive) -> Option<String> {
+        let arguments: Vec<&str> = location.arguments.iter().map(String::as_str).collect();
+        let trimmed = |path: &str| match path.trim_end_matches('/') {
+            "" => "/".to_owned(),
+            path => path.to_owned(),
+        };
+        match arguments.as_slice() {
+            ["=", path] => Some(format!("~{}", regex_literal(path))),
+            ["~", regex] => Some(anchored(regex, "")),
+            ["~*", regex] => Some(anchored(regex, "(?i)")),
+            ["^~", path] => Some(trimmed(path)),
+            [path] if path.starts_with('/') => Some(trimmed(path)),
+            _ => {
+                self.out.miss(
+                    format_args!("line {}, {place}", location.line),
+                    "no path that could be translated",
+                );
+                None
+            }
+        }
+    }
+
+    /// `proxy_pass` and `grpc_pass`; false when it can't be translated.
+    fn pass(&mut self, place: &str, pass: &Directive, proxy: &mut Map<String, Value>) -> bool {
+        let url = pass.arguments.first().map_or("", String::as_str);
+        let parts = url.split_once("://").filter(|_| !url.contains('$') && !url.contains("unix:"));
+        let Some((scheme, rest)) = parts else {
+            self.out.miss(
+                format_args!("line {}, {place}: {pass}", pass.line),
+                "variables and sockets are not known here",
+            );
+            return false;
+        };
+        let (authority, path) = match rest.find('/') {
+            Some(at) => (rest.get(..at).unwrap_or(rest), rest.get(at..)),
+            None => (rest, None),
+        };
+        let (scheme, port) = match scheme {
+            "https" | "grpcs" => ("https", 443),
+            _ => ("http", 80),
+        };
+        set(proxy, "backend_scheme", scheme);
+        if pass.name == "grpc_pass" {
+            set(proxy, "backend_http_version", "2");
+        }
+        self.backend(proxy, authority, port);
+        // With a path behind the host, what the location matched is replaced by it.
+        set(proxy, "strip_listen_path", path.is_some());
+        if let Some(path) = path.map(|path| path.trim_end_matches('/')).filter(|path| !path.is_empty()) {
+            set(proxy, "backend_path", path);
+        }
+        true
+    }
+
+    /// `return CODE [TEXT]`; false when it can't be translated.
+    fn fixed(
+        &mut self,
+        place: &str,
+        answer: &Directive,
+        (proxy, id): (&mut Map<String, Value>, &str),
+    ) -> bool {
+        let status = answer.arguments.first().and_then(|status| status.parse::<u16>().ok());
+        let text = answer.arguments.get(1);
+        let Some(status) =
+            status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
+        else {
+            self.out.miss(
+                format_args!("line {}, {place}: {answer}", answer.line),
+                "redirects are not known here",
+            );
+            return false;
+        };
+        if text.is_some_and(|text| text.contains('$')) {
+            self.out.miss(
+                format_args!("line {}, {place}: {answer}", answer.line),
+                "variables are not known here",
+            );
+            return false;
+        }
+        let plugin = self.out.id("plugin", &format!("{id}-return"));
+        let body = text.cloned().unwrap_or_default();
+        self.out.plugin_configs.push(json!({
+            "id": plugin, "plugin_name": "request_termination", "proxy_id": id,
+            "config": { "status_code": status, "content_type": "text/plain", "body": body },
+        }));
+        // Never asked: the plugin answers.
+        set(proxy, "backend_scheme", "http");
+        set(proxy, "backend_host", "127.0.0.1");
+        set(proxy, "backend_port", 9);
+        true
+    }
+
+    /// What is said about the location besides, there or further out.
+    fn said(
+        &mut self,
+        place: &str,
+        location: &Directive,
+        (context, proxy): (&Context<'_>, &mut Map<String, Value>),
+    ) {
+        for directive in &location.block {
+            let name = directive.name.as_str();
+            let is_done = matches!(name, "proxy_pass" | "grpc_pass" | "return" | "location");
+            let is_server = location.name == "server";
+            if !is_done && !is_server && !INHERITED.contains(&name) {
+                self.unknown(place, directive);
+            }
+        }
+        for name in INHERITED {
+            // A level that says one of a name says all of that name.
+            let levels = [location, context.outer[1], context.outer[0]];
+            let said: Vec<Directive> = levels
+                .iter()
+                .map(|level| level.block.iter().filter(|d| d.name == *name).cloned().collect::<Vec<_>>())
+                .find(|said| !said.is_empty())
+                .unwrap_or_default();
+            for directive in &said {
+                self.say(place, directive, proxy);
+            }
+        }
+    }
+
+    fn say(&mut self, place: &str, directive: &Directive, proxy: &mut Map<String, Value>) {
+        let first = directive.arguments.first().map_or("", String::as_str);
+        let timeout = match directive.name.as_str() {
+            "proxy_connect_timeout" => Some("backend_connect_timeout_ms"),
+            "proxy_read_timeout" => Some("backend_read_timeout_ms"),
+            "proxy_send_timeout" => Some("backend_write_timeout_ms"),
+            _ => None,
+        };
+        match (directive.name.as_str(), timeout) {
+            (_, Some(key)) => match millis(first) {
+                Some(millis) => set(proxy, key, millis),
+                None => self.unknown(place, directive),
+            },
+            ("client_max_body_size", _) => match bytes(first) {
+                Some(bytes) => set(proxy, "max_request_body_bytes", bytes),
+                None => self.unknown(place, directive),
+            },
+            ("proxy_ssl_verify", _) => set(proxy, "backend_tls_verify_server_cert", first == "on"),
+            ("proxy_ssl_name", _) => set(proxy, "backend_tls_server_name", first),
+            ("proxy_ssl_trusted_certificate", _) => set(proxy, "backend_tls_server_ca_cert_path", first),
+            ("proxy_ssl_server_name", _) => {}
+            ("proxy_next_upstream_tries", _) => match first.parse::<u64>().ok().filter(|tries| *tries > 1) {
+                Some(tries) => set(proxy, "retry", json!({ "max_retries": tries - 1 })),
+                None => {}
+            },
+            ("proxy_set_header", _) => {
+                let value = directive.arguments.get(1).map_or("", String::as_str);
+                match first.to_ascii_lowercase().as_str() {
+                    "host" if matches!(value, "$host" | "$http_host") => {
+                        set(proxy, "preserve_host_header", true)
+                    }
+                    "host" if value == "$proxy_host" => {}
+                    name if OWN_HEADERS.contains(&name) => {}
+                    _ => self.unknown(place, directive),
+                }
+            }
+            _ => self.unknown(place, directive),
+        }
+    }
+}
+
+/// A path as a regex that matches nothing else.
+fn regex_literal(path: &str) -> String {
+    let mut regex = String::new();
+    for c in path.chars() {
+        if !c.is_ascii_alphanumeric() && !matches!(c, '/' | '_' | '-' | '%') {
+            regex.push('\\');
+        }
+        regex.push(c);
+    }
+    regex
+}
+
+/// nginx looks for a regex anywhere in the path; ours match the whole of it.
+fn anchored(regex: &str, flags: &str) -> String {
+    let (before, regex) = match regex.strip_prefix('^') {
+        Some(rest) => ("", rest),
+        None => (".*", regex),
+    };
+    let (regex, after) = match regex.strip_suffix('$').filter(|rest| !rest.ends_with('\\')) {
+        Some(rest) => (rest, ""),
+        None => (regex, ".*"),
+    };
+    format!("~{flags}{before}(?:{regex}){after}")
+}
+
+/// `60s`, `500ms`, `2m`, `60`: milliseconds.
+pub(super) fn millis(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let unit = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// `10m`, `512k`, `0`: bytes.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "m" | "M" => 1 << 20,
+        "g" | "G" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
