@@ -10,10 +10,8 @@ mod tcp;
 
 pub(crate) use registry::{Entry, Registry};
 
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::BodyError;
 use gateway_core::http::reply::Cause;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderValue};
 
 /// Why a response broke off while its body came from a target.
 fn cut_by(error: &BodyError) -> Cause {
@@ -28,25 +26,5 @@ fn cut_by(error: &BodyError) -> Cause {
             BodyError::TooLarge { .. } => Cause::BodyTooLarge,
             BodyError::Incomplete | BodyError::Io(_) | BodyError::Request(_) => Cause::ClientGone,
         },
-    }
-}
-
-/// Adds what the target left out: the date, and the length where it is known.
-fn complete(headers: &mut HeaderMap, bodiless: bool, body: &Body) {
-    if !headers.contains_key(http::header::DATE)
-        && let Ok(date) = HeaderValue::from_bytes(&crate::date::now())
-    {
-        headers.insert(http::header::DATE, date);
-    }
-    if bodiless {
-        return;
-    }
-    match body.exact_length() {
-        Some(length) => {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        None => {
-            headers.remove(CONTENT_LENGTH);
-        }
     }
 }

@@ -16,6 +16,7 @@ mod h3;
 mod hpack;
 pub mod link;
 pub mod probe;
+mod qpack;
 pub mod quic;
 pub mod timer;
 pub mod tls;

@@ -1,8 +1,8 @@
 //! HTTP/2 with a client: many exchanges at a time on one connection, all of them in its one task.
 
 mod respond;
-mod slots;
-mod tunnel;
+pub(super) mod slots;
+pub(super) mod tunnel;
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,32 +1,43 @@
-//! HTTP/3 with a client: a QUIC connection is a task, and each of its exchanges another on the same worker.
+//! HTTP/3 with clients: a QUIC connection and all its exchanges are one task.
+
+mod aside;
+mod exchange;
+mod respond;
+mod tunnel;
 
 use std::future::{Future, poll_fn};
 use std::net::UdpSocket;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::h3::error::Code;
-use ::h3::server::RequestStream;
-use bytes::Bytes;
-use gateway_core::http::body::Body;
-use gateway_core::http::downstream::{Delivery, Downstream};
-use gateway_core::http::exchange::{Client, ClientTls, Exchange};
-use gateway_core::http::reply::Cause;
-use gateway_core::stream::relay::Tunnel;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use tokio::task::JoinSet;
+use gateway_core::http::exchange::{Client, ClientTls};
+use tokio::task::coop::has_budget_remaining;
 
-use super::{Entry, complete, cut_by};
-use crate::h3::recv::RecvBody;
-use crate::h3::send::{SendError, Whole, send_body};
+use super::Entry;
+use super::h2::slots::Slots;
+use crate::h2::Role;
+use crate::h3::frame::MAX_VARINT;
+use crate::h3::link::Link;
+use crate::h3::settings::Settings;
+use crate::h3::{Code, peer};
 use crate::quic::{self, Place};
+use crate::timer::Timer;
 use crate::worker::Worker;
+use aside::Aside;
+use exchange::{Arrival, work};
 
-type Sending = RequestStream<::h3_quinn::SendStream<Bytes>, Bytes>;
-type Receiving = RequestStream<::h3_quinn::RecvStream, Bytes>;
+/// With more connections than this, a new client proves its address by a round trip first.
+const VALIDATE_BEYOND: usize = 1000;
+/// How long a client that was told goodbye may take to close. QUIC forgets what is not yet delivered when a
+/// connection is closed, so that is left to the client; one that does not do it must not hold up a drain.
+const LINGER: Duration = Duration::from_secs(1);
+/// Turns in a row before other connections have theirs.
+const MAX_TURNS: usize = 32;
+/// Round trips from the announcement that we go to saying which requests are the last: those that were under way when
+/// the client heard of it are still taken (RFC 9114 §5.2).
+const GOODBYE_TRIPS: u32 = 2;
 
 /// Serves QUIC clients on a socket until the task is ended.
 pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn::ServerConfig, place: Place) {
@@ -51,13 +62,6 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
     }
 }
 
-/// With more connections than this, a new client proves its address by a round trip first.
-const VALIDATE_BEYOND: usize = 1000;
-
-/// How long a client that was told goodbye may take to close. QUIC forgets what is not yet delivered when a
-/// connection is closed, so that is left to the client; one that does not do it must not hold up a drain.
-const LINGER: Duration = Duration::from_secs(1);
-
 async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
     let settings = worker.snapshot().settings.clone();
     let accepting = async { incoming.accept().ok()?.await.ok() };
@@ -70,50 +74,23 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<E
         settings.https.map_or(0, |address| address.port()),
     );
     let client = Arc::new(Client::new(peer, local, trusted, Some(facts(&quic))));
-    let mut builder = ::h3::server::builder();
-    builder.max_field_section_size(settings.limits.max_header_bytes as u64);
+    let most = settings.limits.max_header_bytes;
+    let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
+    let link = Link::new(quic, Role::Server, most);
+    let patience = settings.client_timeouts.keep_alive;
     drop(settings);
-    let wire = builder.build::<_, Bytes>(::h3_quinn::Connection::new(quic.clone())).await;
-    let Ok(mut wire) = wire else { return };
-    // Dropped with the connection, which ends whatever is still under way: nobody waits for it any more.
-    let mut exchanges = JoinSet::new();
-    loop {
-        let next = {
-            let mut accepting = pin!(wire.accept());
-            poll_fn(|cx| {
-                entry.watch(cx);
-                if entry.is_draining() { Poll::Ready(None) } else { accepting.as_mut().poll(cx).map(Some) }
-            })
-            .await
-        };
-        match next {
-            Some(Ok(Some(resolver))) => {
-                while exchanges.try_join_next().is_some() {}
-                let (worker, mut client) = (worker.clone(), client.clone());
-                if quic.remote_address() != client.peer {
-                    // The client has moved; limits and logs go by where it is now.
-                    let tls = client.tls.clone();
-                    client = Arc::new(Client::new(quic.remote_address(), client.local, client.trusted, tls));
-                }
-                let guard = worker.clone();
-                exchanges.spawn(async move {
-                    guard
-                        .guarded(async {
-                            if let Ok((request, stream)) = resolver.resolve_request().await {
-                                exchange(&worker, request, stream.split(), client).await;
-                            }
-                        })
-                        .await;
-                });
-            }
-            // The client sends nothing more, but still waits for its answers.
-            Some(Ok(None)) => break,
-            None if wire.shutdown(0).await.is_ok() => break,
-            Some(Err(_)) | None => return,
-        }
+    let server = Server {
+        worker: &worker,
+        entry: &entry,
+        client,
+        link: link.clone(),
+        end: End::new(patience),
+        next: 0,
+    };
+    if server.run(told).await {
+        drop(tokio::time::timeout(LINGER, link.quic.closed()).await);
     }
-    while exchanges.join_next().await.is_some() {}
-    drop(tokio::time::timeout(LINGER, quic.closed()).await);
+    link.close(Code::NO_ERROR, "");
 }
 
 fn facts(quic: &quinn::Connection) -> ClientTls {
@@ -130,71 +107,133 @@ fn facts(quic: &quinn::Connection) -> ClientTls {
     }
 }
 
-/// Serves one exchange.
-async fn exchange(
-    worker: &Worker,
-    request: Request<()>,
-    (sending, receiving): (Sending, Receiving),
+/// One connection.
+struct Server<'w> {
+    worker: &'w Arc<Worker>,
+    entry: &'w Entry,
     client: Arc<Client>,
-) {
-    let snapshot = worker.snapshot();
-    let idle = snapshot.settings.client_timeouts.body;
-    let head = *request.method() == Method::HEAD;
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let bodiless = length == Some(0) || (length.is_none() && is_usually_bodiless(request.method()));
-    let request = request.map(|()| match bodiless {
-        // What such a request sends all the same is not read; its stream is stopped when it is dropped.
-        true => Body::empty(),
-        false => Body::stream(RecvBody::new(receiving, length, idle)),
-    });
-    let mut responder = Responder { sending: Whole::new(sending, Code::H3_INTERNAL_ERROR), head, idle };
-    worker.pipeline().serve(&snapshot, Exchange::new(request, client), &mut responder).await;
+    link: Arc<Link>,
+    end: End,
+    /// The number after the last request's stream.
+    next: u64,
 }
 
-/// The end of a stream is seen only by reading it; for these methods a missing length means that nothing follows.
-fn is_usually_bodiless(method: &Method) -> bool {
-    *method == Method::GET
-        || *method == Method::HEAD
-        || *method == Method::OPTIONS
-        || *method == Method::DELETE
+/// How far the end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// Told that we will go; requests that come are still taken.
+    Announced,
+    /// Requests that come are not looked at.
+    Final,
 }
 
-struct Responder {
-    sending: Whole<Sending>,
-    head: bool,
-    idle: Duration,
+/// Ends a connection that is drained, or has no requests for a while.
+struct End {
+    leaving: Leaving,
+    timer: Timer,
+    patience: Duration,
 }
 
-impl Downstream for Responder {
-    async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        response.headers_mut().clone_from(headers);
-        // A client that can't take it is gone, which the final response will find out.
-        drop(self.sending.stream.send_response(response).await);
+impl End {
+    fn new(patience: Duration) -> Self {
+        Self { leaving: Leaving::No, timer: Timer::default(), patience }
+    }
+}
+
+impl Server<'_> {
+    /// Serves until the connection is over; whether the client has to be left the time to take its answers.
+    async fn run(mut self, told: Settings) -> bool {
+        let (link, worker) = (self.link.clone(), self.worker);
+        let mut slots = Slots::new();
+        let mut others = Aside::new(peer::attend(link.clone(), told));
+        let mut accepting = pin!(link.quic.accept_bi());
+        poll_fn(|cx| {
+            slots.attend();
+            for _ in 0..MAX_TURNS {
+                let mut moved = slots.run(|| worker.panicked());
+                if others.poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                while let Poll::Ready(accepted) = accepting.as_mut().poll(cx) {
+                    let Ok(stream) = accepted else { return Poll::Ready(false) };
+                    accepting.set(link.quic.accept_bi());
+                    moved = true;
+                    if let Some(arrival) = self.accept(stream) {
+                        let link = &link;
+                        slots.start(arrival, |desk| work(worker, link.clone(), desk));
+                    }
+                }
+                match self.look_after(cx, slots.is_idle()) {
+                    Poll::Ready(true) => return Poll::Ready(true),
+                    Poll::Ready(false) => moved = true,
+                    Poll::Pending => {}
+                }
+                if !moved && slots.watch(cx) {
+                    return Poll::Pending;
+                }
+                if !has_budget_remaining() {
+                    break;
+                }
+            }
+            // Others want their turn; there is more to do here.
+            slots.watch(cx);
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await
     }
 
-    /// The h3 crate knows no `:protocol` for WebSockets (RFC 9220), so no exchange over HTTP/3 asks for one.
-    async fn upgrade(&mut self, _response: Response<()>) -> Option<Tunnel> {
-        None
-    }
-
-    async fn respond(&mut self, response: Response<Body>) -> Delivery {
-        let (parts, body) = response.into_parts();
-        let status = parts.status;
-        let mut response = Response::from_parts(parts, ());
-        let bodiless = self.head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
-        complete(response.headers_mut(), bodiless, &body);
-        if self.sending.stream.send_response(response).await.is_err() {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+    /// A request's stream, if it is looked at.
+    fn accept(&mut self, (mut send, mut recv): (quinn::SendStream, quinn::RecvStream)) -> Option<Arrival> {
+        if self.end.leaving == Leaving::Final {
+            // RFC 9114 §5.2: it may be sent again elsewhere.
+            drop(send.reset(Code::REQUEST_REJECTED.into()));
+            drop(recv.stop(Code::REQUEST_REJECTED.into()));
+            return None;
         }
-        let body = if bodiless { Body::empty() } else { body };
-        let mut bytes = 0;
-        let cut = match send_body(&mut self.sending, body, self.idle, &mut bytes).await {
-            Ok(()) => None,
-            Err(SendError::Body(error)) => Some(cut_by(&error)),
-            Err(SendError::Stream) => Some(Cause::ClientGone),
-        };
-        Delivery { bytes, cut }
+        self.next = self.next.max(u64::from(recv.id()) + 4);
+        let peer = self.link.quic.remote_address();
+        if peer != self.client.peer {
+            // The client has moved; limits and logs go by where it is now.
+            let Client { local, trusted, ref tls, .. } = *self.client;
+            self.client = Arc::new(Client::new(peer, local, trusted, tls.clone()));
+        }
+        Some(Arrival { send, recv, client: self.client.clone() })
+    }
+
+    /// Drains and silence. Ready with true when the connection is over, with false when it has come nearer to that.
+    fn look_after(&mut self, cx: &mut Context<'_>, is_idle: bool) -> Poll<bool> {
+        self.entry.watch(cx);
+        let end = &mut self.end;
+        match end.leaving {
+            Leaving::No if self.entry.is_draining() => {
+                end.leaving = Leaving::Announced;
+                self.link.goaway(MAX_VARINT - 3);
+                end.timer.set(self.link.quic.rtt() * GOODBYE_TRIPS);
+                Poll::Ready(false)
+            }
+            Leaving::No => {
+                match is_idle {
+                    false => end.timer.clear(),
+                    true if !end.timer.is_set() => end.timer.set(end.patience),
+                    true => {}
+                }
+                if end.timer.poll_elapsed(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                end.leaving = Leaving::Announced;
+                self.link.goaway(MAX_VARINT - 3);
+                end.timer.set(self.link.quic.rtt() * GOODBYE_TRIPS);
+                Poll::Ready(false)
+            }
+            Leaving::Announced if end.timer.poll_elapsed(cx).is_ready() => {
+                end.leaving = Leaving::Final;
+                self.link.goaway(self.next);
+                Poll::Ready(false)
+            }
+            Leaving::Final if is_idle => Poll::Ready(true),
+            _ => Poll::Pending,
+        }
     }
 }

@@ -83,7 +83,7 @@ impl Field {
     }
 
     /// An entry of the static table.
-    pub(super) fn fixed(name: &Name, value: &'static str) -> Self {
+    pub(crate) fn fixed(name: &Name, value: &'static str) -> Self {
         let size = name.len() + value.len() + ENTRY_OVERHEAD;
         let value = match name {
             Name::Header(_) => Value::Header(HeaderValue::from_static(value)),

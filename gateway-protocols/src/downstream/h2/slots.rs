@@ -18,7 +18,7 @@ use slab::Slab;
 const MAX_FREE: usize = 32;
 
 /// Futures that serve jobs of the kind `J`.
-pub(super) struct Slots<'w, J> {
+pub(crate) struct Slots<'w, J> {
     slots: Slab<Slot<'w, J>>,
     free: Vec<usize>,
     ready: Arc<Ready>,
@@ -33,14 +33,14 @@ struct Slot<'w, J> {
 }
 
 /// Where a slot finds its next job.
-pub(super) struct Desk<J> {
+pub(crate) struct Desk<J> {
     job: AtomicRefCell<Option<J>>,
     done: AtomicBool,
 }
 
 impl<J> Desk<J> {
     /// The next job, once there is one.
-    pub(super) async fn job(&self) -> J {
+    pub(crate) async fn job(&self) -> J {
         poll_fn(|_| match self.job.try_borrow_mut().ok().and_then(|mut job| job.take()) {
             Some(job) => Poll::Ready(job),
             None => Poll::Pending,
@@ -49,7 +49,7 @@ impl<J> Desk<J> {
     }
 
     /// The job is done.
-    pub(super) fn done(&self) {
+    pub(crate) fn done(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
 }
@@ -96,12 +96,12 @@ impl Wake for Bell {
 }
 
 impl<'w, J> Slots<'w, J> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { slots: Slab::new(), free: Vec::new(), ready: Arc::default(), batch: Vec::new() }
     }
 
     /// Gives a job to a free slot, or to a new one made by `work`.
-    pub(super) fn start<F>(&mut self, job: J, work: impl FnOnce(Arc<Desk<J>>) -> F)
+    pub(crate) fn start<F>(&mut self, job: J, work: impl FnOnce(Arc<Desk<J>>) -> F)
     where
         F: Future<Output = ()> + Send + 'w,
     {
@@ -126,7 +126,7 @@ impl<'w, J> Slots<'w, J> {
     }
 
     /// Runs every slot that was woken so far, once; false when there was none.
-    pub(super) fn run(&mut self, mut panicked: impl FnMut()) -> bool {
+    pub(crate) fn run(&mut self, mut panicked: impl FnMut()) -> bool {
         std::mem::swap(
             &mut *self.ready.woken.lock().unwrap_or_else(PoisonError::into_inner),
             &mut self.batch,
@@ -156,24 +156,24 @@ impl<'w, J> Slots<'w, J> {
     }
 
     /// The task is at work: wakes from now on are looked at before it goes.
-    pub(super) fn attend(&self) {
+    pub(crate) fn attend(&self) {
         self.ready.attended.store(true, Ordering::SeqCst);
     }
 
     /// The task goes, and is woken when a slot is; false when one was in the meantime.
-    pub(super) fn watch(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn watch(&self, cx: &Context<'_>) -> bool {
         self.ready.task.register(cx.waker());
         self.ready.attended.store(false, Ordering::SeqCst);
         self.ready.is_empty()
     }
 
     /// Whether nothing is under way.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.slots.len() == self.free.len()
     }
 
     /// Gives memory back while nothing happens.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         for index in self.free.drain(..) {
             drop(self.slots.remove(index));
         }

@@ -16,7 +16,7 @@ use crate::h2::head::Protocol;
 use crate::h2::stream::StreamError;
 
 /// Turns an extended CONNECT for a WebSocket into a GET that asks for an upgrade, and says whether it was one.
-pub(super) fn asked(request: &mut Request<()>) -> bool {
+pub(crate) fn asked(request: &mut Request<()>) -> bool {
     let is_websocket = *request.method() == Method::CONNECT
         && request
             .extensions()

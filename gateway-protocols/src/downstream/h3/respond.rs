@@ -1,0 +1,97 @@
+//! Responses on a stream.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use gateway_core::http::body::Body;
+use gateway_core::http::downstream::{Delivery, Downstream};
+use gateway_core::http::reply::Cause;
+use gateway_core::stream::relay::Tunnel;
+use http::header::{CONTENT_LENGTH, DATE, SEC_WEBSOCKET_ACCEPT};
+use http::{HeaderMap, Response, StatusCode};
+
+use super::tunnel::StreamTunnel;
+use crate::downstream::cut_by;
+use crate::h2::connection::Extra;
+use crate::h3::Code;
+use crate::h3::body::{SendBody, SendError};
+use crate::h3::reader::Reader;
+use crate::h3::writer::Writer;
+
+/// Takes an exchange's answer to its stream.
+pub(super) struct Responder {
+    /// Until the stream is a tunnel.
+    pub(super) writer: Option<Writer>,
+    /// The receiving half, of an exchange that asks for a WebSocket.
+    pub(super) tunnel: Option<Reader>,
+    /// Whether the request was HEAD.
+    pub(super) head: bool,
+    pub(super) idle: Duration,
+    /// Whether the final head has gone out.
+    pub(super) answered: bool,
+}
+
+impl Responder {
+    /// Nobody waits for the answer any more.
+    pub(super) fn give_up(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.blame(Code::REQUEST_CANCELLED);
+        }
+    }
+}
+
+impl Downstream for Responder {
+    async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
+        let Some(writer) = &mut self.writer else { return };
+        writer.response(status, headers, &Extra::default());
+        // A client that can't take it is gone, which the final response will find out.
+        if let Err(error) = poll_fn(|cx| writer.poll_flush(cx, self.idle)).await {
+            tracing::debug!(%error, "an informational response was not sent");
+        }
+    }
+
+    async fn upgrade(&mut self, mut response: Response<()>) -> Option<Tunnel> {
+        let reader = self.tunnel.take()?;
+        let mut writer = self.writer.take()?;
+        self.answered = true;
+        // RFC 9220: as in HTTP/2, success is 200, and there is no key to answer.
+        response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        writer.response(StatusCode::OK, response.headers(), &Extra::default());
+        poll_fn(|cx| writer.poll_flush(cx, self.idle)).await.ok()?;
+        Some(Box::new(StreamTunnel::new(reader, writer)))
+    }
+
+    async fn respond(&mut self, response: Response<Body>) -> Delivery {
+        let Some(writer) = &mut self.writer else {
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+        };
+        // A refused WebSocket's stream is none any more; what else comes on it is not read.
+        self.tunnel = None;
+        let (mut parts, body) = response.into_parts();
+        let bodiless =
+            self.head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
+        let length = if bodiless { None } else { body.exact_length() };
+        if !bodiless && length.is_none() {
+            parts.headers.remove(CONTENT_LENGTH);
+        }
+        let date = crate::date::now();
+        let extra = Extra {
+            length,
+            date: (!parts.headers.contains_key(DATE)).then_some(&date[..]),
+            ..Extra::default()
+        };
+        self.answered = true;
+        writer.response(parts.status, &parts.headers, &extra);
+        let mut sending = SendBody::new(if bodiless { Body::empty() } else { body }, self.idle);
+        let cut = match poll_fn(|cx| sending.poll_send(cx, writer)).await {
+            Ok(()) => None,
+            // What was sent is not the whole, and must not look like it: the stream is reset when it is dropped.
+            Err(SendError::Body(error)) => Some(cut_by(&error)),
+            Err(SendError::Stream) => {
+                writer.blame(Code::REQUEST_CANCELLED);
+                Some(Cause::ClientGone)
+            }
+        };
+        Delivery { bytes: sending.sent, cut }
+    }
+}
