@@ -9,15 +9,10 @@ pub(crate) mod frame;
 pub(crate) mod link;
 pub(crate) mod peer;
 pub(crate) mod reader;
-pub(crate) mod recv;
-pub(crate) mod send;
 pub(crate) mod settings;
 pub(crate) mod writer;
 
 use std::fmt;
-
-use ::h3::error::StreamError as CrateError;
-use gateway_core::http::body::BodyError;
 
 /// An error code (RFC 9114 §8.1, RFC 9204 §6).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,12 +103,4 @@ pub(crate) enum StreamError {
     /// Nothing moved for too long.
     #[error("the stream stalled")]
     Late,
-}
-
-/// A body error from the h3 crate's.
-pub(crate) fn body_error(error: CrateError) -> BodyError {
-    match error {
-        CrateError::StreamError { .. } => BodyError::Framing("HTTP/3 stream error"),
-        _ => BodyError::Incomplete,
-    }
 }

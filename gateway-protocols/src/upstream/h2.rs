@@ -17,8 +17,8 @@ use gateway_core::http::reply::Cause;
 use gateway_core::pool::Lease;
 use gateway_core::pool::multiplex::ConnectionId;
 use gateway_core::upstream::{Answer, Call, Failure};
-use http::header::{CONTENT_LENGTH, HOST, TE};
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
+use http::header::CONTENT_LENGTH;
+use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -127,33 +127,6 @@ pub(crate) async fn send<D: Downstream>(
         }
     }
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
-}
-
-/// The request as the h3 crate wants it; `None` when the host can't be an authority.
-pub(super) fn request(call: &Call<'_>, body: &Body) -> Option<Request<()>> {
-    let scheme = if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" };
-    let uri = Uri::builder()
-        .scheme(scheme)
-        .authority(call.host.as_bytes())
-        .path_and_query(call.path)
-        .build()
-        .ok()?;
-    let mut request = Request::new(());
-    *request.method_mut() = call.method.clone();
-    *request.uri_mut() = uri;
-    *request.version_mut() = Version::HTTP_2;
-    let headers = request.headers_mut();
-    headers.clone_from(call.headers);
-    headers.remove(HOST);
-    headers.remove(CONTENT_LENGTH);
-    if let Some(length) = body.exact_length().filter(|length| *length > 0) {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    if call.dialect == Dialect::Grpc {
-        // gRPC targets take its absence for a proxy that drops trailers.
-        headers.insert(TE, HeaderValue::from_static("trailers"));
-    }
-    Some(request)
 }
 
 struct Exchange {

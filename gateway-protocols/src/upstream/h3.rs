@@ -1,41 +1,52 @@
 //! An exchange with a target over HTTP/3.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use ::h3::client::{RequestStream, SendRequest};
-use ::h3::error::Code;
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
+use gateway_core::http::headers::{self, Side};
 use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Answer, Call, Failure};
-use http::Response;
-use http::header::CONTENT_LENGTH;
+use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
-use crate::h3::recv::RecvBody;
-use crate::h3::send::{SendError, Whole, send_body};
+use super::dial::DialError;
+use super::h2::body_failure;
+use crate::h2::Role;
+use crate::h2::connection::{Extra, RequestLine};
+use crate::h3::body::{Rest, SendBody, SendError, rest};
+use crate::h3::link::Link;
+use crate::h3::reader::{Reader, Said};
+use crate::h3::settings::Settings;
+use crate::h3::writer::Writer;
+use crate::h3::{Code, StreamError, peer};
 use crate::quic;
 
-/// A connection to a target, shared by many exchanges; a task of its own drives it.
+/// A connection to a target, shared by many exchanges. It is closed when nobody has it any more.
 #[derive(Clone)]
-pub(crate) struct Connection {
-    requests: SendRequest<::h3_quinn::OpenStreams, Bytes>,
-    quic: quinn::Connection,
+pub(crate) struct Connection(Arc<Owned>);
+
+struct Owned {
+    link: Arc<Link>,
 }
 
-type Sending = RequestStream<::h3_quinn::SendStream<Bytes>, Bytes>;
-type Receiving = RequestStream<::h3_quinn::RecvStream, Bytes>;
-type Upload = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send>>;
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.link.close(Code::NO_ERROR, "");
+    }
+}
 
 /// Informational responses passed on before a target counts as broken.
 const MAX_INTERIM: u32 = 16;
 /// Heads of targets may be this large.
-const MAX_FIELDS: u64 = 64 << 10;
+const MAX_FIELDS: usize = 64 << 10;
 
 /// Why no QUIC connection came about.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +59,6 @@ pub(crate) enum QuicError {
     Connect(#[from] quinn::ConnectError),
     #[error("QUIC: {0}")]
     Connection(#[from] quinn::ConnectionError),
-    #[error("HTTP/3: {0}")]
-    Http3(#[from] ::h3::error::ConnectionError),
 }
 
 impl Connection {
@@ -64,117 +73,190 @@ impl Connection {
         for address in addresses {
             let endpoint = quic::outgoing(*address)?;
             match endpoint.connect_with(config.clone(), *address, name)?.await {
-                Ok(quic) => return Self::begin(quic).await,
+                Ok(quic) => return Ok(Self::begin(quic)),
                 Err(error) => last = error.into(),
             }
         }
         Err(last)
     }
 
-    async fn begin(quic: quinn::Connection) -> Result<Self, QuicError> {
-        let mut builder = ::h3::client::builder();
-        builder.max_field_section_size(MAX_FIELDS);
-        let (mut wire, requests) = builder.build(::h3_quinn::Connection::new(quic.clone())).await?;
+    fn begin(quic: quinn::Connection) -> Self {
+        let link = Link::new(quic, Role::Client, MAX_FIELDS);
+        let told = Settings { max_field_section: Some(MAX_FIELDS as u64), connect_protocol: false };
+        let attending = peer::attend(link.clone(), told);
         tokio::spawn(async move {
-            let ended = poll_fn(|cx| wire.poll_close(cx)).await;
-            tracing::debug!(reason = %ended, "an HTTP/3 connection to a target ended");
+            attending.await;
+            tracing::debug!("an HTTP/3 connection to a target ended");
         });
-        Ok(Self { requests, quic })
+        Self(Arc::new(Owned { link }))
     }
 
     /// Whether streams can still be opened on it.
     pub(crate) fn is_open(&self) -> bool {
-        self.quic.close_reason().is_none()
+        let link = &self.0.link;
+        link.quic.close_reason().is_none() && link.peer_leaves().is_none()
     }
+
+    /// Opens a stream; waits for the target's leave no longer than `patience`, where that is not zero.
+    async fn stream(&self, patience: Duration) -> Result<(Reader, Writer), Refusal> {
+        let link = &self.0.link;
+        let opening = link.quic.open_bi();
+        let opened = match patience.is_zero() {
+            true => opening.await,
+            false => tokio::time::timeout(patience, opening).await.map_err(|_| Refusal::Full)?,
+        };
+        let (send, recv) = opened.map_err(Refusal::Lost)?;
+        let writer = Writer::new(send, link.clone(), Code::REQUEST_CANCELLED);
+        if link.peer_leaves().is_some() {
+            // The target went away while its leave was awaited; nothing has been sent.
+            return Err(Refusal::Lost(quinn::ConnectionError::LocallyClosed));
+        }
+        Ok((Reader::new(recv, link.clone()), writer))
+    }
+}
+
+/// Why there is no stream.
+enum Refusal {
+    Full,
+    Lost(quinn::ConnectionError),
 }
 
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    mut connection: Connection,
+    connection: Connection,
     call: Call<'_>,
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
     let started = Instant::now();
-    let timeouts = *call.route.proxy.timeouts;
-    let Some(request) = super::h2::request(&call, &body) else {
-        return Err(Failure::unsent(Cause::BadRequest, body));
-    };
-    let stream = match connection.requests.send_request(request).await {
+    let timeouts = &call.route.proxy.timeouts;
+    let (reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
-        Err(error) => {
-            return Err(Failure { stale: true, ..Failure::unsent(Cause::UpstreamClosed, body) }.source(error));
+        Err(Refusal::Full) => return Err(DialError::Full.into_failure(body)),
+        Err(Refusal::Lost(error)) => {
+            let failure = Failure::unsent(Cause::UpstreamClosed, body);
+            return Err(Failure { stale: true, ..failure }.source(error));
         }
     };
-    let (sending, receiving) = stream.split();
-    let mut exchange = Exchange { upload: Some(upload(sending, body, timeouts.idle)), receiving };
+    let extra = Extra {
+        length: body.exact_length().filter(|length| *length > 0),
+        // gRPC targets take its absence for a proxy that drops trailers.
+        trailers: call.dialect == Dialect::Grpc,
+        ..Extra::default()
+    };
+    let line = RequestLine {
+        method: call.method,
+        scheme: if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" },
+        authority: call.host.as_bytes(),
+        path: call.path,
+    };
+    writer.request(&line, call.headers, &extra);
+    let upload = Some(Upload { body: SendBody::new(body, timeouts.idle), writer });
+    let mut exchange = Exchange { reader, upload, connection };
     for _ in 0..MAX_INTERIM {
-        let head = match timeouts.first_byte.is_zero() {
-            true => exchange.head().await,
-            false => tokio::time::timeout(timeouts.first_byte, exchange.head())
-                .await
-                .unwrap_or_else(|_| Err(Failure::sent(Cause::UpstreamTimeout))),
-        }?;
-        if head.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+        match poll_fn(|cx| exchange.poll_said(cx, &call)).await? {
             // RFC 9114 §4.5: there is nothing to switch to.
-            return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
+            Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
+            }
+            Said::Interim(mut head) => {
+                headers::strip(head.headers_mut(), Side::Response);
+                downstream.interim(head.status(), head.headers()).await;
+            }
+            Said::Final(head, length) => {
+                let first_byte = started.elapsed();
+                let response = exchange.into_response((head, length), timeouts.idle).await;
+                return Ok(Answer { response, first_byte, reused: true, tunnel: None });
+            }
         }
-        if head.status().is_informational() {
-            downstream.interim(head.status(), head.headers()).await;
-            continue;
-        }
-        let (parts, ()) = head.into_parts();
-        let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bodiless = *call.method == http::Method::HEAD || parts.status == http::StatusCode::NOT_MODIFIED;
-        let length = if bodiless { None } else { length };
-        let recv = RecvBody::new(exchange.receiving, length, timeouts.idle);
-        let body = Body::stream(AnswerBody { recv, upload: exchange.upload, _connection: connection });
-        let response = Response::from_parts(parts, body);
-        return Ok(Answer { response, first_byte: started.elapsed(), reused: true, tunnel: None });
     }
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
 }
 
-fn upload(sending: Sending, body: Body, idle: std::time::Duration) -> Upload {
-    let mut whole = Whole::new(sending, Code::H3_REQUEST_CANCELLED);
-    Box::pin(async move {
-        let mut sent = 0;
-        send_body(&mut whole, body, idle, &mut sent).await
-    })
+/// A request on its way.
+struct Upload {
+    body: SendBody,
+    writer: Writer,
+}
+
+impl Upload {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.body.poll_send(cx, &mut self.writer)
+    }
 }
 
 struct Exchange {
+    reader: Reader,
+    /// Until all of it is sent.
     upload: Option<Upload>,
-    receiving: Receiving,
+    connection: Connection,
 }
 
 impl Exchange {
-    /// The next head, while the request's body goes out beside it.
-    async fn head(&mut self) -> Result<Response<()>, Failure> {
-        let (upload, receiving) = (&mut self.upload, &mut self.receiving);
-        let mut reading = pin!(receiving.recv_response());
-        poll_fn(|cx| {
-            if let Poll::Ready(Err(SendError::Body(error))) = poll_upload(upload, cx) {
-                return Poll::Ready(Err(super::h2::body_failure(error)));
-            }
-            reading.as_mut().poll(cx).map_err(|error| Failure::sent(Cause::UpstreamClosed).source(error))
-        })
-        .await
+    /// The next head, while the request goes out beside it.
+    fn poll_said(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<Said, Failure>> {
+        match self.upload.as_mut().map_or(Poll::Pending, |upload| upload.poll(cx)) {
+            Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
+            // A target may answer before it has read everything; read on to learn whether it did.
+            Poll::Ready(Ok(()) | Err(SendError::Stream)) => self.upload = None,
+            Poll::Pending => {}
+        }
+        // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
+        // end.
+        let patience = match self.upload {
+            Some(_) => Duration::ZERO,
+            None => call.route.proxy.timeouts.first_byte,
+        };
+        let bodiless = *call.method == Method::HEAD;
+        self.reader.poll_said(cx, patience, bodiless).map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: StreamError) -> Failure {
+        // Streams refused or beyond a GOAWAY's last one were not processed (RFC 9114 §5.2): safe to send again.
+        let beyond = self.connection.0.link.peer_leaves().is_some_and(|from| self.reader.id() >= from);
+        let unprocessed = beyond || matches!(error, StreamError::Reset(Code::REQUEST_REJECTED));
+        let cause = match error {
+            StreamError::Late => Cause::UpstreamTimeout,
+            StreamError::Refused(_) => Cause::UpstreamGarbage,
+            StreamError::Lost(code) | StreamError::Reset(code) if is_garbage(code) => Cause::UpstreamGarbage,
+            _ => Cause::UpstreamClosed,
+        };
+        Failure { reached_wire: !unprocessed, stale: unprocessed, ..Failure::sent(cause) }.source(error)
+    }
+
+    async fn into_response(
+        self,
+        (head, length): (Response<()>, Option<u64>),
+        idle: Duration,
+    ) -> Response<Body> {
+        let Self { reader, upload, connection } = self;
+        let mut reader = Some(reader);
+        let rest =
+            poll_fn(|cx| Poll::Ready(reader.take().map(|reader| rest(reader, length, idle, cx)))).await;
+        let body = match rest {
+            Some(Rest::Whole(body)) if upload.is_none() => body,
+            Some(rest) => Body::stream(AnswerBody { recv: rest.into(), upload, _connection: connection }),
+            None => Body::empty(),
+        };
+        head.map(|()| body)
     }
 }
 
-fn poll_upload(upload: &mut Option<Upload>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-    let Some(sending) = upload else { return Poll::Ready(Ok(())) };
-    let polled = sending.as_mut().poll(cx);
-    if polled.is_ready() {
-        *upload = None;
-    }
-    polled
+/// Whether one side could not understand the other.
+fn is_garbage(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::NO_ERROR
+            | Code::INTERNAL_ERROR
+            | Code::REQUEST_REJECTED
+            | Code::REQUEST_CANCELLED
+            | Code::EXCESSIVE_LOAD
+    ) && (Code::NO_ERROR.0..=Code::QPACK_DECODER_STREAM.0).contains(&code.0)
 }
 
 /// The body of a target's answer; pulling it also drives what is left of the request's.
 struct AnswerBody {
-    recv: RecvBody<Receiving>,
+    recv: Body,
     upload: Option<Upload>,
     _connection: Connection,
 }
@@ -188,17 +270,21 @@ impl HttpBody for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if let Poll::Ready(Err(SendError::Body(error))) = poll_upload(&mut this.upload, cx) {
-            return Poll::Ready(Some(Err(BodyError::Request(Box::new(error)))));
+        match this.upload.as_mut().map_or(Poll::Pending, |upload| upload.poll(cx)) {
+            Poll::Ready(Err(SendError::Body(error))) => {
+                return Poll::Ready(Some(Err(BodyError::Request(Box::new(error)))));
+            }
+            Poll::Ready(_) => this.upload = None,
+            Poll::Pending => {}
         }
-        Pin::new(&mut this.recv).poll_frame(cx)
+        this.recv.poll_next(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.recv.is_end_stream()
+        self.recv.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.recv.size_hint()
+        self.recv.exact_length().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
