@@ -6,6 +6,8 @@ use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
+use crate::source::database::VARIABLES;
+
 use super::{Output, print};
 
 /// Arguments of `plugins`.
@@ -71,6 +73,9 @@ fn sentence(option: &Value) -> String {
 pub(super) fn settings() -> u8 {
     for setting in SETTINGS {
         print::line(format_args!("{} (gateway.{})\n  {}", setting.name, setting.key, setting.doc));
+    }
+    for variable in VARIABLES {
+        print::line(format_args!("{} (database mode)\n  {}", variable.name, variable.doc));
     }
     0
 }
