@@ -8,7 +8,21 @@ mod api;
 mod broken;
 #[path = "database/client.rs"]
 mod client;
+#[path = "database/crash.rs"]
+mod crash;
+#[path = "database/disk.rs"]
+mod disk;
 #[path = "database/hammer.rs"]
 mod hammer;
+#[path = "database/peers.rs"]
+mod peers;
 #[path = "database/place.rs"]
 mod place;
+#[allow(dead_code, reason = "written for the tests of the command line")]
+#[path = "cli/process.rs"]
+mod process;
+#[path = "database/propagation.rs"]
+mod propagation;
+#[allow(dead_code, reason = "written for the tests of the store")]
+#[path = "store/servers.rs"]
+mod servers;

@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use gateway_core::config::catalog::{Against, Catalog, Edit, Kind, Put, Refusal};
 use gateway_core::config::changes::Changes;
@@ -61,6 +62,8 @@ pub(crate) struct Opened {
     registry: Registry,
     mirror: Option<Mirror>,
     access: Access,
+    /// Since when it does not answer, and why, when this is the last good copy.
+    away: Option<(SystemTime, String)>,
 }
 
 impl Database {
@@ -79,7 +82,7 @@ impl Database {
         }
         let documents = Documents::new(self.keys);
         let mirror = match self.mirror {
-            Some(path) => Some(Mirror::open(path, store.clone()).await?),
+            Some(path) => mirror_at(path, &store).await,
             None => None,
         };
         let loaded = load(&store, &documents, (settings, &registry), mirror.as_ref()).await?;
@@ -93,8 +96,20 @@ impl Database {
             (None, None) => {}
         }
         follow::say_broken(&loaded.catalog);
-        Ok((Opened { store, documents, registry, mirror, access: self.access }, loaded))
+        let away = loaded.stale.clone().map(|cause| (SystemTime::now(), cause));
+        Ok((Opened { store, documents, registry, mirror, access: self.access, away }, loaded))
     }
+}
+
+/// The last good configuration. A gateway whose database answers does without rather than not start.
+async fn mirror_at(path: PathBuf, store: &Store) -> Option<Mirror> {
+    let shown = path.display().to_string();
+    let opened = Mirror::open(path, store.clone()).await;
+    opened
+        .inspect_err(|error| {
+            tracing::error!(path = shown, %error, "the last good configuration can't be kept; remove the file, or name another by FERRUM_DB_LAST_GOOD");
+        })
+        .ok()
 }
 
 /// Keeps what is served equal to what is stored. One a gateway.
@@ -126,14 +141,15 @@ impl Keeper {
         opened: Opened,
         (catalog, revision): (Catalog, u64),
     ) -> Arc<Self> {
-        let Opened { store, documents, registry, mirror, access } = opened;
+        let Opened { store, documents, registry, mirror, access, away } = opened;
         let broken = catalog.broken().len();
         engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
+        engine.telemetry.control.database_away.store(away.is_some(), Ordering::Relaxed);
         let keeper = Arc::new(Self {
             engine,
             documents,
             registry,
-            standing: watch::Sender::new(Standing { revision, away: None, broken }),
+            standing: watch::Sender::new(Standing { revision, away, broken }),
             seen: RwLock::new(catalog.clone()),
             live: Mutex::new(Live { catalog, revision }),
             store,

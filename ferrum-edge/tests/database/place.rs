@@ -28,7 +28,10 @@ impl Folder {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ferrum-database-{}-{number}", std::process::id()));
+        // In memory where that is possible: no test here is about what a disk keeps, and disks are slow at times.
+        let memory = PathBuf::from("/dev/shm");
+        let root = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = root.join(format!("ferrum-database-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -137,6 +140,11 @@ impl Running {
 
     pub(crate) fn status(&self) -> Value {
         self.api().get("/v1/status").json()
+    }
+
+    /// Proxies that are served.
+    pub(crate) fn snapshot_count(&self) -> usize {
+        self.gateway.snapshot().by_id.len()
     }
 
     /// The ids of what can't be used, each with its kind.

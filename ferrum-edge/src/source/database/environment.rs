@@ -32,7 +32,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
     Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },
     Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
-    Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default ferrum-last-good.db beside the default database; off for SQLite." },
+    Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default a file for each database server, last-good-*.db beside the default database; off for SQLite." },
     Variable { name: "FERRUM_ADMIN_TOKEN", doc: "Bearer token for everything, at least 16 characters. Without any token or JWT secret one is made and kept in the file admin.token beside the default database." },
     Variable { name: "FERRUM_ADMIN_WRITE_TOKEN", doc: "Bearer token that may read and change objects." },
     Variable { name: "FERRUM_ADMIN_READ_TOKEN", doc: "Bearer token that may read." },
@@ -42,8 +42,6 @@ pub const VARIABLES: &[Variable] = &[
 
 /// The file of the token that was made, in the folder of the default database.
 const TOKEN_FILE: &str = "admin.token";
-/// The last good configuration, in that folder.
-const LAST_GOOD_FILE: &str = "ferrum-last-good.db";
 
 /// Reads a variable, or the file that the one with `_FILE` behind its name names.
 ///
@@ -93,7 +91,7 @@ impl Database {
             Some("off") => None,
             Some(path) => Some(PathBuf::from(path)),
             None if location.engine() == Engine::Sqlite => None,
-            None => Some(default_path().with_file_name(LAST_GOOD_FILE)),
+            None => Some(default_path().with_file_name(last_good_file(&location))),
         };
         problems.into_result(Self { location, options, keys, mirror, access })
     }
@@ -111,6 +109,14 @@ impl Database {
         let keys = keys(&mut problems);
         problems.into_result(Self { location, options, keys, mirror: None, access })
     }
+}
+
+/// The last good configuration of a database, in the folder of the default one. Each has a file of its own: gateways on
+/// several may run on one machine.
+fn last_good_file(location: &Location) -> String {
+    let digest = gateway_core::consumer::digest(location.to_string().as_bytes());
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("last-good-{name}.db")
 }
 
 fn one(problem: Problem) -> Problems {

@@ -10,7 +10,7 @@ use gateway_core::config::model::Id;
 
 use super::{Keeper, Live, heavy, texts};
 use crate::app::Ports;
-use crate::store::{Changed, Object, Op, StoreError};
+use crate::store::{Changed, Object, Op, Signal, StoreError};
 
 /// Before trying again after a store that answered could not be followed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,7 +32,10 @@ pub(super) async fn run(keeper: Weak<Keeper>) {
     loop {
         let Some(this) = keeper.upgrade() else { return };
         let signal = signals.borrow_and_update().clone();
-        this.stand(signal.away.map(|away| (away.since, away.cause)));
+        // Before the first answer nothing is known that wasn't at the start.
+        if signal != Signal::default() {
+            this.stand(signal.away.map(|away| (away.since, away.cause)));
+        }
         if let Some(revision) = signal.revision
             && let Err(error) = this.catch_up(revision).await
         {

@@ -1,7 +1,7 @@
 //! The last good configuration: a copy in a file of this machine, to start from when the database server is away.
 //!
 //! The copy is a store of its own that is fed each revision after it was published, at the cost of what changed. It is
-//! behind for a moment, never ahead: each of its revisions names the one it is a copy of.
+//! behind for a moment, never ahead: each of its revisions names the one it is a copy of, and of which database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ const SOURCE: &str = "mirror";
 #[derive(Clone)]
 pub(super) struct Mirror {
     store: Store,
+    primary: Store,
     feed: mpsc::Sender<Fed>,
     _task: Arc<Task>,
 }
@@ -51,8 +52,8 @@ impl Mirror {
         let store = Store::open(Location::sqlite(path), options);
         store.migrate().await?;
         let (feed, fed) = mpsc::channel(WAITING);
-        let task = Task(tokio::spawn(copy(store.clone(), primary, fed)));
-        Ok(Self { store, feed, _task: Arc::new(task) })
+        let task = Task(tokio::spawn(copy(store.clone(), primary.clone(), fed)));
+        Ok(Self { store, primary, feed, _task: Arc::new(task) })
     }
 
     /// The copy.
@@ -62,7 +63,7 @@ impl Mirror {
 
     /// The revision it is a copy of; `None` when there is none yet.
     pub(super) async fn revision(&self) -> Option<u64> {
-        copied(&self.store).await
+        copied(&self.store, &self.primary).await
     }
 
     /// This revision was read whole: unless it is the one copied, the copy is made anew.
@@ -77,38 +78,41 @@ impl Mirror {
     }
 }
 
-/// The revision the copy is a copy of, which stands in the note of its newest own.
-async fn copied(store: &Store) -> Option<u64> {
-    store.revisions(None, 1).await.ok()?.first()?.note.parse().ok()
+/// The revision of `primary` that the copy is a copy of: both stand in the note of its newest own revision. A copy of
+/// another database is none.
+async fn copied(store: &Store, primary: &Store) -> Option<u64> {
+    let newest = store.revisions(None, 1).await.ok()?;
+    let (revision, of) = newest.first()?.note.split_once(' ')?;
+    (of == primary.location().to_string()).then_some(())?;
+    revision.parse().ok()
 }
 
 async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
-    let mut at = copied(&store).await;
-    while let Some(Fed { from, to, ops }) = fed.recv().await {
-        let written = match at {
-            Some(at) if at == to => Ok(at),
-            Some(at) if at == from => write(&store, ops, to).await.map(|()| to),
-            _ => anew(&store, &primary).await,
-        };
-        at = match written {
-            Ok(revision) => Some(revision),
-            Err(error) => {
-                tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
-                None
-            }
-        };
+    while let Some(fed) = fed.recv().await {
+        if let Err(error) = take(&store, &primary, fed).await {
+            tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
+        }
     }
 }
 
-async fn write(store: &Store, ops: Vec<Op>, revision: u64) -> Result<(), StoreError> {
+/// Takes over a revision. Another gateway may write the same copy, so what is there is looked at under its lock.
+async fn take(store: &Store, primary: &Store, Fed { from, to, ops }: Fed) -> Result<(), StoreError> {
     let author = Author { name: SOURCE.to_owned(), source: SOURCE.to_owned() };
     let mut change = store.begin(author).await?;
+    let (ops, revision) = match copied(store, primary).await {
+        Some(at) if at == to => {
+            change.rollback().await;
+            return Ok(());
+        }
+        Some(at) if at == from => (ops, to),
+        _ => anew(store, primary).await?,
+    };
     change.put(ops).await?;
-    change.commit(&revision.to_string()).await.map(drop)
+    change.commit(&format!("{revision} {}", primary.location())).await.map(drop)
 }
 
-/// Copies everything.
-async fn anew(store: &Store, primary: &Store) -> Result<u64, StoreError> {
+/// What makes the copy one of everything there is, and its revision.
+async fn anew(store: &Store, primary: &Store) -> Result<(Vec<Op>, u64), StoreError> {
     let mut ops = Vec::new();
     let mut there = std::collections::HashSet::new();
     let revision = primary
@@ -124,5 +128,5 @@ async fn anew(store: &Store, primary: &Store) -> Result<u64, StoreError> {
             }
         })
         .await?;
-    write(store, ops, revision).await.map(|()| revision)
+    Ok((ops, revision))
 }
