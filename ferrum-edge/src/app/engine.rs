@@ -86,7 +86,7 @@ impl Engine {
 
     fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
         let bound = match compiled.streams_changed {
-            true => self.streams.prepare(&compiled.snapshot, (&self.frontend, self.workers()), ports),
+            true => self.streams.prepare((&compiled.snapshot, &compiled.put), (&self.frontend, self.workers()), ports),
             false => Ok(NewPorts::default()),
         };
         match bound {

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gateway_core::config::model::Settings;
-use gateway_core::config::snapshot::Snapshot;
-use gateway_core::stream::table::{Transport, rules};
+use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
 use gateway_protocols::quic::Crossroads;
@@ -92,7 +92,7 @@ pub(super) struct NewPorts {
 /// What a port that can't be used means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// The configuration as a whole is refused.
+    /// The configuration as a whole is refused, when the port is of a proxy that is put.
     All,
     /// That port stays closed, and the log says so; the next change of a stream proxy tries again.
     Possible,
@@ -101,10 +101,11 @@ pub(crate) enum Ports {
 }
 
 impl StreamPorts {
-    /// Binds what a snapshot needs and is not open yet. Nothing changes until [`StreamPorts::apply`].
+    /// Binds what a snapshot needs and is not open yet, for the proxies that are put and for those whose ports could
+    /// not be opened before. Nothing changes until [`StreamPorts::apply`].
     pub(super) fn prepare(
         &self,
-        snapshot: &Snapshot,
+        (snapshot, put): (&Snapshot, &[Arc<Route>]),
         (frontend, workers): (&Frontend, usize),
         ports: Ports,
     ) -> Result<NewPorts, StartError> {
@@ -114,6 +115,7 @@ impl StreamPorts {
         }
         let wanted: HashSet<(Transport, u16)> = snapshot.streams.ports().collect();
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked: HashSet<(Transport, u16)> = put.iter().flat_map(|route| places(route)).collect();
         let gone = open.difference(&wanted).copied().collect();
         let mut new = NewPorts { gone, ..NewPorts::default() };
         for &place in &wanted {
@@ -123,7 +125,8 @@ impl StreamPorts {
             });
             match bound {
                 Ok(()) => {}
-                Err(error) if ports == Ports::All => return Err(error),
+                // What somebody else's port is doesn't stand in the way of a change of another's.
+                Err(error) if ports == Ports::All && asked.contains(&place) => return Err(error),
                 Err(error) => tracing::error!(port = place.1, %error, "a stream proxy's port stays closed"),
             }
         }
