@@ -43,6 +43,11 @@ pub(super) fn invalid(problems: &Problems) -> Response {
 
 /// Why nothing was written.
 pub(super) fn refused(error: &WriteError) -> Response {
+    told(error, None)
+}
+
+/// The same; a condition of the request's own has a status of its own (RFC 9110 §13.1).
+fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
     let detail = format!("{error}; nothing was changed");
     let at = |at: &str| {
         let path = Problem::new(at, "");
@@ -51,11 +56,12 @@ pub(super) fn refused(error: &WriteError) -> Response {
     match error {
         WriteError::Invalid(problems) => invalid(problems),
         WriteError::NotFound { at: place, .. } => {
-            with_errors(StatusCode::NOT_FOUND, "not_found", &detail, at(place))
+            with_errors(status.unwrap_or(StatusCode::NOT_FOUND), "not_found", &detail, at(place))
         }
         WriteError::Exists { at: place, .. } => {
-            with_errors(StatusCode::CONFLICT, "exists", &detail, at(place))
+            with_errors(status.unwrap_or(StatusCode::CONFLICT), "exists", &detail, at(place))
         }
+        WriteError::Condition(error) => told(error, Some(StatusCode::PRECONDITION_FAILED)),
         WriteError::Changed { at: place, .. } => {
             with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
         }

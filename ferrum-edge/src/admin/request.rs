@@ -105,9 +105,9 @@ pub(super) fn precondition(headers: &HeaderMap, otherwise: Precondition) -> Resu
     match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
         (None, None) => Ok(otherwise),
         (Some(_), Some(_)) => Err(bad("If-Match and If-None-Match can't be told at once")),
-        (None, Some(none)) if none == "*" => Ok(Precondition::Absent),
+        (None, Some(none)) if none == "*" => Ok(Precondition::IfNone),
         (None, Some(_)) => Err(bad("If-None-Match can only be *")),
-        (Some(only), None) if only == "*" => Ok(Precondition::Present),
+        (Some(only), None) if only == "*" => Ok(Precondition::IfAny),
         (Some(only), None) => {
             let tag = only.to_str().ok().and_then(|text| text.trim().strip_prefix('"')?.strip_suffix('"'));
             let revision = tag.and_then(|tag| tag.parse().ok());

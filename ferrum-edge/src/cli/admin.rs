@@ -124,13 +124,12 @@ impl Admin {
             body.len()
         );
         tcp.write_all(head.as_bytes())?;
-        // Who refuses early may not read it all; the answer says why.
+        // Who refuses early may not read it all, and may close before all of the answer is read; what came of it says why.
         let written = tcp.write_all(body.as_bytes());
         let mut answer = Vec::new();
-        tcp.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let (Some(end), Ok(())) = (end, written) else {
-            return Err(io::ErrorKind::InvalidData.into());
+        let read = tcp.take(MAX_ANSWER_BYTES).read_to_end(&mut answer);
+        let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return Err(written.err().or(read.err()).unwrap_or_else(|| io::ErrorKind::InvalidData.into()));
         };
         let (head, body) = answer.split_at(end + 4);
         let head = String::from_utf8_lossy(head);

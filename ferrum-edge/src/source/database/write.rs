@@ -34,7 +34,11 @@ pub(crate) enum Precondition {
     Absent,
     /// There is one.
     Present,
-    /// It was last changed by this revision.
+    /// There is none yet: who asks made it a condition.
+    IfNone,
+    /// There is one: who asks made it a condition.
+    IfAny,
+    /// It was last changed by this revision: who asks made it a condition.
     Revision(u64),
 }
 
@@ -85,6 +89,9 @@ pub(crate) enum WriteError {
     /// There is one already.
     #[error("there is a {} `{id}` already", kind.singular())]
     Exists { kind: Kind, id: String, at: String },
+    /// A condition of the request's own does not hold.
+    #[error("{0}")]
+    Condition(Box<Self>),
     /// It was changed by somebody else meanwhile.
     #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
     Changed { kind: Kind, id: String, revision: u64, at: String },
@@ -366,9 +373,15 @@ impl Precondition {
     fn check(self, (kind, id, at): (Kind, &Id, &str), object: Option<&Object>) -> Result<(), WriteError> {
         let (id, at) = (id.to_string(), at.to_owned());
         match (self, object) {
-            (Self::Any, _) | (Self::Absent, None) | (Self::Present, Some(_)) => Ok(()),
+            (Self::Any, _) | (Self::Absent | Self::IfNone, None) | (Self::Present | Self::IfAny, Some(_)) => {
+                Ok(())
+            }
             (Self::Absent, Some(_)) => Err(WriteError::Exists { kind, id, at }),
-            (Self::Present | Self::Revision(_), None) => Err(WriteError::NotFound { kind, id, at }),
+            (Self::Present, None) => Err(WriteError::NotFound { kind, id, at }),
+            (Self::IfNone, Some(_)) => Err(WriteError::Condition(WriteError::Exists { kind, id, at }.into())),
+            (Self::IfAny | Self::Revision(_), None) => {
+                Err(WriteError::Condition(WriteError::NotFound { kind, id, at }.into()))
+            }
             (Self::Revision(wanted), Some(object)) if object.revision == wanted => Ok(()),
             (Self::Revision(_), Some(object)) => {
                 Err(WriteError::Changed { kind, id, revision: object.revision, at })
