@@ -6,6 +6,8 @@
 mod api;
 #[path = "database/broken.rs"]
 mod broken;
+#[path = "database/cli.rs"]
+mod cli;
 #[path = "database/client.rs"]
 mod client;
 #[path = "database/crash.rs"]

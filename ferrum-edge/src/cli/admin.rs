@@ -51,6 +51,19 @@ const MAX_ANSWER_BYTES: u64 = 4 << 30;
 const DEFAULT_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9000);
 
 impl AdminArgs {
+    /// As [`Self::open`], for those who only read: they don't make a database where there is none.
+    pub(super) fn open_existing(&self, registry: Registry) -> Result<Admin, u8> {
+        if self.database.is_given()
+            && let Ok(location) = self.database.location()
+            && let Some(path) = location.path().filter(|path| !path.exists())
+        {
+            let shown = path.display();
+            print::error(format_args!("There is no database at {shown}; `ferrum-edge migrate` makes one"));
+            return Err(FAILED);
+        }
+        self.open(registry)
+    }
+
     /// Whoever answers; else the exit code, after telling why.
     pub(super) fn open(&self, registry: Registry) -> Result<Admin, u8> {
         if self.database.is_given() {

@@ -75,7 +75,7 @@ const DIFFERENT: u8 = 4;
 
 /// Writes the configuration as a file.
 pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
-    told(args.admin.open(registry).and_then(|admin| {
+    told(args.admin.open_existing(registry).and_then(|admin| {
         let mut document = admin.ask("GET", "/v1/export", None)?;
         literal(&mut document);
         let text = match args.format {
@@ -95,7 +95,7 @@ pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
 
 /// Tells what is different between a file and the configuration in use.
 pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
-    told(args.admin.open(registry).and_then(|admin| {
+    told(args.admin.open_existing(registry).and_then(|admin| {
         let document = read(&args.file)?;
         let answer = send(&admin, "/v1/import?validate_only&details", (&args.file, &document))?;
         let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
@@ -232,9 +232,13 @@ fn literal(value: &mut Value) {
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // The file may have been there, for others to read.
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
     file.write_all(text.as_bytes())
 }
 

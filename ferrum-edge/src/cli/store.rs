@@ -75,10 +75,11 @@ pub(super) fn migrate(args: &MigrateArgs) -> u8 {
 
 /// Tells how a gateway stands.
 pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
-    let status = match args.admin.open(registry).and_then(|admin| admin.ask("GET", "/v1/status", None)) {
-        Ok(status) => status,
-        Err(code) => return code,
-    };
+    let status =
+        match args.admin.open_existing(registry).and_then(|admin| admin.ask("GET", "/v1/status", None)) {
+            Ok(status) => status,
+            Err(code) => return code,
+        };
     match args.output {
         Output::Json => print::line(&status),
         Output::Text => text(&status),

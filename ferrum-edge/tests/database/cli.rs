@@ -1,0 +1,168 @@
+//! The command line, against a gateway and against its database.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::client::Client;
+use crate::crash::start;
+use crate::place::{ADMIN, READ};
+use crate::process::{Folder, Gateway, ferrum_edge};
+
+/// What a command said, and how it ended.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn run(command: &mut Command) -> Said {
+    let output = command.env("FERRUM_ADMIN_TOKEN", ADMIN).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Whom the commands ask.
+#[derive(Clone)]
+struct Whom(Vec<String>);
+
+impl Whom {
+    fn says(&self, folder: &Folder, arguments: &[&str]) -> Said {
+        run(ferrum_edge(folder).args(arguments).args(&self.0))
+    }
+
+    /// Says what a command that ends like this printed.
+    fn ends(&self, folder: &Folder, code: i32, arguments: &[&str]) -> String {
+        let said = self.says(folder, arguments);
+        assert_eq!(said.code, code, "{arguments:?}: {}{}", said.out, said.err);
+        said.out + &said.err
+    }
+}
+
+fn at_gateway(gateway: &Gateway) -> Whom {
+    Whom(vec!["--admin".to_owned(), gateway.admin.to_string()])
+}
+
+fn at_store(folder: &Folder) -> Whom {
+    Whom(vec!["--db-url".to_owned(), format!("sqlite:{}", folder.path("f.db").display())])
+}
+
+/// Everything that is easily lost on the way through a file.
+const CONFIG: &str = r#"
+version: "1"
+gateway: { workers: 1 }
+upstreams:
+  - { id: group, name: "no: ${file} # comment", targets: [{ host: 127.0.0.1, port: 9, weight: 7 }] }
+plugin_configs:
+  - { id: key, plugin_name: key_auth, proxy_id: a, config: { key_location: "header:X-API-Key" } }
+proxies:
+  - { id: a, listen_path: "~^/a/[0-9]{1,3}$", hosts: ["1e3.example", "true"], backend_scheme: http, upstream_id: group }
+  - { id: "0123", name: "on", listen_path: /b, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9 }
+consumers:
+  - { id: ann, username: "null", custom_id: "0x10", credentials: { key_auth: [{ key: "1.0" }, { key: "$${env:HOME}" }] } }
+"#;
+
+fn round_trip(folder: &Folder, whom: &Whom) {
+    folder.write("config.yaml", CONFIG);
+    let whom = |code, arguments: &[&str]| whom.ends(folder, code, arguments);
+    let found = whom(4, &["diff", "config.yaml"]);
+    assert!(found.contains("+ proxies/a\n") && found.contains("+ consumers/ann\n"), "{found}");
+    assert!(whom(0, &["apply", "config.yaml", "--dry-run"]).contains("nothing was written"));
+    whom(4, &["diff", "config.yaml"]);
+    assert!(whom(0, &["apply", "config.yaml", "--note", "a & b=c"]).contains("5 created"));
+    assert!(whom(0, &["apply", "config.yaml"]).contains("0 created, 0 updated, 0 deleted, 5 unchanged"));
+    whom(0, &["diff", "config.yaml"]);
+    for format in ["yaml", "json"] {
+        let name = format!("dump.{format}");
+        folder.write(&name, "");
+        std::fs::set_permissions(folder.path(&name), std::fs::Permissions::from_mode(0o644)).unwrap();
+        whom(0, &["dump", "--format", format, "--output", &name]);
+        let mode = folder.path(&name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "it holds hashes of credentials");
+        assert!(!folder.read(&name).contains("env:HOME"), "keys are hashed");
+        assert_eq!(whom(0, &["diff", &name]), "", "what was dumped is no difference");
+    }
+    folder.write(
+        "less.yaml",
+        "proxies:\n  - { id: b, listen_path: /c, backend_scheme: http, backend_host: h, backend_port: 1 }\n",
+    );
+    let found = whom(4, &["diff", "less.yaml"]);
+    assert!(found.contains("+ proxies/b\n") && found.contains("- proxies/a\n"), "{found}");
+    assert!(whom(0, &["sync", "less.yaml"]).contains("1 created, 0 updated, 0 deleted"));
+    assert!(
+        whom(0, &["sync", "less.yaml", "--prune"]).contains("0 created, 0 updated, 5 deleted, 1 unchanged")
+    );
+    whom(0, &["diff", "less.yaml"]);
+    assert!(whom(0, &["sync", "dump.yaml", "--prune"]).contains("5 created, 0 updated, 1 deleted"));
+    whom(0, &["diff", "config.yaml"]);
+    let status = whom(0, &["status"]);
+    assert!(status.contains("2, 0 closed") && status.contains("answers"), "{status}");
+    assert!(whom(0, &["status", "--output", "json"]).starts_with('{'));
+}
+
+fn refusals(folder: &Folder, whom: &Whom) {
+    folder.write("bad.yaml", "proxies:\n  - id: x\n    listen_path: /x\n    backend_host: h\n    backend_port: 99999\n  - id: y\n    lisen_path: /y\n");
+    folder.write("open.yaml", "proxies: [\n");
+    folder.write(
+        "nowhere.yaml",
+        "proxies:\n  - id: x\n    listen_path: /x\n    backend_scheme: http\n    upstream_id: nowhere\n",
+    );
+    for command in ["diff", "apply", "sync"] {
+        let told = whom.ends(folder, 3, &[command, "bad.yaml"]);
+        assert!(
+            told.contains("bad.yaml:5: proxies[0].backend_port")
+                && told.contains("bad.yaml:7: proxies[1].lisen_path"),
+            "{told}"
+        );
+        assert!(whom.ends(folder, 3, &[command, "open.yaml"]).contains("open.yaml:"));
+        let told = whom.ends(folder, 3, &[command, "nowhere.yaml"]);
+        assert!(told.contains("nowhere.yaml:5: proxies[0].upstream_id"), "{told}");
+        assert!(whom.ends(folder, 3, &[command, "missing.yaml"]).contains("missing.yaml"));
+        whom.ends(folder, 2, &[command]);
+    }
+}
+
+#[test]
+fn files_go_to_a_gateway_and_come_back_the_same() {
+    let folder = Folder::new();
+    let gateway = start(&folder);
+    let whom = at_gateway(&gateway);
+    round_trip(&folder, &whom);
+    refusals(&folder, &whom);
+    assert_eq!(Client::new(gateway.http).get("/b", None).status, 502, "it is served");
+    // Who has no right to it is told so.
+    let stranger = ferrum_edge(&folder)
+        .args(["apply", "less.yaml"])
+        .args(&whom.0)
+        .env("FERRUM_ADMIN_TOKEN", READ)
+        .output()
+        .unwrap();
+    assert_eq!(stranger.status.code(), Some(2));
+    assert!(!gateway.log().contains(ADMIN), "no secret is logged");
+    drop(gateway);
+    let told = whom.ends(&folder, 1, &["status"]);
+    assert!(told.contains("No gateway answers"), "{told}");
+    assert_eq!(whom.says(&folder, &["apply", "less.yaml"]).code, 1);
+}
+
+#[test]
+fn files_go_to_a_database_and_its_gateway_follows() {
+    let folder = Folder::new();
+    let whom = at_store(&folder);
+    for command in [&["dump"][..], &["status"], &["diff", "config.yaml"]] {
+        folder.write("config.yaml", CONFIG);
+        assert!(whom.ends(&folder, 1, command).contains("There is no database"));
+        assert!(!folder.exists("f.db"), "{command:?} only reads");
+    }
+    assert!(
+        whom.ends(&folder, 0, &["migrate", "--dry-run"]).contains("to be done") || !folder.exists("f.db")
+    );
+    assert!(whom.ends(&folder, 0, &["migrate"]).contains("done"));
+    assert!(whom.ends(&folder, 0, &["migrate"]).contains("as this program needs it"));
+    round_trip(&folder, &whom);
+    refusals(&folder, &whom);
+    let gateway = start(&folder);
+    assert_eq!(Client::new(gateway.http).get("/b", None).status, 502);
+    whom.ends(&folder, 0, &["sync", "less.yaml", "--prune"]);
+    crate::client::until("the gateway follows", || Client::new(gateway.http).get("/b", None).status == 404);
+    assert_eq!(Whom(vec!["--db-url".to_owned(), "ftp://x".to_owned()]).says(&folder, &["migrate"]).code, 2);
+}
