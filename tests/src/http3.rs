@@ -1,7 +1,12 @@
 //! HTTP/3 through the gateway: with clients, with targets, while clients move and while things break.
 
+mod frames;
 mod hostile;
+mod oracle;
+mod raw;
+mod targets;
 mod upstream;
+mod websocket;
 
 use http::Method;
 

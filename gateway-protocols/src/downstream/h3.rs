@@ -118,6 +118,9 @@ struct Server<'w> {
     next: u64,
 }
 
+/// How long a connection without requests keeps what the next ones would need again.
+const REST: Duration = Duration::from_secs(1);
+
 /// How far the end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
@@ -133,11 +136,33 @@ struct End {
     leaving: Leaving,
     timer: Timer,
     patience: Duration,
+    /// Until memory is given back.
+    rest: Timer,
+    resting: bool,
 }
 
 impl End {
     fn new(patience: Duration) -> Self {
-        Self { leaving: Leaving::No, timer: Timer::default(), patience }
+        let (timer, rest) = (Timer::default(), Timer::default());
+        Self { leaving: Leaving::No, timer, patience, rest, resting: false }
+    }
+
+    /// Ready once, when nothing has been under way for a while.
+    fn poll_rest(&mut self, cx: &mut Context<'_>, is_idle: bool) -> Poll<()> {
+        if !is_idle {
+            self.rest.clear();
+            self.resting = false;
+            return Poll::Pending;
+        }
+        if self.resting {
+            return Poll::Pending;
+        }
+        if !self.rest.is_set() {
+            self.rest.set(REST);
+        }
+        let rest = self.rest.poll_elapsed(cx);
+        self.resting = rest.is_ready();
+        rest
     }
 }
 
@@ -168,6 +193,9 @@ impl Server<'_> {
                     Poll::Ready(true) => return Poll::Ready(true),
                     Poll::Ready(false) => moved = true,
                     Poll::Pending => {}
+                }
+                if self.end.poll_rest(cx, slots.is_idle()).is_ready() {
+                    slots.rest();
                 }
                 if !moved && slots.watch(cx) {
                     return Poll::Pending;

@@ -36,6 +36,7 @@ pub(crate) async fn attend(link: Arc<Link>, told: Settings) {
     let mut accepting = pin!(link.quic.accept_uni());
     let mut opened = false;
     let mut streams = Vec::new();
+    let mut seen = Seen::default();
     let ended = poll_fn(|cx| {
         if !opened && let Poll::Ready(control) = opening.as_mut().poll(cx) {
             opened = true;
@@ -51,13 +52,10 @@ pub(crate) async fn attend(link: Arc<Link>, told: Settings) {
         }
         let mut at = 0;
         while let Some(stream) = streams.get_mut(at) {
-            match stream.poll(&link, cx) {
+            match stream.poll(&link, &mut seen, cx) {
                 Ok(Poll::Pending) => at += 1,
                 Ok(Poll::Ready(())) => drop(streams.swap_remove(at)),
                 Err(fault) => return Poll::Ready(Some(fault)),
-            }
-            if let Some(fault) = twice(&streams) {
-                return Poll::Ready(Some(fault));
             }
         }
         Poll::Pending
@@ -68,18 +66,8 @@ pub(crate) async fn attend(link: Arc<Link>, told: Settings) {
     }
 }
 
-/// RFC 9114 §6.2.1, RFC 9204 §4.2: there is one of each.
-fn twice(streams: &[Stream]) -> Option<Fault> {
-    let count = |is: fn(&Kind) -> bool| streams.iter().filter(|stream| is(&stream.kind)).count();
-    let all = [
-        count(|kind| matches!(kind, Kind::Control(_))),
-        count(|kind| matches!(kind, Kind::Encoder)),
-        count(|kind| matches!(kind, Kind::Decoder(_))),
-    ];
-    all.into_iter()
-        .any(|number| number > 1)
-        .then_some(Fault::new(Code::STREAM_CREATION_ERROR, "a second stream of a kind of which there is one"))
-}
+/// Which of the streams there is one of have been opened, by type.
+type Seen = [bool; 4];
 
 struct Stream {
     stream: RecvStream,
@@ -97,7 +85,7 @@ enum Kind {
 
 impl Stream {
     /// Takes in what has come; ready when the stream is of no interest any more.
-    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Result<Poll<()>, Fault> {
+    fn poll(&mut self, link: &Link, seen: &mut Seen, cx: &mut Context<'_>) -> Result<Poll<()>, Fault> {
         loop {
             let chunk = match pin!(self.stream.read_chunk(READ, true)).poll(cx) {
                 Poll::Pending => return Ok(Poll::Pending),
@@ -114,7 +102,7 @@ impl Stream {
                     };
                 }
             };
-            if !self.take(link, chunk.bytes)? {
+            if !self.take(link, seen, chunk.bytes)? {
                 drop(self.stream.stop(Code::STREAM_CREATION_ERROR.into()));
                 return link.wasted().map(Poll::Ready);
             }
@@ -122,7 +110,7 @@ impl Stream {
     }
 
     /// False for streams of kinds nobody knows.
-    fn take(&mut self, link: &Link, mut input: Bytes) -> Result<bool, Fault> {
+    fn take(&mut self, link: &Link, seen: &mut Seen, mut input: Bytes) -> Result<bool, Fault> {
         loop {
             match &mut self.kind {
                 Kind::New(had) => {
@@ -130,7 +118,7 @@ impl Stream {
                     had.push(first);
                     input = input.slice(1..);
                     let Some(number) = varint(&mut &had[..]) else { continue };
-                    match kind(number, link)? {
+                    match kind(number, link, seen)? {
                         Some(kind) => self.kind = kind,
                         None => return Ok(false),
                     }
@@ -161,8 +149,9 @@ impl Stream {
     }
 }
 
-fn kind(number: u64, link: &Link) -> Result<Option<Kind>, Fault> {
-    Ok(Some(match number {
+/// What a stream of this type is for; `None` is nothing we know.
+fn kind(number: u64, link: &Link, seen: &mut Seen) -> Result<Option<Kind>, Fault> {
+    let kind = match number {
         CONTROL => Kind::Control(Frames::new(Place::Control, link.role, 0)),
         PUSH if link.role == Role::Server => {
             return Err(Fault::new(Code::STREAM_CREATION_ERROR, "a push from a client"));
@@ -171,7 +160,13 @@ fn kind(number: u64, link: &Link) -> Result<Option<Kind>, Fault> {
         QPACK_ENCODER => Kind::Encoder,
         QPACK_DECODER => Kind::Decoder(None),
         _ => return Ok(None),
-    }))
+    };
+    // RFC 9114 §6.2.1, RFC 9204 §4.2: there is one of each, which stays.
+    let place = usize::try_from(number).ok().and_then(|at| seen.get_mut(at));
+    match place.map(|seen| std::mem::replace(seen, true)) {
+        Some(false) => Ok(Some(kind)),
+        _ => Err(Fault::new(Code::STREAM_CREATION_ERROR, "a second stream of a kind of which there is one")),
+    }
 }
 
 /// RFC 9204 §4.4: only that a stream was given up can be said about blocks that use no dynamic table.
