@@ -339,3 +339,6 @@ fn allow(proxy: &Proxy) -> Option<Box<HeaderValue>> {
     let methods: Vec<&str> = rules.allowed_methods.as_ref()?.iter().map(http::Method::as_str).collect();
     HeaderValue::from_str(&methods.join(", ")).ok().map(Box::new)
 }
+
+#[cfg(test)]
+mod tests;
