@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use ferrum_edge::store::Engine;
 use serde_json::{Value, json};
 
 use crate::client::{Client, target};
+use crate::peers::{database, start};
 use crate::place::{Api, Folder, Running, key_auth, protected, proxy};
+use crate::servers::shared;
 
 /// How many changes the test makes; more with the variable of this name.
 const CHANGES: &str = "FERRUM_HAMMER";
@@ -119,6 +122,29 @@ fn nobody_gets_through_without_a_key_whatever_changes() {
     }
     let asked = attackers.end();
     assert!(asked > changes, "{asked} requests are too few to have seen anything");
+}
+
+#[test]
+fn nobody_gets_through_a_gateway_that_follows_either() {
+    let location = database(shared(Engine::Postgres), "test_hammer");
+    let (writer, follower) = (start(&location), start(&location));
+    let target = target("behind");
+    let mut api = writer.api();
+    let mut first = protected(target);
+    first["plugin_configs"] = json!([key_auth("k1", "a")]);
+    api.batch(&first);
+    follower.follows(1);
+    let attackers = Attackers::start(follower.http);
+    let steps = steps(target);
+    // As fast as they are answered, so that the other one takes several at once, too.
+    for step in steps.iter().cycle().take(steps.len() * 14) {
+        api.batch(step);
+        attackers.still_outside();
+    }
+    let newest = api.get("/v1/revisions?limit=1").json()["items"][0]["revision"].as_u64().unwrap();
+    follower.follows(newest);
+    serves(&mut follower.client(), &steps[steps.len() - 1]);
+    assert!(attackers.end() > 0);
 }
 
 /// What is refused leaves the route as it is.

@@ -14,7 +14,7 @@ use crate::place::{Folder, Running, consumer, protected, proxy, text};
 use crate::servers::{Server, shared};
 
 /// A database with tables of its own on this server.
-fn database(server: &Server, name: &str) -> Location {
+pub(crate) fn database(server: &Server, name: &str) -> Location {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
@@ -26,7 +26,7 @@ fn database(server: &Server, name: &str) -> Location {
     })
 }
 
-fn start(location: &Location) -> Running {
+pub(crate) fn start(location: &Location) -> Running {
     Running::on(impatient(location))
 }
 

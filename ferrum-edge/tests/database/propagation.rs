@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use serde_json::{Value, json};
 
 use crate::client::{target, until};
-use crate::place::{Folder, Running, consumer, protected, proxy};
+use crate::place::{ADMIN, Folder, Running, consumer, protected, proxy, text};
 
 fn stream(id: &str, port: u16, target: SocketAddr) -> Value {
     json!({ "id": id, "backend_scheme": "tcp", "listen_port": port, "backend_host": "127.0.0.1", "backend_port": target.port() })
@@ -80,6 +80,41 @@ fn a_port_that_somebody_has_refuses_the_write() {
     // The next change of a stream proxy tries again.
     assert_eq!(api.delete("/v1/proxies/t").status, 204);
     assert!(through(port).unwrap().contains("behind /stream"));
+}
+
+#[test]
+fn who_leaves_before_the_answer_leaves_nothing_half_done() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let target = target("behind");
+    for n in 0..40 {
+        let body = json!({ "proxies": [proxy(&format!("p{n}"), &format!("/p{n}"), target)] }).to_string();
+        let mut tcp = TcpStream::connect(running.admin).unwrap();
+        let head = format!(
+            "POST /v1/batch HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {ADMIN}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        tcp.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+        // Now, or a little into it.
+        if n % 2 == 0 {
+            let seen = running.gateway.snapshot().revision;
+            until("it is written", || running.gateway.snapshot().revision > seen || n % 4 == 0);
+        }
+        drop(tcp);
+    }
+    let mut api = running.api();
+    // Some of the requests may be read only now.
+    api.good("PUT", "/v1/proxies/last", &proxy("last", "/last", target));
+    until("what is stored is served", || {
+        let stored = api.get("/v1/proxies?limit=1000").json();
+        let stored: Vec<&str> =
+            stored["items"].as_array().unwrap().iter().map(|item| text(&item["id"])).collect();
+        let snapshot = running.gateway.snapshot();
+        let mut served: Vec<&str> = snapshot.by_id.iter().map(|(id, _)| id.as_str()).collect();
+        served.sort_unstable();
+        // Those that were waited for were not for nothing.
+        served == stored && stored.len() >= 11
+    });
 }
 
 #[test]
