@@ -79,7 +79,7 @@ fn record(c: &mut Criterion) {
             });
         });
         c.bench_function(&format!("scrape/{PROXIES} proxies, {name}"), |b| {
-            b.iter(|| prometheus::render(&telemetry, &snapshot, 1).len());
+            b.iter(|| prometheus::render(&telemetry, snapshot, 1).len());
         });
     }
 }

@@ -175,7 +175,8 @@ impl Gateway {
         compiler.adopt(&compiled);
         let addresses = listeners.addresses();
         let streams = StreamPorts::default();
-        let stream_ports = streams.prepare((&compiled.snapshot, &compiled.put), (&frontend, workers), ports)?;
+        let stream_ports =
+            streams.prepare((&compiled.snapshot, &compiled.put), (&frontend, workers), ports)?;
         let revision = compiled.snapshot.revision;
         let (shared, mut inboxes) = Shared::new(compiled.snapshot, workers);
         if let Some(port) = listeners.http3_port() {

@@ -108,14 +108,14 @@ impl OnRequest for AccessControl {
 impl AccessControl {
     fn admits(&self, identity: &Identity) -> bool {
         let groups = identity.consumer.as_ref().map_or(&[][..], |consumer| &consumer.acl_groups);
-        let in_any = |list: &Names| groups.iter().any(|group| list.contains(&**group));
+        let in_any = |list: &Names| groups.iter().any(|group| list.contains(group));
         let rules = &self.rules;
-        if rules.disallowed_consumers.contains(&*identity.name) || in_any(&rules.disallowed_groups) {
+        if rules.disallowed_consumers.contains(&identity.name) || in_any(&rules.disallowed_groups) {
             return false;
         }
         rules.only_denials
             || rules.allow_authenticated_identity
-            || rules.allowed_consumers.contains(&*identity.name)
+            || rules.allowed_consumers.contains(&identity.name)
             || in_any(&rules.allowed_groups)
     }
 }

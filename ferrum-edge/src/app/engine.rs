@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
@@ -35,14 +36,26 @@ pub(crate) struct Staged {
 }
 
 /// Tells when every worker has taken up what was published before.
-pub(crate) struct Served(Vec<oneshot::Receiver<()>>);
+pub(crate) struct Served {
+    confirmed: Vec<oneshot::Receiver<()>>,
+    replaced: Arc<Snapshot>,
+}
+
+/// How long what was replaced is held on to. Whoever lets go of it last frees all that only it had; connections under
+/// way have moved on by then, so that it isn't a worker.
+const LINGER: Duration = Duration::from_millis(50);
 
 impl Served {
     /// Waits for every worker. One that has ended serves nothing any more, and isn't waited for.
     pub(crate) async fn everywhere(self) {
-        for worker in self.0 {
+        for worker in self.confirmed {
             drop(worker.await);
         }
+        let replaced = self.replaced;
+        tokio::spawn(async move {
+            tokio::time::sleep(LINGER).await;
+            drop(tokio::task::spawn_blocking(move || drop(replaced)).await);
+        });
     }
 }
 
@@ -86,7 +99,11 @@ impl Engine {
 
     fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
         let bound = match compiled.streams_changed {
-            true => self.streams.prepare((&compiled.snapshot, &compiled.put), (&self.frontend, self.workers()), ports),
+            true => self.streams.prepare(
+                (&compiled.snapshot, &compiled.put),
+                (&self.frontend, self.workers()),
+                ports,
+            ),
             false => Ok(NewPorts::default()),
         };
         match bound {
@@ -103,7 +120,7 @@ impl Engine {
         self.compiler().adopt(&compiled);
         self.telemetry.applied(&compiled);
         let revision = compiled.snapshot.revision;
-        self.shared.snapshot.store(Arc::new(compiled.snapshot));
+        let replaced = self.shared.snapshot.swap(Arc::new(compiled.snapshot));
         self.streams.apply(ports, &self.orders, &self.frontend);
         self.revision.send_replace(revision);
         let confirmed = self.orders.iter().map(|worker| {
@@ -111,7 +128,7 @@ impl Engine {
             give(worker, Order::Confirm(confirm));
             confirmed
         });
-        Served(confirmed.collect())
+        Served { confirmed: confirmed.collect(), replaced }
     }
 
     /// Throws a staged configuration away; what it bound is closed.

@@ -142,7 +142,10 @@ impl Admin {
         let mut answer = Vec::new();
         let read = tcp.take(MAX_ANSWER_BYTES).read_to_end(&mut answer);
         let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return Err(written.err().or(read.err()).unwrap_or_else(|| io::ErrorKind::InvalidData.into()));
+            return Err(written
+                .err()
+                .or_else(|| read.err())
+                .unwrap_or_else(|| io::ErrorKind::InvalidData.into()));
         };
         let (head, body) = answer.split_at(end + 4);
         let head = String::from_utf8_lossy(head);

@@ -210,16 +210,9 @@ impl Kong {
             self.out.miss(place, "it has no host");
             return None;
         };
-        let (scheme, default_port) = match protocol.as_str() {
-            "http" | "ws" | "grpc" => ("http", 80),
-            "https" | "wss" | "grpcs" => ("https", 443),
-            "tcp" => ("tcp", 80),
-            "tls" => ("tcps", 443),
-            "udp" => ("udp", 80),
-            other => {
-                self.out.miss(format_args!("{place}.protocol"), format_args!("`{other}` is not known"));
-                return None;
-            }
+        let Some((scheme, default_port)) = scheme(&protocol) else {
+            self.out.miss(format_args!("{place}.protocol"), format_args!("`{protocol}` is not known"));
+            return None;
         };
         set(&mut made, "backend_scheme", scheme);
         if protocol.starts_with("grpc") {
@@ -235,21 +228,10 @@ impl Kong {
         if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
             set(&mut made, "backend_path", path);
         }
-        for (theirs, ours) in [
-            ("connect_timeout", "backend_connect_timeout_ms"),
-            ("read_timeout", "backend_read_timeout_ms"),
-            ("write_timeout", "backend_write_timeout_ms"),
-        ] {
-            if let Some(millis) = service.get(theirs).and_then(Value::as_u64) {
-                set(&mut made, ours, millis);
-            }
-        }
-        if let Some(retries) = service.get("retries").and_then(Value::as_u64).filter(|retries| *retries > 0) {
-            set(&mut made, "retry", json!({ "max_retries": retries }));
-        }
+        patience(service, &mut made);
         if let Some(verify) = service.get("tls_verify").and_then(Value::as_bool) {
             set(&mut made, "backend_tls_verify_server_cert", verify);
-        } else if scheme.ends_with('s') && scheme != "https" || scheme == "https" {
+        } else if matches!(scheme, "https" | "tcps") {
             self.out.miss(
                 format_args!("{place}.tls_verify"),
                 "Kong checks no certificates by default; here they are checked",
@@ -297,23 +279,7 @@ impl Kong {
             self.stream_route(&place, route, (common, service));
             return;
         }
-        let hosts = self.hosts(&place, texts(route, "hosts"));
-        if !hosts.is_empty() {
-            set(&mut common, "hosts", hosts);
-        }
-        let methods = texts(route, "methods");
-        if !methods.is_empty() {
-            set(&mut common, "allowed_methods", methods);
-            self.out.miss(
-                format_args!("{place}.methods"),
-                "another method is answered 405 here, and doesn't go on to another route",
-            );
-        }
-        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true);
-        set(&mut common, "strip_listen_path", strips);
-        if route.get("preserve_host").and_then(Value::as_bool).unwrap_or(false) {
-            set(&mut common, "preserve_host_header", true);
-        }
+        let strips = self.rules(&place, route, &mut common);
         let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
         if paths.is_empty() {
             paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
@@ -358,6 +324,28 @@ impl Kong {
         for plugin in list(route, "plugins") {
             self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
         }
+    }
+
+    /// What all paths of a route have in common; says whether the path is stripped.
+    fn rules(&mut self, place: &str, route: &Value, common: &mut Map<String, Value>) -> bool {
+        let hosts = self.hosts(place, texts(route, "hosts"));
+        if !hosts.is_empty() {
+            set(common, "hosts", hosts);
+        }
+        let methods = texts(route, "methods");
+        if !methods.is_empty() {
+            set(common, "allowed_methods", methods);
+            self.out.miss(
+                format_args!("{place}.methods"),
+                "another method is answered 405 here, and doesn't go on to another route",
+            );
+        }
+        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true);
+        set(common, "strip_listen_path", strips);
+        if route.get("preserve_host").and_then(Value::as_bool).unwrap_or(false) {
+            set(common, "preserve_host_header", true);
+        }
+        strips
     }
 
     fn stream_route(&mut self, place: &str, route: &Value, (common, service): (Map<String, Value>, &str)) {
@@ -482,6 +470,34 @@ impl Kong {
 
     fn plugin(&mut self, place: &str, plugin: &Value, at: plugins::Where<'_>) {
         plugins::plugin(&mut self.out, (place, plugin), at);
+    }
+}
+
+/// Our scheme for a protocol of Kong's, and its port.
+fn scheme(protocol: &str) -> Option<(&'static str, u64)> {
+    Some(match protocol {
+        "http" | "ws" | "grpc" => ("http", 80),
+        "https" | "wss" | "grpcs" => ("https", 443),
+        "tcp" => ("tcp", 80),
+        "tls" => ("tcps", 443),
+        "udp" => ("udp", 80),
+        _ => return None,
+    })
+}
+
+/// How long a service is waited for, and how often it is tried.
+fn patience(service: &Value, made: &mut Map<String, Value>) {
+    for (theirs, ours) in [
+        ("connect_timeout", "backend_connect_timeout_ms"),
+        ("read_timeout", "backend_read_timeout_ms"),
+        ("write_timeout", "backend_write_timeout_ms"),
+    ] {
+        if let Some(millis) = service.get(theirs).and_then(Value::as_u64) {
+            set(made, ours, millis);
+        }
+    }
+    if let Some(retries) = service.get("retries").and_then(Value::as_u64).filter(|retries| *retries > 0) {
+        set(made, "retry", json!({ "max_retries": retries }));
     }
 }
 

@@ -174,7 +174,9 @@ pub(crate) async fn filters_find_what_they_say_and_nothing_else(engine: Engine) 
         ("broken", r#"{"name":"shop""#),
     ];
     write(&store, documents.map(|(id, text)| put(Kind::Proxies, id, text)).to_vec()).await;
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    /// What is asked for by field, and the ids that are found.
+    type Case<'c> = (&'c [(&'c str, &'c str)], &'c [&'c str]);
+    let cases: &[Case<'_>] = &[
         (&[("name", "shop")], &["four", "one", "two"]),
         (&[("name", "shop"), ("port", "80")], &["four", "one"]),
         (&[("on", "true")], &["one"]),

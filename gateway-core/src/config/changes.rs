@@ -60,7 +60,7 @@ impl Changes {
     /// Adds what is to become different after these.
     pub fn extend(&mut self, later: Self) {
         self.revision = later.revision.or(self.revision);
-        self.settings = later.settings.or(self.settings.take());
+        self.settings = later.settings.or_else(|| self.settings.take());
         self.upstreams.extend(later.upstreams);
         self.proxies.extend(later.proxies);
         self.closed.extend(later.closed);

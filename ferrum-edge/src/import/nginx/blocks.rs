@@ -11,7 +11,7 @@ pub(super) struct Directive {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
     /// What stands in its braces.
-    pub(super) block: Vec<Directive>,
+    pub(super) block: Vec<Self>,
     /// 1-based.
     pub(super) line: usize,
 }

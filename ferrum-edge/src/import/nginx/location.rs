@@ -224,10 +224,11 @@ impl Nginx {
             ("proxy_ssl_name", _) => set(proxy, "backend_tls_server_name", first),
             ("proxy_ssl_trusted_certificate", _) => set(proxy, "backend_tls_server_ca_cert_path", first),
             ("proxy_ssl_server_name", _) => {}
-            ("proxy_next_upstream_tries", _) => match first.parse::<u64>().ok().filter(|tries| *tries > 1) {
-                Some(tries) => set(proxy, "retry", json!({ "max_retries": tries - 1 })),
-                None => {}
-            },
+            ("proxy_next_upstream_tries", _) => {
+                if let Some(tries) = first.parse::<u64>().ok().filter(|tries| *tries > 1) {
+                    set(proxy, "retry", json!({ "max_retries": tries - 1 }));
+                }
+            }
             ("proxy_set_header", _) => {
                 let value = directive.arguments.get(1).map_or("", String::as_str);
                 match first.to_ascii_lowercase().as_str() {

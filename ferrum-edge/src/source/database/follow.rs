@@ -115,7 +115,7 @@ impl Keeper {
         }
         changes.revision = Some(revision);
         match heavy(|| self.engine.stage(changes, Ports::Possible)) {
-            Ok(staged) => drop(self.engine.publish(staged)),
+            Ok(staged) => self.engine.publish(staged).everywhere().await,
             Err(error) => tracing::error!(%error, "a revision of the database could not be served"),
         }
         self.now_at(live, catalog, revision).await;

@@ -62,9 +62,8 @@ pub(super) async fn load(
         Err(error) => {
             let Some(mirror) = mirror else { return Err(error.into()) };
             let Some(revision) = mirror.revision().await else { return Err(error.into()) };
-            let mut loaded = match read(mirror.store(), documents, (settings, registry)).await {
-                Ok(loaded) => loaded,
-                Err(_) => return Err(error.into()),
+            let Ok(mut loaded) = read(mirror.store(), documents, (settings, registry)).await else {
+                return Err(error.into());
             };
             loaded.revision = revision;
             loaded.compiled.snapshot.revision = revision;
