@@ -50,6 +50,12 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
         None => DEFAULT_PAGE,
         Some(limit) => usize::try_from(limit).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE),
     };
+    // Who may see no credentials may not try whether they are these either.
+    let about_secrets = |key: &str| key.split('.').next() == Some("credentials");
+    if kind == Kind::Consumers && pairs.iter().any(|(key, _)| about_secrets(key)) {
+        let detail = "Consumers can't be searched by their credentials";
+        return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail)));
+    }
     let found = asked.keeper.store().list(&Query { kind, after, limit, filters: pairs }).await;
     let page = found.map_err(|error| Box::new(store(&error)))?;
     let items: Vec<_> = page.objects.iter().map(shown).collect();

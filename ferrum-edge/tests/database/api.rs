@@ -524,6 +524,13 @@ fn secrets_are_in_no_answer_and_not_in_the_database() {
     for answer in &said {
         assert!(!answer.text.contains("SECRET") && !answer.text.contains("ann-key"), "{answer:?}");
     }
+    let digest = "f0a3cb5b";
+    is_problem(
+        &api.get(&format!("/v1/consumers?credentials.key_auth.0.key_sha256={digest}")),
+        400,
+        "bad_query",
+    );
+    is_problem(&api.get("/v1/consumers?credentials=x"), 400, "bad_query");
     let shown = api.with(READ).get("/v1/export");
     assert!(!shown.text.contains("key_sha256") && !shown.text.contains("sealed"), "{shown:?}");
     for file in std::fs::read_dir(folder.path()).unwrap() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::target;
-use crate::place::{Folder, Running, consumer, key_auth, protected, proxy};
+use crate::place::{Folder, READ, Running, consumer, key_auth, protected, proxy};
 
 /// What can be wrong with any kind of object.
 fn wrong(good: &Value, out_of_range: (&str, Value)) -> Vec<String> {
@@ -170,4 +170,76 @@ fn what_a_plugin_row_leaves_by_hand_it_leaves_at_once() {
     folder.by_hand("proxies", "not an id/", None);
     running.follows(5);
     assert_eq!(running.broken(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_broken_row_holds_is_told_to_nobody() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let with = |credentials: Value| {
+        json!({ "id": "bad", "username": "bad", "credentials": credentials }).to_string()
+    };
+    let rows = [
+        "SECRET {".to_owned(),
+        "\"SECRET\"".to_owned(),
+        "{ \"id\": \"bad\", \"credentials\": { \"key_auth\": [ { \"key\": \"SECRET\" }".to_owned(),
+        with(json!("SECRET")),
+        with(json!(["SECRET"])),
+        with(json!({ "key_auth": [["SECRET"]] })),
+        with(json!({ "key_auth": [{ "key": "SECRET", "more": "SECRET" }] })),
+        with(json!({ "key_auth": [{ "key_sha256": "SECRET" }] })),
+        with(json!({ "basic_auth": [{ "sealed": "v1:x:SECRET" }] })),
+        with(json!({ "basic_auth": [{ "password": ["SECRET"] }] })),
+        with(json!({ "jwt_auth": "SECRET", "unknown": "SECRET" })),
+    ];
+    for (revision, row) in (1..).zip(&rows) {
+        folder.by_hand("consumers", "bad", Some(row));
+        running.follows(revision);
+        assert_eq!(running.broken(), ["consumers/bad"], "{row}");
+        for path in [
+            "/v1/status",
+            "/v1/consumers",
+            "/v1/consumers/bad",
+            "/v1/export",
+            &format!("/v1/revisions/{revision}"),
+            "/v1/diff?from=0",
+        ] {
+            let answer = api.with(READ).get(path);
+            assert!(answer.status == 200 && !answer.text.contains("SECRET"), "{row}: {path} {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_restored_backup_is_served_whatever_its_revision() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let target = target("behind");
+    running.api().batch(&protected(target));
+    folder.sql("CREATE TABLE backup AS SELECT * FROM ferrum_objects;");
+    for n in 0..3 {
+        running.api().good("PUT", "/v1/proxies/b", &proxy("b", &format!("/b{n}"), target));
+    }
+    assert_eq!(running.api().delete("/v1/plugin_configs/a-key").status, 204);
+    let mut client = running.client();
+    assert_eq!(client.get("/a/x", None).status, 200);
+    let restore = "BEGIN IMMEDIATE;
+        DELETE FROM ferrum_objects; INSERT INTO ferrum_objects SELECT * FROM backup;
+        DELETE FROM ferrum_changes WHERE revision > 1; DELETE FROM ferrum_revisions WHERE revision > 1;
+        UPDATE ferrum_store SET revision = 1, changes = (SELECT changes FROM ferrum_revisions);
+        COMMIT;";
+    folder.sql(restore);
+    crate::client::until("the backup is served", || running.gateway.snapshot().revision == 1);
+    assert_eq!(client.get("/a/x", None).status, 401);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 200);
+    assert_eq!(client.get("/b2/x", None).status, 404);
+    // A write right after it comes on top of the backup, too.
+    running.api().good("PUT", "/v1/proxies/b", &proxy("b", "/b", target));
+    running.api().good("PUT", "/v1/proxies/b", &proxy("b", "/bb", target));
+    folder.sql(restore);
+    running.api().good("PUT", "/v1/proxies/c", &proxy("c", "/c", target));
+    assert_eq!(client.get("/bb/x", None).status, 404);
+    assert_eq!(client.get("/c/x", None).status, 200);
+    assert_eq!(client.get("/a/x", None).status, 401);
 }

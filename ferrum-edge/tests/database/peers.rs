@@ -7,7 +7,7 @@ use std::time::Duration;
 use ferrum_edge::source::database::Database;
 use ferrum_edge::store::{Engine, Location, Options, Store};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 
 use crate::client::{target, until};
 use crate::place::{Folder, Running, consumer, protected, proxy, text};
@@ -17,9 +17,16 @@ use crate::servers::{Server, shared};
 pub(crate) fn database(server: &Server, name: &str) -> Location {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
-        connection.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
-        connection.close().await.unwrap();
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        if server.engine == Engine::Postgres {
+            let mut connection = PgConnection::connect(&server.url("postgres")).await.unwrap();
+            connection.execute(create).await.unwrap();
+            connection.close().await.unwrap();
+        } else {
+            let mut connection = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
+            connection.execute(create).await.unwrap();
+            connection.close().await.unwrap();
+        }
         let location = Location::parse(Some(&server.url(name)), None).unwrap();
         Store::open(location.clone(), Options::default()).migrate().await.unwrap();
         location
@@ -38,7 +45,16 @@ fn impatient(location: &Location) -> Database {
 
 #[test]
 fn a_write_through_one_is_served_by_the_other() {
-    let location = database(shared(Engine::Postgres), "test_follow");
+    followed(Engine::Postgres);
+}
+
+#[test]
+fn a_write_through_one_is_served_by_the_other_on_mariadb() {
+    followed(Engine::MySql);
+}
+
+fn followed(engine: Engine) {
+    let location = database(shared(engine), "test_follow");
     let (one, other) = (start(&location), start(&location));
     let target = target("behind");
     let (mut api, mut client) = (one.api(), other.client());
