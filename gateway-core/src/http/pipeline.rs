@@ -358,13 +358,8 @@ fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> R
         return Ok(());
     }
     stream::make_readable(route, &mut exchange.request.headers);
-    if rules.websocket.allowed_origins.is_empty() {
-        return Ok(());
-    }
     let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    let allowed =
-        |origin: &str| rules.websocket.allowed_origins.iter().any(|known| known.eq_ignore_ascii_case(origin));
-    if origin.is_some_and(allowed) {
+    if rules.may_upgrade_from(origin) {
         return Ok(());
     }
     Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))

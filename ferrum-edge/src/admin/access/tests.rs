@@ -1,3 +1,5 @@
+//! Who may, and who may not.
+
 use super::*;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";

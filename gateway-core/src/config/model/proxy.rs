@@ -64,6 +64,15 @@ pub struct HttpRules {
     pub max_request_body_bytes: Option<u64>,
 }
 
+impl HttpRules {
+    /// Whether a page of this origin may switch to another protocol. Who says none is nobody, where some are named.
+    pub fn may_upgrade_from(&self, origin: Option<&str>) -> bool {
+        let allowed = &self.websocket.allowed_origins;
+        let is_allowed = |origin: &str| allowed.iter().any(|known| known.eq_ignore_ascii_case(origin));
+        allowed.is_empty() || origin.is_some_and(is_allowed)
+    }
+}
+
 /// How a proxy's WebSockets are treated.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WebSocketRules {

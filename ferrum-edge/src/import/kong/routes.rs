@@ -1,0 +1,165 @@
+//! Kong's routes: each path is a proxy.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{Kong, list, name, plugins, reference, text, texts};
+use crate::import::set;
+
+impl Kong {
+    pub(super) fn lone_route(&mut self, route: &Value) {
+        match reference(route, "service") {
+            Some(service) => self.route(route, &service),
+            None => self.out.miss(format_args!("route {}", name(route)), "it leads to no service"),
+        }
+    }
+
+    pub(super) fn route(&mut self, route: &Value, service: &str) {
+        let called = name(route);
+        let place = format!("route {called}");
+        let Some(backend) = self.services.get(service).cloned() else {
+            self.out.miss(&place, format_args!("its service `{service}` is not translated"));
+            return;
+        };
+        let is_stream =
+            matches!(text(&Value::Object(backend.clone()), "backend_scheme"), Some("tcp" | "tcps" | "udp"));
+        let mut common = backend;
+        if is_stream {
+            self.stream_route(&place, route, (common, service));
+            return;
+        }
+        let strips = self.rules(&place, route, &mut common);
+        let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
+        if paths.is_empty() {
+            paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
+        }
+        let base = if called == "unnamed" { format!("{service}-route") } else { called.clone() };
+        for path in paths {
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &base)))]);
+            // All paths of certain hosts: said so, it may stand beside one for all hosts.
+            let path = path.filter(|path| path != "/" || !hosts_given(&common));
+            if let Some(path) = path {
+                set(&mut proxy, "listen_path", self.path(&place, &path, strips));
+            }
+            proxy.extend(common.clone());
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(called.clone()).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            &place,
+            route,
+            &[
+                "hosts",
+                "methods",
+                "paths",
+                "strip_path",
+                "preserve_host",
+                "protocols",
+                "plugins",
+                "service",
+                "regex_priority",
+                "path_handling",
+                "https_redirect_status_code",
+                "request_buffering",
+                "response_buffering",
+            ],
+        );
+        if texts(route, "protocols") == ["https"] {
+            self.out.miss(format_args!("{place}.protocols"), "plain http is answered here as well");
+        }
+        let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
+        for plugin in list(route, "plugins") {
+            self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+        }
+    }
+
+    /// What all paths of a route have in common; says whether the path is stripped.
+    fn rules(&mut self, place: &str, route: &Value, common: &mut Map<String, Value>) -> bool {
+        let hosts = self.hosts(place, texts(route, "hosts"));
+        if !hosts.is_empty() {
+            set(common, "hosts", hosts);
+        }
+        let methods = texts(route, "methods");
+        if !methods.is_empty() {
+            set(common, "allowed_methods", methods);
+            self.out.miss(
+                format_args!("{place}.methods"),
+                "another method is answered 405 here, and doesn't go on to another route",
+            );
+        }
+        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true);
+        set(common, "strip_listen_path", strips);
+        if route.get("preserve_host").and_then(Value::as_bool).unwrap_or(false) {
+            set(common, "preserve_host_header", true);
+        }
+        strips
+    }
+
+    fn stream_route(&mut self, place: &str, route: &Value, (common, service): (Map<String, Value>, &str)) {
+        let ports: HashSet<u64> =
+            list(route, "destinations").filter_map(|to| to.get("port").and_then(Value::as_u64)).collect();
+        if ports.is_empty() {
+            self.out.miss(place, "a stream has to say its port under `destinations`");
+        }
+        for port in ports {
+            let called = format!("{}-{port}", name(route));
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
+            set(&mut proxy, "listen_port", port);
+            proxy.extend(common.clone());
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(name(route)).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            place,
+            route,
+            &["destinations", "protocols", "service", "plugins", "strip_path", "preserve_host"],
+        );
+    }
+
+    /// Hosts that mean the same here.
+    fn hosts(&mut self, place: &str, hosts: Vec<String>) -> Vec<String> {
+        let (good, bad): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|host| {
+            let rest = host.strip_prefix("*.").unwrap_or(host);
+            !rest.contains('*') && !rest.contains(':')
+        });
+        for host in bad {
+            self.out.miss(
+                format_args!("{place}.hosts"),
+                format_args!("`{host}`: only `*.` in front is known, and no port"),
+            );
+        }
+        good
+    }
+
+    /// A path that means the same here.
+    fn path(&mut self, place: &str, path: &str, strips: bool) -> String {
+        let Some(regex) = path.strip_prefix('~') else {
+            if path.len() > 1 && !path.ends_with('/') {
+                // Kong's prefixes end anywhere; nobody means `/apix` by `/api`.
+                return path.to_owned();
+            }
+            return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
+        };
+        if strips {
+            self.out.miss(
+                format_args!("{place}.paths"),
+                format_args!(
+                    "`{path}`: what a regex leaves of the path is stripped as well; see strip_listen_path"
+                ),
+            );
+        }
+        match regex.strip_suffix('$') {
+            Some(whole) => format!("~{whole}"),
+            None => format!("~{regex}.*"),
+        }
+    }
+}
+
+fn hosts_given(proxy: &Map<String, Value>) -> bool {
+    proxy.contains_key("hosts")
+}
