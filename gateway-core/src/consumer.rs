@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::index::Index;
-use crate::config::model::{Consumer, Credential, Id};
+use crate::config::model::{Consumer, Credential, Digest, Id};
 
 /// A recognised caller: a consumer of the configuration, or a name another party vouched for.
 #[derive(Debug, Clone)]
@@ -32,10 +32,6 @@ pub struct Consumers {
     by_name: Index<Arc<str>, Arc<Identity>>,
     by_credential: Index<Fingerprint, Arc<Identity>>,
 }
-
-/// The SHA-256 of a credential that identifies its owner by itself: neither memory nor the time a look-up takes tells
-/// anything about the credentials there are.
-pub type Digest = [u8; 32];
 
 /// The digest of a credential's text.
 pub fn digest(text: &[u8]) -> Digest {

@@ -10,8 +10,6 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::problem::Problems;
-
 pub use proxy::*;
 pub use settings::*;
 pub use upstream::*;
@@ -29,15 +27,6 @@ impl Id {
     /// The shared text itself, for records that outlive the configuration.
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
-    }
-}
-
-impl std::str::FromStr for Id {
-    type Err = Problems;
-
-    /// An id that stands by itself, such as one in a path.
-    fn from_str(text: &str) -> Result<Self, Problems> {
-        super::resolve::id(text)
     }
 }
 
@@ -83,6 +72,10 @@ pub struct Consumer {
     pub credentials: Box<[Credential]>,
 }
 
+/// The SHA-256 of a credential that identifies its owner by itself: neither memory nor the time a look-up takes tells
+/// anything about the credentials there are.
+pub type Digest = [u8; 32];
+
 /// Something a consumer shows to be recognised; `kind` is the name of the plugin that checks it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Credential {
@@ -91,7 +84,7 @@ pub enum Credential {
         /// `key_auth` or `mtls_auth`.
         kind: &'static str,
         /// Of the credential's text.
-        digest: crate::consumer::Digest,
+        digest: Digest,
     },
     /// The plugin needs it as it is.
     Secret {

@@ -30,14 +30,18 @@ pub(super) use unique::{key_of, may_share, reserved};
 pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
-use super::model::Model;
+use super::model::{Id, Model};
 use super::problem::{Problem, Problems};
 
-/// An id that stands by itself.
-pub(super) fn id(text: &str) -> Result<super::model::Id, Problems> {
-    let mut notes = Notes::new("id");
-    let id = notes.value("", words::valid_id(text));
-    id.ok_or(notes.problems)
+impl std::str::FromStr for Id {
+    type Err = Problems;
+
+    /// An id that stands by itself, such as one in a path.
+    fn from_str(text: &str) -> Result<Self, Problems> {
+        let mut notes = Notes::new("id");
+        let id = notes.value("", words::valid_id(text));
+        id.ok_or(notes.problems)
+    }
 }
 
 /// Where an object stands and where its relative paths start.
