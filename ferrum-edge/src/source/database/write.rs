@@ -123,6 +123,7 @@ impl Keeper {
 
     async fn write_to_end(&self, author: Author, request: Request) -> Result<Written, WriteError> {
         let mut live = self.live.lock().await;
+        let name = author.name.clone();
         let mut change = self.store.begin(author).await?;
         if change.base() != live.revision {
             // Somebody else wrote: what they wrote is served first. Nobody writes meanwhile, we hold the lock.
@@ -152,6 +153,8 @@ impl Keeper {
             mirror.feed(from, revision, plan.ops());
         }
         served.everywhere().await;
+        let Counts { created, updated, deleted } = counts;
+        tracing::info!(revision, author = name, created, updated, deleted, "the configuration was changed");
         Ok(Written { revision, counts, ops: plan.done })
     }
 
