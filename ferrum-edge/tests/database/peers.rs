@@ -129,7 +129,7 @@ fn count_up(gateway: &Running, target: SocketAddr) {
     loop {
         let before = gateway.api().get("/v1/proxies/shared");
         let tag = before.header("etag").unwrap().to_owned();
-        let count: usize = text(&before.json()["name"])[1..].parse().unwrap();
+        let count: usize = text(&before.json()["name"]).trim_start_matches('n').parse().unwrap();
         let body = named(target, count + 1).to_string();
         let head = format!("if-match: {tag}\r\n");
         match gateway.api().ask("PUT", "/v1/proxies/shared", &head, body.as_bytes()).status {
