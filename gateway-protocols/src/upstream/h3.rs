@@ -154,7 +154,13 @@ pub(crate) async fn send<D: Downstream>(
     let upload = Some(Upload { body: SendBody::new(body, timeouts.idle), writer });
     let mut exchange = Exchange { reader, upload, connection };
     for _ in 0..MAX_INTERIM {
-        match poll_fn(|cx| exchange.poll_said(cx, &call)).await? {
+        let said = poll_fn(|cx| exchange.poll_said(cx, &call)).await;
+        if said.as_ref().is_err_and(|failure| failure.stale) {
+            // A GOAWAY that came with the refusal is for the connection's own task to read: it has its turn first, or the
+            // request would be sent again to where it was just refused.
+            tokio::task::yield_now().await;
+        }
+        match said? {
             // RFC 9114 §4.5: there is nothing to switch to.
             Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
