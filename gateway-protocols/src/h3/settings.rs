@@ -95,7 +95,7 @@ mod tests {
             (&[6, 1, 6, 1], Code::SETTINGS_ERROR),
             (&[8, 2], Code::SETTINGS_ERROR),
             (&[2, 0], Code::SETTINGS_ERROR),
-            (&[3, 100], Code::SETTINGS_ERROR),
+            (&[3, 10], Code::SETTINGS_ERROR),
             (&[4, 1], Code::SETTINGS_ERROR),
             (&[5, 1], Code::SETTINGS_ERROR),
         ] {
