@@ -5,6 +5,7 @@
 //! message.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
@@ -17,11 +18,15 @@ const MIN_ROOM: usize = 2 << 10;
 /// Buffers a worker keeps of each size.
 const MAX_SMALL: usize = 256;
 const MAX_LARGE: usize = 16;
+/// Buffers a worker remembers until their slices are gone.
+const MAX_LENT: usize = 64;
 
 #[derive(Default)]
 struct Kept {
     small: Vec<BytesMut>,
     large: Vec<BytesMut>,
+    /// Given back while slices of them were still in use, the oldest first.
+    lent: VecDeque<BytesMut>,
 }
 
 thread_local! {
@@ -34,7 +39,7 @@ pub(crate) fn prepare(buffer: &mut BytesMut, wanted: usize) {
     if buffer.capacity() == 0
         && let Some(kept) = KEPT.with_borrow_mut(|kept| match size {
             BODY_BYTES => kept.large.pop(),
-            _ => kept.small.pop(),
+            _ => kept.small.pop().or_else(|| kept.returned()),
         })
     {
         *buffer = kept;
@@ -46,13 +51,25 @@ pub(crate) fn prepare(buffer: &mut BytesMut, wanted: usize) {
     }
 }
 
+impl Kept {
+    /// The buffer lent longest, if its slices are gone by now.
+    fn returned(&mut self) -> Option<BytesMut> {
+        let mut buffer = self.lent.pop_front()?;
+        if buffer.try_reclaim(HEAD_BYTES) {
+            return Some(buffer);
+        }
+        self.lent.push_front(buffer);
+        None
+    }
+}
+
 /// Takes an empty buffer back.
 pub(crate) fn give_back(buffer: &mut BytesMut) {
     if !buffer.is_empty() || buffer.capacity() == 0 {
         return;
     }
     let mut buffer = std::mem::take(buffer);
-    // Works only when no slice of it is left; else the last slice frees it.
+    // Works only when no slice of it is left.
     if buffer.try_reclaim(BODY_BYTES) {
         KEPT.with_borrow_mut(|kept| {
             if kept.large.len() < MAX_LARGE {
@@ -64,6 +81,14 @@ pub(crate) fn give_back(buffer: &mut BytesMut) {
             if kept.small.len() < MAX_SMALL {
                 kept.small.push(buffer);
             }
+        });
+    } else if buffer.capacity() <= HEAD_BYTES {
+        // Whoever waits longest is most likely to have its slices back. Beyond the limit the last slice frees it.
+        KEPT.with_borrow_mut(|kept| {
+            if kept.lent.len() >= MAX_LENT {
+                drop(kept.lent.pop_front());
+            }
+            kept.lent.push_back(buffer);
         });
     }
 }

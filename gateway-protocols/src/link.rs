@@ -59,7 +59,10 @@ impl Link {
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(tcp) => poll_fill(Pin::new(tcp), cx, buffer, wanted),
+            Self::Tcp(tcp) => {
+                ready!(poll_arrival(tcp, cx, buffer))?;
+                poll_fill(Pin::new(tcp), cx, buffer, wanted)
+            }
             Self::Tls(tls) => poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted),
         }
     }
@@ -246,7 +249,10 @@ impl ReadHalf {
         wanted: usize,
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(half) => poll_fill(Pin::new(half), cx, buffer, wanted),
+            Self::Tcp(half) => {
+                ready!(poll_arrival(half.as_ref(), cx, buffer))?;
+                poll_fill(Pin::new(half), cx, buffer, wanted)
+            }
             Self::Tls(cell) => {
                 let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
                 poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted)
@@ -346,6 +352,16 @@ fn write_slices<W: AsyncWrite>(
         [one] => writer.poll_write(cx, one),
         several => writer.poll_write_vectored(cx, several),
     }
+}
+
+/// Waits until there may be something to read. Asked first, because every second read of an exchange finds that there
+/// is nothing, and room made for it would be given back at once.
+fn poll_arrival(tcp: &TcpStream, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<()>> {
+    let arrival = tcp.poll_read_ready(cx);
+    if arrival.is_pending() {
+        buffer::give_back(buffer);
+    }
+    arrival
 }
 
 /// One read into the buffer's spare capacity.

@@ -24,7 +24,12 @@ impl Timer {
         self.deadline = (!after.is_zero()).then(|| Instant::now() + after);
     }
 
-    /// As [`Timer::set`], for those who know the time already.
+    /// Sets the deadline to `after` from `start`, for those who know the time already; zero switches the timer off.
+    pub fn set_from(&mut self, start: Instant, after: Duration) {
+        self.deadline = (!after.is_zero()).then(|| start + after);
+    }
+
+    /// As [`Timer::set`], for those who know the deadline already.
     pub fn set_at(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
     }

@@ -112,19 +112,20 @@ impl Upstream for Outbound {
     ) -> Result<Answer, Failure> {
         if wanted(&call) == BackendHttp::Http3
             && call.dialect != Dialect::Upgrade
-            && let Some(connection) = self.inner.quic(&call).await
+            && let Some(connection) = Box::pin(self.inner.quic(&call)).await
         {
-            return h3::send(connection, call, body, downstream).await;
+            return Box::pin(h3::send(connection, call, body, downstream)).await;
         }
+        // What is rare is on the heap of its own: every exchange moves and holds the room that its longest way takes.
         match self.inner.version(&call) {
             Some(Version::Http1) => {
                 if let Some(kept) = self.inner.take(key(&call)) {
                     return h1::send(kept, &self.inner, call, body, downstream).await;
                 }
-                self.inner.dial_and_send(call, body, downstream).await
+                Box::pin(self.inner.dial_and_send(call, body, downstream)).await
             }
             Some(Version::Http2) => self.inner.share(call, body, downstream).await,
-            None => self.inner.learn(call, body, downstream).await,
+            None => Box::pin(self.inner.learn(call, body, downstream)).await,
         }
     }
 }
@@ -226,6 +227,7 @@ impl Inner {
         let now = Instant::now();
         while let Some(mut kept) = pools.idle.take(key, now) {
             if kept.is_open() {
+                kept.since = now;
                 return Some(kept);
             }
         }
@@ -235,7 +237,8 @@ impl Inner {
     /// Keeps a connection for the next exchange.
     fn keep(&self, connection: h1::Connection, key: u64, rules: &PoolRules) {
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            drop(pools.idle.put(key, connection, rules, Instant::now()));
+            let now = connection.since;
+            drop(pools.idle.put(key, connection, rules, now));
         }
     }
 

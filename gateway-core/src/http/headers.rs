@@ -149,8 +149,11 @@ pub fn forward(exchange: &mut Exchange, settings: &Settings) {
             Some(host) => headers.insert(X_FORWARDED_HOST, host.clone()),
             None => headers.remove(X_FORWARDED_HOST),
         };
-        for claim in CLAIMS {
-            headers.remove(claim);
+        // Looking once through the few fields there are costs less than looking each claim up.
+        if headers.keys().any(|name| CLAIMS.contains(name)) {
+            for claim in CLAIMS {
+                headers.remove(claim);
+            }
         }
     }
     if settings.forwarded_header {

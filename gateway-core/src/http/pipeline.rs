@@ -51,6 +51,12 @@ pub struct Pipeline<U> {
     drain: Drain,
 }
 
+/// A target's agreement to switch protocols, and the target's end of what follows.
+struct Switching {
+    response: Response<()>,
+    target: Tunnel,
+}
+
 /// A proxy's share of a request: the route and how much of the path it took.
 struct Matched<'s> {
     route: &'s Route,
@@ -90,7 +96,10 @@ impl<U: Upstream> Pipeline<U> {
             Ok(response) => response,
             Err(reply) => end.reply(*reply),
         };
-        self.finish(end, response, reached, downstream).await
+        match self.finish(&mut end, response, reached, downstream).await {
+            Ok(delivery) => delivery,
+            Err(switching) => Box::pin(self.switch(end, *switching, downstream)).await,
+        }
     }
 
     /// Answers a request the adapter could not make an exchange of, so that it is recorded like any other.
@@ -102,7 +111,8 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         let response = end.reply(reply);
-        self.finish(end, response, Reached::NONE, downstream).await
+        end.status = response.status();
+        self.deliver(&mut end, response, downstream).await
     }
 
     /// Records a request nobody waits for any more.
@@ -115,11 +125,10 @@ impl<U: Upstream> Pipeline<U> {
     async fn switch<D: Downstream>(
         &self,
         mut end: Ending<'_>,
-        response: Response<Body>,
-        mut target: Tunnel,
+        Switching { response, mut target }: Switching,
         downstream: &mut D,
     ) -> Delivery {
-        let (mut parts, _) = response.into_parts();
+        let (mut parts, ()) = response.into_parts();
         if let Some(route) = end.route {
             stream::make_readable(route, &mut parts.headers);
         }
@@ -142,32 +151,32 @@ impl<U: Upstream> Pipeline<U> {
         Delivery { bytes: 0, cut: None }
     }
 
+    /// Sends the response, unless it is a switch of protocols.
     async fn finish<D: Downstream>(
         &self,
-        mut end: Ending<'_>,
+        end: &mut Ending<'_>,
         mut response: Response<Body>,
         reached: Reached,
         downstream: &mut D,
-    ) -> Delivery {
+    ) -> Result<Delivery, Box<Switching>> {
         if let Some(route) = end.route {
             route.chain.response(&mut end.exchange, &mut response, reached).await;
         }
         end.status = response.status();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Some(tunnel) = end.tunnel.take() else {
-                let response = end.reply(Reply::new(Cause::UpgradeRefused));
-                end.status = response.status();
-                return self.deliver(end, response, downstream).await;
-            };
-            return self.switch(end, response, tunnel, downstream).await;
+            if let Some(target) = end.tunnel.take() {
+                return Err(Box::new(Switching { response: response.map(drop), target }));
+            }
+            response = end.reply(Reply::new(Cause::UpgradeRefused));
+            end.status = response.status();
         }
-        self.deliver(end, response, downstream).await
+        Ok(self.deliver(end, response, downstream).await)
     }
 
     /// Sends a response to its end.
     async fn deliver<D: Downstream>(
         &self,
-        mut end: Ending<'_>,
+        end: &mut Ending<'_>,
         response: Response<Body>,
         downstream: &mut D,
     ) -> Delivery {

@@ -166,13 +166,14 @@ fn poll_head(
             }
             Poll::Ready(Ok(_)) => {
                 if !std::mem::replace(&mut reader.begun, true) {
-                    // The time for a head runs from its first byte, also where that is an empty line before it.
-                    timer.set(rules.header);
+                    // The time for a head runs from its first byte, also where that is an empty line before it. Most
+                    // heads come whole, and then nobody needs to know when.
+                    timer.clear();
                 }
             }
             Poll::Pending => {
                 if !timer.is_set() {
-                    timer.set(if begun { rules.header } else { rules.silence });
+                    timer.set(if begun || reader.begun { rules.header } else { rules.silence });
                 }
                 let late = if begun { Incoming::Late } else { Incoming::Over };
                 return timer.poll_elapsed(cx).map(|()| late);

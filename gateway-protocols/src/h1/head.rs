@@ -111,8 +111,9 @@ pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<Requ
     *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.version_mut() = version(minor);
-    *request.headers_mut() = spans.into_map(&head)?;
-    describe_request(request)
+    let (fields, seen) = spans.into_map(&head)?;
+    *request.headers_mut() = fields;
+    describe_request(request, seen)
 }
 
 /// Takes a response's head off the front of `buffer`; `None` when it is not all there yet. `to` is the request's
@@ -146,8 +147,9 @@ pub fn response(
     let mut response = Response::new(());
     *response.status_mut() = status;
     *response.version_mut() = version(minor);
-    *response.headers_mut() = spans.into_map(&head)?;
-    describe_response(response, to).map(Some)
+    let (fields, seen) = spans.into_map(&head)?;
+    *response.headers_mut() = fields;
+    describe_response(response, seen, to).map(Some)
 }
 
 /// RFC 9112 §2.2: empty lines before a request line are skipped, a few of them.
@@ -239,47 +241,81 @@ impl Spans {
     }
 
     /// The fields as a map whose values share the head's bytes.
-    fn into_map(self, head: &Bytes) -> Result<HeaderMap, HeadError> {
+    fn into_map(self, head: &Bytes) -> Result<(HeaderMap, Seen), HeadError> {
         // Room for what the gateway adds, so that the map doesn't grow on the way.
         let mut map = HeaderMap::with_capacity(self.0.len() + ADDED_FIELDS);
+        let mut seen = Seen::default();
         for (name, value) in self.0 {
             let name = HeaderName::from_bytes(&head[name.0..name.1])
                 .map_err(|_| HeadError::Malformed("field name"))?;
             let value = HeaderValue::from_maybe_shared(head.slice(value.0..value.1))
                 .map_err(|_| HeadError::Malformed("field value"))?;
+            seen.note(&name);
             map.append(name, value);
         }
-        Ok(map)
+        Ok((map, seen))
+    }
+}
+
+/// Which of the fields that describe the message itself are there: most messages have one of them or none, and the
+/// others need not be looked for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    length: bool,
+    coding: bool,
+    connection: bool,
+    upgrade: bool,
+    expect: bool,
+}
+
+impl Seen {
+    fn note(&mut self, name: &HeaderName) {
+        self.length |= *name == CONTENT_LENGTH;
+        self.coding |= *name == TRANSFER_ENCODING;
+        self.connection |= *name == CONNECTION;
+        self.upgrade |= *name == UPGRADE;
+        self.expect |= *name == EXPECT;
+    }
+
+    /// The length it has, and whether it comes in chunks.
+    fn framing(self, headers: &HeaderMap) -> Result<(Option<u64>, bool), HeadError> {
+        let length = if self.length { content_length(headers)? } else { None };
+        Ok((length, self.coding && transfer_coding(headers)?))
+    }
+
+    fn connection(self, headers: &HeaderMap) -> Connection {
+        if self.connection { Connection::of(headers) } else { Connection::default() }
     }
 }
 
 /// Fields the gateway adds on the way to a target.
 const ADDED_FIELDS: usize = 6;
 
-fn describe_request(request: Request<()>) -> Result<Option<RequestHead>, HeadError> {
+fn describe_request(request: Request<()>, seen: Seen) -> Result<Option<RequestHead>, HeadError> {
     let headers = request.headers();
     let old = request.version() == Version::HTTP_10;
-    let framing = match (content_length(headers)?, transfer_coding(headers)?) {
+    let framing = match seen.framing(headers)? {
         (Some(_), true) => return Err(HeadError::Malformed("content-length next to transfer-encoding")),
         (None, true) if old => return Err(HeadError::Malformed("transfer-encoding in HTTP/1.0")),
         (None, true) => Framing::Chunked,
         (Some(0) | None, false) => Framing::None,
         (Some(length), false) => Framing::Length(length),
     };
-    let connection = Connection::of(headers);
-    let upgrade = headers.get(UPGRADE).filter(|_| connection.upgrade && !old).cloned();
-    let expects_continue = !old
+    let connection = seen.connection(headers);
+    let upgrades = seen.upgrade && connection.upgrade && !old;
+    let upgrade = upgrades.then(|| headers.get(UPGRADE).cloned()).flatten();
+    let expects_continue = seen.expect
+        && !old
         && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     let keep_alive = connection.keeps_alive(old);
     Ok(Some(RequestHead { request, framing, keep_alive, expects_continue, upgrade }))
 }
 
-fn describe_response(response: Response<()>, to: &Method) -> Result<ResponseHead, HeadError> {
+fn describe_response(response: Response<()>, seen: Seen, to: &Method) -> Result<ResponseHead, HeadError> {
     let headers = response.headers();
     let old = response.version() == Version::HTTP_10;
     let status = response.status();
-    let length = content_length(headers)?;
-    let chunked = transfer_coding(headers)?;
+    let (length, chunked) = seen.framing(headers)?;
     let bodiless = status.is_informational()
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED
@@ -294,7 +330,7 @@ fn describe_response(response: Response<()>, to: &Method) -> Result<ResponseHead
         (Some(length), false) => Framing::Length(length),
         (None, false) => Framing::UntilClose,
     };
-    let keep_alive = framing != Framing::UntilClose && Connection::of(headers).keeps_alive(old);
+    let keep_alive = framing != Framing::UntilClose && seen.connection(headers).keeps_alive(old);
     Ok(ResponseHead { response, framing, keep_alive })
 }
 

@@ -5,7 +5,6 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use gateway_core::http::body::{Body, BodyError};
-use smallvec::SmallVec;
 
 use super::write::{self, Frame};
 use crate::link::Sink;
@@ -143,13 +142,16 @@ impl Sender {
     fn poll_write<S: Sink>(&mut self, cx: &mut Context<'_>, sink: &mut S) -> Poll<io::Result<()>> {
         loop {
             let parts = [&self.head[..], &self.data[..], self.tail];
-            let slices: SmallVec<[IoSlice<'_>; 3]> =
-                parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
-            if slices.is_empty() {
+            let mut slices = [IoSlice::new(b""); 3];
+            let mut filled = 0;
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                slices[filled] = IoSlice::new(part);
+                filled += 1;
+            }
+            if filled == 0 {
                 return Poll::Ready(Ok(()));
             }
-            let written = ready!(sink.poll_write(cx, &slices))?;
-            drop(slices);
+            let written = ready!(sink.poll_write(cx, &slices[..filled]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

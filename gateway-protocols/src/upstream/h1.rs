@@ -40,6 +40,8 @@ pub(crate) struct Connection {
     buffer: BytesMut,
     out: BytesMut,
     timer: Timer,
+    /// When the exchange under way began, and once it is over when that was: read once for all who ask.
+    pub(super) since: Instant,
     /// Whether it has carried an exchange before.
     used: bool,
 }
@@ -51,7 +53,8 @@ const MAX_INTERIM: u32 = 16;
 
 impl Connection {
     pub(crate) fn new(link: Link) -> Self {
-        Self { link, buffer: BytesMut::new(), out: BytesMut::new(), timer: Timer::default(), used: false }
+        let (buffer, out) = (BytesMut::new(), BytesMut::new());
+        Self { link, buffer, out, timer: Timer::default(), since: Instant::now(), used: false }
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
@@ -77,6 +80,8 @@ struct Exchange {
     upload: Sender,
     /// The target no longer takes the request; its answer may still come.
     deaf: bool,
+    /// Whether it had to wait for the target, so that time has passed since it began.
+    waited: bool,
 }
 
 /// Sends a request over `connection` and waits for the response's head.
@@ -87,13 +92,14 @@ pub(crate) async fn send<D: Downstream>(
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
-    let started = Instant::now();
+    let started = connection.since;
     let reused = connection.used;
     connection.used = true;
     let frame = request_frame(&call, &body);
     let mut head = std::mem::take(&mut connection.out);
     write::request(&mut head, (call.method, call.path, call.host), call.headers, frame, call.upgrade);
-    let mut exchange = Exchange { connection, upload: Sender::new(head, body, frame), deaf: false };
+    let upload = Sender::new(head, body, frame);
+    let mut exchange = Exchange { connection, upload, deaf: false, waited: false };
     for _ in 0..MAX_INTERIM {
         let head = poll_fn(|cx| exchange.poll_head(cx, &call)).await;
         match head {
@@ -111,7 +117,8 @@ pub(crate) async fn send<D: Downstream>(
                 downstream.interim(head.response.status(), head.response.headers()).await;
             }
             Ok(head) => {
-                let first_byte = started.elapsed();
+                exchange.connection.since = Instant::now();
+                let first_byte = exchange.connection.since.duration_since(started);
                 let (parts, ()) = head.response.into_parts();
                 let body = exchange.into_body(head.framing.into(), head.keep_alive, home, &call);
                 return Ok(Answer {
@@ -193,7 +200,10 @@ impl Exchange {
         let timer = &mut self.connection.timer;
         if !timer.is_set() {
             let waits_for = if self.upload.is_done() { timeouts.first_byte } else { timeouts.idle };
-            timer.set(waits_for);
+            match std::mem::replace(&mut self.waited, true) {
+                true => timer.set(waits_for),
+                false => timer.set_from(self.connection.since, waits_for),
+            }
         }
         timer.poll_elapsed(cx).map(|()| Err(Broken::Stalled))
     }

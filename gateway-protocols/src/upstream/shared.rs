@@ -71,7 +71,7 @@ impl Inner {
                     }
                     return Ok((connection, stream));
                 }
-                Plan::Dial(dial) => self.dial_shared(&Destination::of(call), dial).await?,
+                Plan::Dial(dial) => Box::pin(self.dial_shared(&Destination::of(call), dial)).await?,
                 Plan::Wait => {
                     // Nothing was awaited since the plan was made, so nobody can have rung in between.
                     let bell = self.bell(key(call));

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use gateway_core::http::body::BodyError;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::{Broken, Exchange, Home};
 use crate::h1::body::{Decoder, Step};
@@ -27,8 +28,9 @@ impl AnswerBody {
     fn settle(&mut self) {
         if self.decoder.is_done()
             && self.exchange.as_ref().is_some_and(|exchange| exchange.upload.is_done())
-            && let Some(exchange) = self.exchange.take()
+            && let Some(mut exchange) = self.exchange.take()
         {
+            exchange.connection.since = Instant::now();
             exchange.give_back(&self.home);
         }
     }
