@@ -6,6 +6,7 @@ use std::task::{Context, Waker};
 use atomic_refcell::AtomicRefCell;
 use bytes::Bytes;
 use quinn::{Connection, ConnectionError, VarInt};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::frame::{self, kind, put_varint};
@@ -21,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) role: Role,
     /// Octets of a field section we take, counted by RFC 9114 §4.2.2.
     pub(crate) max_fields: usize,
+    /// Rung at each GOAWAY of the peer.
+    pub(crate) leaving: Notify,
     state: AtomicRefCell<State>,
 }
 
@@ -38,7 +41,7 @@ struct State {
 
 impl Link {
     pub(crate) fn new(quic: Connection, role: Role, max_fields: usize) -> Arc<Self> {
-        Arc::new(Self { quic, role, max_fields, state: AtomicRefCell::default() })
+        Arc::new(Self { quic, role, max_fields, leaving: Notify::new(), state: AtomicRefCell::default() })
     }
 
     /// Ends the connection because of what the peer did.
@@ -106,6 +109,7 @@ impl Link {
             return Err(Fault::new(Code::ID_ERROR, "a GOAWAY that goes nowhere"));
         }
         state.goaway = Some(id);
+        self.leaving.notify_waiters();
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! An exchange with a target over HTTP/3.
 
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -152,9 +152,22 @@ pub(crate) async fn send<D: Downstream>(
     };
     writer.request(&line, call.headers, &extra);
     let upload = Some(Upload { body: SendBody::new(body, timeouts.idle), writer });
+    let link = connection.0.link.clone();
     let mut exchange = Exchange { reader, upload, connection };
+    let mut leaving = pin!(link.leaving.notified());
     for _ in 0..MAX_INTERIM {
-        let said = poll_fn(|cx| exchange.poll_said(cx, &call)).await;
+        let said = poll_fn(|cx| {
+            let said = exchange.poll_said(cx, &call);
+            while said.is_pending() && leaving.as_mut().poll(cx).is_ready() {
+                // A target that goes without looking at the request may never say another word about it.
+                if exchange.is_unprocessed() {
+                    return Poll::Ready(Err(exchange.failure(StreamError::Reset(Code::REQUEST_REJECTED))));
+                }
+                leaving.set(link.leaving.notified());
+            }
+            said
+        })
+        .await;
         if said.as_ref().is_err_and(|failure| failure.stale) {
             // A GOAWAY that came with the refusal is for the connection's own task to read: it has its turn first, or the
             // request would be sent again to where it was just refused.
@@ -217,10 +230,15 @@ impl Exchange {
         self.reader.poll_said(cx, patience, bodiless).map_err(|error| self.failure(error))
     }
 
+    /// Whether the target has said that it does not look at the request.
+    fn is_unprocessed(&self) -> bool {
+        self.connection.0.link.peer_leaves().is_some_and(|from| self.reader.id() >= from)
+    }
+
     fn failure(&self, error: StreamError) -> Failure {
         // Streams refused or beyond a GOAWAY's last one were not processed (RFC 9114 §5.2): safe to send again.
-        let beyond = self.connection.0.link.peer_leaves().is_some_and(|from| self.reader.id() >= from);
-        let unprocessed = beyond || matches!(error, StreamError::Reset(Code::REQUEST_REJECTED));
+        let unprocessed =
+            self.is_unprocessed() || matches!(error, StreamError::Reset(Code::REQUEST_REJECTED));
         let cause = match error {
             StreamError::Late => Cause::UpstreamTimeout,
             StreamError::Refused(_) => Cause::UpstreamGarbage,

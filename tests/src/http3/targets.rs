@@ -137,26 +137,31 @@ async fn bodies_that_break_off_are_never_whole() {
     }
 }
 
-/// RFC 9114 §5.2: what a target has not looked at may be sent again, whatever its method.
+/// RFC 9114 §5.2: what a target has not looked at may be sent again, whatever its method, and whether or not the target
+/// says a word about the very request.
 #[tokio::test]
 async fn what_was_not_looked_at_goes_elsewhere() {
     let origin = RawOrigin::start();
-    let mut edge = edge(&origin, ", retry: {max_retries: 2, budget_percent: 1000}");
-    let client = ask(&edge, "POST").await;
-    let mut first = origin.accept(PLAIN).await;
-    let (mut send, mut recv) = soon(first.quic.accept_bi()).await.unwrap();
-    soon(recv.read_to_end(1 << 16)).await.unwrap();
-    soon(first.control.write_all(&frame(7, &[0]))).await.unwrap();
-    send.reset(0x10b_u32.into()).unwrap();
-    let second = origin.accept(PLAIN).await;
-    serve(&second, &ok(&[("content-length", "0")]), true).await;
-    assert_eq!(answer(client).await.unwrap().0, 200);
-    assert_eq!(edge.only_record().await.reason(), "");
-    // The first one gets no more, though it is still open.
-    let client = ask(&edge, "GET").await;
-    serve(&second, &ok(&[("content-length", "0")]), true).await;
-    assert_eq!(answer(client).await.unwrap().0, 200);
-    assert!(first.quic.close_reason().is_none() || first.closed().await == 0x100);
+    for says_so in [true, false] {
+        let mut edge = edge(&origin, ", retry: {max_retries: 2, budget_percent: 1000}");
+        let client = ask(&edge, "POST").await;
+        let mut first = origin.accept(PLAIN).await;
+        let (mut send, mut recv) = soon(first.quic.accept_bi()).await.unwrap();
+        soon(recv.read_to_end(1 << 16)).await.unwrap();
+        soon(first.control.write_all(&frame(7, &[0]))).await.unwrap();
+        if says_so {
+            send.reset(0x10b_u32.into()).unwrap();
+        }
+        let second = origin.accept(PLAIN).await;
+        serve(&second, &ok(&[("content-length", "0")]), true).await;
+        assert_eq!(answer(client).await.unwrap().0, 200);
+        assert_eq!(edge.only_record().await.reason(), "");
+        // The first one gets no more, though it may still be open.
+        let client = ask(&edge, "GET").await;
+        serve(&second, &ok(&[("content-length", "0")]), true).await;
+        assert_eq!(answer(client).await.unwrap().0, 200);
+        assert!(first.quic.close_reason().is_none() || first.closed().await == 0x100);
+    }
 }
 
 /// Wrong things on a target's control stream end its connection.
