@@ -26,13 +26,13 @@ fn target(address: SocketAddr) -> Arc<Target> {
     let upstream = Upstream {
         id: id("group"),
         name: None,
-        targets: vec![TargetRules {
+        targets: vec![Arc::new(TargetRules {
             host: address.ip().to_string().into(),
             port: address.port(),
             weight: 1,
             path: None,
             tags: Default::default(),
-        }],
+        })],
         algorithm: Algorithm::RoundRobin,
         hash_on: HashOn::Ip,
         hash_cookie: None,
