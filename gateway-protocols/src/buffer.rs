@@ -11,8 +11,9 @@ use bytes::BytesMut;
 
 /// Bytes of a buffer for a message's head.
 pub(crate) const HEAD_BYTES: usize = 8 << 10;
-/// Bytes of a buffer for a body of which more is known to come.
-pub(crate) const BODY_BYTES: usize = 64 << 10;
+/// Bytes of a buffer for a body of which more is known to come: 64 KiB with the head before them, since such pieces are
+/// common.
+pub(crate) const BODY_BYTES: usize = 80 << 10;
 /// With less room than this left, a read would take many small pieces.
 const MIN_ROOM: usize = 2 << 10;
 /// Buffers a worker keeps of each size.
@@ -20,6 +21,7 @@ const MAX_SMALL: usize = 256;
 const MAX_LARGE: usize = 16;
 /// Buffers a worker remembers until their slices are gone.
 const MAX_LENT: usize = 64;
+const MAX_LENT_LARGE: usize = 16;
 
 #[derive(Default)]
 struct Kept {
@@ -27,10 +29,18 @@ struct Kept {
     large: Vec<BytesMut>,
     /// Given back while slices of them were still in use, the oldest first.
     lent: VecDeque<BytesMut>,
+    /// The same of those that held a body.
+    lent_large: VecDeque<BytesMut>,
 }
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// The room for a connection's next message, given what the last took with its head: who sends large messages mostly
+/// sends more of them, and a read that is too small costs another read and another write.
+pub(crate) fn room_after(message: u64) -> usize {
+    if message > (HEAD_BYTES - MIN_ROOM) as u64 { BODY_BYTES } else { HEAD_BYTES }
 }
 
 /// Makes room for a read that may bring `wanted` bytes.
@@ -38,8 +48,8 @@ pub(crate) fn prepare(buffer: &mut BytesMut, wanted: usize) {
     let size = if wanted > HEAD_BYTES { BODY_BYTES } else { HEAD_BYTES };
     if buffer.capacity() == 0
         && let Some(kept) = KEPT.with_borrow_mut(|kept| match size {
-            BODY_BYTES => kept.large.pop(),
-            _ => kept.small.pop().or_else(|| kept.returned()),
+            BODY_BYTES => kept.large.pop().or_else(|| returned(&mut kept.lent_large, BODY_BYTES)),
+            _ => kept.small.pop().or_else(|| returned(&mut kept.lent, HEAD_BYTES)),
         })
     {
         *buffer = kept;
@@ -51,16 +61,22 @@ pub(crate) fn prepare(buffer: &mut BytesMut, wanted: usize) {
     }
 }
 
-impl Kept {
-    /// The buffer lent longest, if its slices are gone by now.
-    fn returned(&mut self) -> Option<BytesMut> {
-        let mut buffer = self.lent.pop_front()?;
-        if buffer.try_reclaim(HEAD_BYTES) {
-            return Some(buffer);
-        }
-        self.lent.push_front(buffer);
-        None
+/// The buffer lent longest, if its slices are gone by now.
+fn returned(lent: &mut VecDeque<BytesMut>, bytes: usize) -> Option<BytesMut> {
+    let mut buffer = lent.pop_front()?;
+    if buffer.try_reclaim(bytes) {
+        return Some(buffer);
     }
+    lent.push_front(buffer);
+    None
+}
+
+/// Remembers a buffer whose slices are in use. Beyond the limit the last slice frees it.
+fn remember(lent: &mut VecDeque<BytesMut>, buffer: BytesMut, limit: usize) {
+    if lent.len() >= limit {
+        drop(lent.pop_front());
+    }
+    lent.push_back(buffer);
 }
 
 /// Takes an empty buffer back.
@@ -70,27 +86,21 @@ pub(crate) fn give_back(buffer: &mut BytesMut) {
     }
     let mut buffer = std::mem::take(buffer);
     // Works only when no slice of it is left.
-    if buffer.try_reclaim(BODY_BYTES) {
-        KEPT.with_borrow_mut(|kept| {
+    KEPT.with_borrow_mut(|kept| {
+        if buffer.try_reclaim(BODY_BYTES) {
             if kept.large.len() < MAX_LARGE {
                 kept.large.push(buffer);
             }
-        });
-    } else if buffer.try_reclaim(HEAD_BYTES) {
-        KEPT.with_borrow_mut(|kept| {
+        } else if buffer.capacity() > HEAD_BYTES {
+            remember(&mut kept.lent_large, buffer, MAX_LENT_LARGE);
+        } else if buffer.try_reclaim(HEAD_BYTES) {
             if kept.small.len() < MAX_SMALL {
                 kept.small.push(buffer);
             }
-        });
-    } else if buffer.capacity() <= HEAD_BYTES {
-        // Whoever waits longest is most likely to have its slices back. Beyond the limit the last slice frees it.
-        KEPT.with_borrow_mut(|kept| {
-            if kept.lent.len() >= MAX_LENT {
-                drop(kept.lent.pop_front());
-            }
-            kept.lent.push_back(buffer);
-        });
-    }
+        } else {
+            remember(&mut kept.lent, buffer, MAX_LENT);
+        }
+    });
 }
 
 #[cfg(test)]
@@ -113,6 +123,45 @@ mod tests {
         give_back(&mut other);
         prepare(&mut buffer, 1);
         assert_eq!(buffer.as_ptr(), second);
+    }
+
+    #[test]
+    fn buffers_given_back_too_early_are_used_once_their_slices_are_gone() {
+        for wanted in [HEAD_BYTES, BODY_BYTES] {
+            let mut buffer = BytesMut::new();
+            prepare(&mut buffer, wanted);
+            let first = buffer.as_ptr();
+            buffer.extend_from_slice(b"head");
+            let slice = buffer.split().freeze();
+            give_back(&mut buffer);
+            drop(slice);
+            prepare(&mut buffer, wanted);
+            assert_eq!(buffer.as_ptr(), first);
+            assert!(buffer.capacity() >= wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let mut slices = Vec::new();
+        for _ in 0..2 * MAX_LENT {
+            for wanted in [HEAD_BYTES, BODY_BYTES] {
+                let mut buffer = BytesMut::new();
+                prepare(&mut buffer, wanted);
+                buffer.extend_from_slice(b"head");
+                slices.push(buffer.split().freeze());
+                give_back(&mut buffer);
+            }
+        }
+        KEPT.with_borrow(|kept| {
+            assert_eq!((kept.lent.len(), kept.lent_large.len()), (MAX_LENT, MAX_LENT_LARGE));
+        });
+    }
+
+    #[test]
+    fn large_messages_get_large_buffers() {
+        assert_eq!((room_after(0), room_after(64)), (HEAD_BYTES, HEAD_BYTES));
+        assert_eq!((room_after(16 << 10), room_after(u64::MAX)), (BODY_BYTES, BODY_BYTES));
     }
 
     #[test]

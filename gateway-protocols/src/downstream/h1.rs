@@ -20,7 +20,7 @@ use http::{Method, Request, Uri, Version};
 use tokio::sync::oneshot;
 
 use super::Entry;
-use crate::buffer::HEAD_BYTES;
+use crate::buffer::{self, HEAD_BYTES};
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
 use crate::link::{Link, ReadHalf};
@@ -36,6 +36,8 @@ pub(super) struct Reader {
     buffer: BytesMut,
     /// Whether a byte of the next head has arrived.
     begun: bool,
+    /// The room to read the next message into.
+    room: usize,
 }
 
 /// Bytes a client may send ahead while its request is being served; beyond that it is not read.
@@ -70,7 +72,7 @@ enum After {
 /// lasts: most connections are idle most of the time, and should cost little. `buffer` holds what was read to find out the version.
 pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
     let (read, write) = link.into_split();
-    let mut reader = Reader { half: read, begun: false, buffer };
+    let mut reader = Reader { half: read, begun: false, room: HEAD_BYTES, buffer };
     let mut responder = Responder::new(write, client.tls.as_ref().and_then(|_| worker.alt_svc().cloned()));
     let mut timer = Timer::default();
     let mut snapshots = worker.snapshots();
@@ -160,7 +162,7 @@ fn poll_head(
             }
         }
         let begun = !reader.buffer.is_empty();
-        match reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES) {
+        match reader.half.poll_fill(cx, &mut reader.buffer, reader.room) {
             Poll::Ready(Ok(0) | Err(_)) => {
                 return Poll::Ready(if begun { Incoming::Torn } else { Incoming::Over });
             }
@@ -200,7 +202,11 @@ async fn exchange(
             responder.reader = Some(reader);
             (Body::empty(), Reading::Lent)
         }
-        Framing::None => (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done })),
+        Framing::None => {
+            let mut reader = reader;
+            reader.room = HEAD_BYTES;
+            (Body::empty(), Reading::Here(Returned { reader, decoder: Decoder::Done }))
+        }
         framing => {
             let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
             request_body(reader, framing, go_ahead, snapshot)
@@ -263,6 +269,7 @@ fn request_body(
     go_ahead: Option<Continue>,
     snapshot: &Snapshot,
 ) -> (Body, Reading) {
+    reader.room = buffer::room_after(if let Framing::Length(length) = framing { length } else { 0 });
     if let Framing::Length(length) = framing
         && let Ok(length) = usize::try_from(length)
         && reader.buffer.len() >= length

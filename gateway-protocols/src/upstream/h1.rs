@@ -38,6 +38,8 @@ use answer::AnswerBody;
 pub(crate) struct Connection {
     link: Link,
     buffer: BytesMut,
+    /// The room to read the next response into.
+    room: usize,
     out: BytesMut,
     timer: Timer,
     /// When the exchange under way began, and once it is over when that was: read once for all who ask.
@@ -54,7 +56,8 @@ const MAX_INTERIM: u32 = 16;
 impl Connection {
     pub(crate) fn new(link: Link) -> Self {
         let (buffer, out) = (BytesMut::new(), BytesMut::new());
-        Self { link, buffer, out, timer: Timer::default(), since: Instant::now(), used: false }
+        let (room, since) = (HEAD_BYTES, Instant::now());
+        Self { link, buffer, room, out, timer: Timer::default(), since, used: false }
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
@@ -190,7 +193,7 @@ impl Exchange {
                     Err(error) => return Poll::Ready(Err(Broken::Head(error))),
                 }
             }
-            match connection.link.poll_fill(cx, &mut connection.buffer, HEAD_BYTES) {
+            match connection.link.poll_fill(cx, &mut connection.buffer, connection.room) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::Closed)),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Io(error))),
@@ -236,6 +239,7 @@ impl Exchange {
     /// The response's body; the connection goes back to its pool as soon as nothing of the exchange is left on it.
     fn into_body(mut self, decoder: Decoder, keep_alive: bool, home: &Arc<Inner>, call: &Call<'_>) -> Body {
         self.connection.timer.clear();
+        self.connection.room = buffer::room_after(decoder.exact_length().unwrap_or(0));
         let proxy = &call.route.proxy;
         let home = Home {
             pools: home.clone(),
