@@ -45,7 +45,8 @@ fn found(api: &mut Api, kind: &str) -> BTreeMap<u64, usize> {
     loop {
         let page = api.get(&format!("/v1/{kind}?limit=1000{after}")).json();
         for object in page["items"].as_array().unwrap() {
-            let number = text(&object["id"]).trim_start_matches('b').split('-').next().unwrap().parse().unwrap();
+            let number =
+                text(&object["id"]).trim_start_matches('b').split('-').next().unwrap().parse().unwrap();
             *found.entry(number).or_default() += 1;
         }
         match page["next"].as_str() {

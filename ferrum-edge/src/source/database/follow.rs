@@ -114,13 +114,21 @@ impl Keeper {
             catalog.forget_broken(*kind, id);
         }
         changes.revision = Some(revision);
-        match heavy(|| self.engine.stage(changes, Ports::Possible)) {
-            Ok(staged) => self.engine.publish(staged).everywhere().await,
-            Err(error) => tracing::error!(%error, "a revision of the database could not be served"),
-        }
+        let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
+        // What is told of a revision is there before the revision is.
         self.now_at(live, catalog, revision).await;
+        let served = match staged {
+            Ok(staged) => Some(self.engine.publish(staged)),
+            Err(error) => {
+                tracing::error!(%error, "a revision of the database could not be served");
+                None
+            }
+        };
         if let Some(mirror) = &self.mirror {
             mirror.feed(from, revision, ops);
+        }
+        if let Some(served) = served {
+            served.everywhere().await;
         }
         tracing::info!(revision, objects = objects.len(), "followed the database");
         Ok(())

@@ -145,9 +145,9 @@ impl Keeper {
                 return Err(error.into());
             }
         };
-        let served = self.engine.publish(staged);
         let from = live.revision;
         self.now_at(&mut live, catalog, revision).await;
+        let served = self.engine.publish(staged);
         drop(live);
         if let Some(mirror) = &self.mirror {
             mirror.feed(from, revision, plan.ops());
