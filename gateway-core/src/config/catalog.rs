@@ -229,7 +229,7 @@ impl Trial<'_, '_> {
             match kind {
                 Kind::Upstreams => {
                     self.catalog.known.remove_upstream(id.as_str());
-                    self.catalog.taken.upstream_gone(id);
+                    drop(self.catalog.taken.upstream_gone(id));
                     self.changes.upstreams.gone.push(id.clone());
                 }
                 Kind::PluginConfigs => {
@@ -256,18 +256,30 @@ impl Trial<'_, '_> {
     }
 
     fn upstreams(&mut self, puts: &[Put<file::Upstream>]) {
+        let mut resolved = Vec::with_capacity(puts.len());
         for put @ Put { at, object, .. } in puts {
             let place = Place { at, folder: self.against.folder };
-            let resolved = put
-                .resolved(|object| resolve::upstream(object, place))
-                .and_then(|group| self.catalog.taken.upstream(&group.upstream, at).map(|()| group));
-            match resolved {
-                Ok(group) => {
-                    self.catalog.broken.mended(Kind::Upstreams, group.upstream.id.as_str());
+            match put.resolved(|object| resolve::upstream(object, place)) {
+                Ok(group) => resolved.push((at, group)),
+                Err(problems) => self.refuse((Kind::Upstreams, object.id.as_deref()), None, problems),
+            }
+        }
+        // All give their names back before any takes a new one.
+        let before: Vec<_> =
+            resolved.iter().map(|(_, group)| self.catalog.taken.upstream_gone(&group.upstream.id)).collect();
+        for ((at, group), before) in resolved.into_iter().zip(before) {
+            let id = group.upstream.id.clone();
+            match self.catalog.taken.upstream(&id, group.upstream.name.as_ref(), at) {
+                Ok(()) => {
+                    self.catalog.broken.mended(Kind::Upstreams, id.as_str());
                     self.changes.upstreams.put.push(group.upstream.clone());
                     self.catalog.known.add_upstream(group);
                 }
-                Err(problems) => self.refuse((Kind::Upstreams, object.id.as_deref()), None, problems),
+                Err(problems) => {
+                    self.refuse((Kind::Upstreams, Some(id.as_str())), None, problems);
+                    // The version before goes on, with the name it had, unless that is another's by now.
+                    drop(self.catalog.taken.upstream(&id, before.as_ref(), at));
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Id, Problems};
 use crate::config::index::Index;
-use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic, Upstream};
+use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::resolve::{key_of, may_share, reserved};
 use crate::consumer::{Consumers, Shared};
 use crate::route::matcher::Claims;
@@ -114,29 +114,25 @@ impl Taken {
         }
     }
 
-    /// Gives an upstream its name.
-    pub(super) fn upstream(&mut self, upstream: &Upstream, at: &str) -> Result<(), Problems> {
-        if let Some(name) = &upstream.name
-            && let Some(owner) = self.upstream_names.get(name).filter(|owner| **owner != upstream.id)
-        {
+    /// Gives an upstream its name, when it has one and gave back the one it had.
+    pub(super) fn upstream(&mut self, id: &Id, name: Option<&Arc<str>>, at: &str) -> Result<(), Problems> {
+        let Some(name) = name else { return Ok(()) };
+        if let Some(owner) = self.upstream_names.get(name) {
             let mut problems = Problems::default();
             let message = format!("`{name}` is the name of the upstream `{owner}` already");
             problems.add(key(at, "name"), message).remedy = Some("give each its own".to_owned());
             return Err(problems);
         }
-        self.upstream_gone(&upstream.id);
-        if let Some(name) = &upstream.name {
-            self.upstream_names.insert(name.clone(), upstream.id.clone());
-            self.names_of_upstreams.insert(upstream.id.clone(), name.clone());
-        }
+        self.upstream_names.insert(name.clone(), id.clone());
+        self.names_of_upstreams.insert(id.clone(), name.clone());
         Ok(())
     }
 
-    /// Gives back an upstream's name.
-    pub(super) fn upstream_gone(&mut self, id: &Id) {
-        if let Some(name) = self.names_of_upstreams.remove(id) {
-            self.upstream_names.remove(&name);
-        }
+    /// Gives back an upstream's name, and says which it was.
+    pub(super) fn upstream_gone(&mut self, id: &Id) -> Option<Arc<str>> {
+        let name = self.names_of_upstreams.remove(id)?;
+        self.upstream_names.remove(&name);
+        Some(name)
     }
 }
 
