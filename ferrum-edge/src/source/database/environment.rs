@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gateway_core::config::problem::{Problem, Problems};
@@ -205,7 +205,7 @@ fn kept_token(path: &Path) -> io::Result<String> {
         Err(error) => return Err(error),
     }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut bytes = [0_u8; 24];
     aws_lc_rs::rand::fill(&mut bytes).map_err(io::Error::other)?;
