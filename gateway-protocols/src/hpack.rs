@@ -8,7 +8,7 @@ mod name;
 
 pub(crate) use decoder::{Decoder, Listed};
 pub(crate) use encoder::Encoder;
-pub(crate) use name::{Field, Name, Value};
+pub(crate) use name::{Field, Name, SLOTS, Value, slot};
 
 /// Bytes of the dynamic table either side starts with (RFC 9113 §6.5.2), and the most we use in either direction.
 pub(crate) const TABLE_BYTES: usize = 4096;

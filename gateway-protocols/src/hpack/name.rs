@@ -136,7 +136,7 @@ const NAMES: [(&str, u8); 52] = [
 ];
 
 /// Slots of the table that finds a name; a power of two, sparse enough that few names share a slot.
-const SLOTS: usize = 256;
+pub(crate) const SLOTS: usize = 256;
 
 /// By slot: one more than the place in `NAMES`; zero is empty.
 static FINDER: [u8; SLOTS] = {
@@ -153,7 +153,8 @@ static FINDER: [u8; SLOTS] = {
     finder
 };
 
-const fn slot(name: &[u8]) -> usize {
+/// Where a name is looked for first.
+pub(crate) const fn slot(name: &[u8]) -> usize {
     let Some((&first, _)) = name.split_first() else { return 0 };
     let (last, middle) = (name[name.len() - 1], name[name.len() / 2]);
     (name.len() * 31 + first as usize * 7 + last as usize * 13 + middle as usize * 5) % SLOTS

@@ -3,7 +3,7 @@
 use http::HeaderName;
 use http::header::*;
 
-use crate::hpack::Name;
+use crate::hpack::{Name, SLOTS, slot};
 
 const fn header(name: HeaderName) -> Name {
     Name::Header(name)
@@ -79,9 +79,6 @@ const NAMES: [(&str, &[u8]); 52] = [
     ("x-frame-options", &[97, 98]),
 ];
 
-/// Slots of the table that finds a name; a power of two, sparse enough that few names share a slot.
-const SLOTS: usize = 256;
-
 /// By slot: one more than the place in `NAMES`; zero is empty.
 static FINDER: [u8; SLOTS] = {
     let mut finder = [0; SLOTS];
@@ -96,12 +93,6 @@ static FINDER: [u8; SLOTS] = {
     }
     finder
 };
-
-const fn slot(name: &[u8]) -> usize {
-    let Some((&first, _)) = name.split_first() else { return 0 };
-    let (last, middle) = (name[name.len() - 1], name[name.len() / 2]);
-    (name.len() * 31 + first as usize * 7 + last as usize * 13 + middle as usize * 5) % SLOTS
-}
 
 /// The indexes under which a name stands in the static table.
 pub(super) fn find(name: &[u8]) -> Option<&'static [u8]> {
