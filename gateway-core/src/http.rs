@@ -3,6 +3,7 @@
 pub mod body;
 pub mod dialect;
 pub mod downstream;
+pub mod early;
 pub mod exchange;
 pub mod guard;
 pub mod headers;

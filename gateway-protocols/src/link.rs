@@ -15,6 +15,7 @@ use tokio_rustls::TlsStream;
 use tokio_util::io::poll_read_buf;
 
 use crate::buffer;
+use crate::tls::early::EarlyStream;
 
 /// A connection.
 #[derive(Debug)]
@@ -22,7 +23,91 @@ pub enum Link {
     /// TCP as it is.
     Tcp(TcpStream),
     /// TLS over TCP, either side of it.
-    Tls(Box<TlsStream<Rewound<TcpStream>>>),
+    Tls(Box<Tls>),
+}
+
+/// TLS over TCP.
+#[derive(Debug)]
+pub enum Tls {
+    /// Used once the handshake is over.
+    Shaken(TlsStream<Rewound<TcpStream>>),
+    /// With a client that may send requests before.
+    Early(EarlyStream),
+}
+
+impl Tls {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Shaken(tls) => tls.get_ref().0.get_ref(),
+            Self::Early(early) => early.socket(),
+        }
+    }
+
+    fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Self::Shaken(tls) => tls.get_ref().1.alpn_protocol(),
+            Self::Early(early) => early.session().alpn_protocol(),
+        }
+    }
+}
+
+impl From<TlsStream<Rewound<TcpStream>>> for Link {
+    fn from(tls: TlsStream<Rewound<TcpStream>>) -> Self {
+        Self::Tls(Box::new(Tls::Shaken(tls)))
+    }
+}
+
+impl From<EarlyStream> for Link {
+    fn from(early: EarlyStream) -> Self {
+        Self::Tls(Box::new(Tls::Early(early)))
+    }
+}
+
+impl AsyncRead for Tls {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Shaken(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Early(early) => Pin::new(early).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Tls {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Shaken(tls) => Pin::new(tls).poll_write(cx, buf),
+            Self::Early(early) => Pin::new(early).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Shaken(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+            Self::Early(early) => Pin::new(early).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Shaken(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Early(early) => Pin::new(early).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Shaken(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Early(early) => Pin::new(early).poll_shutdown(cx),
+        }
+    }
 }
 
 impl Link {
@@ -30,7 +115,7 @@ impl Link {
     pub fn socket(&self) -> &TcpStream {
         match self {
             Self::Tcp(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0.get_ref(),
+            Self::Tls(tls) => tls.socket(),
         }
     }
 
@@ -46,7 +131,7 @@ impl Link {
     pub fn alpn(&self) -> Option<&[u8]> {
         match self {
             Self::Tcp(_) => None,
-            Self::Tls(tls) => tls.get_ref().1.alpn_protocol(),
+            Self::Tls(tls) => tls.alpn(),
         }
     }
 
@@ -214,7 +299,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
 
 /// Both halves of a TLS link need the one session. They live in one task, so the cell is never contended: it checks,
 /// it never waits.
-type Shared = Arc<AtomicRefCell<Box<TlsStream<Rewound<TcpStream>>>>>;
+type Shared = Arc<AtomicRefCell<Box<Tls>>>;
 
 /// The half of a link that reads.
 #[derive(Debug)]
@@ -257,6 +342,16 @@ impl ReadHalf {
                 let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
                 poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted)
             }
+        }
+    }
+
+    /// Carries a TLS handshake that is still under way on to its end.
+    pub fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self::Tls(cell) = self else { return Poll::Ready(Ok(())) };
+        let Ok(mut tls) = cell.try_borrow_mut() else { return Poll::Ready(Err(contended())) };
+        match &mut **tls {
+            Tls::Shaken(_) => Poll::Ready(Ok(())),
+            Tls::Early(early) => early.poll_finish(cx),
         }
     }
 

@@ -134,7 +134,7 @@ impl Prober {
         let config = self.tls.of(rules, Some(http))?;
         let name = server_name(rules, &target.rules.host)?;
         let tls = TlsConnector::from(config).connect(name, crate::link::Rewound::from(tcp)).await?;
-        Ok(Link::Tls(Box::new(TlsStream::Client(tls))))
+        Ok(Link::from(TlsStream::Client(tls)))
     }
 
     /// Any datagram from the target is a good answer; a closed port shows as an error.

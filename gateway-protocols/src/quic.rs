@@ -28,7 +28,11 @@ const SEND_WINDOW: u64 = 4 << 20;
 ///
 /// # Errors
 /// When TLS 1.3 is not among the versions of `tls`.
-pub fn server_config(tls: ServerConfig, limits: &Limits) -> Result<quinn::ServerConfig, String> {
+pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::ServerConfig, String> {
+    if tls.max_early_data_size > 0 {
+        // RFC 9001 §4.6.1: there is no other value; how much may come is a matter of the windows.
+        tls.max_early_data_size = u32::MAX;
+    }
     let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));

@@ -1,8 +1,10 @@
 //! TLS: what is shown to clients, and how targets are judged. One crypto provider, aws-lc-rs, named everywhere.
 
 pub mod client;
+pub mod early;
 pub mod pem;
 pub mod server;
+mod sessions;
 
 use std::sync::{Arc, LazyLock};
 

@@ -4,6 +4,7 @@
 mod support;
 
 mod dtls;
+mod early;
 mod embedding;
 mod grpc;
 mod hostile;

@@ -29,7 +29,7 @@ impl Frontend {
         let certificates = Arc::new(Certificates::default());
         certificates.load(&rules.certificates)?;
         let config = build(rules, certificates.clone(), ALPN)?;
-        let streams = build(rules, certificates.clone(), &[])?;
+        let streams = build(&without_early_data(rules), certificates.clone(), &[])?;
         let dtls = Arc::new(DtlsRules::default());
         load_dtls(&dtls, rules);
         Ok(Self {
@@ -70,8 +70,8 @@ impl Frontend {
         let rebuilt = match unchanged {
             true => None,
             false => {
-                let of = |alpn| build(rules, self.certificates.clone(), alpn);
-                Some((of(ALPN)?, of(&[])?))
+                let of = |rules, alpn| build(rules, self.certificates.clone(), alpn);
+                Some((of(rules, ALPN)?, of(&without_early_data(rules), &[])?))
             }
         };
         self.certificates.load(&rules.certificates)?;
@@ -83,6 +83,11 @@ impl Frontend {
         known.clone_from(rules);
         Ok(())
     }
+}
+
+/// What is repeated can't be told from what is new in a stream of bytes: there is no early data in those.
+fn without_early_data(rules: &FrontendTls) -> FrontendTls {
+    FrontendTls { early_data: false, ..rules.clone() }
 }
 
 /// Not an error by itself: only proxies that terminate DTLS need such a certificate, and they are refused without.

@@ -25,6 +25,9 @@ pub(crate) fn exchange(line: &mut Line<'_>, record: &ExchangeRecord<'_>) {
     if let Some(cause) = record.cause {
         line.text("error.type", cause.reason());
     }
+    if exchange.early {
+        line.number("tls.early_data", 1_u8);
+    }
     line.seconds("http.server.request.duration", record.duration);
     line.number("http.request.body.size", record.request_bytes);
     line.number("http.response.body.size", record.response_bytes);

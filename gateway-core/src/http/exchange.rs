@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::dialect::Dialect;
+use super::early::Handshake;
 use crate::consumer::Identity;
 
 /// One request with its response.
@@ -36,6 +37,8 @@ pub struct Exchange {
     pub deadline: Option<Instant>,
     /// When the head had been read.
     pub started: Instant,
+    /// Whether it is carried out before the client's handshake is over (RFC 8470).
+    pub early: bool,
     /// What plugins remember between their hooks.
     pub state: State,
 }
@@ -53,6 +56,8 @@ pub struct Client {
     pub trusted: bool,
     /// TLS facts; `None` on plain connections.
     pub tls: Option<ClientTls>,
+    /// The handshake, where requests may come before it is over.
+    pub handshake: Option<Arc<Handshake>>,
 }
 
 /// What the TLS handshake told.
@@ -73,7 +78,12 @@ impl Client {
     pub fn new(peer: SocketAddr, local: SocketAddr, trusted: bool, tls: Option<ClientTls>) -> Self {
         let peer_text = HeaderValue::from_str(&canonical(peer.ip()).to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Self { peer, local, peer_text, trusted, tls }
+        Self { peer, local, peer_text, trusted, tls, handshake: None }
+    }
+
+    /// Whether its handshake is still under way.
+    pub fn is_early(&self) -> bool {
+        self.handshake.as_ref().is_some_and(|handshake| !handshake.is_over())
     }
 
     /// `https` or `http`.
@@ -103,6 +113,7 @@ impl Exchange {
             identity: None,
             deadline: None,
             started: Instant::now(),
+            early: false,
             state: State::default(),
         }
     }

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Version};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
+use super::early::{EARLY_DATA, MARK};
 use super::exchange::{Exchange, canonical};
 use crate::config::model::Settings;
 
@@ -90,6 +91,8 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         || *name == http::header::AUTHORIZATION
         || *name == http::header::COOKIE
         || *name == X_FORWARDED_FOR
+        // RFC 8470 §5.1: no intermediary may lose it.
+        || *name == EARLY_DATA
 }
 
 /// Headers that tell a target who the caller is; believed only from the gateway itself.
@@ -134,6 +137,9 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 pub fn forward(exchange: &mut Exchange, settings: &Settings) {
     let host = host_value(exchange);
     let client = exchange.client.clone();
+    if exchange.early && client.is_early() {
+        exchange.request.headers.insert(EARLY_DATA, MARK);
+    }
     let headers = &mut exchange.request.headers;
     let scheme = HeaderValue::from_static(client.scheme());
     if client.trusted {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::body::Body;
 use super::dialect::Dialect;
 use super::downstream::{Delivery, Downstream};
+use super::early;
 use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, Side};
@@ -222,6 +223,9 @@ impl<U: Upstream> Pipeline<U> {
         downstream: &mut D,
     ) -> Result<Response<Body>, Box<Reply>> {
         let route = matched.route;
+        if end.exchange.client.is_early() {
+            Box::pin(early::attend(&mut end.exchange, matched.rules.early_data)).await;
+        }
         let callers = (&snapshot.consumers, route.proxy.auth_mode);
         route.chain.request(&mut end.exchange, callers, reached).await?;
         headers::forward(&mut end.exchange, &snapshot.settings);
@@ -345,6 +349,10 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         let reply =
             Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, HeaderValue::clone(allow));
         return Err(Box::new(reply));
+    }
+    if !rules.early_data && exchange.request.headers.contains_key(early::EARLY_DATA) {
+        // Early on the way here: only the client can say it again, and it learns that from nothing but this.
+        return Err(Box::new(Reply::new(Cause::TooEarly)));
     }
     check_upgrade(exchange, route, rules)?;
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);

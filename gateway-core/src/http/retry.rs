@@ -61,7 +61,9 @@ impl<'a> Attempts<'a> {
 
     /// The pause before trying again after a response with `status`; `None` when it is passed on.
     pub fn after_status(&mut self, status: StatusCode, replayable: bool) -> Option<Duration> {
+        // 425 asks the client to send its request again, and nobody else (RFC 8470 §5.2).
         let wanted = replayable
+            && status != StatusCode::TOO_EARLY
             && self.rules.status_codes.contains(&status.as_u16())
             && self.rules.methods.contains(self.method);
         if wanted { self.spend() } else { None }

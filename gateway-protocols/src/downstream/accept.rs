@@ -1,21 +1,25 @@
 //! From a listening socket to a connection of a known version.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::limit::concurrency::Permit;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::{Entry, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
+use crate::tls::early::EarlyStream;
 use crate::worker::Worker;
 
 /// What a listener's connections speak first.
@@ -100,12 +104,18 @@ pub(crate) async fn serve(
         }
         Entrance::Plain => (Link::Tcp(tcp), None),
         Entrance::Tls(config) => {
-            let acceptor = TlsAcceptor::from(config.load_full());
+            let config = config.load_full();
             let timeout = settings.client_timeouts.handshake;
+            if config.max_early_data_size > 0 {
+                drop(settings);
+                let whence = (peer, local, trusted);
+                return Box::pin(serve_early(&worker, (tcp, config, timeout), whence, &entry)).await;
+            }
+            let acceptor = TlsAcceptor::from(config);
             match Box::pin(tokio::time::timeout(timeout, acceptor.accept(Rewound::from(tcp)))).await {
                 Ok(Ok(tls)) => {
                     let facts = facts(tls.get_ref().1);
-                    (Link::Tls(Box::new(TlsStream::Server(tls))), Some(facts))
+                    (Link::from(TlsStream::Server(tls)), Some(facts))
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(%peer, %error, "TLS handshake failed");
@@ -121,6 +131,52 @@ pub(crate) async fn serve(
         return Box::pin(h2::serve(&worker, link, client, &entry)).await;
     }
     by_preface(&worker, link, client, &entry).await;
+}
+
+/// Serves a TLS connection whose requests may come before the handshake is over.
+async fn serve_early(
+    worker: &Arc<Worker>,
+    (tcp, config, timeout): (TcpStream, Arc<ServerConfig>, Duration),
+    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
+    entry: &Entry,
+) {
+    let deadline = Instant::now() + timeout;
+    let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
+        Ok(Ok(early)) => early,
+        Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
+        Err(_) => return,
+    };
+    let mut client = Client::new(peer, local, trusted, Some(facts(early.session())));
+    let handshake = early.handshake().clone();
+    if !handshake.is_over() {
+        client.handshake = Some(handshake.clone());
+    }
+    let (link, client) = (Link::from(early), Arc::new(client));
+    let serving = async {
+        match link.alpn() {
+            Some(b"h2") => Box::pin(h2::serve(worker, link, client, entry)).await,
+            _ => by_preface(worker, link, client, entry).await,
+        }
+    };
+    before_and_after(&handshake, deadline, serving).await;
+}
+
+/// Serves a connection that has until `deadline` to finish its handshake.
+pub(super) async fn before_and_after(
+    handshake: &Handshake,
+    deadline: Instant,
+    serving: impl Future<Output = ()>,
+) {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        finished = tokio::time::timeout_at(deadline, handshake.over()) => {
+            if finished.is_err() {
+                return;
+            }
+        }
+    }
+    serving.await;
 }
 
 /// Looks at the first bytes: HTTP/2 with prior knowledge begins with its preface, everything else is HTTP/1.

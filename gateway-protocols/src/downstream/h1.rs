@@ -188,7 +188,7 @@ fn poll_head(
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (head, reader, client): (Box<RequestHead>, Reader, Arc<Client>),
+    (head, mut reader, client): (Box<RequestHead>, Reader, Arc<Client>),
     responder: &mut Responder,
 ) -> (After, Option<Reader>) {
     let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = *head;
@@ -197,6 +197,15 @@ async fn exchange(
     let plain_get = *request.method() == Method::GET && framing == Framing::None;
     let upgrade =
         upgrade.filter(|protocol| plain_get && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    if client.is_early() && (framing != Framing::None || upgrade.is_some()) {
+        // Both take the reading side away, without which the handshake does not go on.
+        if poll_fn(|cx| reader.half.poll_finish(cx)).await.is_err() {
+            worker
+                .pipeline()
+                .abandon(Exchange::new(request.map(|()| Body::empty()), client), Cause::ClientGone);
+            return (After::Close, None);
+        }
+    }
     let (body, mut reading) = match framing {
         Framing::None if upgrade.is_some() => {
             responder.reader = Some(reader);

@@ -12,10 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
 use tokio::task::coop::has_budget_remaining;
+use tokio::time::Instant;
 
 use super::Entry;
+use super::accept::before_and_after;
 use super::h2::slots::Slots;
 use crate::h2::Role;
 use crate::h3::frame::MAX_VARINT;
@@ -64,16 +67,19 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
 
 async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
     let settings = worker.snapshot().settings.clone();
-    let accepting = async { incoming.accept().ok()?.await.ok() };
-    let timeout = settings.client_timeouts.handshake;
-    let Ok(Some(quic)) = tokio::time::timeout(timeout, accepting).await else { return };
+    let deadline = Instant::now() + settings.client_timeouts.handshake;
+    let accepting = accept(incoming, settings.tls.early_data);
+    let Ok(Some((quic, shaking))) = tokio::time::timeout_at(deadline, accepting).await else { return };
     let peer = quic.remote_address();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
     let local = std::net::SocketAddr::new(
         quic.local_ip().unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
         settings.https.map_or(0, |address| address.port()),
     );
-    let client = Arc::new(Client::new(peer, local, trusted, Some(facts(&quic))));
+    let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
+    client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
+    let handshake = client.handshake.clone();
+    let client = Arc::new(client);
     let most = settings.limits.max_header_bytes;
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
     let link = Link::new(quic, Role::Server, most);
@@ -86,11 +92,38 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<E
         link: link.clone(),
         end: End::new(patience),
         next: 0,
+        shaking,
     };
-    if server.run(told).await {
-        drop(tokio::time::timeout(LINGER, link.quic.closed()).await);
+    let serving = async {
+        if server.run(told).await {
+            drop(tokio::time::timeout(LINGER, link.quic.closed()).await);
+        }
+    };
+    match handshake {
+        None => serving.await,
+        Some(handshake) => before_and_after(&handshake, deadline, serving).await,
     }
     link.close(Code::NO_ERROR, "");
+}
+
+/// A handshake that requests need not wait for.
+struct Shaking {
+    handshake: Arc<Handshake>,
+    /// Ready when it is over, or the connection.
+    over: quinn::ZeroRttAccepted,
+}
+
+/// Waits for the end of the handshake; where requests may come before, only until it is known who the client is.
+async fn accept(incoming: quinn::Incoming, early: bool) -> Option<(quinn::Connection, Option<Shaking>)> {
+    let mut connecting = incoming.accept().ok()?;
+    if !early {
+        return Some((connecting.await.ok()?, None));
+    }
+    connecting.handshake_data().await.ok()?;
+    match connecting.into_0rtt() {
+        Ok((quic, over)) => Some((quic, Some(Shaking { handshake: Arc::default(), over }))),
+        Err(connecting) => Some((connecting.await.ok()?, None)),
+    }
 }
 
 fn facts(quic: &quinn::Connection) -> ClientTls {
@@ -116,6 +149,8 @@ struct Server<'w> {
     end: End,
     /// The number after the last request's stream.
     next: u64,
+    /// Until the handshake is over.
+    shaking: Option<Shaking>,
 }
 
 /// How long a connection without requests keeps what the next ones would need again.
@@ -175,6 +210,7 @@ impl Server<'_> {
         let mut accepting = pin!(link.quic.accept_bi());
         poll_fn(|cx| {
             slots.attend();
+            self.poll_shaken(cx);
             for _ in 0..MAX_TURNS {
                 let mut moved = slots.run(|| worker.panicked());
                 if others.poll(cx).is_ready() {
@@ -212,6 +248,21 @@ impl Server<'_> {
         .await
     }
 
+    /// Looks whether the handshake is over.
+    fn poll_shaken(&mut self, cx: &mut Context<'_>) {
+        let Some(shaking) = &mut self.shaking else { return };
+        if pin!(&mut shaking.over).poll(cx).is_pending() {
+            return;
+        }
+        // A connection that failed looks the same, and proves nothing.
+        if self.link.quic.close_reason().is_none() {
+            shaking.handshake.finish();
+            let Client { peer, local, trusted, .. } = *self.client;
+            self.client = Arc::new(Client::new(peer, local, trusted, Some(facts(&self.link.quic))));
+        }
+        self.shaking = None;
+    }
+
     /// A request's stream, if it is looked at.
     fn accept(&mut self, (mut send, mut recv): (quinn::SendStream, quinn::RecvStream)) -> Option<Arrival> {
         if self.end.leaving == Leaving::Final {
@@ -225,7 +276,9 @@ impl Server<'_> {
         if peer != self.client.peer {
             // The client has moved; limits and logs go by where it is now.
             let Client { local, trusted, ref tls, .. } = *self.client;
-            self.client = Arc::new(Client::new(peer, local, trusted, tls.clone()));
+            let mut client = Client::new(peer, local, trusted, tls.clone());
+            client.handshake.clone_from(&self.client.handshake);
+            self.client = Arc::new(client);
         }
         Some(Arrival { send, recv, client: self.client.clone() })
     }

@@ -60,7 +60,7 @@ pub(super) async fn serve(
         match tokio::time::timeout(timeout, accepting).await {
             Ok(Ok(stream)) => {
                 let facts = facts(stream.get_ref().1);
-                let link = Link::Tls(Box::new(TlsStream::Server(stream)));
+                let link = Link::from(TlsStream::Server(stream));
                 (Inbound { link, ahead: BytesMut::new() }, Some(facts))
             }
             failed => {

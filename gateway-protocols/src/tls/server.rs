@@ -12,6 +12,11 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
 use super::pem::{self, PemError};
+use super::sessions::Sessions;
+
+/// Octets a client may send over TCP before its handshake is over; who sends more is cut off. Room for a few requests,
+/// as only those without a body are carried out that early. QUIC's flow control sets its own limit.
+const MAX_EARLY_DATA: u32 = 16 << 10;
 
 /// Why a frontend's certificates can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -136,8 +141,15 @@ pub fn build(
     };
     let mut config = builder.with_cert_resolver(certificates);
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
-    // Tickets resume on any worker and need no memory a client; the keys turn over by themselves.
-    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?;
+    if rules.early_data {
+        config.max_early_data_size = MAX_EARLY_DATA;
+        // A request that came early is answered early.
+        config.send_half_rtt_data = true;
+        config.session_storage = Arc::new(Sessions::default());
+    } else {
+        // Tickets resume on any worker and need no memory a client; the keys turn over by themselves.
+        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?;
+    }
     config.send_tls13_tickets = 2;
     Ok(config)
 }

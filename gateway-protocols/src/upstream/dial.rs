@@ -158,7 +158,7 @@ impl Dialler {
         let name = server_name(rules, &to.host)?;
         let tls = TlsConnector::from(config).connect(name, Rewound::from(tcp)).await;
         let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
-        let link = Link::Tls(Box::new(TlsStream::Client(tls)));
+        let link = Link::from(TlsStream::Client(tls));
         let version = if link.alpn() == Some(b"h2") { Version::Http2 } else { Version::Http1 };
         if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);

@@ -52,6 +52,11 @@ impl Client {
         let config = ClientConfig::new(Arc::new(crypto));
         let connecting = endpoint.connect_with(config, to, "gateway.test").expect("a connection begun");
         let quic = soon(connecting).await.expect("a connection");
+        Self::over(endpoint, quic).await
+    }
+
+    /// HTTP/3 on a connection.
+    pub(crate) async fn over(endpoint: Endpoint, quic: quinn::Connection) -> Self {
         let (mut driver, requests) =
             soon(h3::client::new(h3_quinn::Connection::new(quic.clone()))).await.expect("HTTP/3");
         tokio::spawn(async move { poll_fn(|cx| driver.poll_close(cx)).await });

@@ -85,6 +85,10 @@ pub struct Tls {
     pub client_cert_required: Option<bool>,
     /// The lowest version spoken. Default `"1.2"`.
     pub min_version: Option<TlsVersion>,
+    /// Takes requests of clients that come back before their handshake is over (TLS 1.3 early data, 0-RTT), over TCP and
+    /// HTTP/3: GET, HEAD and OPTIONS without a body are carried out at once and marked `Early-Data: 1`, others wait for
+    /// the handshake (RFC 8470). Not together with `client_ca_path`. Default false.
+    pub early_data: Option<bool>,
 }
 
 /// A certificate and its key.

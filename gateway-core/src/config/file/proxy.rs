@@ -44,6 +44,10 @@ pub struct Proxy {
     pub strip_listen_path: Option<bool>,
     /// Sends the client's Host to the target instead of the target's own. Default false.
     pub preserve_host_header: Option<bool>,
+    /// Carries safe requests out before their client's TLS handshake is over, where `gateway.tls.early_data` takes such,
+    /// and passes on what another gateway marked `Early-Data: 1`. Default true; false has the former wait for the
+    /// handshake and answers the latter with 425.
+    pub early_data: Option<bool>,
     /// Milliseconds for name lookup, TCP and TLS handshake. Default 5000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub backend_connect_timeout_ms: Option<u64>,

@@ -58,6 +58,8 @@ pub struct HttpRules {
     pub backend_path: Option<Arc<str>>,
     /// Sends the client's Host upstream instead of the target's. Default false.
     pub preserve_host_header: bool,
+    /// Carries safe requests out before their client's TLS handshake is over. Default true.
+    pub early_data: bool,
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.

@@ -53,6 +53,8 @@ pub struct FrontendTls {
     pub client_cert_required: bool,
     /// Lowest version, 12 or 13. Default 12.
     pub min_version: TlsVersion,
+    /// Takes requests before the handshake is over (RFC 8470). Default false.
+    pub early_data: bool,
 }
 
 /// A PEM certificate chain and its key.

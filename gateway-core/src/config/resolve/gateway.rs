@@ -143,8 +143,15 @@ fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls
             .add("tls.client_cert_required", "there are no roots to check client certificates against")
             .remedy = Some("write `client_ca_path`".to_owned());
     }
+    let early_data = written.early_data.unwrap_or(false);
+    if early_data && client_ca_path.is_some() {
+        notes
+            .add("tls.early_data", "early data comes before a client could be asked for its certificate")
+            .remedy = Some("remove it, or `client_ca_path`".to_owned());
+    }
     FrontendTls {
         certificates,
+        early_data,
         client_cert_required: written.client_cert_required.unwrap_or_else(|| client_ca_path.is_some()),
         client_ca_path,
         min_version: match written.min_version {

@@ -297,6 +297,22 @@ fn tls_to_the_target() {
 }
 
 #[test]
+fn early_data_of_clients() {
+    let tls = |more: &str| format!("gateway: {{tls: {{{more}}}}}\n");
+    assert!(!good(&tls("")).settings.tls.early_data);
+    assert!(good(&tls("early_data: true")).settings.tls.early_data);
+    refused(
+        &tls("early_data: true, client_ca_path: ca.pem"),
+        "f:1: gateway.tls.early_data: early data comes before a client could be asked for its certificate (remove it, \
+         or `client_ca_path`)",
+    );
+    let stream = proxy_with("backend_scheme: tcp\nlisten_port: 5000\nearly_data: false");
+    assert!(
+        resolved("f", &stream).expect_err("a stream").to_string().contains("proxies[0].early_data: only")
+    );
+}
+
+#[test]
 fn plugins_of_a_proxy() {
     let text = "
 proxies:

@@ -79,6 +79,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
+        early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
         max_request_body_bytes: written.max_request_body_bytes,
     })
@@ -137,6 +138,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
+        ("early_data", written.early_data.is_some()),
         ("allowed_methods", written.allowed_methods.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
         ("max_request_body_bytes", written.max_request_body_bytes.is_some()),

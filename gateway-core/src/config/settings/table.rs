@@ -77,6 +77,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_TLS_EARLY_DATA",
+        key: "tls.early_data",
+        doc: "Takes safe requests before the TLS handshake is over (0-RTT). Default false.",
+        how: How::Switch,
+    },
+    Setting {
         name: "FERRUM_MAX_CONNECTIONS",
         key: "limits.max_connections",
         doc: "Open client connections. Default 100000.",
