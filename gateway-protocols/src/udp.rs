@@ -8,6 +8,8 @@ mod arrive;
 mod connections;
 mod cookie;
 pub mod dtls;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod hello;
 mod initial;
 mod leg;

@@ -170,7 +170,7 @@ fn kind(number: u64, link: &Link, seen: &mut Seen) -> Result<Option<Kind>, Fault
 }
 
 /// RFC 9204 §4.4: only that a stream was given up can be said about blocks that use no dynamic table.
-fn instruction(within: Option<u8>, octet: u8) -> Result<Option<u8>, Fault> {
+pub(crate) fn instruction(within: Option<u8>, octet: u8) -> Result<Option<u8>, Fault> {
     let wrong = Fault::new(Code::QPACK_DECODER_STREAM, "an acknowledgement of nothing");
     match within {
         None => match octet {

@@ -124,6 +124,13 @@ impl Opening {
         }
     }
 
+    /// What must hold between two datagrams.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self) {
+        assert!(self.crypto.len() <= MAX_HELLO + 4, "a handshake has a limit");
+        assert!(self.known.windows(2).all(|pair| pair[0].1 < pair[1].0), "its pieces are sorted and apart");
+    }
+
     /// Opens the Initial packet at the front: how long it is, and the frames in it.
     fn open(&mut self, datagram: &[u8]) -> Option<(usize, Vec<u8>)> {
         let long = Long::read(datagram)?;
