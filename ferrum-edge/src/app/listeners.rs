@@ -40,9 +40,9 @@ impl Listeners {
             let sockets = bind::udp_for_workers(address, workers);
             let sockets =
                 sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
-            for socket in sockets {
-                quic.push((socket, frontend.quic(settings)?));
-            }
+            // One for all: a client is resumed by any worker, and its session is gone for all of them.
+            let config = frontend.quic(settings)?;
+            quic.extend(sockets.into_iter().map(|socket| (socket, config.clone())));
         }
         Ok(Self { http, https, quic })
     }

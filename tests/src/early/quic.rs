@@ -51,12 +51,15 @@ impl Middlebox {
     }
 }
 
-fn endpoint() -> Endpoint {
+fn config() -> ClientConfig {
     let mut config = rustls::ClientConfig::clone(&tls::authority().client(&["h3"]));
     config.enable_early_data = true;
-    let crypto = QuicClientConfig::try_from(config).unwrap();
+    ClientConfig::new(Arc::new(QuicClientConfig::try_from(config).unwrap()))
+}
+
+fn endpoint(config: ClientConfig) -> Endpoint {
     let mut endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    endpoint.set_default_client_config(ClientConfig::new(Arc::new(crypto)));
+    endpoint.set_default_client_config(config);
     endpoint
 }
 
@@ -73,7 +76,7 @@ async fn acquaint(edge: &mut Edge, endpoint: &Endpoint, to: SocketAddr) {
 async fn start() -> (Edge, Standing, Middlebox, Endpoint) {
     let origin = Standing::start("o").await;
     let mut edge = edge_with(&settings("early_data: true"), &spec(&origin, ""));
-    let (middlebox, endpoint) = (Middlebox::start(edge.https()).await, endpoint());
+    let (middlebox, endpoint) = (Middlebox::start(edge.https()).await, endpoint(config()));
     acquaint(&mut edge, &endpoint, middlebox.address).await;
     (edge, origin, middlebox, endpoint)
 }
@@ -145,4 +148,25 @@ async fn nothing_is_taken_early_unless_it_is_asked_for() {
     let answer = client.get("/").await;
     assert!(!String::from_utf8_lossy(&answer.body).contains("early-data"));
     assert_eq!((origin.served(), edge.only_record().await.status()), (1, 200));
+}
+
+/// A client comes back to another worker than it left, and is known there.
+#[tokio::test]
+async fn any_worker_knows_who_comes_back() {
+    let origin = Standing::start("o").await;
+    let settings = format!("  workers: 3\n{}", settings("early_data: true"));
+    let mut edge = edge_with(&settings, &spec(&origin, ""));
+    let config = config();
+    let to = edge.https();
+    acquaint(&mut edge, &endpoint(config.clone()), to).await;
+    for _ in 0..8 {
+        // From another port each time, which is what chooses the worker.
+        let endpoint = endpoint(config.clone());
+        let connecting = endpoint.connect(to, "gateway.test").unwrap();
+        let (quic, accepted) = connecting.into_0rtt().ok().expect("leave for early data");
+        let client = Client::over(endpoint, quic).await;
+        let answer = client.get("/").await;
+        assert!(answer.head.status() == 200 && soon(accepted).await);
+        edge.only_record().await;
+    }
 }
