@@ -8,6 +8,7 @@ mod effective;
 mod endpoints;
 mod health;
 mod history;
+mod json;
 mod openapi;
 mod problem;
 mod request;
@@ -35,6 +36,7 @@ use crate::app::Engine;
 use crate::export::prometheus;
 use crate::source::database::Keeper;
 pub use access::{Access, AccessError, Role};
+use request::Gate;
 
 /// Connections at a time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
@@ -106,8 +108,16 @@ fn connection(tcp: TcpStream, router: Router) -> impl Future<Output = ()> + Send
 
 fn router(admin: Admin) -> Router<()> {
     let routes = endpoints::all().into_iter();
-    let router =
-        routes.fold(Router::new(), |router, endpoint| router.route(endpoint.path, (endpoint.route)()));
+    let router = routes.fold(Router::new(), |router, endpoint| {
+        let route = match endpoint.role {
+            None => (endpoint.route)(),
+            Some(role) => {
+                let gate = Gate { admin: admin.clone(), role };
+                (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate))
+            }
+        };
+        router.route(endpoint.path, route)
+    });
     router
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)

@@ -13,7 +13,7 @@ pub(super) struct Endpoint {
     pub(super) path: &'static str,
     /// One sentence.
     pub(super) summary: &'static str,
-    /// What a caller needs; `None` for what anybody may ask who reaches the listener.
+    /// What a caller needs, looked at before a body is read; `None` for what anybody may ask who reaches the listener.
     pub(super) role: Option<Role>,
     /// The query's keys, with what they mean.
     pub(super) query: &'static [(&'static str, &'static str)],

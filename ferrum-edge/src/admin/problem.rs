@@ -41,6 +41,15 @@ pub(super) fn invalid(problems: &Problems) -> Response {
     with_errors(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail, errors.collect())
 }
 
+/// A name that stands twice in one object of a body.
+pub(super) fn twice(pointer: &str) -> Response {
+    let detail = format!("`{pointer}` stands in the body twice; nothing was changed");
+    let errors = vec![
+        json!({ "pointer": pointer, "detail": "this name stands here already", "remedy": "keep one of the two" }),
+    ];
+    with_errors(StatusCode::BAD_REQUEST, "duplicate_key", &detail, errors)
+}
+
 /// Why nothing was written.
 pub(super) fn refused(error: &WriteError) -> Response {
     told(error, None)

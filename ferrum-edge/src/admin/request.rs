@@ -1,10 +1,11 @@
 //! What the admin API's requests have in common: who asks, what for, under which condition.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequestParts, Path};
-use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
 use axum::response::Response;
 use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
@@ -13,43 +14,74 @@ use std::sync::Arc;
 
 use super::Admin;
 use super::access::{Caller, Role};
-use super::problem::{invalid, problem};
+use super::json::{self, JsonError};
+use super::problem::{invalid, problem, twice};
 use crate::source::database::{Keeper, Precondition};
 
 /// A refusal, boxed: it is large, and rare.
 pub(super) type Refused = Box<Response>;
 
-/// Somebody who may at least read, and the configuration to be read.
+/// Somebody who may do what the table says of this endpoint, and the configuration it is about.
+#[derive(Clone)]
 pub(super) struct Asked {
     pub(super) caller: Caller,
     pub(super) keeper: Arc<Keeper>,
 }
 
-impl FromRequestParts<Admin> for Asked {
-    type Rejection = Response;
+/// What an endpoint of the table asks of its callers; it runs before a byte of the body is read.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) admin: Admin,
+    pub(super) role: Role,
+}
 
-    async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
-        let Some(keeper) = admin.keeper.clone() else {
-            let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
-            return Err(problem(StatusCode::NOT_FOUND, "file_mode", detail));
-        };
-        match keeper.access().caller(&parts.headers) {
-            Ok(caller) => Ok(Self { caller, keeper }),
-            Err(why) => {
-                let mut response = problem(StatusCode::UNAUTHORIZED, "unauthorized", why);
-                let challenge = HeaderValue::from_static("Bearer realm=\"ferrum-edge\"");
-                response.headers_mut().insert(http::header::WWW_AUTHENTICATE, challenge);
-                Err(response)
-            }
+/// Lets callers through who may.
+pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let let_in = Asked::of(request.headers(), &gate.admin).and_then(|asked| {
+        asked.caller.may(gate.role)?;
+        Ok(asked)
+    });
+    match let_in {
+        Ok(asked) => {
+            request.extensions_mut().insert(asked);
+            next.run(request).await
         }
+        Err(refused) => *refused,
     }
 }
 
 impl Asked {
-    /// Refuses who may not.
-    pub(super) fn needs(&self, role: Role) -> Result<(), Refused> {
-        self.caller.may(role)
+    fn of(headers: &HeaderMap, admin: &Admin) -> Result<Self, Refused> {
+        let Some(keeper) = admin.keeper.clone() else {
+            let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
+            return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
+        };
+        match keeper.access().caller(headers) {
+            Ok(caller) => Ok(Self { caller, keeper }),
+            Err(why) => Err(Box::new(unauthorized(why))),
+        }
     }
+
+    /// Whether the caller may also do what needs this role, for answers that differ by it.
+    pub(super) fn is(&self, role: Role) -> bool {
+        self.caller.role >= role
+    }
+}
+
+impl FromRequestParts<Admin> for Asked {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Admin) -> Result<Self, Response> {
+        // Whoever was not let in by a gate is not let in.
+        parts.extensions.remove::<Self>().ok_or_else(|| unauthorized("Nobody may ask for this"))
+    }
+}
+
+fn unauthorized(why: &str) -> Response {
+    let mut response = problem(StatusCode::UNAUTHORIZED, "unauthorized", why);
+    let challenge = HeaderValue::from_static("Bearer realm=\"ferrum-edge\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
 }
 
 /// `/v1/{kind}`.
@@ -67,12 +99,13 @@ pub(super) fn key(Path((of, id)): &Path<(String, String)>) -> Result<(Kind, Id),
     Ok((of, id.parse::<Id>().map_err(|problems| Box::new(invalid(&problems)))?))
 }
 
-/// A JSON object.
+/// A JSON object. No name may stand in it twice: which of the two was meant, nobody can tell.
 pub(super) fn object(body: &Bytes) -> Result<Map<String, Value>, Refused> {
-    match serde_json::from_slice(body) {
+    match json::parse(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", "The body is no JSON object"))),
-        Err(error) => {
+        Err(JsonError::Twice { pointer }) => Err(Box::new(twice(&pointer))),
+        Err(JsonError::Malformed(error)) => {
             let detail = format!("The body is no JSON: {error}");
             Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", &detail)))
         }

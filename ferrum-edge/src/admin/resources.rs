@@ -2,15 +2,17 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, RawQuery};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, RawQuery};
 use axum::http::header::LOCATION;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
-use super::access::Role;
+use super::Admin;
 use super::problem::{problem, refused, store};
 use super::request::{
     Asked, Refused, key, kind, nothing_else, number, object, own_id, pairs, precondition, switch, tagged,
@@ -106,48 +108,19 @@ pub(super) async fn create(
 }
 
 /// `PUT /v1/{kind}/{id}`: creates or replaces.
-pub(super) async fn put(
-    asked: Asked,
-    path: Path<(String, String)>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let put = async {
-        let (kind, id) = key(&path)?;
-        let document = object(&body)?;
-        same_id(&document, &id)?;
-        let only = precondition(&headers, Precondition::Any)?;
-        one(&asked, query.as_deref(), Step::Put { kind, id, document, only }).await
-    };
-    answer(put.await)
+pub(super) async fn put(asked: Asked, named: Named, body: Bytes) -> Response {
+    let put = |(kind, id), document, only| Step::Put { kind, id, document, only };
+    answer(changed(&asked, named, (&body, Precondition::Any), put).await)
 }
 
 /// `PATCH /v1/{kind}/{id}`: a merge patch (RFC 7396).
-pub(super) async fn patch(
-    asked: Asked,
-    path: Path<(String, String)>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let patched = async {
-        let (kind, id) = key(&path)?;
-        let patch = object(&body)?;
-        same_id(&patch, &id)?;
-        let only = precondition(&headers, Precondition::Present)?;
-        one(&asked, query.as_deref(), Step::Merge { kind, id, patch, only }).await
-    };
-    answer(patched.await)
+pub(super) async fn patch(asked: Asked, named: Named, body: Bytes) -> Response {
+    let merge = |(kind, id), patch, only| Step::Merge { kind, id, patch, only };
+    answer(changed(&asked, named, (&body, Precondition::Present), merge).await)
 }
 
 /// `DELETE /v1/{kind}/{id}`.
-pub(super) async fn delete(
-    asked: Asked,
-    path: Path<(String, String)>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
+pub(super) async fn delete(asked: Asked, Named { path, query, headers }: Named) -> Response {
     let deleted = async {
         let (kind, id) = key(&path)?;
         let only = precondition(&headers, Precondition::Present)?;
@@ -156,9 +129,38 @@ pub(super) async fn delete(
     answer(deleted.await)
 }
 
+/// Does with the object of a path what a body says; `otherwise` has to hold when the request makes no condition.
+async fn changed(
+    asked: &Asked,
+    Named { path, query, headers }: Named,
+    (body, otherwise): (&Bytes, Precondition),
+    step: impl FnOnce((Kind, Id), Map<String, Value>, Precondition) -> Step,
+) -> Result<Response, Refused> {
+    let (kind, id) = key(&path)?;
+    let document = object(body)?;
+    same_id(&document, &id)?;
+    let only = precondition(&headers, otherwise)?;
+    one(asked, query.as_deref(), step((kind, id), document, only)).await
+}
+
+/// Which object a request is about, and under which conditions.
+pub(super) struct Named {
+    path: Path<(String, String)>,
+    query: Option<String>,
+    headers: HeaderMap,
+}
+
+impl FromRequestParts<Admin> for Named {
+    type Rejection = PathRejection;
+
+    async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, PathRejection> {
+        let path = Path::from_request_parts(parts, admin).await?;
+        Ok(Self { path, query: parts.uri.query().map(str::to_owned), headers: parts.headers.clone() })
+    }
+}
+
 /// Does one thing, and answers with what the object is now.
 pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Result<Response, Refused> {
-    asked.needs(Role::Write)?;
     let mut pairs = pairs(query);
     let validate_only = switch(&mut pairs, "validate_only")?;
     let note = value(&mut pairs, "note").unwrap_or_default();

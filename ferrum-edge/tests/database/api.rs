@@ -1,13 +1,14 @@
 //! The admin API, one thing at a time.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, target};
+use crate::client::{Answer, Client, PATIENCE, target};
 use crate::place::{
     ADMIN, Api, Folder, JWT, READ, Running, WRITE, consumer, key_auth, protected, proxy, text,
 };
@@ -423,6 +424,72 @@ fn roles_are_kept_apart() {
     api.with(&jwt("write")).good("PUT", "/v1/proxies/b", &proxy("b", "/b", at));
     assert_eq!(api.get("/v1/revisions").json()["items"][0]["author"], "ann");
     assert_eq!(api.get("/v1/revisions").json()["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn who_may_not_is_told_so_before_a_body_is_read() {
+    let folder = Folder::new();
+    let (running, ..) = begin(&folder);
+    for (token, status, asked) in [
+        ("nobody", 401, &["PUT /v1/proxies/a", "POST /v1/proxies", "POST /v1/batch"][..]),
+        (
+            READ,
+            403,
+            &[
+                "PUT /v1/proxies/a",
+                "PATCH /v1/consumers/a",
+                "POST /v1/proxies",
+                "POST /v1/batch",
+                "POST /v1/import",
+                "PUT /v1/upstreams/a/targets/b:1",
+                "POST /v1/revisions/1/rollback",
+            ],
+        ),
+        (WRITE, 403, &["POST /v1/import", "POST /v1/revisions/1/rollback"]),
+    ] {
+        for line in asked {
+            let mut tcp = TcpStream::connect(running.admin).unwrap();
+            tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+            let head = format!(
+                "{line} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-length: 100000000\r\n\r\n"
+            );
+            // Not a byte of the body comes.
+            tcp.write_all(head.as_bytes()).unwrap();
+            let mut answer = String::new();
+            BufReader::new(tcp).read_line(&mut answer).unwrap();
+            assert_eq!(answer.split(' ').nth(1), Some(&*status.to_string()), "{line}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_stands_twice_in_a_body_is_refused_and_named() {
+    let folder = Folder::new();
+    let (running, mut api, at) = begin(&folder);
+    let port = at.port();
+    let twice = |more: &str| {
+        format!(
+            r#"{{"id":"b","listen_path":"/b","backend_scheme":"http","backend_host":"h","backend_port":{port},{more}}}"#
+        )
+    };
+    for (method, path, body, pointer) in [
+        ("PUT", "/v1/proxies/b", twice(r#""listen_path":"/c""#), "/listen_path"),
+        (
+            "POST",
+            "/v1/proxies",
+            twice(r#""retry":{"max_attempts":1,"max_attempts":2}"#),
+            "/retry/max_attempts",
+        ),
+        ("PATCH", "/v1/proxies/a", r#"{"hosts":["a"],"hosts":[]}"#.to_owned(), "/hosts"),
+        ("POST", "/v1/batch", format!(r#"{{"proxies":[{}]}}"#, twice(r#""id":"c""#)), "/proxies/0/id"),
+        ("POST", "/v1/import", r#"{"proxies":[],"proxies":[]}"#.to_owned(), "/proxies"),
+        ("POST", "/v1/batch", r#"{"delete":{"a~/b":1,"a~/b":[]}}"#.to_owned(), "/delete/a~0~1b"),
+    ] {
+        let answer = api.ask(method, path, "", body.as_bytes());
+        is_problem(&answer, 400, "duplicate_key");
+        assert_eq!(pointers(&answer), [pointer], "{answer:?}");
+    }
+    assert_eq!(running.snapshot_count(), 0, "nothing was changed");
 }
 
 fn jwt(claims: &Value, secret: &[u8]) -> String {
