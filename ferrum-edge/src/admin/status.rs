@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use axum::Json;
 use axum::extract::State;
 use gateway_core::balance::Target;
+use gateway_core::config::catalog::{Closes, Kind};
 use gateway_core::config::snapshot::Snapshot;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -68,7 +69,16 @@ async fn database(keeper: &Keeper) -> Value {
     let catalog = keeper.catalog().await;
     let broken = catalog.broken().iter().take(MAX_BROKEN).map(|(kind, id, object)| {
         let problems: Vec<_> = object.problems.0.iter().map(ToString::to_string).collect();
-        json!({ "kind": kind.as_str(), "id": id, "problems": problems })
+        let mut told = json!({ "kind": kind.as_str(), "id": id, "problems": problems });
+        if kind == Kind::PluginConfigs {
+            told["closes"] = match catalog.closes(id, object) {
+                Closes::Nothing => json!("nothing"),
+                Closes::Proxy(proxy) => json!({ "proxy": proxy.as_str() }),
+                Closes::Naming => json!("proxies that name it"),
+                Closes::Everything => json!("every proxy"),
+            };
+        }
+        told
     });
     json!({
         "location": keeper.store().location().to_string(),

@@ -1,5 +1,7 @@
 //! Rows that somebody wrote by hand, and wrongly: each is broken alone.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::client::target;
@@ -118,6 +120,147 @@ fn an_unreadable_plugin_row_closes_whatever_it_may_have_protected_until_it_is_me
         assert_eq!(client.get("/free/x", None).status, 200, "{mend}");
         assert_eq!(running.broken(), Vec::<String>::new(), "{mend}");
     }
+}
+
+#[test]
+fn a_torn_plugin_row_closes_no_more_than_it_tells_of() {
+    let row = r#"{"id":"a-key","plugin_name":"key_auth","proxy_id":"a","config":{"key_loc"#;
+    for (row, closes, free) in [
+        (row.to_owned(), json!({ "proxy": "a" }), 200),
+        (
+            r#"{"id":"a-key","plugin_name":["key_auth"],"proxy_id":"a"}"#.to_owned(),
+            json!({ "proxy": "a" }),
+            200,
+        ),
+        (
+            r#"{"id":"a-key","plugin_name":"key_auth","scope":"global"} }"#.to_owned(),
+            json!("every proxy"),
+            503,
+        ),
+        (row.replace("proxy_id", "proxy"), json!("every proxy"), 503),
+    ] {
+        let folder = Folder::new();
+        let target = target("behind");
+        {
+            let running = Running::new(&folder);
+            running.api().batch(&protected(target));
+            running.api().good("PUT", "/v1/proxies/free", &proxy("free", "/free", target));
+        }
+        folder.by_hand("plugin_configs", "a-key", Some(&row));
+        let running = Running::new(&folder);
+        let mut client = running.client();
+        assert_eq!(client.get("/a/x", Some("ann-key")).status, 503, "{row}");
+        assert_eq!(client.get("/free/x", None).status, free, "{row}");
+        let status = running.status();
+        let told = &status["database"]["broken"][0];
+        assert_eq!((&told["id"], &told["closes"]), (&json!("a-key"), &closes), "{row}");
+        let closed = &status["proxies"]["quarantined"][0]["problems"][0];
+        assert!(crate::place::text(closed).contains("plugin config `a-key`"), "{row}: {closed}");
+        running.api().good("PUT", "/v1/plugin_configs/a-key", &key_auth("a-key", "a"));
+        assert_eq!(client.get("/a/x", None).status, 401, "{row}");
+        assert_eq!(client.get("/free/x", None).status, 200, "{row}");
+        assert_eq!(running.broken(), Vec::<String>::new(), "{row}");
+    }
+}
+
+#[test]
+fn a_broken_row_of_a_proxy_hinders_no_change_of_what_it_refers_to() {
+    let folder = Folder::new();
+    let (left, right) = (target("left"), target("right"));
+    let running = Running::new(&folder);
+    let (mut client, mut api) = (running.client(), running.api());
+    let group =
+        |to: SocketAddr| json!({ "id": "group", "targets": [{ "host": "127.0.0.1", "port": to.port() }] });
+    let shared = json!({ "id": "shared", "plugin_name": "key_auth", "scope": "proxy_group" });
+    let row = json!({
+        "id": "a", "listen_path": "/a", "backend_scheme": "http", "upstream_id": "group",
+        "plugins": [{ "plugin_config_id": "shared" }],
+    });
+    api.batch(&json!({
+        "upstreams": [group(left)], "plugin_configs": [shared], "proxies": [row],
+        "consumers": [consumer("ann", &["ann-key"])],
+    }));
+    folder.by_hand("proxies", "a", Some("{ this is no JSON"));
+    running.follows(2);
+    assert_eq!(running.broken(), ["proxies/a"]);
+    // What it refers to changes, and it follows.
+    api.good("PUT", "/v1/upstreams/group", &group(right));
+    assert!(client.get("/a/x", Some("ann-key")).text.starts_with("right"));
+    let mut elsewhere = shared.clone();
+    elsewhere["config"] = json!({ "key_location": "query:key" });
+    api.good("PUT", "/v1/plugin_configs/shared", &elsewhere);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 401);
+    assert_eq!(client.get("/a/x?key=ann-key", None).status, 200);
+    api.good("PUT", "/v1/plugin_configs/shared", &shared);
+    // What is for all is for it as well.
+    let stop = json!({
+        "id": "stop", "plugin_name": "request_termination", "scope": "global", "config": { "status_code": 418 },
+    });
+    api.good("PUT", "/v1/plugin_configs/stop", &stop);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 418);
+    assert_eq!(api.delete("/v1/plugin_configs/stop").status, 204);
+    assert_eq!(client.get("/a/x", Some("ann-key")).status, 200);
+    // What it needs stays.
+    for path in ["/v1/upstreams/group", "/v1/plugin_configs/shared"] {
+        let refused = api.delete(path);
+        assert!(refused.status == 422 && refused.text.contains("the proxy `a` needs it"), "{refused:?}");
+    }
+    assert_eq!(running.broken(), ["proxies/a"]);
+    // Changed by hand it is followed as well; what it needs and lost closes it.
+    folder.by_hand("upstreams", "group", Some(&group(left).to_string()));
+    crate::client::until("the target is the left one", || {
+        client.get("/a/x", Some("ann-key")).text.starts_with("left")
+    });
+    folder.by_hand("upstreams", "group", None);
+    crate::client::until("it is closed", || client.get("/a/x", Some("ann-key")).status == 503);
+    api.good("PUT", "/v1/upstreams/group", &group(right));
+    api.good("PUT", "/v1/proxies/a", &row);
+    assert_eq!(client.get("/a/x", None).status, 401);
+    assert!(client.get("/a/x", Some("ann-key")).text.starts_with("right"));
+    assert_eq!(running.broken(), Vec::<String>::new());
+}
+
+#[test]
+fn a_proxy_without_a_place_gets_it_when_it_is_free() {
+    let folder = Folder::new();
+    let (left, right) = (target("left"), target("right"));
+    let running = Running::new(&folder);
+    let (mut client, mut api) = (running.client(), running.api());
+    for leave in ["delete", "move", "by hand", "replace"] {
+        api.good("PUT", "/v1/proxies/first", &proxy("first", "/a", left));
+        let revision = running.gateway.snapshot().revision;
+        folder.by_hand("proxies", "second", Some(&proxy("second", "/a", right).to_string()));
+        running.follows(revision + 1);
+        assert_eq!(running.broken(), ["proxies/second"], "{leave}");
+        assert!(client.get("/a/x", None).text.starts_with("left"), "{leave}");
+        // It hinders nobody else meanwhile.
+        api.good("PUT", "/v1/proxies/first", &proxy("first", "/a", left));
+        assert_eq!(running.broken(), ["proxies/second"], "{leave}");
+        match leave {
+            "delete" => assert_eq!(api.delete("/v1/proxies/first").status, 204),
+            "move" => drop(api.good("PUT", "/v1/proxies/first", &proxy("first", "/b", left))),
+            "by hand" => folder.by_hand("proxies", "first", None),
+            _ => {
+                // Somebody else takes the place in the same moment, and leaves it later.
+                api.batch(&json!({
+                    "delete": { "proxies": ["first"] }, "proxies": [proxy("third", "/a", left)],
+                }));
+                assert_eq!(running.broken(), ["proxies/second"], "{leave}");
+                assert_eq!(api.delete("/v1/proxies/third").status, 204);
+            }
+        }
+        crate::client::until(leave, || client.get("/a/x", None).text.starts_with("right"));
+        assert_eq!(running.broken(), Vec::<String>::new(), "{leave}");
+        assert_eq!(api.delete("/v1/proxies/second").status, 204);
+    }
+    // What was without a place at the start waits, too.
+    api.good("PUT", "/v1/proxies/first", &proxy("first", "/a", left));
+    folder.by_hand("proxies", "second", Some(&proxy("second", "/a", right).to_string()));
+    drop(running);
+    let running = Running::new(&folder);
+    assert_eq!(running.broken(), ["proxies/second"]);
+    assert_eq!(running.api().delete("/v1/proxies/first").status, 204);
+    assert!(running.client().get("/a/x", None).text.starts_with("right"));
 }
 
 #[test]

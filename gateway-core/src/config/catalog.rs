@@ -8,16 +8,17 @@
 //! What is refused as an edit is *broken* when it is found in the database: nobody is there to be told. A broken object
 //! is left alone and named, and the others serve. What depends on it is closed, not opened.
 
+mod again;
 mod broken;
 mod check;
 mod edit;
 mod taken;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-pub use broken::{Broken, BrokenObject};
+pub use broken::{Broken, BrokenObject, Closes};
 pub use edit::{Edit, Kind, Put};
 
 use super::changes::Changes;
@@ -40,6 +41,8 @@ pub struct Catalog {
     /// The other way round.
     users: Index<Reference, Index<Id, ()>>,
     broken: Broken,
+    /// Proxies without a place, and who has it: they are tried again when those leave.
+    waiting: Arc<BTreeMap<Id, Vec<Id>>>,
 }
 
 /// A shared object that a proxy names, whether or not it exists.
@@ -112,11 +115,38 @@ impl Catalog {
                 self.users.get(reference).into_iter().flat_map(Index::iter).map(|(id, ())| id.clone()),
             );
         }
-        for put in &edit.proxies {
-            ids.retain(|id| put.object.id.as_deref() != Some(id.as_str()));
+        let own: HashSet<&str> = edit
+            .proxies
+            .iter()
+            .filter_map(|put| put.object.id.as_deref())
+            .chain(gone(Kind::Proxies))
+            .collect();
+        if !own.is_empty() {
+            // Whoever is put or goes may leave a place that others wait for.
+            let waiting = self.waiting.iter();
+            let freed = waiting.filter(|(_, owners)| owners.iter().any(|owner| own.contains(owner.as_str())));
+            ids.extend(freed.map(|(id, _)| id.clone()));
         }
-        ids.retain(|id| !gone(Kind::Proxies).any(|gone| gone == id.as_str()));
+        ids.retain(|id| !own.contains(id.as_str()));
         Affected::Some(ids)
+    }
+
+    /// Whom a plugin config that can't be used closes.
+    pub fn closes<'a>(&self, id: &str, object: &'a BrokenObject) -> Closes<'a> {
+        object.closes(self.known.plugin(id).map(|known| &known.config.scope))
+    }
+
+    /// A proxy is well, or gone.
+    fn mended_proxy(&mut self, id: &str) {
+        self.broken.mended(Kind::Proxies, id);
+        if self.waiting.contains_key(id) {
+            Arc::make_mut(&mut self.waiting).remove(id);
+        }
+    }
+
+    /// A proxy has no place until one of these leaves it.
+    fn waits(&mut self, id: &Id, owners: Vec<Id>) {
+        Arc::make_mut(&mut self.waiting).insert(id.clone(), owners);
     }
 
     /// The plugin configs that belong to this proxy alone, and go with it.
@@ -139,7 +169,10 @@ impl Catalog {
 
     /// An object is gone: it is broken no more. For those whose ids are none, which no [`Edit`] can name.
     pub fn forget_broken(&mut self, kind: Kind, id: &str) {
-        self.broken.mended(kind, id);
+        match kind {
+            Kind::Proxies => self.mended_proxy(id),
+            Kind::Upstreams | Kind::PluginConfigs | Kind::Consumers => self.broken.mended(kind, id),
+        }
     }
 
     /// What was found in the database and can't be used.
@@ -225,7 +258,7 @@ impl Trial<'_, '_> {
     /// Takes out what the edit removes, and the places of what it puts: two objects may swap them.
     fn remove(&mut self, edit: &Edit) {
         for (kind, id) in &edit.gone {
-            self.catalog.broken.mended(*kind, id.as_str());
+            self.catalog.forget_broken(*kind, id.as_str());
             match kind {
                 Kind::Upstreams => {
                     self.catalog.known.remove_upstream(id.as_str());

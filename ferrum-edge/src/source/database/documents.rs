@@ -6,7 +6,8 @@ use gateway_core::config::catalog::{Edit, Kind, Put};
 use gateway_core::config::file::{self, Origin, parse_item, parse_part};
 use gateway_core::config::problem::Problems;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::Deserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use crate::store::Object;
@@ -32,7 +33,6 @@ const PLACE_OF_PROXY: &[&str] = &[
 ];
 /// A consumer without credentials.
 const NOBODY: &str = r#"{"id":""}"#;
-const PLACE_OF_PLUGIN: &[&str] = &["id", "plugin_name", "scope", "proxy_id"];
 
 impl Documents {
     pub(crate) fn new(keys: Keys) -> Self {
@@ -146,15 +146,61 @@ pub(super) fn put_sent(edit: &mut Edit, kind: Kind, at: &str, sent: (&str, &str)
 
 /// Where a damaged object stands.
 fn place_of<T: DeserializeOwned>(object: &Object) -> Option<T> {
-    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(&object.document) else { return None };
-    let kept = match object.kind {
-        Kind::Proxies => PLACE_OF_PROXY,
-        Kind::PluginConfigs => PLACE_OF_PLUGIN,
-        Kind::Upstreams | Kind::Consumers => &["id"],
+    let whole = serde_json::from_str::<Map<String, Value>>(&object.document).ok();
+    let (fields, kept) = match object.kind {
+        Kind::Proxies => (whole?, PLACE_OF_PROXY),
+        Kind::PluginConfigs => return place_of_plugin(whole.unwrap_or_else(|| beginning(&object.document))),
+        Kind::Upstreams | Kind::Consumers => (whole?, &["id"][..]),
     };
     let fields: Map<String, Value> =
         fields.into_iter().filter(|(key, _)| kept.contains(&key.as_str())).collect();
     serde_json::from_value(Value::Object(fields)).ok()
+}
+
+/// Where a damaged plugin config runs, for as far as its fields tell: whatever they don't tell of has to be taken for
+/// everything, so each is read by itself. One that has a proxy can run for no other, whatever else stands there.
+fn place_of_plugin<T: DeserializeOwned>(mut fields: Map<String, Value>) -> Option<T> {
+    fields.retain(|key, value| match key.as_str() {
+        "id" | "proxy_id" => value.is_string(),
+        "scope" => serde_json::from_value::<file::Scope>(value.clone()).is_ok(),
+        _ => false,
+    });
+    fields.insert("plugin_name".to_owned(), json!(""));
+    serde_json::from_value(Value::Object(fields)).ok()
+}
+
+/// The fields of an object up to where its text is no JSON any more. A name that stands there twice tells nothing.
+fn beginning(text: &str) -> Map<String, Value> {
+    let (mut fields, mut twice) = (Map::new(), Vec::new());
+    let mut reader = serde_json::Deserializer::from_str(text);
+    // Where it ends is where it is broken: what was read before is all there is.
+    drop(reader.deserialize_map(Beginning { fields: &mut fields, twice: &mut twice }));
+    for name in twice {
+        fields.shift_remove(&name);
+    }
+    fields
+}
+
+struct Beginning<'f> {
+    fields: &'f mut Map<String, Value>,
+    twice: &'f mut Vec<String>,
+}
+
+impl<'de> Visitor<'de> for Beginning<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+            if self.fields.insert(name.clone(), value).is_some() {
+                self.twice.push(name);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Objects as written, all of which have an id.
@@ -186,3 +232,37 @@ macro_rules! identified {
 }
 
 identified!(file::Proxy, file::Consumer, file::Upstream, file::PluginConfig);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(document: &str) -> (Option<String>, Option<file::Scope>) {
+        let (id, document) = ("k".to_owned(), document.to_owned());
+        let kind = Kind::PluginConfigs;
+        let object = Object { kind, id, document, created_at: 0, updated_at: 0, revision: 1 };
+        let put = Documents::new(Keys::default()).stored::<file::PluginConfig>(String::new(), &object);
+        assert!(put.damage.is_some(), "{object:?}");
+        (put.object.proxy_id, put.object.scope)
+    }
+
+    #[test]
+    fn where_a_damaged_plugin_config_runs_is_read_from_what_is_left_of_it() {
+        let of = |proxy: &str| (Some(proxy.to_owned()), None);
+        for (document, expected) in [
+            (r#"{"id":"k","plugin_name":"key_auth","proxy_id":"a","config":{"x""#, of("a")),
+            (r#"{"id":"k","proxy_id":"a","plugin_name":5}"#, of("a")),
+            (r#"{"id":"k","proxy_id":"a","scope":7}"#, of("a")),
+            (r#"{"id":"k","scope":"global","#, (None, Some(file::Scope::Global))),
+            (r#"{"id":"k","scope":"proxy_group"} trailing"#, (None, Some(file::Scope::ProxyGroup))),
+            // Nothing can be told of these.
+            (r#"{"id":"k","proxy_id":"a"#, (None, None)),
+            (r#"{"id":"k","proxy_id":"a","proxy_id":"b","config":{"#, (None, None)),
+            (r#"{"id":"k","proxy_id":["a"]}"#, (None, None)),
+            (r#"["proxy_id","a"]"#, (None, None)),
+            ("", (None, None)),
+        ] {
+            assert_eq!(place(document), expected, "{document}");
+        }
+    }
+}

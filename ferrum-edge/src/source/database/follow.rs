@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use gateway_core::config::catalog::{Affected, Catalog, Edit, Kind, Refusal};
+use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, Kind, Refusal};
 use gateway_core::config::model::Id;
 
 use super::{Keeper, Live, heavy, texts};
@@ -203,6 +203,12 @@ pub(super) fn say_broken(catalog: &Catalog) {
         for problem in &object.problems.0 {
             tracing::error!(kind = kind.singular(), id, %problem, "this object can't be used");
         }
+    }
+    // What closes everything is named whatever else is broken: nothing serves before it is mended.
+    let configs = catalog.broken().iter().filter(|(kind, ..)| *kind == Kind::PluginConfigs);
+    let closing = configs.filter(|(_, id, object)| catalog.closes(id, object) == Closes::Everything);
+    for (_, id, _) in closing.take(MAX_TOLD) {
+        tracing::error!(id, "every proxy answers 503 until this plugin config is mended or deleted");
     }
 }
 

@@ -16,6 +16,35 @@ pub struct BrokenObject {
     pub scope: Option<Scope>,
 }
 
+/// Whom a plugin config that can't be used closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closes<'a> {
+    /// An older version of it runs in its place.
+    Nothing,
+    /// The proxy it belongs to.
+    Proxy(&'a Id),
+    /// The proxies that name it.
+    Naming,
+    /// Every proxy: it is for all of them, or whom it was meant to protect can't be told.
+    Everything,
+}
+
+impl BrokenObject {
+    /// Whom it closes, being a plugin config; `older` is where its older version runs, when one is known.
+    pub(super) fn closes(&self, older: Option<&Scope>) -> Closes<'_> {
+        // An older version for another proxy stands in for nothing here.
+        if older.is_some_and(|older| self.scope.as_ref().is_none_or(|scope| scope == older)) {
+            return Closes::Nothing;
+        }
+        match &self.scope {
+            Some(Scope::Proxy(id)) => Closes::Proxy(id),
+            Some(Scope::ProxyGroup) => Closes::Naming,
+            // It may have been meant to protect any of them.
+            Some(Scope::Global) | None => Closes::Everything,
+        }
+    }
+}
+
 /// Every object that can't be used, by kind and id. A clone is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct Broken(Arc<BTreeMap<(Kind, String), BrokenObject>>);
@@ -52,6 +81,11 @@ impl Broken {
         self.0.is_empty()
     }
 
+    /// Whether this object is broken.
+    pub(super) fn has(&self, kind: Kind, id: &str) -> bool {
+        !self.is_empty() && self.0.contains_key(&(kind, id.to_owned()))
+    }
+
     /// A plugin config, when it is broken.
     pub(super) fn plugin_config(&self, id: &str) -> Option<&BrokenObject> {
         if self.0.is_empty() {
@@ -63,20 +97,14 @@ impl Broken {
     /// Why this proxy must not serve: a plugin config that would run for it can't be used, and no older version of it
     /// runs in its place. `older` tells where the older version of a plugin config runs.
     pub(super) fn closing<'a>(&self, proxy: &Id, older: impl Fn(&str) -> Option<&'a Scope>) -> Problems {
-        let runs_for = |scope: Option<&Scope>| match scope {
-            Some(Scope::Proxy(id)) => id == proxy,
-            // Proxies that name it find out by themselves.
-            Some(Scope::ProxyGroup) => false,
-            // It may have been meant to protect this one, too.
-            Some(Scope::Global) | None => true,
-        };
-        // An older version for another proxy stands in for nothing here.
-        let stands_in = |id: &str, scope: Option<&Scope>| {
-            older(id).is_some_and(|older| scope.is_none_or(|scope| scope == older))
-        };
         let configs = self.iter().filter(|(kind, id, object)| {
-            let scope = object.scope.as_ref();
-            *kind == Kind::PluginConfigs && runs_for(scope) && !stands_in(id, scope)
+            *kind == Kind::PluginConfigs
+                && match object.closes(older(id)) {
+                    Closes::Proxy(closed) => closed == proxy,
+                    Closes::Everything => true,
+                    // Proxies that name it find out by themselves.
+                    Closes::Naming | Closes::Nothing => false,
+                }
         });
         let problems = configs.map(|(_, id, object)| {
             let why = object.problems.0.first().map_or_else(String::new, ToString::to_string);

@@ -3,7 +3,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::again::again;
+use super::taken::Lost;
 use super::{Edit, Id, Kind, Place, Problem, Problems, Proxy, Put, Refusal, Scope, Trial, file, resolve};
+
+/// A proxy as it is to be from now on.
+struct Found {
+    proxy: Arc<Proxy>,
+    /// Why it can only be closed.
+    closed: Option<Problems>,
+    /// Its row can't be used, and it goes on as it was.
+    is_older: bool,
+}
 
 impl Trial<'_, '_> {
     /// Resolves the proxies of an edit and those it concerns.
@@ -12,23 +23,29 @@ impl Trial<'_, '_> {
             || edit.proxies.iter().map(|put| (put, true)).chain(affected.iter().map(|put| (put, false)));
         let mut resolved = Vec::with_capacity(edit.proxies.len() + affected.len());
         for (put, is_own) in all() {
-            resolved.extend(self.proxy(put, is_own).map(|proxy| (put, is_own, proxy)));
+            resolved.extend(self.proxy(put, is_own).map(|found| (put, is_own, found)));
         }
         // All leave their places before any takes a new one.
-        for (_, _, (proxy, _)) in &resolved {
-            self.release_proxy(&proxy.id);
-            self.catalog.forget_references(&proxy.id);
+        for (_, _, found) in &resolved {
+            self.release_proxy(&found.proxy.id);
+            if !found.is_older {
+                self.catalog.forget_references(&found.proxy.id);
+            }
         }
-        for (put, is_own, (proxy, closed)) in resolved {
-            self.catalog.note_references(&proxy.id, &put.object);
-            if let Err(problems) = self.catalog.taken.proxy(&proxy, &put.at, self.against.settings()) {
-                self.no_place(proxy, problems);
+        for (put, is_own, Found { proxy, closed, is_older }) in resolved {
+            if !is_older {
+                self.catalog.note_references(&proxy.id, &put.object);
+            }
+            if let Err(lost) = self.catalog.taken.proxy(&proxy, &put.at, self.against.settings()) {
+                self.no_place(&proxy, is_own, lost);
                 continue;
             }
             match closed {
                 None => {
                     // Also one that is only concerned: what was wrong with it may have been what it needs.
-                    self.catalog.broken.mended(Kind::Proxies, proxy.id.as_str());
+                    if !is_older {
+                        self.catalog.mended_proxy(proxy.id.as_str());
+                    }
                     self.changes.proxies.put.push(proxy);
                 }
                 Some(problems) => {
@@ -44,62 +61,90 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// A proxy and, when it can only be closed, why; `None` when it can't even be that, or stays as it was.
-    fn proxy(
-        &mut self,
-        put @ Put { at, object, .. }: &Put<file::Proxy>,
-        is_own: bool,
-    ) -> Option<(Arc<Proxy>, Option<Problems>)> {
+    /// A proxy, be it only to be closed; `None` when it can't even be that, or stays as it was.
+    fn proxy(&mut self, put @ Put { at, object, .. }: &Put<file::Proxy>, is_own: bool) -> Option<Found> {
         let place = Place { at, folder: self.against.folder };
         let resolved = put.resolved(|object| resolve::proxy(object, place, &self.catalog.known));
         let id = object.id.as_deref().unwrap_or_default();
         let problems = match resolved {
-            Ok(proxy) => {
-                let older = |id: &str| self.catalog.known.plugin(id).map(|known| &known.config.scope);
-                let closing = self.catalog.broken.closing(&proxy.id, older);
-                return Some((Arc::new(proxy), Some(closing).filter(|why| !why.is_empty())));
-            }
+            Ok(proxy) => return Some(self.found(proxy, false)),
             Err(problems) => problems,
         };
         let before = self.against.previous.by_id.get(id);
-        let was_closed = before.is_some_and(|route| route.quarantine.is_some());
+        let serves = before.filter(|route| route.quarantine.is_none());
         match self.refusal {
             Refusal::Edit if is_own => {
                 self.problems.0.extend(problems.0);
-                None
+                return None;
             }
-            // What can't get worse doesn't stand in the way of an edit.
-            Refusal::Edit if !was_closed => {
-                let why = |problem: Problem| Problem {
-                    message: format!("the proxy `{id}` needs it: {}: {}", problem.path, problem.message),
-                    path: String::new(),
-                    ..problem
-                };
-                self.problems.0.extend(problems.0.into_iter().map(why));
-                None
+            Refusal::Object if is_own && serves.is_some() => {
+                self.catalog.broken.note(Kind::Proxies, id, None, problems);
+                return None;
             }
-            Refusal::Object if is_own && before.is_some() && !was_closed => {
+            Refusal::Edit | Refusal::Object => {}
+        }
+        if let Some(route) = serves
+            && self.catalog.broken.has(Kind::Proxies, id)
+        {
+            return self.older(&route.proxy);
+        }
+        // What can't get worse doesn't stand in the way of an edit.
+        if self.refusal == Refusal::Edit && serves.is_some() {
+            self.needed(id, problems);
+            return None;
+        }
+        match resolve::closed_proxy(object, place) {
+            Some(proxy) => Some(Found { proxy: Arc::new(proxy), closed: Some(problems), is_older: false }),
+            None => {
                 self.catalog.broken.note(Kind::Proxies, id, None, problems);
                 None
             }
-            Refusal::Edit | Refusal::Object => match resolve::closed_proxy(object, place) {
-                Some(proxy) => Some((Arc::new(proxy), Some(problems))),
-                None => {
-                    self.catalog.broken.note(Kind::Proxies, id, None, problems);
-                    None
-                }
-            },
         }
     }
 
+    /// The row of a proxy has been unusable for longer than this edit. Its older version goes on, with what it refers
+    /// to as that is now: the row's old problems are not the edit's.
+    fn older(&mut self, before: &Arc<Proxy>) -> Option<Found> {
+        let references = self.catalog.references.get(&before.id).cloned().unwrap_or_default();
+        match again(before, &references, &self.catalog.known) {
+            Ok(proxy) => Some(self.found(proxy, true)),
+            Err(problems) if self.refusal == Refusal::Edit => {
+                self.needed(before.id.as_str(), problems);
+                None
+            }
+            Err(problems) => Some(Found { proxy: before.clone(), closed: Some(problems), is_older: true }),
+        }
+    }
+
+    /// A proxy that serves, unless a plugin config that would run for it can't be used.
+    fn found(&self, proxy: Proxy, is_older: bool) -> Found {
+        let older = |id: &str| self.catalog.known.plugin(id).map(|known| &known.config.scope);
+        let closing = self.catalog.broken.closing(&proxy.id, older);
+        Found { proxy: Arc::new(proxy), closed: Some(closing).filter(|why| !why.is_empty()), is_older }
+    }
+
+    /// The edit takes from a proxy what it needs.
+    fn needed(&mut self, id: &str, problems: Problems) {
+        let why = |problem: Problem| Problem {
+            message: format!("the proxy `{id}` needs it: {}: {}", problem.path, problem.message),
+            path: String::new(),
+            ..problem
+        };
+        self.problems.0.extend(problems.0.into_iter().map(why));
+    }
+
     /// A proxy's hosts and path, or its ports, are another's.
-    fn no_place(&mut self, proxy: Arc<Proxy>, problems: Problems) {
-        if self.refusal == Refusal::Edit {
-            self.problems.0.extend(problems.0);
+    fn no_place(&mut self, proxy: &Proxy, is_own: bool, lost: Lost) {
+        // One that had none before can't lose it to the edit.
+        let had_none = !self.against.previous.by_id.contains_key(&proxy.id)
+            && self.catalog.broken.has(Kind::Proxies, proxy.id.as_str());
+        if self.refusal == Refusal::Edit && (is_own || !had_none) {
+            self.problems.0.extend(lost.problems.0);
             return;
         }
-        self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, problems);
+        self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, lost.problems);
         self.catalog.forget_references(&proxy.id);
+        self.catalog.waits(&proxy.id, lost.owners);
         // Its older version has lost its place above: what was written last counts.
         self.changes.proxies.gone.push(proxy.id.clone());
     }

@@ -21,6 +21,14 @@ pub(super) struct Taken {
     names_of_upstreams: Index<Id, Arc<str>>,
 }
 
+/// Why a proxy can't have its name, hosts and path, or ports.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    pub(super) problems: Problems,
+    /// The proxies that have them.
+    pub(super) owners: Vec<Id>,
+}
+
 impl Taken {
     /// Gives back everything a proxy has.
     pub(super) fn release(&mut self, proxy: &Arc<Proxy>) {
@@ -44,19 +52,15 @@ impl Taken {
     }
 
     /// Gives a proxy its name, and its hosts and path or its ports.
-    pub(super) fn proxy(
-        &mut self,
-        proxy: &Arc<Proxy>,
-        at: &str,
-        settings: &Settings,
-    ) -> Result<(), Problems> {
-        let mut problems = Problems::default();
+    pub(super) fn proxy(&mut self, proxy: &Arc<Proxy>, at: &str, settings: &Settings) -> Result<(), Lost> {
+        let mut lost = Lost::default();
         if let Some(name) = &proxy.name
             && let Some(owner) = self.proxy_names.get(name).filter(|owner| **owner != proxy.id)
         {
-            problems
+            lost.problems
                 .add(key(at, "name"), format!("`{name}` is the name of the proxy `{owner}` already"))
                 .remedy = Some("give each its own".to_owned());
+            lost.owners.push(owner.clone());
         }
         match &proxy.traffic {
             Traffic::Http(rules) => {
@@ -66,14 +70,17 @@ impl Taken {
                         _ if rules.hosts.is_empty() => ("listen_path", "path"),
                         _ => ("listen_path", "path and hosts"),
                     };
-                    problems
+                    lost.problems
                         .add(key(at, place), format!("the proxy `{owner}` takes this {what} already"))
                         .remedy = Some("give them different paths, or hosts that don't overlap".to_owned());
+                    lost.owners.push(owner);
                 }
             }
-            Traffic::Stream(rules) => self.ports(proxy, (rules, at), settings, &mut problems),
+            Traffic::Stream(rules) => self.ports(proxy, (rules, at), settings, &mut lost),
         }
-        problems.into_result(())?;
+        if !lost.problems.is_empty() {
+            return Err(lost);
+        }
         if let Some(name) = &proxy.name {
             self.proxy_names.insert(name.clone(), proxy.id.clone());
         }
@@ -85,12 +92,12 @@ impl Taken {
         proxy: &Arc<Proxy>,
         (rules, at): (&StreamRules, &str),
         settings: &Settings,
-        problems: &mut Problems,
+        lost: &mut Lost,
     ) {
         let is_udp = transport(proxy) == Transport::Udp;
         if let Some(listener) = reserved(settings, is_udp, rules) {
             let message = format!("the gateway's own {listener} listener has this port");
-            problems.add(key(at, "listen_port"), message).remedy = Some("another port".to_owned());
+            lost.problems.add(key(at, "listen_port"), message).remedy = Some("another port".to_owned());
         }
         let others = places(proxy, rules).filter_map(|place| self.ports.get(&place)).flatten();
         let mut meeting = others.filter(|other| match &other.traffic {
@@ -98,12 +105,13 @@ impl Taken {
             Traffic::Http(_) => false,
         });
         if let Some(other) = meeting.next() {
-            problems
+            lost.problems
                 .add(key(at, "listen_port"), format!("the proxy `{}` listens there already", other.id))
                 .remedy =
                 Some("another port, or `passthrough: true` and different `hosts` on both".to_owned());
+            lost.owners.push(other.id.clone());
         }
-        if !problems.is_empty() {
+        if !lost.problems.is_empty() {
             return;
         }
         for place in places(proxy, rules) {

@@ -12,7 +12,7 @@ use super::{Id, PluginConfig, Upstream};
 use crate::stream::websocket::MAX_MESSAGE;
 
 /// One way in and where it leads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Proxy {
     /// Unique among proxies.
     pub id: Id,
@@ -35,7 +35,7 @@ pub struct Proxy {
 }
 
 /// The two shapes of traffic.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Traffic {
     /// Requests and responses: HTTP/1.1, HTTP/2, HTTP/3, gRPC, WebSocket.
     Http(HttpRules),
@@ -44,7 +44,7 @@ pub enum Traffic {
 }
 
 /// Which requests an HTTP proxy takes and how it forwards them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct HttpRules {
     /// Empty means any host.
     pub hosts: Vec<HostPattern>,
@@ -109,7 +109,7 @@ pub enum PathPattern {
 }
 
 /// Which streams a TCP, TLS, UDP or DTLS proxy takes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StreamRules {
     /// First and last port, both included.
     pub listen_ports: (u16, u16),
@@ -132,7 +132,7 @@ pub struct StreamRules {
 }
 
 /// Where a proxy's traffic goes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Backend {
     /// How the target is spoken to.
     pub scheme: Scheme,
