@@ -1,6 +1,6 @@
 //! hyper, asked what it reads from the same octets: no socket, no runtime, everything is there at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -127,15 +127,18 @@ impl Body for Nothing {
 /// Polls so often that whatever needs nothing from outside is done.
 const TURNS: usize = 10_000;
 
-/// The requests hyper reads to their ends.
-pub(super) fn requests(data: &[u8]) -> Vec<Message> {
+/// The requests hyper reads to their ends, and whether it refused what comes after them; else it closed, or there is
+/// nothing.
+pub(super) fn requests(data: &[u8]) -> (Vec<Message>, bool) {
     let read = Rc::new(RefCell::new(Vec::new()));
+    let refused = Rc::new(Cell::new(false));
     let service = hyper::service::service_fn(|request: Request<Incoming>| {
-        let read = read.clone();
+        let (read, refused) = (read.clone(), refused.clone());
         async move {
             let mut message = Message::request(&request);
-            if message.pull(request.into_body()).await {
-                read.borrow_mut().push(message);
+            match message.pull(request.into_body()).await {
+                true => read.borrow_mut().push(message),
+                false => refused.set(true),
             }
             let mut response = Response::new(Nothing);
             // Not OK, which would switch after CONNECT.
@@ -151,12 +154,13 @@ pub(super) fn requests(data: &[u8]) -> Vec<Message> {
         );
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..TURNS {
-            if connection.as_mut().poll(&mut cx).is_ready() {
+            if let Poll::Ready(ended) = connection.as_mut().poll(&mut cx) {
+                refused.set(refused.get() || ended.is_err());
                 break;
             }
         }
     }
-    read.take()
+    (read.take(), refused.get())
 }
 
 /// The answer hyper reads to its end.
