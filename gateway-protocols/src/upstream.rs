@@ -3,6 +3,7 @@
 //! HTTP/1.1 connections carry one exchange at a time and wait in [`Idle`] between two; HTTP/2 connections are shared.
 //! A target whose version only its handshake can tell is asked once ([`Inner::learn`]), and the answer remembered.
 
+mod alternative;
 pub mod dial;
 pub mod h1;
 pub mod h2;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::dns::Dns;
 use crate::tls::client::ClientConfigs;
+use alternative::Alternatives;
 use dial::{Destination, DialError, Dialled, Dialler};
 pub use stream::Inbound;
 
@@ -44,7 +46,7 @@ pub(crate) struct Inner {
 struct Pools {
     idle: Idle<h1::Connection>,
     multiplex: Multiplex<h2::Connection>,
-    /// Which version a target's TLS settled on last, by pool key.
+    /// Which version a target's TLS settled on last, or what it has offered since, by pool key.
     learned: HashMap<u64, Version>,
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
     bells: HashMap<u64, Arc<Notify>>,
@@ -52,6 +54,8 @@ struct Pools {
     quic: HashMap<u64, Quic>,
     /// Targets that did not answer over QUIC, and until when they are not asked again, by pool key.
     no_quic: HashMap<u64, Instant>,
+    /// Targets that offer HTTP/3.
+    alternatives: Alternatives,
     /// Held by the one exchange that finds out a target's version, by pool key.
     learning: HashMap<u64, Arc<tokio::sync::Mutex<()>>>,
 }
@@ -68,6 +72,15 @@ struct Quic {
 pub(crate) enum Version {
     Http1,
     Http2,
+    /// Over a connection that stands because the target has offered it; never what a dial over TCP comes to.
+    Http3,
+}
+
+impl Quic {
+    /// Whether it is of use to anybody.
+    fn is_kept(&self, now: Instant) -> bool {
+        self.connection.is_open() && self.until.is_none_or(|until| until > now)
+    }
 }
 
 /// How long a target that did not answer over QUIC is spoken to over TLS instead.
@@ -88,7 +101,8 @@ impl Outbound {
         let now = Instant::now();
         pools.idle.sweep(now, h1::Connection::is_open);
         pools.multiplex.sweep(now, h2::Connection::is_open);
-        pools.quic.retain(|_, kept| kept.connection.is_open() && kept.until.is_none_or(|until| until > now));
+        pools.quic.retain(|_, kept| kept.is_kept(now));
+        pools.sweep_alternatives(now);
         pools.no_quic.retain(|_, until| *until > now);
         pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
         pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
@@ -117,16 +131,16 @@ impl Upstream for Outbound {
             return Box::pin(h3::send(connection, call, body, downstream)).await;
         }
         // What is rare is on the heap of its own: every exchange moves and holds the room that its longest way takes.
-        match self.inner.version(&call) {
-            Some(Version::Http1) => {
-                if let Some(kept) = self.inner.take(key(&call)) {
-                    return h1::send(kept, &self.inner, call, body, downstream).await;
-                }
-                Box::pin(self.inner.dial_and_send(call, body, downstream)).await
-            }
-            Some(Version::Http2) => self.inner.share(call, body, downstream).await,
-            None => Box::pin(self.inner.learn(call, body, downstream)).await,
+        let sent = match self.inner.version(&call) {
+            Some(Version::Http3) => Box::pin(self.inner.send_alternative(call, body, downstream)).await,
+            version => self.inner.send_over_tcp(version, call, body, downstream).await,
+        };
+        if call.route.proxy.backend.alt_svc
+            && let Ok(answer) = &sent
+        {
+            self.inner.heed(&call, answer);
         }
+        sent
     }
 }
 
@@ -180,6 +194,26 @@ impl Inner {
             BackendHttp::Auto | BackendHttp::Http3 => {
                 self.pools.try_borrow().ok()?.learned.get(&key(call)).copied()
             }
+        }
+    }
+
+    /// Sends over TCP, to a target of this version.
+    async fn send_over_tcp<D: Downstream>(
+        self: &Arc<Self>,
+        version: Option<Version>,
+        call: Call<'_>,
+        body: Body,
+        downstream: &mut D,
+    ) -> Result<Answer, Failure> {
+        match version {
+            Some(Version::Http1) => {
+                if let Some(kept) = self.take(key(&call)) {
+                    return h1::send(kept, self, call, body, downstream).await;
+                }
+                Box::pin(self.dial_and_send(call, body, downstream)).await
+            }
+            Some(Version::Http2) => self.share(call, body, downstream).await,
+            None | Some(Version::Http3) => Box::pin(self.learn(call, body, downstream)).await,
         }
     }
 
@@ -309,14 +343,14 @@ impl Inner {
                     None => self.dial_and_send(call, body, downstream).await,
                 };
             }
-            None => self.dialler.dial(&Destination::of(&call)).await,
+            None | Some(Version::Http3) => self.dialler.dial(&Destination::of(&call)).await,
         };
         let dialled = match dialled {
             Ok(dialled) => dialled,
             Err(error) => return Err(error.into_failure(body)),
         };
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            pools.learned.insert(key(&call), dialled.version);
+            pools.learn(key(&call), dialled.version);
         }
         drop(turn);
         self.send_over(dialled, call, body, downstream).await

@@ -1,5 +1,6 @@
 //! HTTP/3 through the gateway: with clients, with targets, while clients move and while things break.
 
+mod alternatives;
 mod frames;
 mod hostile;
 mod oracle;

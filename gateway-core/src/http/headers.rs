@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, FORWARDED, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    ALT_SVC, CONNECTION, FORWARDED, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderValue, Version};
 use ipnet::IpNet;
@@ -20,6 +20,7 @@ pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// `X-Forwarded-Host`
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_CONSUMER_USERNAME: HeaderName = HeaderName::from_static("x-consumer-username");
@@ -51,7 +52,7 @@ pub enum Side {
 pub fn strip(headers: &mut HeaderMap, side: Side) {
     let mut doomed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     for name in headers.keys() {
-        if is_hop_by_hop(name) || (side == Side::Request && is_identity(name)) {
+        if is_hop_by_hop(name) || is_of_the_side(name, side) {
             doomed.push(name.clone());
         }
     }
@@ -83,6 +84,15 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || *name == UPGRADE
         || *name == PROXY_AUTHENTICATE
         || *name == PROXY_AUTHORIZATION
+}
+
+/// What a client may not say of itself, and what a target says of its own address: RFC 7838 speaks of the origin a client
+/// asked for, which is the gateway.
+fn is_of_the_side(name: &HeaderName, side: Side) -> bool {
+    match side {
+        Side::Request => is_identity(name) || *name == ALT_USED,
+        Side::Response => *name == ALT_SVC,
+    }
 }
 
 fn is_end_to_end(name: &HeaderName) -> bool {

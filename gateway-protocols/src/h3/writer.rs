@@ -230,6 +230,9 @@ fn fields(out: &mut Vec<u8>, headers: &HeaderMap, extra: &Extra<'_>, request: bo
     if extra.trailers {
         qpack::field(out, b"te", b"trailers", false);
     }
+    if let Some(alt_used) = extra.alt_used {
+        qpack::field(out, b"alt-used", alt_used.as_bytes(), false);
+    }
     if let Some(alt_svc) = extra.alt_svc {
         qpack::field(out, b"alt-svc", alt_svc.as_bytes(), false);
     }

@@ -36,8 +36,10 @@ pub(crate) struct Dialler {
 pub(crate) struct Destination {
     pub(crate) key: u64,
     pub(crate) rules: PoolRules,
-    host: Arc<str>,
-    port: u16,
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+    /// Whether the port is one the target has named, and not its own.
+    alternative: bool,
     dns_override: Option<IpAddr>,
     dns_ttl: Option<Duration>,
     tls: Option<Arc<BackendTls>>,
@@ -62,6 +64,7 @@ impl Destination {
             rules: *backend.pool,
             host: target.rules.host.clone(),
             port: target.rules.port,
+            alternative: false,
             dns_override: backend.dns_override,
             dns_ttl: backend.dns_ttl,
             tls: backend.tls.clone(),
@@ -69,6 +72,20 @@ impl Destination {
             preface: Vec::new(),
             timeout: route.proxy.timeouts.connect,
         }
+    }
+}
+
+impl Destination {
+    /// The same target where it says that it is too.
+    pub(crate) fn at(self, port: u16) -> Self {
+        Self { port, alternative: true, ..self }
+    }
+
+    /// What tells the target where it is asked, when that is not where it is configured to be (RFC 7838 §5).
+    fn alt_used(&self) -> Option<String> {
+        let is_v6 = self.host.contains(':');
+        let (open, close) = if is_v6 { ("[", "]") } else { ("", "") };
+        self.alternative.then(|| format!("{open}{}{close}:{}", self.host, self.port))
     }
 }
 
@@ -142,7 +159,7 @@ impl Dialler {
             let mut config = ClientConfig::clone(&*self.tls.of(rules, Some(BackendHttp::Http3))?);
             config.alpn_protocols = vec![b"h3".to_vec()];
             let name = rules.server_name.as_deref().unwrap_or(&to.host);
-            Ok(h3::Connection::open(&addresses, name, Arc::new(config)).await?)
+            Ok(h3::Connection::open((&addresses, name), Arc::new(config), to.alt_used()).await?)
         };
         let timeout = if to.timeout.is_zero() { QUIC_TIMEOUT } else { to.timeout / 2 };
         tokio::time::timeout(timeout, connecting).await.unwrap_or(Err(DialError::Timeout(timeout)))

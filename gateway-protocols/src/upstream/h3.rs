@@ -35,6 +35,8 @@ pub(crate) struct Connection(Arc<Owned>);
 
 struct Owned {
     link: Arc<Link>,
+    /// Said with each request.
+    alt_used: Option<String>,
 }
 
 impl Drop for Owned {
@@ -64,23 +66,23 @@ pub(crate) enum QuicError {
 impl Connection {
     /// Connects to the first address that answers.
     pub(crate) async fn open(
-        addresses: &[std::net::SocketAddr],
-        name: &str,
+        (addresses, name): (&[std::net::SocketAddr], &str),
         tls: Arc<rustls::ClientConfig>,
+        alt_used: Option<String>,
     ) -> Result<Self, QuicError> {
         let config = quic::client_config(tls).map_err(QuicError::Config)?;
         let mut last = QuicError::Config("the name has no address".into());
         for address in addresses {
             let endpoint = quic::outgoing(*address)?;
             match endpoint.connect_with(config.clone(), *address, name)?.await {
-                Ok(quic) => return Ok(Self::begin(quic)),
+                Ok(quic) => return Ok(Self::begin(quic, alt_used)),
                 Err(error) => last = error.into(),
             }
         }
         Err(last)
     }
 
-    fn begin(quic: quinn::Connection) -> Self {
+    fn begin(quic: quinn::Connection, alt_used: Option<String>) -> Self {
         let link = Link::new(quic, Role::Client, MAX_FIELDS);
         let told = Settings { max_field_section: Some(MAX_FIELDS as u64), connect_protocol: false };
         let attending = peer::attend(link.clone(), told);
@@ -88,7 +90,7 @@ impl Connection {
             attending.await;
             tracing::debug!("an HTTP/3 connection to a target ended");
         });
-        Self(Arc::new(Owned { link }))
+        Self(Arc::new(Owned { link, alt_used }))
     }
 
     /// Whether streams can still be opened on it.
@@ -97,11 +99,27 @@ impl Connection {
         link.quic.close_reason().is_none() && link.peer_leaves().is_none()
     }
 
+    /// Whether it ended without the target's doing: packets do not get through any more, or are not understood.
+    pub(crate) fn is_broken(&self) -> bool {
+        use quinn::ConnectionError as Error;
+        !matches!(
+            self.0.link.quic.close_reason(),
+            None | Some(Error::ApplicationClosed(_) | Error::LocallyClosed | Error::Reset)
+        )
+    }
+
     /// Opens a stream; waits for the target's leave no longer than `patience`, where that is not zero.
     async fn stream(&self, patience: Duration) -> Result<(Reader, Writer), Refusal> {
         let link = &self.0.link;
         let opening = link.quic.open_bi();
         let opened = match patience.is_zero() {
+            // There is another way to the target, which needs no waiting.
+            _ if self.0.alt_used.is_some() => {
+                let mut opening = pin!(opening);
+                let opened = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
+                let Poll::Ready(opened) = opened else { return Err(Refusal::Full) };
+                opened
+            }
             true => opening.await,
             false => tokio::time::timeout(patience, opening).await.map_err(|_| Refusal::Full)?,
         };
@@ -142,6 +160,7 @@ pub(crate) async fn send<D: Downstream>(
         length: body.exact_length().filter(|length| *length > 0),
         // gRPC targets take its absence for a proxy that drops trailers.
         trailers: call.dialect == Dialect::Grpc,
+        alt_used: connection.0.alt_used.as_deref(),
         ..Extra::default()
     };
     let line = RequestLine {

@@ -86,7 +86,7 @@ async fn a_safe_request_is_carried_out_before_the_handshake_is_over() {
     let (mut edge, origin, middlebox, endpoint) = start().await;
     middlebox.open.send(false).unwrap();
     let connecting = endpoint.connect(middlebox.address, "gateway.test").unwrap();
-    let (quic, accepted) = connecting.into_0rtt().ok().expect("leave for early data");
+    let (quic, accepted) = connecting.into_0rtt().expect("leave for early data");
     let client = Client::over(endpoint, quic).await;
     let mut early = client.begin("GET", "/early").await;
     early.finish().await;
@@ -110,7 +110,7 @@ async fn what_is_not_safe_waits_for_the_handshake() {
     let (mut edge, origin, middlebox, endpoint) = start().await;
     middlebox.open.send(false).unwrap();
     let connecting = endpoint.connect(middlebox.address, "gateway.test").unwrap();
-    let (quic, accepted) = connecting.into_0rtt().ok().expect("leave for early data");
+    let (quic, accepted) = connecting.into_0rtt().expect("leave for early data");
     let client = Client::over(endpoint, quic).await;
     let mut post = client.begin("POST", "/").await;
     post.data(Bytes::from_static(b"body")).await;
@@ -140,7 +140,7 @@ async fn nothing_is_taken_early_unless_it_is_asked_for() {
     let mut edge = edge_with("", &spec(&origin, ""));
     // With leave that somebody else of the name has given.
     let connecting = endpoint.connect(edge.https(), "gateway.test").unwrap();
-    let (quic, accepted) = connecting.into_0rtt().ok().expect("leave for early data");
+    let (quic, accepted) = connecting.into_0rtt().expect("leave for early data");
     let (mut send, _recv) = soon(quic.open_bi()).await.unwrap();
     soon(send.write_all(b"\x01\x05never")).await.unwrap();
     assert!(!soon(accepted).await);
@@ -163,7 +163,7 @@ async fn any_worker_knows_who_comes_back() {
         // From another port each time, which is what chooses the worker.
         let endpoint = endpoint(config.clone());
         let connecting = endpoint.connect(to, "gateway.test").unwrap();
-        let (quic, accepted) = connecting.into_0rtt().ok().expect("leave for early data");
+        let (quic, accepted) = connecting.into_0rtt().expect("leave for early data");
         let client = Client::over(endpoint, quic).await;
         let answer = client.get("/").await;
         assert!(answer.head.status() == 200 && soon(accepted).await);

@@ -28,6 +28,10 @@ pub struct Proxy {
     pub backend_protocol: Option<Protocol>,
     /// The HTTP version the target is spoken to in. Default `auto`: ALPN over TLS, else HTTP/1.1, and HTTP/2 for gRPC.
     pub backend_http_version: Option<BackendHttpVersion>,
+    /// Speaks HTTP/3 from then on to a target whose answers offer it (`Alt-Svc: h3=":443"`), under its own name only,
+    /// with `backend_scheme: https`, `backend_http_version: auto` and its certificate checked. Requests go over TCP until
+    /// a QUIC connection stands, and again when it is gone. Default true.
+    pub backend_alt_svc: Option<bool>,
     /// The target's name or address. Required unless `upstream_id` is given.
     #[schemars(length(min = 1, max = 255))]
     pub backend_host: Option<String>,
@@ -247,7 +251,7 @@ pub enum Protocol {
 /// The HTTP version a target is spoken to in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum BackendHttpVersion {
-    /// ALPN over TLS; else HTTP/1.1, and HTTP/2 for gRPC.
+    /// ALPN over TLS, and HTTP/3 where the target offers it; else HTTP/1.1, and HTTP/2 for gRPC.
     #[serde(rename = "auto")]
     Auto,
     /// HTTP/1.1 only.

@@ -171,12 +171,19 @@ pub(super) fn backend(
     let dns_override =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls } = group?;
+    let tls = own.map(|own| tls.unwrap_or(own));
+    // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
+    let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
         scheme,
         http_version,
+        alt_svc: written.backend_alt_svc.unwrap_or(true)
+            && is_proven
+            && scheme == Scheme::Https
+            && http_version == BackendHttp::Auto,
         upstream,
         is_named: written.upstream_id.is_some(),
-        tls: own.map(|own| tls.unwrap_or(own)),
+        tls,
         pool: pool(written).shared(),
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Duration::from_secs),

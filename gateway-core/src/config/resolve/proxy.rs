@@ -69,6 +69,7 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -
     let backend = Backend {
         scheme,
         http_version,
+        alt_svc: false,
         upstream: Arc::new(upstream),
         is_named: false,
         tls: None,

@@ -313,6 +313,22 @@ fn early_data_of_clients() {
 }
 
 #[test]
+fn http3_that_targets_offer() {
+    let heeds =
+        |lines: &str| good(&proxy_with(&format!("listen_path: /\n{lines}"))).proxies[0].backend.alt_svc;
+    assert!(heeds("backend_scheme: https"));
+    assert!(heeds("backend_scheme: https\nbackend_http_version: auto\nbackend_alt_svc: true"));
+    for not in [
+        "backend_scheme: http",
+        "backend_scheme: https\nbackend_alt_svc: false",
+        "backend_scheme: https\nbackend_http_version: \"2\"",
+        "backend_scheme: https\nbackend_tls_verify_server_cert: false",
+    ] {
+        assert!(!heeds(not), "{not}");
+    }
+}
+
+#[test]
 fn plugins_of_a_proxy() {
     let text = "
 proxies:

@@ -139,6 +139,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("backend_http_version", written.backend_http_version.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
         ("early_data", written.early_data.is_some()),
+        ("backend_alt_svc", written.backend_alt_svc.is_some()),
         ("allowed_methods", written.allowed_methods.is_some()),
         ("allowed_ws_origins", !written.allowed_ws_origins.is_empty()),
         ("max_request_body_bytes", written.max_request_body_bytes.is_some()),

@@ -29,6 +29,8 @@ pub(crate) struct Extra<'a> {
     pub(crate) length: Option<u64>,
     pub(crate) date: Option<&'a [u8]>,
     pub(crate) alt_svc: Option<&'a HeaderValue>,
+    /// Where a target is asked that offered to be asked there; HTTP/3 only.
+    pub(crate) alt_used: Option<&'a str>,
     /// Says `te: trailers`.
     pub(crate) trailers: bool,
 }
