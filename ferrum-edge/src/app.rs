@@ -155,7 +155,7 @@ impl Gateway {
         let (compiled, rest) = loaded.split();
         let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
         let engine = gateway.engine.clone();
-        let start = async move { Keeper::start(engine, opened, (rest.catalog, rest.revision)) };
+        let start = async move { Keeper::start(engine, opened, (rest.catalog, rest.mark)) };
         let keeper = gateway.control.wait(start).ok_or_else(stopped)?;
         gateway.keeper = Some(keeper);
         Ok(gateway)

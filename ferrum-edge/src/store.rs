@@ -44,7 +44,7 @@ use tokio::task::JoinHandle;
 
 pub use change::{Author, Change, Counts};
 pub use error::StoreError;
-pub use history::{Changed, Difference, MAX_REVISIONS, RevisionInfo};
+pub use history::{Changed, Difference, MAX_REVISIONS, Mark, RevisionInfo};
 pub use location::{Engine, Location, default_path};
 pub use object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
 pub use options::Options;
@@ -105,12 +105,15 @@ impl Core {
         self.readers.open(&[opening.to_owned()], patience).await.map_err(|failure| self.told(failure))
     }
 
-    async fn head(&self) -> Result<Head, StoreError> {
+    /// The state of now.
+    async fn mark(&self) -> Result<Mark, StoreError> {
         let mut lease = self.reading().await?;
-        let found = match lease.link() {
-            Ok(link) => read::head(link, read::HEAD).await,
-            Err(failure) => Err(failure),
+        let found = async {
+            let link = lease.link()?;
+            let head: Head = read::head(link, read::HEAD).await?;
+            history::mark(link, head.revision).await
         };
+        let found: Result<_, Failure> = found.await;
         lease.end(found, END).await
     }
 
@@ -119,9 +122,9 @@ impl Core {
     }
 
     /// This process has written a revision.
-    fn committed(&self, revision: u64) {
+    fn committed(&self, mark: Mark) {
         self.commits.fetch_add(1, Ordering::AcqRel);
-        watch::tell(&self.signal, Ok(revision));
+        watch::tell(&self.signal, Ok(mark));
     }
 }
 
@@ -177,7 +180,7 @@ impl Store {
     /// # Errors
     /// When the database does not answer.
     pub async fn revision(&self) -> Result<u64, StoreError> {
-        Ok(self.core.head().await?.revision)
+        Ok(self.core.mark().await?.revision)
     }
 
     /// Hands every object to `each`, all from one state, in the order of kinds, then of ids by their bytes. Says which
@@ -185,14 +188,15 @@ impl Store {
     ///
     /// # Errors
     /// When the database does not answer, or fails in the middle.
-    pub async fn load<F>(&self, each: F) -> Result<u64, StoreError>
+    pub async fn load<F>(&self, each: F) -> Result<Mark, StoreError>
     where
         F: FnMut(Object) + Send,
     {
         reading!(self, |link| {
             let head = read::head(link, read::HEAD).await?;
+            let mark = history::mark(link, head.revision).await?;
             read::all(link, each).await?;
-            Ok(head.revision)
+            Ok(mark)
         })
     }
 
@@ -245,6 +249,23 @@ impl Store {
         reading!(self, |link| {
             let head = read::head(link, read::HEAD).await?;
             history::since(link, head, revision, limit).await
+        })
+    }
+
+    /// As [`Self::changed_since`], and says which state is the one of now. When the revision of `mark` has another
+    /// token by now, it is of another history, and everything may be different.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn changed_since_mark(&self, mark: &Mark) -> Result<(Changed, Mark), StoreError> {
+        let limit = self.core.options.max_delta;
+        reading!(self, |link| {
+            let head = read::head(link, read::HEAD).await?;
+            let now = history::mark(link, head.revision).await?;
+            if history::mark(link, mark.revision).await? != *mark {
+                return Ok((Changed::TooOld, now));
+            }
+            Ok((history::since(link, head, mark.revision, limit).await?, now))
         })
     }
 

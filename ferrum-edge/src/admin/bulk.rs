@@ -69,7 +69,7 @@ pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response 
             };
             sections[object.kind as usize].push(value);
         });
-        let revision = loaded.await.map_err(|error| Box::new(store(&error)))?;
+        let revision = loaded.await.map_err(|error| Box::new(store(&error)))?.revision;
         let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);
         for kind in SECTIONS {
             document.insert(kind.to_string(), Value::Array(std::mem::take(&mut sections[kind as usize])));

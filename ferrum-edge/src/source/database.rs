@@ -32,7 +32,7 @@ use super::file::Plugins;
 use crate::admin::Access;
 use crate::app::{Engine, ReloadError};
 use crate::store::seal::Keys;
-use crate::store::{Location, Object, Options, Store, StoreError};
+use crate::store::{Location, Mark, Object, Options, Store, StoreError};
 pub(crate) use documents::Documents;
 pub use environment::{VARIABLES, Variable, location, token_file, variable};
 pub(crate) use follow::Standing;
@@ -89,10 +89,10 @@ impl Database {
         match (&loaded.stale, &mirror) {
             (Some(cause), _) => tracing::error!(
                 cause,
-                revision = loaded.revision,
+                revision = loaded.mark.revision,
                 "the database does not answer; the last good configuration serves until it does"
             ),
-            (None, Some(mirror)) => mirror.follow(loaded.revision),
+            (None, Some(mirror)) => mirror.follow(loaded.mark.clone()),
             (None, None) => {}
         }
         follow::say_broken(&loaded.catalog);
@@ -131,16 +131,12 @@ pub(crate) struct Keeper {
 /// What is served, in the form in which it can be changed.
 struct Live {
     catalog: Catalog,
-    revision: u64,
+    mark: Mark,
 }
 
 impl Keeper {
     /// Takes over what was loaded, and follows the store from now on. Has to be called on the control runtime.
-    pub(crate) fn start(
-        engine: Arc<Engine>,
-        opened: Opened,
-        (catalog, revision): (Catalog, u64),
-    ) -> Arc<Self> {
+    pub(crate) fn start(engine: Arc<Engine>, opened: Opened, (catalog, mark): (Catalog, Mark)) -> Arc<Self> {
         let Opened { store, documents, registry, mirror, access, away } = opened;
         let broken = catalog.broken().len();
         engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
@@ -149,9 +145,9 @@ impl Keeper {
             engine,
             documents,
             registry,
-            standing: watch::Sender::new(Standing { revision, away, broken }),
+            standing: watch::Sender::new(Standing { revision: mark.revision, away, broken }),
             seen: RwLock::new(catalog.clone()),
-            live: Mutex::new(Live { catalog, revision }),
+            live: Mutex::new(Live { catalog, mark }),
             store,
             mirror,
             access,
@@ -171,7 +167,7 @@ impl Keeper {
     /// When they can't be used.
     pub(crate) async fn reload(&self, settings: Arc<Settings>) -> Result<(), ReloadError> {
         let live = self.live.lock().await;
-        heavy(|| self.engine.reload_settings(settings, live.revision))
+        heavy(|| self.engine.reload_settings(settings, live.mark.revision))
     }
 
     /// The store itself, for reading.

@@ -17,7 +17,7 @@ use super::location::Engine;
 use super::object::{Kind, Object, Op};
 use super::pool::Lease;
 use super::read::{self, Head, Page, Query};
-use super::{Store, StoreError, history};
+use super::{Mark, Store, StoreError, history};
 
 /// Bytes of an author's name and source.
 const MAX_NAME: usize = 255;
@@ -64,6 +64,7 @@ pub struct Change {
     store: Store,
     lease: Option<Lease>,
     head: Head,
+    base: Mark,
     author: Author,
     now: u64,
     counts: Counts,
@@ -87,9 +88,10 @@ impl Change {
         let begun = async {
             let mut lease = core.writer.open(&opening, busy).await?;
             let head = read::head(lease.link()?, &lock).await?;
-            Ok::<_, Failure>((lease, head))
+            let base = history::mark(lease.link()?, head.revision).await?;
+            Ok::<_, Failure>((lease, head, base))
         };
-        let (lease, head) = begun.await.map_err(|failure| match failure {
+        let (lease, head, base) = begun.await.map_err(|failure| match failure {
             Failure::Crowded(waited) => StoreError::Busy { waited },
             other => match other.told(&core.location) {
                 StoreError::Busy { .. } => StoreError::Busy { waited: busy },
@@ -99,6 +101,7 @@ impl Change {
         let author = Author { name: cut(&author.name, MAX_NAME), source: cut(&author.source, MAX_NAME) };
         Ok(Self {
             head,
+            base,
             lease: Some(lease),
             author,
             now: now(),
@@ -111,6 +114,11 @@ impl Change {
     /// The revision this change is made to.
     pub const fn base(&self) -> u64 {
         self.head.revision
+    }
+
+    /// The same with its token.
+    pub const fn base_mark(&self) -> &Mark {
+        &self.base
     }
 
     /// What has been changed so far.

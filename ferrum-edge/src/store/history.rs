@@ -28,6 +28,16 @@ pub struct RevisionInfo {
     pub counts: Counts,
 }
 
+/// A state of a database: which revision it is of, and by which token that one's writer finds it. Another history, such
+/// as that of a restored backup, may have the number; it does not have the token.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The revision; 0 before the first.
+    pub revision: u64,
+    /// Empty before the first.
+    pub token: String,
+}
+
 /// What became of one object between two states.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -61,6 +71,14 @@ pub enum Changed {
     /// Load anew: history does not reach back that far, or there are more than
     /// [`max_delta`](super::Options::max_delta), or the revision is none of this database's.
     TooOld,
+}
+
+/// The mark of a revision; without a token when nothing is known of it.
+pub(super) async fn mark(link: &mut Link, revision: u64) -> Result<Mark, Failure> {
+    let sql = "SELECT token FROM ferrum_revisions WHERE revision = ?";
+    let row = link.row(sql, vec![revision.into()]).await?;
+    let token = row.map_or_else(|| Ok(String::new()), |row| row.text(0))?;
+    Ok(Mark { revision, token })
 }
 
 /// How many objects all revisions up to `revision` changed; `None` when nothing is known of it.

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::change::CHANNEL;
 use super::link::postgres;
 use super::location::{Engine, Target};
-use super::{Core, StoreError};
+use super::{Core, Mark, StoreError};
 
 /// Between two attempts to reach a database that is away, at most.
 const RETRY: Duration = Duration::from_secs(1);
@@ -21,6 +21,8 @@ pub struct Signal {
     /// The newest revision that was seen; `None` before the first answer. It may become smaller when somebody restores
     /// a backup.
     pub revision: Option<u64>,
+    /// That revision with its token, by which the same number of another history is told apart.
+    pub mark: Option<Mark>,
     /// Set while the database does not answer.
     pub away: Option<Away>,
 }
@@ -35,11 +37,11 @@ pub struct Away {
 }
 
 /// Tells what was seen, if it is news.
-pub(super) fn tell(signal: &Sender<Signal>, seen: Result<u64, StoreError>) {
+pub(super) fn tell(signal: &Sender<Signal>, seen: Result<Mark, StoreError>) {
     signal.send_if_modified(|now| {
         let before = now.clone();
         match seen {
-            Ok(revision) => *now = Signal { revision: Some(revision), away: None },
+            Ok(mark) => *now = Signal { revision: Some(mark.revision), mark: Some(mark), away: None },
             Err(error) => {
                 let since = now.away.as_ref().map_or_else(SystemTime::now, |away| away.since);
                 now.away = Some(Away { since, cause: error.to_string() });
@@ -86,7 +88,7 @@ fn interval(core: &Core) -> Duration {
 /// Looks once; whether the database answered. What was seen while this gateway itself wrote may be old by now.
 async fn look(core: &Arc<Core>) -> bool {
     let written = core.written();
-    let seen = core.head().await.map(|head| head.revision);
+    let seen = core.mark().await;
     let here = seen.is_ok();
     if written == core.written() || !here {
         tell(&core.signal, seen);

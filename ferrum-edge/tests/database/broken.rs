@@ -386,3 +386,43 @@ fn a_restored_backup_is_served_whatever_its_revision() {
     assert_eq!(client.get("/c/x", None).status, 200);
     assert_eq!(client.get("/a/x", None).status, 401);
 }
+
+#[test]
+fn a_restored_backup_that_was_written_up_to_the_served_revision_is_noticed() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let target = target("behind");
+    running.api().batch(&protected(target));
+    folder.sql("CREATE TABLE backup AS SELECT * FROM ferrum_objects;");
+    let restore = |document: &str| {
+        format!(
+            "BEGIN IMMEDIATE;
+             DELETE FROM ferrum_objects; INSERT INTO ferrum_objects SELECT * FROM backup;
+             DELETE FROM ferrum_changes WHERE revision > 1; DELETE FROM ferrum_revisions WHERE revision > 1;
+             INSERT INTO ferrum_objects VALUES ('proxies', 'b', '{document}', 0, 0, 2);
+             INSERT INTO ferrum_changes VALUES (2, 'proxies', 'b', NULL);
+             INSERT INTO ferrum_revisions
+               SELECT 2, 0, 'other', 'sql', '', 'other-' || random(), 1, 0, 0, changes + 1
+               FROM ferrum_revisions WHERE revision = 1;
+             UPDATE ferrum_store
+               SET revision = 2, changes = (SELECT changes FROM ferrum_revisions WHERE revision = 2);
+             COMMIT;"
+        )
+    };
+    // The very change that is served is lost with everything after the backup.
+    assert_eq!(running.api().delete("/v1/plugin_configs/a-key").status, 204);
+    let mut client = running.client();
+    assert_eq!(client.get("/a/x", None).status, 200);
+    assert_eq!(running.gateway.snapshot().revision, 2);
+    folder.sql(&restore(&proxy("b", "/b", target).to_string()));
+    crate::client::until("the other history is served", || client.get("/a/x", None).status == 401);
+    assert_eq!(running.gateway.snapshot().revision, 2);
+    assert_eq!(client.get("/b/x", None).status, 200);
+    // A write that comes right after such a restore is made to it, too.
+    folder.sql(&restore(&proxy("b", "/bb", target).to_string()));
+    running.api().good("PUT", "/v1/proxies/c", &proxy("c", "/c", target));
+    for (path, status) in [("/b/x", 404), ("/bb/x", 200), ("/c/x", 200), ("/a/x", 401)] {
+        assert_eq!(client.get(path, None).status, status, "{path}");
+    }
+    assert_eq!(running.gateway.snapshot().revision, 3);
+}

@@ -208,7 +208,7 @@ fn is_copied(copy: &std::path::Path, revision: u64) {
     let store = Store::open(Location::sqlite(copy), Options::default());
     until("the configuration is copied", || {
         let newest = runtime.block_on(store.revisions(None, 1)).unwrap_or_default();
-        newest.first().is_some_and(|newest| newest.note.starts_with(&format!("{revision} ")))
+        newest.first().is_some_and(|newest| newest.note.starts_with(&format!("{revision}:")))
     });
 }
 

@@ -183,7 +183,7 @@ pub(crate) async fn readers_see_one_state(engine: Engine) {
     });
     while !writer.is_finished() {
         let mut seen = Vec::new();
-        let revision = store.load(|object| seen.push(object.document)).await.unwrap();
+        let revision = store.load(|object| seen.push(object.document)).await.unwrap().revision;
         assert_eq!(seen, vec![revision.to_string(); 200]);
     }
     writer.await.unwrap();

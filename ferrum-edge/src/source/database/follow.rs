@@ -10,7 +10,7 @@ use gateway_core::config::model::Id;
 
 use super::{Keeper, Live, heavy, texts};
 use crate::app::Ports;
-use crate::store::{Changed, Object, Op, Signal, StoreError};
+use crate::store::{Changed, Mark, Object, Op, Signal, StoreError};
 
 /// Before trying again after a store that answered could not be followed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ pub(super) async fn run(keeper: Weak<Keeper>) {
         if signal != Signal::default() {
             this.stand(signal.away.map(|away| (away.since, away.cause)));
         }
-        if let Some(revision) = signal.revision
-            && let Err(error) = this.catch_up(revision).await
+        if let Some(mark) = signal.mark
+            && let Err(error) = this.catch_up(&mark).await
         {
             tracing::warn!(%error, "the database could not be followed; what was served goes on");
             tokio::time::sleep(RETRY).await;
@@ -71,10 +71,10 @@ impl Keeper {
     }
 
     /// Serves what the store has.
-    async fn catch_up(&self, seen: u64) -> Result<(), StoreError> {
+    async fn catch_up(&self, seen: &Mark) -> Result<(), StoreError> {
         let mut live = self.live.lock().await;
-        // A smaller one is another history: a backup was restored.
-        if live.revision == seen {
+        // A smaller number, or another token, is another history: a backup was restored.
+        if live.mark == *seen {
             return Ok(());
         }
         self.follow(&mut live).await
@@ -82,14 +82,15 @@ impl Keeper {
 
     /// Brings what is served to the store's revision of now.
     pub(super) async fn follow(&self, live: &mut Live) -> Result<(), StoreError> {
-        let (revision, objects) = match self.store.changed_since(live.revision).await? {
-            Changed::Objects { revision, objects } => (revision, objects),
-            Changed::TooOld => self.everything(live).await?,
+        let from = live.mark.clone();
+        let (mark, objects) = match self.store.changed_since_mark(&from).await? {
+            (Changed::Objects { objects, .. }, mark) => (mark, objects),
+            (Changed::TooOld, _) => self.everything(live).await?,
         };
-        let from = live.revision;
-        if revision == from {
+        if mark == from {
             return Ok(());
         }
+        let revision = mark.revision;
         let ops = match self.mirror {
             Some(_) => objects.iter().map(op).collect(),
             None => Vec::new(),
@@ -116,7 +117,7 @@ impl Keeper {
         changes.revision = Some(revision);
         let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
         // What is told of a revision is there before the revision is.
-        self.now_at(live, catalog, revision).await;
+        self.now_at(live, catalog, mark.clone()).await;
         let served = match staged {
             Ok(staged) => Some(self.engine.publish(staged)),
             Err(error) => {
@@ -125,7 +126,7 @@ impl Keeper {
             }
         };
         if let Some(mirror) = &self.mirror {
-            mirror.feed(from, revision, ops);
+            mirror.feed(from, mark, ops);
         }
         if let Some(served) = served {
             served.everywhere().await;
@@ -135,13 +136,14 @@ impl Keeper {
     }
 
     /// Notes what is served now.
-    pub(super) async fn now_at(&self, live: &mut Live, catalog: Catalog, revision: u64) {
+    pub(super) async fn now_at(&self, live: &mut Live, catalog: Catalog, mark: Mark) {
         let broken = catalog.broken().len();
         if catalog.broken().len() != live.catalog.broken().len() {
             say_broken(&catalog);
         }
         *self.seen.write().await = catalog.clone();
-        *live = Live { catalog, revision };
+        let revision = mark.revision;
+        *live = Live { catalog, mark };
         self.engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
         self.standing.send_modify(|standing| {
             standing.revision = revision;
@@ -166,14 +168,14 @@ impl Keeper {
     async fn everything(
         &self,
         live: &Live,
-    ) -> Result<(u64, Vec<(Kind, String, Option<Object>)>), StoreError> {
+    ) -> Result<(Mark, Vec<(Kind, String, Option<Object>)>), StoreError> {
         tracing::warn!(
-            revision = live.revision,
-            "the database's history does not reach back; it is read anew"
+            revision = live.mark.revision,
+            "the database's history does not reach back to what is served; it is read anew"
         );
         let mut objects = Vec::new();
         let mut there: [BTreeSet<String>; Kind::ALL.len()] = Default::default();
-        let revision = self
+        let mark = self
             .store
             .load(|object| {
                 there[object.kind as usize].insert(object.id.clone());
@@ -186,7 +188,7 @@ impl Keeper {
             let gone = known.into_iter().filter(|id| !there[kind as usize].contains(id));
             objects.extend(gone.map(|id| (kind, id, None)));
         }
-        Ok((revision, objects))
+        Ok((mark, objects))
     }
 }
 

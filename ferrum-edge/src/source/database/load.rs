@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::super::file::Plugins;
 use super::{Documents, LoadError, Mirror};
-use crate::store::{Object, Store, StoreError};
+use crate::store::{Mark, Object, Store, StoreError};
 
 /// Objects checked and compiled at a time.
 const CHUNK: usize = 4096;
@@ -27,7 +27,7 @@ pub(crate) struct Loaded {
     compiled: Compiled,
     compiler: Compiler,
     pub(super) catalog: Catalog,
-    pub(super) revision: u64,
+    pub(super) mark: Mark,
     /// Why the store itself could not be read, when this is the last good copy.
     pub(super) stale: Option<String>,
 }
@@ -36,14 +36,14 @@ pub(crate) struct Loaded {
 pub(crate) struct Rest {
     pub(crate) compiler: Compiler,
     pub(crate) catalog: Catalog,
-    pub(crate) revision: u64,
+    pub(crate) mark: Mark,
 }
 
 impl Loaded {
     /// What is to be published first, and what goes on.
     pub(crate) fn split(self) -> (Compiled, Rest) {
-        let Self { compiled, compiler, catalog, revision, .. } = self;
-        (compiled, Rest { compiler, catalog, revision })
+        let Self { compiled, compiler, catalog, mark, .. } = self;
+        (compiled, Rest { compiler, catalog, mark })
     }
 }
 
@@ -61,12 +61,12 @@ pub(super) async fn load(
         Ok(loaded) => Ok(loaded),
         Err(error) => {
             let Some(mirror) = mirror else { return Err(error.into()) };
-            let Some(revision) = mirror.revision().await else { return Err(error.into()) };
+            let Some(mark) = mirror.mark().await else { return Err(error.into()) };
             let Ok(mut loaded) = read(mirror.store(), documents, (settings, registry)).await else {
                 return Err(error.into());
             };
-            loaded.revision = revision;
-            loaded.compiled.snapshot.revision = revision;
+            loaded.compiled.snapshot.revision = mark.revision;
+            loaded.mark = mark;
             loaded.stale = Some(error.to_string());
             Ok(loaded)
         }
@@ -97,7 +97,7 @@ async fn read(
         building
     })?;
     let mut chunk = Vec::with_capacity(CHUNK);
-    let revision = store
+    let mark = store
         .load(|object| {
             chunk.push(object);
             if chunk.len() == CHUNK {
@@ -110,7 +110,7 @@ async fn read(
     drop(chunks);
     parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let building = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    Ok(building.done(revision?))
+    Ok(building.done(mark?))
 }
 
 fn thread<T: Send + 'static>(
@@ -151,9 +151,9 @@ impl Building {
         self.compiled.absorb(later);
     }
 
-    fn done(mut self, revision: u64) -> Loaded {
-        self.compiled.snapshot.revision = revision;
+    fn done(mut self, mark: Mark) -> Loaded {
+        self.compiled.snapshot.revision = mark.revision;
         let Self { compiler, catalog, compiled, .. } = self;
-        Loaded { compiled, compiler, catalog, revision, stale: None }
+        Loaded { compiled, compiler, catalog, mark, stale: None }
     }
 }

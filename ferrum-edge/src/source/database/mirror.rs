@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::store::{Author, Location, Op, Options, Store, StoreError};
+use crate::store::{Author, Location, Mark, Op, Options, Store, StoreError};
 
 /// Revisions that wait to be copied; beyond it the copy is made anew.
 const WAITING: usize = 64;
@@ -37,8 +37,8 @@ impl Drop for Task {
 
 /// One revision to be copied.
 struct Fed {
-    from: u64,
-    to: u64,
+    from: Mark,
+    to: Mark,
     ops: Vec<Op>,
 }
 
@@ -61,30 +61,37 @@ impl Mirror {
         &self.store
     }
 
-    /// The revision it is a copy of; `None` when there is none yet.
-    pub(super) async fn revision(&self) -> Option<u64> {
+    /// The state it is a copy of; `None` when there is none yet.
+    pub(super) async fn mark(&self) -> Option<Mark> {
         copied(&self.store, &self.primary).await
     }
 
     /// This revision was read whole: unless it is the one copied, the copy is made anew.
-    pub(super) fn follow(&self, revision: u64) {
-        self.feed(revision, revision, Vec::new());
+    pub(super) fn follow(&self, mark: Mark) {
+        self.feed(mark.clone(), mark, Vec::new());
     }
 
     /// Something was published: `ops` lead from one revision to the next. Never waits.
-    pub(super) fn feed(&self, from: u64, to: u64, ops: Vec<Op>) {
+    pub(super) fn feed(&self, from: Mark, to: Mark, ops: Vec<Op>) {
         // When the queue is full, the next one that gets in finds a gap, and the copy is made anew.
         drop(self.feed.try_send(Fed { from, to, ops }));
     }
 }
 
-/// The revision of `primary` that the copy is a copy of: both stand in the note of its newest own revision. A copy of
+/// The state of `primary` that the copy is a copy of: both stand in the note of its newest own revision. A copy of
 /// another database is none.
-async fn copied(store: &Store, primary: &Store) -> Option<u64> {
+async fn copied(store: &Store, primary: &Store) -> Option<Mark> {
     let newest = store.revisions(None, 1).await.ok()?;
-    let (revision, of) = newest.first()?.note.split_once(' ')?;
+    let (mark, of) = newest.first()?.note.split_once(' ')?;
     (of == primary.location().to_string()).then_some(())?;
-    revision.parse().ok()
+    // Older copies have no token, so they are made anew.
+    let (revision, token) = mark.split_once(':').unwrap_or((mark, ""));
+    Some(Mark { revision: revision.parse().ok()?, token: token.to_owned() })
+}
+
+/// The note by which [`copied`] knows it.
+fn note(mark: &Mark, primary: &Store) -> String {
+    format!("{}:{} {}", mark.revision, mark.token, primary.location())
 }
 
 async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
@@ -99,7 +106,7 @@ async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
 async fn take(store: &Store, primary: &Store, Fed { from, to, ops }: Fed) -> Result<(), StoreError> {
     let author = Author { name: SOURCE.to_owned(), source: SOURCE.to_owned() };
     let mut change = store.begin(author).await?;
-    let (ops, revision) = match copied(store, primary).await {
+    let (ops, mark) = match copied(store, primary).await {
         Some(at) if at == to => {
             change.rollback().await;
             return Ok(());
@@ -108,14 +115,14 @@ async fn take(store: &Store, primary: &Store, Fed { from, to, ops }: Fed) -> Res
         _ => anew(store, primary).await?,
     };
     change.put(ops).await?;
-    change.commit(&format!("{revision} {}", primary.location())).await.map(drop)
+    change.commit(&note(&mark, primary)).await.map(drop)
 }
 
 /// What makes the copy one of everything there is, and its revision.
-async fn anew(store: &Store, primary: &Store) -> Result<(Vec<Op>, u64), StoreError> {
+async fn anew(store: &Store, primary: &Store) -> Result<(Vec<Op>, Mark), StoreError> {
     let mut ops = Vec::new();
     let mut there = std::collections::HashSet::new();
-    let revision = primary
+    let mark = primary
         .load(|object| {
             there.insert((object.kind, object.id.clone()));
             ops.push(Op::Put { kind: object.kind, id: object.id, document: object.document });
@@ -128,5 +135,5 @@ async fn anew(store: &Store, primary: &Store) -> Result<(Vec<Op>, u64), StoreErr
             }
         })
         .await?;
-    Ok((ops, revision))
+    Ok((ops, mark))
 }

@@ -12,7 +12,7 @@ use super::documents::put_sent;
 use super::{Documents, Keeper, Live, heavy, texts};
 use crate::app::{Ports, Staged, StartError};
 use crate::store::seal::SealError;
-use crate::store::{Author, Change, Counts, Object, Op, StoreError};
+use crate::store::{Author, Change, Counts, Mark, Object, Op, StoreError};
 
 /// One thing to be done.
 #[derive(Debug, Clone)]
@@ -125,7 +125,7 @@ impl Keeper {
         let mut live = self.live.lock().await;
         let name = author.name.clone();
         let mut change = self.store.begin(author).await?;
-        if change.base() != live.revision {
+        if *change.base_mark() != live.mark {
             // Somebody else wrote: what they wrote is served first. Nobody writes meanwhile, we hold the lock.
             self.follow(&mut live).await?;
         }
@@ -133,24 +133,24 @@ impl Keeper {
         let revision = change.base() + 1;
         let (catalog, staged) = self.stage(&mut change, &live, (&plan, revision)).await?;
         let committed = self.commit(change, plan.ops(), &request).await;
-        let (revision, counts) = match committed {
-            Ok((revision, counts)) if revision > live.revision => (revision, counts),
+        let (mark, counts) = match committed {
+            Ok((mark, counts)) if mark != live.mark => (mark, counts),
             // Nothing was to be written, or nothing is different.
             Ok((_, counts)) => {
                 self.engine.discard(staged);
-                return Ok(Written { revision: live.revision, counts, ops: plan.done });
+                return Ok(Written { revision: live.mark.revision, counts, ops: plan.done });
             }
             Err(error) => {
                 self.engine.discard(staged);
                 return Err(error.into());
             }
         };
-        let from = live.revision;
-        self.now_at(&mut live, catalog, revision).await;
+        let (from, revision) = (live.mark.clone(), mark.revision);
+        self.now_at(&mut live, catalog, mark.clone()).await;
         let served = self.engine.publish(staged);
         drop(live);
         if let Some(mirror) = &self.mirror {
-            mirror.feed(from, revision, plan.ops());
+            mirror.feed(from, mark, plan.ops());
         }
         served.everywhere().await;
         let Counts { created, updated, deleted } = counts;
@@ -163,13 +163,13 @@ impl Keeper {
         mut change: Change,
         ops: Vec<Op>,
         request: &Request,
-    ) -> Result<(u64, Counts), StoreError> {
-        let (base, counts) = (change.base(), change.put(ops).await?);
+    ) -> Result<(Mark, Counts), StoreError> {
+        let (base, counts) = (change.base_mark().clone(), change.put(ops).await?);
         if request.validate_only {
             change.rollback().await;
             return Ok((base, counts));
         }
-        Ok((change.commit(&request.note).await?, counts))
+        Ok((change.commit_marked(&request.note).await?, counts))
     }
 
     /// Tries the plan on a copy of the catalog, and compiles it.

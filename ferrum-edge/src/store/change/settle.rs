@@ -7,7 +7,7 @@ use crate::store::link::failure::Failure;
 use crate::store::link::{Link, Value};
 use crate::store::location::Engine;
 use crate::store::read;
-use crate::store::{Store, StoreError};
+use crate::store::{Mark, Store, StoreError};
 
 /// Between two attempts to learn how a commit ended.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -21,7 +21,15 @@ impl Change {
     /// # Errors
     /// [`StoreError::Unknown`] when the connection was lost while committing and how it ended could not be learned.
     /// With any other nothing was changed.
-    pub async fn commit(mut self, note: &str) -> Result<u64, StoreError> {
+    pub async fn commit(self, note: &str) -> Result<u64, StoreError> {
+        Ok(self.commit_marked(note).await?.revision)
+    }
+
+    /// As [`Self::commit`], and says by which token the revision is found.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn commit_marked(mut self, note: &str) -> Result<Mark, StoreError> {
         let mut lease = self.take()?;
         let token = format!("{:032x}", fastrand::u128(..));
         let written = match lease.link() {
@@ -32,7 +40,7 @@ impl Change {
         let counts = written.map_err(|failure| failure.told(&core.location))?;
         if counts.total() == 0 {
             lease.settle("ROLLBACK").await.map_err(|failure| failure.told(&core.location))?;
-            return Ok(self.base());
+            return Ok(self.base_mark().clone());
         }
         let revision = self.revision();
         match lease.settle("COMMIT").await {
@@ -45,8 +53,9 @@ impl Change {
             }
             Err(failure) => return Err(failure.told(&core.location)),
         }
-        core.committed(revision);
-        Ok(revision)
+        let mark = Mark { revision, token };
+        core.committed(mark.clone());
+        Ok(mark)
     }
 
     async fn write_revision(&mut self, link: &mut Link, note: &str, token: &str) -> Result<Counts, Failure> {
