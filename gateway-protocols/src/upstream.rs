@@ -192,7 +192,12 @@ impl Inner {
                 Some(Version::Http1)
             }
             BackendHttp::Auto | BackendHttp::Http3 => {
-                self.pools.try_borrow().ok()?.learned.get(&key(call)).copied()
+                let (pools, key) = (self.pools.try_borrow().ok()?, key(call));
+                match pools.learned.get(&key).copied() {
+                    // Another proxy with the same target takes what it offers.
+                    Some(Version::Http3) if !call.route.proxy.backend.alt_svc => pools.over_tcp(key),
+                    version => version,
+                }
             }
         }
     }

@@ -49,6 +49,14 @@ fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<
         (_, Some(authority)) if authority.as_str().contains('@') => {
             Err(Box::new(Reply::new(Cause::BadHost).detail("user information is not allowed in a target")))
         }
+        // RFC 9114 §4.3.1, RFC 9113 §8.3.1: two names could be routed by the one and served by the other. An absolute
+        // target of HTTP/1.1 wins instead (RFC 9112 §3.2.2).
+        (Some(host), Some(authority))
+            if version > http::Version::HTTP_11
+                && !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) =>
+        {
+            Err(Box::new(Reply::new(Cause::BadHost).detail("Host and :authority are not the same")))
+        }
         (_, Some(_)) => Ok(()),
         (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
         (None, None) if version < http::Version::HTTP_11 => Ok(()),

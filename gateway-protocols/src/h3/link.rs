@@ -96,6 +96,11 @@ impl Link {
         Ok(())
     }
 
+    /// Octets of a field section the peer takes, counted by RFC 9114 §4.2.2, where it has said so by now.
+    pub(crate) fn peer_max_fields(&self) -> Option<u64> {
+        self.state.try_borrow().ok()?.peer?.max_field_section
+    }
+
     pub(super) fn is_settled(&self) -> bool {
         self.state.try_borrow().is_ok_and(|state| state.peer.is_some())
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, DATE, HOST, TE};
+use http::header::{CONTENT_LENGTH, DATE, HOST, HeaderName, TE};
 use http::{HeaderMap, StatusCode};
 use quinn::{SendStream, WriteError};
 use smallvec::SmallVec;
@@ -209,6 +209,31 @@ impl Drop for Writer {
     }
 }
 
+/// Whether a field is said otherwise, or not at all.
+fn is_left_out(name: &HeaderName, extra: &Extra<'_>, request: bool) -> bool {
+    (*name == CONTENT_LENGTH && (request || extra.length.is_some()))
+        || (*name == DATE && extra.date.is_some())
+        || (request && (*name == HOST || (*name == TE && extra.trailers)))
+        || is_of_connection(name)
+}
+
+/// Octets of a request's field section, counted by RFC 9114 §4.2.2.
+pub(crate) fn request_size(line: &RequestLine<'_>, headers: &HeaderMap, extra: &Extra<'_>) -> u64 {
+    let field = |name: usize, value: usize| (name + value + 32) as u64;
+    let pseudo = field(":method".len(), line.method.as_str().len())
+        + field(":scheme".len(), line.scheme.len())
+        + field(":authority".len(), line.authority.len())
+        + field(":path".len(), line.path.len());
+    let length = extra
+        .length
+        .map_or(0, |length| field("content-length".len(), itoa::Buffer::new().format(length).len()));
+    let trailers = if extra.trailers { field("te".len(), "trailers".len()) } else { 0 };
+    let alt_used = extra.alt_used.map_or(0, |alt_used| field("alt-used".len(), alt_used.len()));
+    let sent = headers.iter().filter(|(name, _)| !is_left_out(name, extra, true));
+    let rest: u64 = sent.map(|(name, value)| field(name.as_str().len(), value.len())).sum();
+    pseudo + length + trailers + alt_used + rest
+}
+
 /// Appends a message's fields. Requests get their length and authority from elsewhere.
 fn fields(out: &mut Vec<u8>, headers: &HeaderMap, extra: &Extra<'_>, request: bool) {
     if let Some(length) = extra.length {
@@ -219,10 +244,7 @@ fn fields(out: &mut Vec<u8>, headers: &HeaderMap, extra: &Extra<'_>, request: bo
         qpack::field(out, b"date", date, false);
     }
     for (name, value) in headers {
-        let ours = (*name == CONTENT_LENGTH && (request || extra.length.is_some()))
-            || (*name == DATE && extra.date.is_some())
-            || (request && (*name == HOST || (*name == TE && extra.trailers)));
-        if ours || is_of_connection(name) {
+        if is_left_out(name, extra, request) {
             continue;
         }
         qpack::field(out, name.as_str().as_bytes(), value.as_bytes(), is_secret(name, value));

@@ -98,7 +98,7 @@ impl Pools {
     }
 
     /// What is known of what a target speaks over TCP.
-    fn over_tcp(&self, key: u64) -> Option<Version> {
+    pub(super) fn over_tcp(&self, key: u64) -> Option<Version> {
         match self.alternatives.known.get(&key) {
             Some(Alternative { state: State::Open(_, below), .. }) => *below,
             _ => self.learned.get(&key).copied(),

@@ -25,7 +25,7 @@ use crate::h3::body::{Rest, SendBody, SendError, rest};
 use crate::h3::link::Link;
 use crate::h3::reader::{Reader, Said};
 use crate::h3::settings::Settings;
-use crate::h3::writer::Writer;
+use crate::h3::writer::{Writer, request_size};
 use crate::h3::{Code, StreamError, peer};
 use crate::quic;
 
@@ -169,6 +169,13 @@ pub(crate) async fn send<D: Downstream>(
         authority: call.host.as_bytes(),
         path: call.path,
     };
+    if let Some(most) = connection.0.link.peer_max_fields()
+        && request_size(&line, call.headers, &extra) > most
+    {
+        // RFC 9114 §4.2.2: it would only be refused there, and may cost the connection.
+        let failure = Failure::unsent(Cause::HeadersTooLarge, body);
+        return Err(failure.source("the target takes no head as large as this"));
+    }
     writer.request(&line, call.headers, &extra);
     let upload = Some(Upload { body: SendBody::new(body, timeouts.idle), writer });
     let link = connection.0.link.clone();

@@ -136,6 +136,31 @@ async fn what_is_offered_is_used_and_not_passed_on() {
     }
 }
 
+/// Of two proxies with one target, one takes the offer.
+#[tokio::test]
+async fn a_proxy_that_takes_no_offers_goes_on_over_tcp() {
+    let (target, origin) = (Target::encrypted().await, RawOrigin::start());
+    target.say(&offer(origin.address.port()));
+    let backend = format!(
+        "backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}",
+        target.address.port(),
+        tls::authority().ca()
+    );
+    let mut edge = Edge::start(&format!(
+        "proxies:\n  - {{id: a, listen_path: /, {backend}}}\n  \
+         - {{id: b, listen_path: /tcp, backend_alt_svc: false, {backend}}}\n"
+    ));
+    edge.get("/").await;
+    edge.records.next().await;
+    let quic = origin.accept(PLAIN).await;
+    let _requests = serve(&quic, &[(":status", "200")]);
+    until(&mut edge, "quic").await;
+    for (path, over) in [("/tcp", "tcp"), ("/", "quic"), ("/tcp", "tcp"), ("/", "quic")] {
+        assert_eq!(edge.get(path).await.1, over);
+        edge.records.next().await;
+    }
+}
+
 #[tokio::test]
 async fn it_is_over_when_the_target_says_so() {
     let (target, origin) = (Target::encrypted().await, RawOrigin::start());

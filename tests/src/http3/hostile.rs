@@ -2,11 +2,13 @@
 
 use http::{HeaderMap, Request};
 
+use super::raw::{PLAIN, Raw, request, says};
 use super::{far_side, scripted, standing};
 use crate::support::edge::Edge;
 use crate::support::h2::map;
 use crate::support::h3::{Client, Stream};
 use crate::support::soon;
+use crate::support::wire::connect;
 
 async fn post(client: &Client, more: &[(&str, &str)]) -> Stream {
     let mut request = Request::post("https://a.test/up").body(()).unwrap();
@@ -121,4 +123,27 @@ async fn refusals_speak_grpc() {
     assert_eq!(answer.head.status(), 200);
     assert_eq!(answer.head.headers()["grpc-status"], "3");
     assert_eq!(edge.only_record().await.reason(), "bad_request");
+}
+
+/// RFC 9114 §4.3.1, RFC 9113 §8.3.1: what is routed by one name must not be served under another.
+#[tokio::test]
+async fn a_host_beside_another_authority_is_refused() {
+    let (mut edge, _origin) = standing("").await;
+    let raw = Raw::open(edge.https(), PLAIN).await;
+    let io = connect(edge.https(), Some(&["h2"])).await;
+    let mut requests = crate::support::h2::client(io).await;
+    for (host, status) in [("a.test", 200), ("A.Test", 200), ("b.test", 400), ("a.test:8443", 400), ("", 400)]
+    {
+        let reason = if status == 200 { "" } else { "bad_host" };
+        let answer = raw.ask(&request("GET", &[("host", host)])).await.unwrap();
+        assert!(says(&answer, status), "{host}");
+        assert_eq!(edge.records.next().await.reason(), reason, "{host}");
+        let request = Request::get("https://a.test/").header("host", host).body(()).unwrap();
+        let (answer, _) = requests.send_request(request, true).unwrap();
+        assert_eq!(soon(answer).await.unwrap().status(), status, "{host}");
+        assert_eq!(edge.records.next().await.reason(), reason, "{host}");
+    }
+    // RFC 9112 §3.2.2: an absolute target of HTTP/1.1 goes before Host.
+    let (head, body) = edge.ask("GET http://a.test/ HTTP/1.1\r\nhost: b.test\r\n\r\n").await;
+    assert!(head.status() == 200 && body.contains("x-forwarded-host: a.test"), "{body}");
 }

@@ -186,3 +186,34 @@ async fn control_streams_of_targets_are_held_to_the_rules() {
         assert_eq!(answer(client).await.unwrap().0, 502, "{control:x?}");
     }
 }
+
+/// RFC 9114 §4.2.2: a head larger than the target takes is not sent to it.
+#[tokio::test]
+async fn heads_are_as_large_as_the_target_takes_them() {
+    let origin = RawOrigin::start();
+    let mut edge = edge(&origin, "");
+    let client = ask(&edge, "GET").await;
+    // 1024 octets.
+    let target = origin.accept(&[0, 4, 3, 6, 0x44, 0]).await;
+    serve(&target, &ok(&[("content-length", "0")]), true).await;
+    assert_eq!(answer(client).await.unwrap().0, 200);
+    edge.only_record().await;
+    for (octets, status, reason) in [(200, 200, ""), (1000, 431, "headers_too_large"), (200, 200, "")] {
+        let mut client = edge.talker().await;
+        let long = "x".repeat(octets);
+        client.wire.send(format!("GET /up HTTP/1.1\r\nhost: a.test\r\nx-long: {long}\r\n\r\n")).await;
+        if status == 200 {
+            loop {
+                // The stream that was given up for the large one has nothing on it.
+                let (mut send, mut recv) = soon(target.quic.accept_bi()).await.unwrap();
+                if soon(recv.read_to_end(1 << 16)).await.is_ok() {
+                    soon(send.write_all(&ok(&[("content-length", "0")]))).await.unwrap();
+                    send.finish().unwrap();
+                    break;
+                }
+            }
+        }
+        assert_eq!(answer(client).await.unwrap().0, status);
+        assert_eq!(edge.only_record().await.reason(), reason);
+    }
+}
