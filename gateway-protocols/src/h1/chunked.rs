@@ -117,7 +117,8 @@ impl Chunked {
             return Ok(Piece::End(None));
         }
         let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") else {
-            return if buffer.len() > MAX_TRAILERS {
+            // Its end, were it within the limit, would be here; the same whether it comes at once or in pieces.
+            return if buffer.len() >= MAX_TRAILERS + b"\r\n\r\n".len() {
                 Err(ChunkError("trailers too large"))
             } else {
                 Ok(Piece::More)
@@ -284,5 +285,12 @@ mod tests {
         let mut long = b"0\r\n".to_vec();
         long.extend_from_slice(&[b'a'; MAX_TRAILERS + 10]);
         assert!(Chunked::default().next(&mut BytesMut::from(&long[..])).is_err());
+        // The longest that are taken, and one byte more, in any slicing.
+        for (bytes, taken) in [(MAX_TRAILERS, true), (MAX_TRAILERS + 1, false)] {
+            let wire = format!("0\r\nx: {}\r\n\r\n", "a".repeat(bytes - 3));
+            for step in [1, 3, usize::MAX] {
+                assert_eq!(read_all(wire.as_bytes(), step).is_ok(), taken, "{bytes} in pieces of {step}");
+            }
+        }
     }
 }
