@@ -51,7 +51,7 @@ struct Pools {
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
     bells: HashMap<u64, Arc<Notify>>,
     /// HTTP/3 connections, by pool key.
-    quic: HashMap<u64, Quic>,
+    quic: HashMap<u64, Vec<Quic>>,
     /// Targets that did not answer over QUIC, and until when they are not asked again, by pool key.
     no_quic: HashMap<u64, Instant>,
     /// Targets that offer HTTP/3.
@@ -101,7 +101,10 @@ impl Outbound {
         let now = Instant::now();
         pools.idle.sweep(now, h1::Connection::is_open);
         pools.multiplex.sweep(now, h2::Connection::is_open);
-        pools.quic.retain(|_, kept| kept.is_kept(now));
+        pools.quic.retain(|_, several| {
+            several.retain(|kept| kept.is_kept(now));
+            !several.is_empty()
+        });
         pools.sweep_alternatives(now);
         pools.no_quic.retain(|_, until| *until > now);
         pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
@@ -151,14 +154,28 @@ fn kept_until(call: &Call<'_>) -> Option<Instant> {
 }
 
 impl Pools {
-    /// What is known about a target and QUIC: a connection, or that it does not answer; `None` is nothing yet.
+    /// What is known about a target and QUIC: a connection, or that it does not answer; `None` is nothing yet, or that
+    /// one more is to be made because those there are carry all that the target allows.
     fn known_quic(&mut self, call: &Call<'_>) -> Option<Option<h3::Connection>> {
         let key = key(call);
-        if let Some(kept) = self.quic.get_mut(&key).filter(|kept| kept.connection.is_open()) {
-            kept.until = kept_until(call);
-            return Some(Some(kept.connection.clone()));
+        let rests = self.no_quic.get(&key).is_some_and(|until| *until > Instant::now());
+        if let Some(several) = self.quic.get_mut(&key) {
+            several.retain(|kept| kept.connection.is_open());
+            let most = call.route.proxy.backend.pool.http3_connections.max(1);
+            let kept = match several.iter().position(|kept| kept.connection.has_room()) {
+                Some(at) => several.get_mut(at),
+                None if several.len() < most && !rests => None,
+                None => several.iter_mut().min_by_key(|kept| kept.connection.load()),
+            };
+            if let Some(kept) = kept {
+                kept.until = kept_until(call);
+                return Some(Some(kept.connection.clone()));
+            }
+            if !several.is_empty() {
+                return None;
+            }
         }
-        self.no_quic.get(&key).is_some_and(|until| *until > Instant::now()).then_some(None)
+        rests.then_some(None)
     }
 }
 
@@ -249,10 +266,18 @@ impl Inner {
         match dialled {
             Ok(connection) => {
                 let until = kept_until(call);
-                pools.quic.insert(key, Quic { connection: connection.clone(), until });
+                pools.quic.entry(key).or_default().push(Quic { connection: connection.clone(), until });
                 Some(connection)
             }
             Err(error) => {
+                let several = pools.quic.get(&key).into_iter().flatten();
+                let kept = several.min_by_key(|kept| kept.connection.load());
+                if let Some(connection) = kept.map(|kept| kept.connection.clone()) {
+                    // One more could not be made; those there are will have room again.
+                    tracing::debug!(%error, target = %call.target.authority, "no other HTTP/3 connection");
+                    pools.no_quic.insert(key, Instant::now() + NO_QUIC);
+                    return Some(connection);
+                }
                 tracing::info!(%error, target = %call.target.authority, "no HTTP/3; trying TLS for a while");
                 pools.no_quic.insert(key, Instant::now() + NO_QUIC);
                 None

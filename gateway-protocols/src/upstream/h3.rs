@@ -3,9 +3,10 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use atomic_refcell::AtomicRefCell;
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
@@ -37,6 +38,8 @@ struct Owned {
     link: Arc<Link>,
     /// Said with each request.
     alt_used: Option<String>,
+    /// A stream opened to see whether there is leave for one; nothing of it has been sent.
+    spare: AtomicRefCell<Option<(quinn::SendStream, quinn::RecvStream)>>,
 }
 
 impl Drop for Owned {
@@ -90,7 +93,7 @@ impl Connection {
             attending.await;
             tracing::debug!("an HTTP/3 connection to a target ended");
         });
-        Self(Arc::new(Owned { link, alt_used }))
+        Self(Arc::new(Owned { link, alt_used, spare: AtomicRefCell::default() }))
     }
 
     /// Whether streams can still be opened on it.
@@ -108,20 +111,38 @@ impl Connection {
         )
     }
 
+    /// Whether the target allows one more stream now; the next exchange gets it without waiting.
+    pub(crate) fn has_room(&self) -> bool {
+        let Ok(mut spare) = self.0.spare.try_borrow_mut() else { return true };
+        if spare.is_none() {
+            let mut cx = Context::from_waker(Waker::noop());
+            match pin!(self.0.link.quic.open_bi()).poll(&mut cx) {
+                Poll::Ready(Ok(opened)) => *spare = Some(opened),
+                // A connection that is gone has all the room there is: its end is for the exchange to find out.
+                Poll::Ready(Err(_)) => return true,
+                Poll::Pending => return false,
+            }
+        }
+        true
+    }
+
+    /// Exchanges on it, or one more.
+    pub(crate) fn load(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Opens a stream; waits for the target's leave no longer than `patience`, where that is not zero.
     async fn stream(&self, patience: Duration) -> Result<(Reader, Writer), Refusal> {
         let link = &self.0.link;
-        let opening = link.quic.open_bi();
-        let opened = match patience.is_zero() {
+        if self.0.alt_used.is_some() && !self.has_room() {
             // There is another way to the target, which needs no waiting.
-            _ if self.0.alt_used.is_some() => {
-                let mut opening = pin!(opening);
-                let opened = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
-                let Poll::Ready(opened) = opened else { return Err(Refusal::Full) };
-                opened
-            }
-            true => opening.await,
-            false => tokio::time::timeout(patience, opening).await.map_err(|_| Refusal::Full)?,
+            return Err(Refusal::Full);
+        }
+        let spare = self.0.spare.try_borrow_mut().ok().and_then(|mut spare| spare.take());
+        let opened = match (spare, link.quic.open_bi()) {
+            (Some(spare), _) => Ok(spare),
+            (None, opening) if patience.is_zero() => opening.await,
+            (None, opening) => tokio::time::timeout(patience, opening).await.map_err(|_| Refusal::Full)?,
         };
         let (send, recv) = opened.map_err(Refusal::Lost)?;
         let writer = Writer::new(send, link.clone(), Code::REQUEST_CANCELLED);

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, RecvStream, SendStream, ServerConfig};
+use quinn::{
+    ClientConfig, Connection, ConnectionError, Endpoint, RecvStream, SendStream, ServerConfig,
+    TransportConfig,
+};
 
 use crate::support::{soon, tls};
 
@@ -74,9 +77,18 @@ pub(crate) struct RawOrigin {
 
 impl RawOrigin {
     pub(crate) fn start() -> Self {
+        Self::with_streams(100)
+    }
+
+    /// One that allows so many requests at a time.
+    pub(crate) fn with_streams(most: u32) -> Self {
         let crypto = QuicServerConfig::try_from(tls::server(tls::localhost(), &["h3"])).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), any).unwrap();
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        let mut transport = TransportConfig::default();
+        transport.max_concurrent_bidi_streams(most.into());
+        config.transport_config(Arc::new(transport));
+        let endpoint = Endpoint::server(config, any).unwrap();
         Self { address: endpoint.local_addr().unwrap(), endpoint }
     }
 

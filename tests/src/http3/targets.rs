@@ -217,3 +217,46 @@ async fn heads_are_as_large_as_the_target_takes_them() {
         assert_eq!(edge.only_record().await.reason(), reason);
     }
 }
+
+/// More requests than a target allows on one connection go over others, as many as there may be.
+#[tokio::test]
+async fn full_connections_have_company() {
+    let origin = RawOrigin::with_streams(2);
+    let mut edge = edge(&origin, ", pool_http3_connections_per_backend: 2");
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(ask(&edge, "GET").await);
+    }
+    let first = origin.accept(PLAIN).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        streams.push(soon(first.quic.accept_bi()).await.unwrap());
+    }
+    for _ in 0..2 {
+        clients.push(ask(&edge, "GET").await);
+    }
+    let second = origin.accept(PLAIN).await;
+    for _ in 0..2 {
+        streams.push(soon(second.quic.accept_bi()).await.unwrap());
+    }
+    // The fifth waits for one of the four.
+    clients.push(ask(&edge, "GET").await);
+    edge.nothing_recorded().await;
+    for (n, (mut send, mut recv)) in streams.into_iter().enumerate() {
+        soon(recv.read_to_end(1 << 16)).await.unwrap();
+        soon(send.write_all(&ok(&[("content-length", "0")]))).await.unwrap();
+        send.finish().unwrap();
+        assert_eq!(edge.records.next().await.status(), 200, "{n}");
+    }
+    let (mut send, mut recv) = tokio::select! {
+        stream = soon(first.quic.accept_bi()) => stream.unwrap(),
+        stream = soon(second.quic.accept_bi()) => stream.unwrap(),
+    };
+    soon(recv.read_to_end(1 << 16)).await.unwrap();
+    soon(send.write_all(&ok(&[("content-length", "0")]))).await.unwrap();
+    send.finish().unwrap();
+    for client in clients {
+        assert_eq!(answer(client).await.unwrap().0, 200);
+    }
+    assert_eq!(edge.only_record().await.status(), 200);
+}

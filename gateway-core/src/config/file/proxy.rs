@@ -141,7 +141,8 @@ pub struct Proxy {
     /// Streams opened at a time on one HTTP/2 connection. Default what the target allows.
     #[schemars(range(min = 1, max = 65_536))]
     pub pool_http2_max_concurrent_streams: Option<u32>,
-    /// Taken for compatibility: one HTTP/3 connection to a target and worker carries all streams. Default 1.
+    /// HTTP/3 connections to one target and worker; one more is made when the target allows no more streams on those
+    /// there are. Default 4.
     #[schemars(range(min = 1, max = 256))]
     pub pool_http3_connections_per_backend: Option<u32>,
     /// When to leave a target alone for a while. Default never.

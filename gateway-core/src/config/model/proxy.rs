@@ -229,7 +229,8 @@ pub struct PoolRules {
     pub max_idle: usize,
     /// HTTP/2 connections to one target and worker; streams spread over them. Default 2.
     pub http2_connections: usize,
-    /// HTTP/3 connections to one target and worker. Default 1.
+    /// HTTP/3 connections to one target and worker; one more is made when the target allows no more streams on those
+    /// there are. Default 4.
     pub http3_connections: usize,
     /// Between two TCP keep-alive probes; zero is off. Default 60 s.
     pub tcp_keepalive: Duration,
@@ -366,7 +367,7 @@ impl Default for PoolRules {
             idle_timeout: Duration::from_secs(90),
             max_idle: 256,
             http2_connections: 2,
-            http3_connections: 1,
+            http3_connections: 4,
             tcp_keepalive: Duration::from_secs(60),
             http2: Http2Rules::default(),
         }
