@@ -635,6 +635,21 @@ fn the_description_names_every_endpoint() {
             let answer = api.ask(&method.to_uppercase(), &real, "", b"");
             let unknown = answer.status == 405 || answer.text.contains("There is no /v1/");
             assert!(!unknown, "{method} {path}: {answer:?}");
+            // Whoever has not the role that it names is told so, whatever else is wrong with what was asked.
+            let needed = operation["description"].as_str().and_then(|text| text.split(' ').nth(3));
+            let below = match needed {
+                None => continue,
+                Some("read.") => None,
+                Some("write.") => Some(READ),
+                Some("admin.") => Some(WRITE),
+                Some(role) => panic!("{role}"),
+            };
+            let nobody = Client::new(running.admin).ask(&method.to_uppercase(), &real, "", b"{");
+            is_problem(&nobody, 401, "unauthorized");
+            if let Some(token) = below {
+                is_problem(&api.with(token).ask(&method.to_uppercase(), &real, "", b"{"), 403, "forbidden");
+                api.with(ADMIN);
+            }
         }
     }
     assert_eq!(count, 24);
