@@ -161,20 +161,25 @@ impl EarlyStream {
         Some(Ok(()))
     }
 
+    /// Has the session take something to write.
     fn poll_give(
         &mut self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&mut ServerConnection) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
+            // What was taken before goes first, so that there is room.
+            ready!(self.poll_send(cx))?;
             let taken = take(&mut self.session)?;
-            match self.poll_send(cx)? {
-                _ if taken > 0 => return Poll::Ready(Ok(taken)),
-                Poll::Pending => return Poll::Pending,
-                // Without early keys, nothing is taken before the handshake is over.
-                Poll::Ready(()) if self.session.is_handshaking() => ready!(self.poll_receive(cx))?,
-                Poll::Ready(()) => {}
+            if taken > 0 {
+                let _sent = self.poll_send(cx)?;
+                return Poll::Ready(Ok(taken));
             }
+            // Without early keys, nothing is taken before the handshake is over.
+            if !self.session.is_handshaking() {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            ready!(self.poll_receive(cx))?;
         }
     }
 }

@@ -10,7 +10,9 @@ use tokio::net::TcpStream;
 
 use super::{early, settings, spec};
 use crate::support::edge::Edge;
+use crate::support::h1::Talker;
 use crate::support::standing::Standing;
+use crate::support::wire::{Port, Wire};
 use crate::support::{soon, tls};
 
 /// A client's connection. Nothing is sent that a test does not have sent.
@@ -163,6 +165,36 @@ async fn what_is_not_safe_waits_for_the_handshake() {
     }
 }
 
+/// A large answer flows before the handshake is over as it does after it.
+#[tokio::test]
+async fn a_large_answer_needs_no_handshake_either() {
+    const LENGTH: usize = 4 << 20;
+    let port = Port::listen(None).await;
+    let backend = crate::support::stream::tcp_backend(port.address).replace("tcp", "http");
+    let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n");
+    let mut edge = Edge::start_with(&settings("early_data: true"), &spec);
+    tokio::spawn(async move {
+        let mut far = Talker::new(Wire::new_patient(port.accept_ever().await));
+        for body in ["tiny".to_owned(), "large".repeat(LENGTH / 5)] {
+            far.request().await.unwrap();
+            far.wire.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await;
+        }
+    });
+    let config = config(&["http/1.1"]);
+    acquaint(&mut edge, &config).await;
+    let mut client = Client::open(edge.https(), &config).await;
+    client.early(GET.as_bytes()).await;
+    while client.got.len() < LENGTH / 5 * 5 {
+        assert!(client.fill().await, "the answer ended early");
+    }
+    assert_eq!(edge.only_record().await.0["tls.early_data"], 1);
+    client.flush().await;
+    client.got.clear();
+    // The connection is as good as any other, in this direction too.
+    let long = "x".repeat(20_000);
+    client.ask(&format!("GET /%zz HTTP/1.1\r\nhost: a.test\r\nx-long: {long}\r\n\r\n")).await;
+}
+
 /// The first flight, sent again by somebody else: it is no session any more, and no request.
 #[tokio::test]
 async fn a_repetition_comes_to_nothing() {
@@ -304,7 +336,7 @@ async fn streams_of_http2_go_their_own_ways() {
 /// Streams of bytes have no requests that could be told apart.
 #[tokio::test]
 async fn stream_proxies_take_nothing_early() {
-    let origin = crate::support::wire::Port::listen(None).await;
+    let origin = Port::listen(None).await;
     let backend = crate::support::stream::tcp_backend(origin.address);
     let port = crate::support::stream::free_port();
     let edge = Edge::start_with(
@@ -319,7 +351,7 @@ async fn stream_proxies_take_nothing_early() {
         client.shake().await;
         client.session.writer().write_all(b"ping").unwrap();
         client.flush().await;
-        let mut far = crate::support::wire::Wire::new(origin.accept().await);
+        let mut far = Wire::new(origin.accept().await);
         far.expect("ping").await;
         far.send("pong").await;
         while client.got != b"pong" {
