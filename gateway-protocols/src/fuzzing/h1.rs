@@ -64,11 +64,11 @@ impl<'d> Wire<'d> {
 
 /// A client sends `data`: one request after the other.
 pub(super) fn request(data: &[u8]) {
-    let (ours, end) = pieces::whole(data, |data, step| {
-        let (read, end) = requests(data, step);
-        // How many empty lines are skipped depends on how they arrive, and nothing else does.
-        if end == End::EmptyLines { (Vec::new(), End::EmptyLines) } else { (read, end) }
-    });
+    // How many empty lines are skipped before a request depends on how they arrive, and nothing else does.
+    let (ours, end) = match requests(data, usize::MAX) {
+        (read, End::EmptyLines) => (read, End::EmptyLines),
+        _ => pieces::whole(data, requests),
+    };
     let (theirs, refused) = oracle::requests(data);
     for (n, message) in ours.iter().enumerate() {
         match theirs.get(n) {
