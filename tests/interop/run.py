@@ -27,7 +27,7 @@ GRPC = [
     "timeout_on_sleeping_server", "cancel_after_begin", "cancel_after_first_response", "status_code_and_message",
     "special_status_message", "unimplemented_method", "unimplemented_service", "custom_metadata",
 ]
-PORTS = ["http", "https", "dns", "tcp_tls", "dtls", "dtls_to", "dtls_far", "quic", "quic_a", "quic_b", "grpc_h2c", "grpc_tls", "named"]
+PORTS = ["http", "https", "dns", "tcp_tls", "dtls", "dtls_to", "dtls_far", "quic", "quic_a", "quic_b", "grpc_h2c", "grpc_tls", "named", "both"]
 
 
 class Failed(Exception):
@@ -105,6 +105,8 @@ class Stand:
             for name in "ab":
                 where = f"127.0.0.1:{ports['quic_' + name]}"
                 self.start([self.tools["peers"], "h3-server", where, self.file("cert.pem"), self.file("key.pem"), name])
+            where = f"127.0.0.1:{ports['both']}"
+            self.start([self.tools["peers"], "both", where, self.file("cert.pem"), self.file("key.pem")])
 
     def spec(self):
         ports, echo = self.ports, {name: where.rsplit(":", 1)[1] for name, where in self.echo.items()}
@@ -125,6 +127,8 @@ class Stand:
                  backend_http_version="2", listen_path="/grpc.testing.UnimplementedService"),
             web("grpc-tls", ["tls.test.google.fr"], "https", ports["grpc_tls"], backend_http_version="2",
                  backend_tls_server_ca_cert_path=self.file("ca.pem"), backend_tls_server_name="localhost"),
+            web("both", ["both.interop.test"], "https", ports["both"], backend_tls_server_name="localhost",
+                 backend_tls_server_ca_cert_path=self.file("ca.pem")),
             proxy("dns-udp", "udp", ports["named"], listen_port=ports["dns"]),
             proxy("dns-tcp", "tcp", ports["named"], listen_port=ports["dns"]),
             proxy("tcp-tls", "tcp", echo["tcp"], listen_port=ports["tcp_tls"], frontend_tls=True),
@@ -138,7 +142,8 @@ class Stand:
         head = {"gateway": {
             "http": f"127.0.0.1:{ports['http']}", "https": f"127.0.0.1:{ports['https']}", "http3": True, "admin": "off",
             "stream_address": "127.0.0.1",
-            "tls": {"certificates": [{"cert_path": self.file("cert.pem"), "key_path": self.file("key.pem")}]},
+            "tls": {"certificates": [{"cert_path": self.file("cert.pem"), "key_path": self.file("key.pem")}],
+                    "early_data": True},
         }}
         return f"gateway: {json.dumps(head['gateway'])}\nproxies:\n" + "\n".join(proxies) + "\n"
 
@@ -300,6 +305,34 @@ def check_h3_quic_go(stand):
     run([stand.tools["peers"], "h3", f"https://127.0.0.1:{stand.ports['https']}/echo", "localhost"])
 
 
+def check_h3_quic_go_early(stand):
+    run([stand.tools["peers"], "h3-early", f"https://127.0.0.1:{stand.ports['https']}/", "both.interop.test"])
+
+
+def check_openssl_early(stand):
+    """The same over TCP; openssl says itself whether what it sent early was accepted."""
+    request = "GET / HTTP/1.1\r\nhost: both.interop.test\r\nconnection: close\r\n\r\n"
+    (stand.folder / "request").write_text(request)
+    command = [stand.tools["openssl"], "s_client", "-connect", f"127.0.0.1:{stand.ports['https']}", "-ign_eof",
+               "-servername", "both.interop.test"]
+    run([*command, "-sess_out", stand.file("session")], "early=", text=request)
+    said = run([*command, "-sess_in", stand.file("session"), "-early_data", stand.file("request")], "early=1")
+    if "Early data was accepted" not in said:
+        raise Failed("the early data was not accepted")
+
+
+def check_alt_svc_quic_go(stand):
+    """A target that offers HTTP/3 over TCP is asked over what it offers in the end."""
+    port = stand.ports["https"]
+    ask = [stand.tools["curl"], "-sS", "--fail", "-k", "--max-time", "20", "--resolve", f"both.interop.test:{port}:127.0.0.1",
+           f"https://both.interop.test:{port}/"]
+    until, heard = time.monotonic() + 20, ""
+    while heard != "HTTP/3.0":
+        heard = run(ask).split(" ")[0]
+        if time.monotonic() > until:
+            raise Failed(f"the target is still asked in {heard}")
+
+
 def check_h3_aioquic(stand):
     for size in (1, 1000, 500_000):
         run([stand.tools["python-h3"], str(HERE / "h3.py"), f"https://127.0.0.1:{stand.ports['https']}/echo", str(size)])
@@ -365,7 +398,7 @@ def check_chromium_websocket(stand):
 NEEDS = {
     "dig": ["dig", "dnsmasq"], "openssl": ["openssl"], "pion_dtls": ["peers"], "curl": ["curl"],
     "grpc": ["grpc-client", "grpc-server"], "h3_quic": ["peers"], "h3_aio": ["python-h3"], "quic": ["peers"],
-    "chromium": ["chromium"],
+    "chromium": ["chromium"], "alt_svc": ["peers", "curl"],
 }
 
 

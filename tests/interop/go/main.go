@@ -24,6 +24,8 @@ func main() {
 		"dtls":      dtlsClient,
 		"h3":        h3Client,
 		"h3-server": h3Server,
+		"h3-early":  earlyClient,
+		"both":      bothServer,
 		"moving":    movingClient,
 	}
 	command := commands[os.Args[1]]
@@ -125,6 +127,47 @@ func h3Server(args []string) error {
 	})
 	server := http3.Server{Addr: args[0], Handler: answer}
 	return server.ListenAndServeTLS(args[1], args[2])
+}
+
+// both ADDRESS CERT KEY: a server over TCP that offers HTTP/3, which it speaks on the same port. Answers with the version
+// it was asked in, and what it is told of early data.
+func bothServer(args []string) error {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s early=%s", r.Proto, r.Header.Get("Early-Data"))
+	})
+	return http3.ListenAndServeTLS(args[0], args[1], args[2], answer)
+}
+
+// h3-early URL NAME: asks, goes, and asks again with the first octets of the next connection.
+func earlyClient(args []string) error {
+	tickets := tls.NewLRUClientSessionCache(8)
+	for _, asked := range []struct{ method, wanted string }{{http.MethodGet, "early="}, {http3.MethodGet0RTT, "early=1"}} {
+		round := &http3.Transport{TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, ServerName: args[1], ClientSessionCache: tickets,
+		}}
+		request, err := http.NewRequest(asked.method, args[0], nil)
+		if err != nil {
+			return err
+		}
+		request.Host = args[1]
+		answer, err := (&http.Client{Transport: round, Timeout: patience}).Do(request)
+		if err != nil {
+			return fmt.Errorf("%s: %w", asked.method, err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		if !strings.HasSuffix(string(got), asked.wanted) {
+			return fmt.Errorf("%s: %q answered, not %q", asked.method, got, asked.wanted)
+		}
+		// The tickets may come after the answer.
+		time.Sleep(200 * time.Millisecond)
+		if err := round.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moving ADDRESS NAME WANTED: asks, changes the client's port as a NAT does that forgets, and asks again on the same
