@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::{TARGETS, run};
 
 /// Octets a corpus may have in all: it is in everybody's clone.
-const MAX_CORPUS: usize = 600 << 10;
+const MAX_CORPUS: usize = 300 << 10;
 /// Changed inputs a target is tried with; the fuzzer tries millions.
 const TURNS: usize = 3_000;
 
