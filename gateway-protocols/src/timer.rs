@@ -11,6 +11,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
+/// Where a timeout is off, its end is as far away as makes no difference.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When `after` from now is; zero is a timeout that is off.
+pub fn deadline(after: Duration) -> Instant {
+    Instant::now() + if after.is_zero() { FAR } else { after }
+}
+
 /// A deadline that may be moved for free.
 #[derive(Debug, Default)]
 pub struct Timer {

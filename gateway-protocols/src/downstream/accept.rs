@@ -19,6 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 use super::{Entry, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
+use crate::timer::deadline;
 use crate::tls::early::EarlyStream;
 use crate::worker::Worker;
 
@@ -112,7 +113,8 @@ pub(crate) async fn serve(
                 return Box::pin(serve_early(&worker, (tcp, config, timeout), whence, &entry)).await;
             }
             let acceptor = TlsAcceptor::from(config);
-            match Box::pin(tokio::time::timeout(timeout, acceptor.accept(Rewound::from(tcp)))).await {
+            let accepting = acceptor.accept(Rewound::from(tcp));
+            match Box::pin(tokio::time::timeout_at(deadline(timeout), accepting)).await {
                 Ok(Ok(tls)) => {
                     let facts = facts(tls.get_ref().1);
                     (Link::from(TlsStream::Server(tls)), Some(facts))
@@ -140,7 +142,7 @@ async fn serve_early(
     (peer, local, trusted): (SocketAddr, SocketAddr, bool),
     entry: &Entry,
 ) {
-    let deadline = Instant::now() + timeout;
+    let deadline = deadline(timeout);
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
@@ -196,7 +198,7 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
         }
     };
     // A client that sends nothing at all opened the connection early; it is closed in silence.
-    match tokio::time::timeout(timeout, sniffing).await {
+    match tokio::time::timeout_at(deadline(timeout), sniffing).await {
         Ok(Some(true)) => {
             Box::pin(h2::serve(worker, Rewound::new(buffer, link), client, entry)).await;
         }

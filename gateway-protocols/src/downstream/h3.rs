@@ -15,7 +15,6 @@ use std::time::Duration;
 use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
 use tokio::task::coop::has_budget_remaining;
-use tokio::time::Instant;
 
 use super::Entry;
 use super::accept::before_and_after;
@@ -26,7 +25,7 @@ use crate::h3::link::Link;
 use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
 use crate::quic::{self, Place};
-use crate::timer::Timer;
+use crate::timer::{Timer, deadline};
 use crate::worker::Worker;
 use aside::Aside;
 use exchange::{Arrival, work};
@@ -67,7 +66,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
 
 async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
     let settings = worker.snapshot().settings.clone();
-    let deadline = Instant::now() + settings.client_timeouts.handshake;
+    let deadline = deadline(settings.client_timeouts.handshake);
     let accepting = accept(incoming, settings.tls.early_data);
     let Ok(Some((quic, shaking))) = tokio::time::timeout_at(deadline, accepting).await else { return };
     let peer = quic.remote_address();

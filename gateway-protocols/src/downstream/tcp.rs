@@ -19,6 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::accept::facts;
 use crate::link::{Link, Rewound};
+use crate::timer::deadline;
 use crate::upstream::Inbound;
 use crate::worker::Worker;
 
@@ -45,7 +46,8 @@ pub(super) async fn serve(
     let mut arrival = Arrival { tcp, ahead: BytesMut::new(), peer, local, trusted };
     let timeout = snapshot.settings.client_timeouts.handshake;
     let arriving = arrive(&mut arrival, &snapshot, port);
-    let chosen = tokio::time::timeout(timeout, arriving).await.unwrap_or(Err("handshake_timeout"));
+    let chosen =
+        tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
     let Arrival { tcp, ahead, peer, local, trusted } = arrival;
     let (route, name) = match chosen {
         Ok(chosen) => chosen,
@@ -57,7 +59,7 @@ pub(super) async fn serve(
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
     let (inbound, facts) = if terminates {
         let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));
-        match tokio::time::timeout(timeout, accepting).await {
+        match tokio::time::timeout_at(deadline(timeout), accepting).await {
             Ok(Ok(stream)) => {
                 let facts = facts(stream.get_ref().1);
                 let link = Link::from(TlsStream::Server(stream));

@@ -151,3 +151,19 @@ async fn an_exchange_that_takes_too_long_in_all() {
         assert_eq!(edge.records.next().await.reason(), "total_timeout", "{down:?} {up:?}");
     }
 }
+
+/// Zero switches a timeout off, it is not a time of none.
+#[tokio::test]
+async fn timeouts_that_are_off_do_not_fire() {
+    let off = "  client_timeouts: {header_ms: 0, handshake_ms: 0, keep_alive_ms: 0, body_ms: 0}\n";
+    let mut edge = crate::support::h3::edge_with(off, FIXED);
+    for kind in [Kind::H1, Kind::H2, Kind::H1Tls, Kind::H2Tls] {
+        let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
+        let mut client = Client::ask(&edge, kind, ask).await;
+        assert_eq!(client.head().await.unwrap().status, 200, "{kind:?}");
+        edge.only_record().await;
+    }
+    let client = crate::support::h3::Client::open(edge.https()).await;
+    assert_eq!(client.get("/").await.head.status(), 200);
+    edge.only_record().await;
+}
