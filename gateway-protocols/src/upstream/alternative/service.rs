@@ -88,6 +88,19 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever a target says, it never leads below port 1 or beyond a day.
+        #[test]
+        fn any_octets_are_read_or_not(fields in proptest::collection::vec(
+            "(h3|h2|clear|ma)?[ -~]{0,12}[=\";:,\\\\0-9]{0,12}(h3=\":[0-9]{1,6}\"(; ?ma=[0-9]{0,20})?)?[ -~]{0,12}", 0..4
+        )) {
+            let fields: Vec<_> = fields.iter().map(|field| HeaderValue::from_str(field).unwrap()).collect();
+            if let Some((port, fresh)) = service(fields.iter(), &[Some("a")]) {
+                assert!(port > 0 && !fresh.is_zero() && fresh <= MAX_FRESH);
+            }
+        }
+    }
+
     #[test]
     fn nothing_of_use() {
         for field in [
