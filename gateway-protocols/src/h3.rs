@@ -2,10 +2,11 @@
 //!
 //! [`frame::Frames`] and [`crate::qpack`] are the protocol's octets and know no stream. A request's stream has a
 //! [`reader::Reader`] and a [`writer::Writer`], which belong to whoever has the exchange; [`peer::attend`] looks after
-//! the connection's other streams, and [`link::Link`] is what all of them share. None of them is a task.
+//! the connection's other streams (what they say is [`incoming`]'s), and [`link::Link`] is what all of them share. None of them is a task.
 
 pub(crate) mod body;
 pub(crate) mod frame;
+pub(crate) mod incoming;
 pub(crate) mod link;
 pub(crate) mod peer;
 pub(crate) mod reader;

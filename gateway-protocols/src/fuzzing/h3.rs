@@ -1,14 +1,16 @@
 //! HTTP/3's frames and what is in them, and the instructions on QPACK's own streams.
 
+use std::cell::{Cell, RefCell};
+
 use bytes::{Bytes, BytesMut};
 
 use super::pieces;
 use crate::h2::Role;
 use crate::h2::head::Fields;
-use crate::h3::Fault;
 use crate::h3::frame::{Event, Frames, MAX_VARINT, Place, put_varint, varint};
-use crate::h3::peer::instruction;
+use crate::h3::incoming::{Incoming, Listener, Seen};
 use crate::h3::settings::Settings;
+use crate::h3::{Code, Fault};
 use crate::hpack::integer;
 use crate::qpack;
 
@@ -89,7 +91,70 @@ fn message(role: Role, section: &Bytes) {
     }
 }
 
-/// A peer's control stream, and the same octets as SETTINGS, numbers and QPACK's instructions.
+/// Hears what a peer's own streams say.
+#[derive(Debug, PartialEq, Eq)]
+struct Heard {
+    role: Role,
+    settings: Cell<Option<Settings>>,
+    said: RefCell<Vec<(&'static str, u64)>>,
+}
+
+impl Listener for Heard {
+    fn role(&self) -> Role {
+        self.role
+    }
+
+    fn settle(&self, settings: Settings) -> Result<(), Fault> {
+        match self.settings.replace(Some(settings)) {
+            None => Ok(()),
+            Some(_) => Err(Fault::new(Code::FRAME_UNEXPECTED, "twice")),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settings.get().is_some()
+    }
+
+    fn heard_goaway(&self, id: u64) -> Result<(), Fault> {
+        self.said.borrow_mut().push(("goaway", id));
+        Ok(())
+    }
+
+    fn heard_max_push(&self, id: u64) -> Result<(), Fault> {
+        self.said.borrow_mut().push(("max push", id));
+        Ok(())
+    }
+
+    fn idle_frame(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// The streams a peer opens by itself, one after the other: the first octet of `data` says how many octets the first
+/// has, and so on. How each ended: it may go on, nobody knows what it is for, or it ended the connection.
+fn streams(role: Role, mut data: &[u8], step: usize) -> (Heard, Vec<Result<bool, Fault>>) {
+    let heard = Heard { role, settings: Cell::default(), said: RefCell::default() };
+    let (mut seen, mut ends) = (Seen::default(), Vec::new());
+    while let Some((&octets, rest)) = data.split_first() {
+        let (stream, later) = rest.split_at(usize::from(octets).min(rest.len()));
+        data = later;
+        let mut incoming = Incoming::default();
+        let mut end = Ok(true);
+        for piece in stream.chunks(step.min(stream.len()).max(1)) {
+            end = incoming.take(&heard, &mut seen, Bytes::copy_from_slice(piece));
+            if end != Ok(true) {
+                break;
+            }
+        }
+        ends.push(end);
+        if end.is_err() {
+            break;
+        }
+    }
+    (heard, ends)
+}
+
+/// What a peer says on streams of its own, and the same octets as a control stream, SETTINGS and numbers.
 pub(super) fn control(data: &[u8]) {
     for role in [Role::Server, Role::Client] {
         let (said, _) = pieces::whole(data, |data, step| events(Place::Control, role, data, step));
@@ -98,6 +163,8 @@ pub(super) fn control(data: &[u8]) {
                 settings(payload);
             }
         }
+        let (_, ends) = pieces::whole(data, |data, step| streams(role, data, step));
+        assert!(ends.iter().rev().skip(1).all(Result::is_ok), "nothing is heard after the end");
     }
     settings(data);
     numbers(data);
@@ -127,22 +194,18 @@ fn numbers(mut data: &[u8]) {
 
 /// What is read octet by octet on the decoder's stream are numbers behind the bits `01`.
 fn instructions(data: &[u8]) {
-    let mut within = None;
-    let taken = data.iter().take_while(|octet| match instruction(within, **octet) {
-        Ok(now) => {
-            within = now;
-            true
-        }
-        Err(_) => false,
-    });
-    let taken = taken.count();
+    const DECODER: u8 = 3;
+    let heard = Heard { role: Role::Server, settings: Cell::default(), said: RefCell::default() };
+    let (mut incoming, mut seen) = (Incoming::default(), Seen::default());
+    let mut take = |octet: u8| incoming.take(&heard, &mut seen, Bytes::from(vec![octet])).is_ok();
+    assert!(take(DECODER), "there is one");
+    let taken = data.iter().take_while(|octet| take(**octet)).count();
     let mut input = &data[..taken];
     while let Some(first) = input.first() {
         assert_eq!(first & 0xc0, 0x40, "nothing but a stream that was given up");
-        // Longer numbers than ours may be; they are not looked at here.
+        // Its end may be missing, or it is a longer number than ours may be, which is not looked at here.
         if integer::decode(&mut input, 6).is_err() {
             return;
         }
     }
-    assert_eq!(within, None, "every number has its end");
 }
