@@ -211,6 +211,12 @@ fn a_broken_row_of_a_proxy_hinders_no_change_of_what_it_refers_to() {
     crate::client::until("the target is the left one", || {
         client.get("/a/x", Some("ann-key")).text.starts_with("left")
     });
+    // Both at once, and it is no different.
+    folder.by_hand("proxies", "a", Some("{ this is no JSON either"));
+    folder.by_hand("upstreams", "group", Some(&group(right).to_string()));
+    crate::client::until("the target is the right one", || {
+        client.get("/a/x", Some("ann-key")).text.starts_with("right")
+    });
     folder.by_hand("upstreams", "group", None);
     crate::client::until("it is closed", || client.get("/a/x", Some("ann-key")).status == 503);
     api.good("PUT", "/v1/upstreams/group", &group(right));

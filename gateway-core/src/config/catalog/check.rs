@@ -49,7 +49,8 @@ impl Trial<'_, '_> {
                     self.changes.proxies.put.push(proxy);
                 }
                 Some(problems) => {
-                    if is_own {
+                    // What is wrong with the row of one that goes on as it was is noted already.
+                    if is_own && !is_older {
                         self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, problems.clone());
                     }
                     self.changes.closed.push((proxy, problems));
@@ -61,7 +62,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// A proxy, be it only to be closed; `None` when it can't even be that, or stays as it was.
+    /// A proxy, be it as it was before, or only to be closed; `None` when it can't even be that, or the edit is refused.
     fn proxy(&mut self, put @ Put { at, object, .. }: &Put<file::Proxy>, is_own: bool) -> Option<Found> {
         let place = Place { at, folder: self.against.folder };
         let resolved = put.resolved(|object| resolve::proxy(object, place, &self.catalog.known));
@@ -78,8 +79,7 @@ impl Trial<'_, '_> {
                 return None;
             }
             Refusal::Object if is_own && serves.is_some() => {
-                self.catalog.broken.note(Kind::Proxies, id, None, problems);
-                return None;
+                self.catalog.broken.note(Kind::Proxies, id, None, problems.clone());
             }
             Refusal::Edit | Refusal::Object => {}
         }
@@ -102,8 +102,8 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// The row of a proxy has been unusable for longer than this edit. Its older version goes on, with what it refers
-    /// to as that is now: the row's old problems are not the edit's.
+    /// The row of a proxy can't be used, and hasn't been since before this edit where that is one. Its older version goes
+    /// on, with what it refers to as that is now: the row's old problems are not the edit's.
     fn older(&mut self, before: &Arc<Proxy>) -> Option<Found> {
         let references = self.catalog.references.get(&before.id).cloned().unwrap_or_default();
         match again(before, &references, &self.catalog.known) {
