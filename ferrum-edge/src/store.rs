@@ -44,7 +44,7 @@ use tokio::task::JoinHandle;
 
 pub use change::{Author, Change, Counts};
 pub use error::StoreError;
-pub use history::{Changed, Difference, MAX_REVISIONS, Mark, RevisionInfo};
+pub use history::{Changed, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use location::{Engine, Location, default_path};
 pub use object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
 pub use options::Options;
@@ -252,20 +252,29 @@ impl Store {
         })
     }
 
-    /// As [`Self::changed_since`], and says which state is the one of now. When the revision of `mark` has another
-    /// token by now, it is of another history, and everything may be different.
+    /// What has changed since `mark`, with the proxies that `concerned` names when it is told, all from one state;
+    /// `None` when that can't be said, and everything has to be loaded anew: see [`Changed::TooOld`]. When the revision
+    /// of `mark` has another token by now, it is of another history, and everything may be different.
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn changed_since_mark(&self, mark: &Mark) -> Result<(Changed, Mark), StoreError> {
+    pub async fn follow<F>(&self, mark: &Mark, concerned: F) -> Result<Option<Followed>, StoreError>
+    where
+        F: FnOnce(&[(Kind, String, Option<Object>)]) -> Vec<String> + Send,
+    {
         let limit = self.core.options.max_delta;
         reading!(self, |link| {
             let head = read::head(link, read::HEAD).await?;
             let now = history::mark(link, head.revision).await?;
             if history::mark(link, mark.revision).await? != *mark {
-                return Ok((Changed::TooOld, now));
+                return Ok(None);
             }
-            Ok((history::since(link, head, mark.revision, limit).await?, now))
+            let Changed::Objects { objects, .. } = history::since(link, head, mark.revision, limit).await?
+            else {
+                return Ok(None);
+            };
+            let proxies = read::many(link, Kind::Proxies, &concerned(&objects)).await?;
+            Ok(Some(Followed { mark: now, objects, proxies }))
         })
     }
 

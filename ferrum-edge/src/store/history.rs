@@ -73,6 +73,17 @@ pub enum Changed {
     TooOld,
 }
 
+/// What has changed since a state, for who follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// The state of now.
+    pub mark: Mark,
+    /// Each changed object as it is now, in the order of kinds and ids; `None`: it is gone.
+    pub objects: Vec<(Kind, String, Option<Object>)>,
+    /// The proxies that were asked for, as they are now.
+    pub proxies: Vec<Object>,
+}
+
 /// The mark of a revision; without a token when nothing is known of it.
 pub(super) async fn mark(link: &mut Link, revision: u64) -> Result<Mark, Failure> {
     let sql = "SELECT token FROM ferrum_revisions WHERE revision = ?";

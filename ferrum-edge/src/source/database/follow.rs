@@ -10,7 +10,7 @@ use gateway_core::config::model::Id;
 
 use super::{Keeper, Live, heavy, texts};
 use crate::app::Ports;
-use crate::store::{Changed, Mark, Object, Op, Signal, StoreError};
+use crate::store::{Followed, Mark, Object, Op, Signal, StoreError};
 
 /// Before trying again after a store that answered could not be followed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -83,9 +83,24 @@ impl Keeper {
     /// Brings what is served to the store's revision of now.
     pub(super) async fn follow(&self, live: &mut Live) -> Result<(), StoreError> {
         let from = live.mark.clone();
-        let (mark, objects) = match self.store.changed_since_mark(&from).await? {
-            (Changed::Objects { objects, .. }, mark) => (mark, objects),
-            (Changed::TooOld, _) => self.everything(live).await?,
+        let mut edit = Edit::default();
+        let now: &Live = live;
+        // All from one state: a proxy of a later one may name what is not known yet.
+        let followed = self.store.follow(&from, |objects| {
+            edit = self.edit(objects);
+            match now.catalog.affected(&edit) {
+                Affected::Some(ids) => texts(&ids),
+                Affected::All => self.other_proxies(now, &edit),
+            }
+        });
+        let (mark, objects, affected) = match followed.await? {
+            Some(Followed { mark, objects, proxies }) => (mark, objects, self.as_stored(proxies)),
+            None => {
+                // Everything there is, so that there is nothing else to be concerned.
+                let (mark, objects) = self.everything(now).await?;
+                edit = self.edit(&objects);
+                (mark, objects, Vec::new())
+            }
         };
         if mark == from {
             return Ok(());
@@ -95,19 +110,6 @@ impl Keeper {
             Some(_) => objects.iter().map(op).collect(),
             None => Vec::new(),
         };
-        let mut edit = Edit::default();
-        for (kind, id, object) in &objects {
-            match object {
-                Some(object) => self.documents.put(&mut edit, object),
-                // What never was an object of ours can't go.
-                None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (*kind, id))),
-            }
-        }
-        let affected = match live.catalog.affected(&edit) {
-            Affected::Some(ids) => texts(&ids),
-            Affected::All => self.other_proxies(live, &edit),
-        };
-        let affected = self.as_stored(self.store.get_many(Kind::Proxies, &affected).await?);
         let (mut catalog, mut changes) =
             heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object))
                 .expect("a broken object is left alone and refuses nothing");
@@ -133,6 +135,19 @@ impl Keeper {
         }
         tracing::info!(revision, objects = objects.len(), "followed the database");
         Ok(())
+    }
+
+    /// What the store has, as an edit.
+    fn edit(&self, objects: &[(Kind, String, Option<Object>)]) -> Edit {
+        let mut edit = Edit::default();
+        for (kind, id, object) in objects {
+            match object {
+                Some(object) => self.documents.put(&mut edit, object),
+                // What never was an object of ours can't go.
+                None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (*kind, id))),
+            }
+        }
+        edit
     }
 
     /// Notes what is served now.
