@@ -46,7 +46,7 @@ impl Target {
     fn edge(&self, more: &str) -> Edge {
         Edge::start(&format!(
             "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_host: 127.0.0.1, backend_port: {}, \
-             backend_tls_server_ca_cert_path: {:?}{more}}}\n",
+             backend_connect_timeout_ms: 60000, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
             self.address.port(),
             tls::authority().ca()
         ))

@@ -6,10 +6,11 @@ use crate::support::h1::Talker;
 use crate::support::soon;
 use crate::support::tls;
 
+/// With all the time there is to connect: on a busy machine the gateway would take to TCP.
 fn edge(origin: &RawOrigin, more: &str) -> Edge {
     Edge::start(&format!(
         "proxies:\n  - {{id: a, listen_path: /, backend_scheme: https, backend_http_version: '3', \
-         backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
+         backend_connect_timeout_ms: 60000, backend_host: 127.0.0.1, backend_port: {}, backend_tls_server_ca_cert_path: {:?}{more}}}\n",
         origin.address.port(),
         tls::authority().ca()
     ))
