@@ -4,12 +4,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response};
+use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::config::snapshot::Route;
 use crate::http::body::Body;
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
+use crate::http::forwarding::Forwarding;
 use crate::http::reply::Cause;
 use crate::stream::relay::Tunnel;
 
@@ -43,6 +45,10 @@ pub struct Call<'a> {
     /// Every header field to send but `host` and the framing (`content-length`, `transfer-encoding`), which the
     /// adapter derives from the body.
     pub headers: &'a HeaderMap,
+    /// What is sent behind them: the way here.
+    pub forwarding: &'a Forwarding,
+    /// When this attempt began.
+    pub begun: Instant,
     /// What the request needs of the target.
     pub dialect: Dialect,
     /// The protocol asked for when the dialect is an upgrade.

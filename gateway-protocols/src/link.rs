@@ -152,6 +152,21 @@ impl Link {
         }
     }
 
+    /// Whether the other end has neither closed nor said anything, without waiting for either. Readiness was used up by
+    /// the last read, so this costs no system call on a plain connection where nothing has happened. What TLS has to say
+    /// goes into `buffer`.
+    pub fn is_silent(&mut self, buffer: &mut BytesMut) -> bool {
+        match self {
+            Self::Tcp(tcp) => {
+                matches!(tcp.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Tls(_) => {
+                let mut cx = Context::from_waker(std::task::Waker::noop());
+                self.poll_fill(&mut cx, buffer, buffer::HEAD_BYTES).is_pending()
+            }
+        }
+    }
+
     /// Two halves that may be held by different owners within one task.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {

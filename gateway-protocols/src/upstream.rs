@@ -229,7 +229,7 @@ impl Inner {
     ) -> Result<Answer, Failure> {
         match version {
             Some(Version::Http1) => {
-                if let Some(kept) = self.take(key(&call)) {
+                if let Some(kept) = self.take(key(&call), call.begun) {
                     return h1::send(kept, self, call, body, downstream).await;
                 }
                 Box::pin(self.dial_and_send(call, body, downstream)).await
@@ -286,9 +286,8 @@ impl Inner {
     }
 
     /// A kept HTTP/1.1 connection that is still open.
-    fn take(&self, key: u64) -> Option<h1::Connection> {
+    fn take(&self, key: u64, now: Instant) -> Option<h1::Connection> {
         let mut pools = self.pools.try_borrow_mut().ok()?;
-        let now = Instant::now();
         while let Some(mut kept) = pools.idle.take(key, now) {
             if kept.is_open() {
                 kept.since = now;
@@ -368,7 +367,7 @@ impl Inner {
             }
             Some(Version::Http1) => {
                 drop(turn);
-                return match self.take(key(&call)) {
+                return match self.take(key(&call), call.begun) {
                     Some(kept) => h1::send(kept, self, call, body, downstream).await,
                     None => self.dial_and_send(call, body, downstream).await,
                 };

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::body::Body;
 use super::dialect::Dialect;
 use super::early::Handshake;
+use super::forwarding::Forwarding;
 use crate::consumer::Identity;
 
 /// One request with its response.
@@ -31,6 +32,8 @@ pub struct Exchange {
     pub upgrade: Option<HeaderValue>,
     /// Path and query to forward instead of what the proxy's rules would make of the target; set by plugins.
     pub forward_path: Option<String>,
+    /// What the target is told about the way here; empty until the plugins have seen the request.
+    pub forwarding: Forwarding,
     /// Who the caller was recognised as.
     pub identity: Option<Arc<Identity>>,
     /// When the client gives up, where it said so.
@@ -110,6 +113,7 @@ impl Exchange {
             dialect: Dialect::Plain,
             upgrade: None,
             forward_path: None,
+            forwarding: Forwarding::default(),
             identity: None,
             deadline: None,
             started: Instant::now(),

@@ -100,16 +100,21 @@ fn is_host(host: &[u8]) -> bool {
 /// # Errors
 /// The refusal.
 pub fn check_body(exchange: &Exchange, limit: u64) -> Result<(), Box<Reply>> {
+    if let Some(length) = exchange.body.exact_length() {
+        // The adapter has read what was declared.
+        return if limit > 0 && length > limit { Err(too_large()) } else { Ok(()) };
+    }
     let Some(length) = exchange.request.headers.get(CONTENT_LENGTH) else { return Ok(()) };
     let Some(length) = length.to_str().ok().and_then(|text| text.parse::<u64>().ok()) else {
         return Err(Box::new(
             Reply::new(Cause::BadRequest).detail("content-length is not a number").closing(),
         ));
     };
-    if limit > 0 && length > limit {
-        return Err(Box::new(Reply::new(Cause::BodyTooLarge).closing()));
-    }
-    Ok(())
+    if limit > 0 && length > limit { Err(too_large()) } else { Ok(()) }
+}
+
+fn too_large() -> Box<Reply> {
+    Box::new(Reply::new(Cause::BodyTooLarge).closing())
 }
 
 /// The path to route and forward by: dot segments resolved, doubled slashes merged, escaped unreserved characters

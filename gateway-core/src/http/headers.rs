@@ -3,23 +3,17 @@
 use std::net::IpAddr;
 
 use http::header::{
-    ALT_SVC, CONNECTION, FORWARDED, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE, VIA,
+    ALT_SVC, CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue, Version};
+use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::early::{EARLY_DATA, MARK};
 use super::exchange::{Exchange, canonical};
+use super::forwarding::{Forwarding, X_FORWARDED_FOR};
 use crate::config::model::Settings;
 
-/// `X-Forwarded-For`
-pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// `X-Forwarded-Proto`
-pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// `X-Forwarded-Host`
-pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -27,13 +21,6 @@ const X_CONSUMER_USERNAME: HeaderName = HeaderName::from_static("x-consumer-user
 const X_CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
 const X_CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
 const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
-
-/// What else only a trusted proxy may say about the way here; targets tend to believe it.
-const CLAIMS: [HeaderName; 3] = [
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-];
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
@@ -141,106 +128,13 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(canonical)
 }
 
-/// Adds what the target should know of the way here: `X-Forwarded-*`, `Forwarded` (RFC 7239), `Via`, the caller.
-///
-/// What an untrusted client claims about itself is replaced, not extended.
+/// Adds what the target should know: the caller, the way here.
 pub fn forward(exchange: &mut Exchange, settings: &Settings) {
-    let host = host_value(exchange);
-    let client = exchange.client.clone();
-    if exchange.early && client.is_early() {
+    if exchange.early && exchange.client.is_early() {
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }
-    let headers = &mut exchange.request.headers;
-    let scheme = HeaderValue::from_static(client.scheme());
-    if client.trusted {
-        append(headers, X_FORWARDED_FOR, &client.peer_text);
-        headers.entry(X_FORWARDED_PROTO).or_insert(scheme);
-        if let Some(host) = &host {
-            headers.entry(X_FORWARDED_HOST).or_insert_with(|| host.clone());
-        }
-    } else {
-        headers.insert(X_FORWARDED_FOR, client.peer_text.clone());
-        headers.insert(X_FORWARDED_PROTO, scheme);
-        match &host {
-            Some(host) => headers.insert(X_FORWARDED_HOST, host.clone()),
-            None => headers.remove(X_FORWARDED_HOST),
-        };
-        // Looking once through the few fields there are costs less than looking each claim up.
-        if headers.keys().any(|name| CLAIMS.contains(name)) {
-            for claim in CLAIMS {
-                headers.remove(claim);
-            }
-        }
-    }
-    if settings.forwarded_header {
-        add_forwarded(headers, &client, host.as_ref());
-    } else if !client.trusted {
-        headers.remove(FORWARDED);
-    }
-    if let Some(via) = &settings.via {
-        add_via(headers, exchange.request.version, via);
-    }
+    exchange.forwarding = Forwarding::of(exchange, settings);
     add_identity(exchange);
-}
-
-/// The host the client asked for, as a header value that shares its bytes where it can.
-fn host_value(exchange: &Exchange) -> Option<HeaderValue> {
-    match exchange.request.uri.authority() {
-        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
-        None => exchange.request.headers.get(http::header::HOST).cloned(),
-    }
-}
-
-fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
-    if !headers.contains_key(&name) {
-        headers.insert(name, value.clone());
-        return;
-    }
-    // Several fields of a list are one list (RFC 9110 §5.3); joined, because many targets read only the first.
-    let mut joined = Vec::new();
-    for field in headers.get_all(&name) {
-        joined.extend_from_slice(field.as_bytes());
-        joined.extend_from_slice(b", ");
-    }
-    joined.extend_from_slice(value.as_bytes());
-    if let Ok(joined) = HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)) {
-        headers.insert(name, joined);
-    }
-}
-
-fn add_forwarded(headers: &mut HeaderMap, client: &super::exchange::Client, host: Option<&HeaderValue>) {
-    let node = match canonical(client.peer.ip()) {
-        IpAddr::V4(address) => format!("for={address}"),
-        IpAddr::V6(address) => format!("for=\"[{address}]\""),
-    };
-    let host = host.and_then(|host| host.to_str().ok()).filter(|host| !host.contains(['"', '\\']));
-    let host = host.map_or_else(String::new, |host| format!(";host=\"{host}\""));
-    let Ok(value) = HeaderValue::from_str(&format!("{node};proto={}{host}", client.scheme())) else { return };
-    if client.trusted {
-        append(headers, FORWARDED, &value);
-    } else {
-        headers.insert(FORWARDED, value);
-    }
-}
-
-fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
-    let protocol = match version {
-        Version::HTTP_10 => "1.0",
-        Version::HTTP_2 => "2",
-        Version::HTTP_3 => "3",
-        _ => "1.1",
-    };
-    // The default name is by far the most common; its values need no allocation.
-    let value = match (protocol, name) {
-        ("1.1", "ferrum-edge") => HeaderValue::from_static("1.1 ferrum-edge"),
-        ("2", "ferrum-edge") => HeaderValue::from_static("2 ferrum-edge"),
-        ("3", "ferrum-edge") => HeaderValue::from_static("3 ferrum-edge"),
-        _ => match HeaderValue::from_str(&format!("{protocol} {name}")) {
-            Ok(value) => value,
-            Err(_) => return,
-        },
-    };
-    append(headers, VIA, &value);
 }
 
 fn add_identity(exchange: &mut Exchange) {

@@ -85,7 +85,7 @@ impl<U: Upstream> Pipeline<U> {
     pub async fn serve<D: Downstream>(
         &self,
         snapshot: &Snapshot,
-        exchange: Exchange,
+        exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
@@ -93,31 +93,44 @@ impl<U: Upstream> Pipeline<U> {
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
         let answering = Box::pin(self.answer(snapshot, &mut end, &mut reached, downstream));
-        let response = match answering.await {
+        let mut response = match answering.await {
             Ok(response) => response,
             Err(reply) => end.reply(*reply),
         };
-        match self.finish(&mut end, response, reached, downstream).await {
-            Ok(delivery) => delivery,
-            Err(switching) => Box::pin(self.switch(end, *switching, downstream)).await,
+        if let Some(route) = end.route {
+            route.chain.response(&mut end.exchange, &mut response, reached).await;
         }
+        end.status = response.status();
+        if end.status == StatusCode::SWITCHING_PROTOCOLS {
+            if let Some(target) = end.tunnel.take() {
+                let switching = Switching { response: response.map(drop), target };
+                return Box::pin(self.switch(end, switching, downstream)).await;
+            }
+            response = end.reply(Reply::new(Cause::UpgradeRefused));
+            end.status = response.status();
+        }
+        let delivery = match end.deadline() {
+            None => downstream.respond(response).await,
+            Some(deadline) => respond_until(deadline, downstream, response).await,
+        };
+        end.delivered(delivery)
     }
 
     /// Answers a request the adapter could not make an exchange of, so that it is recorded like any other.
     pub async fn refuse<D: Downstream>(
         &self,
-        exchange: Exchange,
+        exchange: Box<Exchange>,
         reply: Reply,
         downstream: &mut D,
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         let response = end.reply(reply);
         end.status = response.status();
-        self.deliver(&mut end, response, downstream).await
+        end.delivered(downstream.respond(response).await)
     }
 
     /// Records a request nobody waits for any more.
-    pub fn abandon(&self, exchange: Exchange, cause: Cause) {
+    pub fn abandon(&self, exchange: Box<Exchange>, cause: Cause) {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         end.cause = Some(cause);
     }
@@ -150,47 +163,6 @@ impl<U: Upstream> Pipeline<U> {
         }
         drop(place);
         Delivery { bytes: 0, cut: None }
-    }
-
-    /// Sends the response, unless it is a switch of protocols.
-    async fn finish<D: Downstream>(
-        &self,
-        end: &mut Ending<'_>,
-        mut response: Response<Body>,
-        reached: Reached,
-        downstream: &mut D,
-    ) -> Result<Delivery, Box<Switching>> {
-        if let Some(route) = end.route {
-            route.chain.response(&mut end.exchange, &mut response, reached).await;
-        }
-        end.status = response.status();
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            if let Some(target) = end.tunnel.take() {
-                return Err(Box::new(Switching { response: response.map(drop), target }));
-            }
-            response = end.reply(Reply::new(Cause::UpgradeRefused));
-            end.status = response.status();
-        }
-        Ok(self.deliver(end, response, downstream).await)
-    }
-
-    /// Sends a response to its end.
-    async fn deliver<D: Downstream>(
-        &self,
-        end: &mut Ending<'_>,
-        response: Response<Body>,
-        downstream: &mut D,
-    ) -> Delivery {
-        let delivery = match end.deadline() {
-            None => downstream.respond(response).await,
-            Some(deadline) => tokio::time::timeout_at(deadline, downstream.respond(response))
-                .await
-                .unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) }),
-        };
-        end.response_bytes = delivery.bytes;
-        end.finished = true;
-        end.cause = delivery.cut.or(end.cause);
-        delivery
     }
 
     async fn answer<'s, D: Downstream>(
@@ -250,6 +222,7 @@ impl<U: Upstream> Pipeline<U> {
         }
         loop {
             let pick = pick(route, &end.exchange, &tried)?;
+            let begun = Instant::now();
             attempts.begin();
             end.attempts = attempts.made();
             end.target = Some(pick.target);
@@ -263,6 +236,8 @@ impl<U: Upstream> Pipeline<U> {
                 path: &path,
                 host: matched.host(&end.exchange, pick.target),
                 headers: &end.exchange.request.headers,
+                forwarding: &end.exchange.forwarding,
+                begun,
                 dialect: end.exchange.dialect,
                 upgrade: end.exchange.upgrade.as_ref(),
             };
@@ -270,7 +245,8 @@ impl<U: Upstream> Pipeline<U> {
                 Ok(answer) => {
                     let (status, index) = (answer.response.status(), pick.index);
                     let outcome = Outcome::Response { status, first_byte: answer.first_byte };
-                    end.settle(pick.report(outcome, Instant::now()));
+                    let now = if answer.reused { begun + answer.first_byte } else { Instant::now() };
+                    end.settle(pick.report(outcome, now));
                     end.first_byte = Some(answer.first_byte);
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
@@ -299,6 +275,16 @@ impl<U: Upstream> Pipeline<U> {
     }
 }
 
+/// Sends a response, for as long as the whole exchange may take.
+async fn respond_until<D: Downstream>(
+    deadline: Instant,
+    downstream: &mut D,
+    response: Response<Body>,
+) -> Delivery {
+    let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
+    sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
+}
+
 impl Matched<'_> {
     /// Path and query as the target gets them.
     fn path<'e>(&self, exchange: &'e Exchange, target_path: Option<&str>) -> std::borrow::Cow<'e, str> {
@@ -312,9 +298,12 @@ impl Matched<'_> {
 
     /// The host as the target gets it.
     fn host<'e>(&self, exchange: &'e Exchange, target: &'e crate::balance::Target) -> &'e HeaderValue {
-        let client = exchange.request.headers.get(http::header::HOST);
+        let client = match self.rules.preserve_host_header {
+            true => exchange.request.headers.get(http::header::HOST),
+            false => None,
+        };
         match client {
-            Some(host) if self.rules.preserve_host_header => host,
+            Some(host) => host,
             _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
             _ => target.host_header(80),
         }

@@ -191,8 +191,10 @@ async fn exchange(
     (head, mut reader, client): (Box<RequestHead>, Reader, Arc<Client>),
     responder: &mut Responder,
 ) -> (After, Option<Reader>) {
-    let RequestHead { mut request, framing, keep_alive: _, expects_continue, upgrade } = *head;
-    request.headers_mut().remove(http::header::EXPECT);
+    let RequestHead { mut request, framing, keep_alive: _, expects, expects_continue, upgrade } = *head;
+    if expects {
+        request.headers_mut().remove(http::header::EXPECT);
+    }
     // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.
     let plain_get = *request.method() == Method::GET && framing == Framing::None;
     let upgrade =
@@ -200,9 +202,8 @@ async fn exchange(
     if client.is_early() && (framing != Framing::None || upgrade.is_some()) {
         // Both take the reading side away, without which the handshake does not go on.
         if poll_fn(|cx| reader.half.poll_finish(cx)).await.is_err() {
-            worker
-                .pipeline()
-                .abandon(Exchange::new(request.map(|()| Body::empty()), client), Cause::ClientGone);
+            let exchange = Exchange::new(request.map(|()| Body::empty()), client);
+            worker.pipeline().abandon(Box::new(exchange), Cause::ClientGone);
             return (After::Close, None);
         }
     }
@@ -221,7 +222,7 @@ async fn exchange(
             request_body(reader, framing, go_ahead, snapshot)
         }
     };
-    let mut exchange = Exchange::new(request.map(|()| body), client);
+    let mut exchange = Box::new(Exchange::new(request.map(|()| body), client));
     exchange.upgrade = upgrade;
     let delivery = {
         let mut serving = pin!(worker.pipeline().serve(snapshot, exchange, responder));
@@ -321,12 +322,12 @@ async fn refuse(worker: &Worker, client: &Arc<Client>, responder: &mut Responder
 }
 
 /// Stands in for a request that could not be read.
-fn unreadable(client: &Arc<Client>) -> Exchange {
+fn unreadable(client: &Arc<Client>) -> Box<Exchange> {
     let mut request = Request::new(Body::empty());
     *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
     *request.uri_mut() = Uri::from_static("/");
     *request.version_mut() = Version::HTTP_11;
-    Exchange::new(request, client.clone())
+    Box::new(Exchange::new(request, client.clone()))
 }
 
 fn cause_of(error: HeadError) -> Cause {

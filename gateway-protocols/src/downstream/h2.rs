@@ -292,7 +292,7 @@ async fn exchange(
     let asks_upgrade = tunnel::asked(&mut request);
     let body = if asks_upgrade { Body::empty() } else { body::body(&stream, length, idle) };
     let gone = stream.fate().is_some();
-    let mut exchange = Exchange::new(request.map(|()| body), client.clone());
+    let mut exchange = Box::new(Exchange::new(request.map(|()| body), client.clone()));
     exchange.upgrade = asks_upgrade.then_some(HeaderValue::from_static("websocket"));
     if gone {
         // Reset before anybody looked at it; that is worth a record and nothing else.
@@ -322,7 +322,7 @@ async fn refuse(
     *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
     *request.uri_mut() = Uri::from_static("/");
     *request.version_mut() = Version::HTTP_2;
-    let exchange = Exchange::new(request, client.clone());
+    let exchange = Box::new(Exchange::new(request, client.clone()));
     let Some(stream) = stream.filter(|_| unreadable.answerable) else {
         return worker.pipeline().abandon(exchange, unreadable.cause);
     };

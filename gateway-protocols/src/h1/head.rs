@@ -1,10 +1,9 @@
 //! Reading a message's head.
 
-use std::mem::MaybeUninit;
-
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use smallvec::SmallVec;
 
 /// Sizes a head must keep to.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +61,8 @@ pub struct RequestHead {
     pub framing: Framing,
     /// Whether the client wants to use the connection again.
     pub keep_alive: bool,
+    /// Whether the client expects anything, which is for this hop to see to.
+    pub expects: bool,
     /// Whether the client waits for `100 Continue`.
     pub expects_continue: bool,
     /// The protocol an upgrade asks for.
@@ -79,41 +80,40 @@ pub struct ResponseHead {
     pub keep_alive: bool,
 }
 
-/// Fields parsed without touching the heap; more than any limit allows is refused before.
-const MAX_FIELDS: usize = 256;
-
 /// Takes a request's head off the front of `buffer`; `None` when it is not all there yet.
 ///
 /// # Errors
 /// Whatever makes the request unanswerable; the connection cannot be used any further.
 pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<RequestHead>, HeadError> {
     skip_empty_lines(buffer)?;
-    if !has_end(buffer, limits)? {
-        return Ok(None);
-    }
-    let mut fields = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_FIELDS];
-    let mut parsed = httparse::Request::new(&mut []);
-    let room = limits.fields.min(MAX_FIELDS);
-    let status = parsed.parse_with_uninit_headers(buffer, &mut fields[..room]).map_err(malformed)?;
-    let httparse::Status::Complete(length) = status else { return too_late(buffer, limits) };
-    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
-        return Err(HeadError::Malformed("request line"));
+    let Some(lines) = Lines::of(buffer, limits)? else { return Ok(None) };
+    let head = buffer.split_to(lines.bytes).freeze();
+    let line = &head[..lines.first()];
+    let (method, rest) = line.split_at(memchr::memchr(b' ', line).ok_or(BAD_REQUEST_LINE)?);
+    let method = Method::from_bytes(method).map_err(|_| HeadError::Malformed("method"))?;
+    let (target, version) = rest.split_last_chunk::<9>().ok_or(BAD_REQUEST_LINE)?;
+    let version = match version {
+        b" HTTP/1.1" => Version::HTTP_11,
+        b" HTTP/1.0" => Version::HTTP_10,
+        other if other.starts_with(b" HTTP/") => return Err(HeadError::Version),
+        _ => return Err(BAD_REQUEST_LINE),
     };
+    // The space behind the method, and whatever follows up to the one before the version.
+    let target = target.get(1..).filter(|target| !target.is_empty()).ok_or(BAD_REQUEST_LINE)?;
     if target.len() > limits.target {
         return Err(HeadError::TargetTooLong);
     }
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Malformed("method"))?;
-    let target = span(buffer, target.as_bytes());
-    let spans = Spans::of(buffer, parsed.headers);
-    let head = buffer.split_to(length).freeze();
-    let uri = uri(&method, head.slice(target.0..target.1))?;
+    if target.iter().any(|c| matches!(c, 0..=b' ' | b'"' | b'<' | b'>' | 0x7f)) {
+        return Err(HeadError::Malformed("request target"));
+    }
+    let uri = uri(&method, head.slice_ref(target))?;
+    let (fields, seen) = lines.fields(&head)?;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = uri;
-    *request.version_mut() = version(minor);
-    let (fields, seen) = spans.into_map(&head)?;
+    *request.version_mut() = version;
     *request.headers_mut() = fields;
-    describe_request(request, seen)
+    describe_request(request, &seen).map(Some)
 }
 
 /// Takes a response's head off the front of `buffer`; `None` when it is not all there yet. `to` is the request's
@@ -126,30 +126,37 @@ pub fn response(
     limits: &HeadLimits,
     to: &Method,
 ) -> Result<Option<ResponseHead>, HeadError> {
-    if !has_end(buffer, limits)? {
-        return Ok(None);
-    }
-    let mut fields = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_FIELDS];
-    let mut parsed = httparse::Response::new(&mut []);
-    let room = limits.fields.min(MAX_FIELDS);
-    let status = httparse::ParserConfig::default()
-        .parse_response_with_uninit_headers(&mut parsed, buffer, &mut fields[..room])
-        .map_err(malformed)?;
-    let httparse::Status::Complete(length) = status else {
-        return too_late(buffer, limits).map(|_: Option<RequestHead>| None);
-    };
-    let (Some(code), Some(minor)) = (parsed.code, parsed.version) else {
-        return Err(HeadError::Malformed("status line"));
-    };
-    let status = StatusCode::from_u16(code).map_err(|_| HeadError::Malformed("status"))?;
-    let spans = Spans::of(buffer, parsed.headers);
-    let head = buffer.split_to(length).freeze();
+    let Some(lines) = Lines::of(buffer, limits)? else { return Ok(None) };
+    let head = buffer.split_to(lines.bytes).freeze();
+    let (version, status) = status_line(&head[..lines.first()])?;
+    let (fields, seen) = lines.fields(&head)?;
     let mut response = Response::new(());
     *response.status_mut() = status;
-    *response.version_mut() = version(minor);
-    let (fields, seen) = spans.into_map(&head)?;
+    *response.version_mut() = version;
     *response.headers_mut() = fields;
-    describe_response(response, seen, to).map(Some)
+    describe_response(response, &seen, to).map(Some)
+}
+
+const BAD_REQUEST_LINE: HeadError = HeadError::Malformed("request line");
+const BAD_STATUS_LINE: HeadError = HeadError::Malformed("status line");
+
+/// RFC 9112 §4: the reason may be missing, and the space before it with it.
+fn status_line(line: &[u8]) -> Result<(Version, StatusCode), HeadError> {
+    let (version, rest) = line.split_first_chunk::<9>().ok_or(BAD_STATUS_LINE)?;
+    let version = match version {
+        b"HTTP/1.1 " => Version::HTTP_11,
+        b"HTTP/1.0 " => Version::HTTP_10,
+        other if other.starts_with(b"HTTP/") => return Err(HeadError::Version),
+        _ => return Err(BAD_STATUS_LINE),
+    };
+    let (code, reason) = rest.split_first_chunk::<3>().ok_or(BAD_STATUS_LINE)?;
+    let status = StatusCode::from_bytes(code).map_err(|_| HeadError::Malformed("status"))?;
+    let plain = |c: &u8| matches!(c, b'\t' | b' '..=b'~' | 0x80..);
+    match reason {
+        [] => Ok((version, status)),
+        [b' ', reason @ ..] if reason.iter().all(plain) => Ok((version, status)),
+        _ => Err(BAD_STATUS_LINE),
+    }
 }
 
 /// RFC 9112 §2.2: empty lines before a request line are skipped, a few of them.
@@ -165,39 +172,72 @@ fn skip_empty_lines(buffer: &mut BytesMut) -> Result<(), HeadError> {
     Ok(())
 }
 
-/// Whether the head's end has arrived, and every line in it ends in CR LF.
-fn has_end(buffer: &[u8], limits: &HeadLimits) -> Result<bool, HeadError> {
-    let mut line = 0;
-    for at in memchr::memchr_iter(b'\n', &buffer[..buffer.len().min(limits.bytes)]) {
-        if at == 0 || buffer[at - 1] != b'\r' {
-            return Err(HeadError::Malformed("line feed without carriage return"));
+/// A whole head, as the ends of its lines.
+struct Lines {
+    /// Where each line's text ends and its CR LF begins, without the empty line at the end.
+    ends: SmallVec<[u32; 32]>,
+    /// Bytes of the head with that empty line.
+    bytes: usize,
+}
+
+impl Lines {
+    /// The lines of the head at the front of `buffer`, each of which must end in CR LF; `None` when its end has not
+    /// arrived yet.
+    fn of(buffer: &[u8], limits: &HeadLimits) -> Result<Option<Self>, HeadError> {
+        let mut ends = SmallVec::new();
+        let mut line = 0;
+        for at in memchr::memchr_iter(b'\n', &buffer[..buffer.len().min(limits.bytes)]) {
+            if at == 0 || buffer[at - 1] != b'\r' {
+                return Err(HeadError::Malformed("line feed without carriage return"));
+            }
+            if at == line + 1 && line > 0 {
+                return Ok(Some(Self { ends, bytes: at + 1 }));
+            }
+            if ends.len() > limits.fields {
+                return Err(HeadError::TooMany);
+            }
+            ends.push(u32::try_from(at - 1).map_err(|_| HeadError::TooLarge)?);
+            line = at + 1;
         }
-        if at == line + 1 && line > 0 {
-            return Ok(true);
+        if buffer.len() >= limits.bytes { Err(HeadError::TooLarge) } else { Ok(None) }
+    }
+
+    /// Where the first line ends.
+    fn first(&self) -> usize {
+        self.ends.first().map_or(0, |end| *end as usize)
+    }
+
+    /// The fields as a map whose values share the head's bytes.
+    fn fields(&self, head: &Bytes) -> Result<(HeaderMap, Seen), HeadError> {
+        // Room for what the gateway adds, so that the map doesn't grow on the way.
+        let mut map = HeaderMap::with_capacity(self.ends.len() - 1 + ADDED_FIELDS);
+        let mut seen = Seen::default();
+        for line in self.ends.windows(2) {
+            let (name, value) = field(head, line[0] as usize + 2, line[1] as usize)?;
+            seen.note(&name, &value)?;
+            map.append(name, value);
         }
-        line = at + 1;
-    }
-    if buffer.len() >= limits.bytes { Err(HeadError::TooLarge) } else { Ok(false) }
-}
-
-fn too_late<T>(buffer: &[u8], limits: &HeadLimits) -> Result<Option<T>, HeadError> {
-    if buffer.len() >= limits.bytes { Err(HeadError::TooLarge) } else { Ok(None) }
-}
-
-fn malformed(error: httparse::Error) -> HeadError {
-    match error {
-        httparse::Error::TooManyHeaders => HeadError::TooMany,
-        httparse::Error::Version => HeadError::Version,
-        httparse::Error::HeaderName => HeadError::Malformed("field name"),
-        httparse::Error::HeaderValue => HeadError::Malformed("field value"),
-        httparse::Error::Status => HeadError::Malformed("status"),
-        httparse::Error::Token => HeadError::Malformed("token"),
-        httparse::Error::NewLine => HeadError::Malformed("line end"),
+        Ok((map, seen))
     }
 }
 
-fn version(minor: u8) -> Version {
-    if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 }
+/// The field whose line is `head[start..end]` (RFC 9112 §5): nothing before the name or between it and the colon, and
+/// no line that continues another, all of which a name can't hold.
+fn field(head: &Bytes, start: usize, end: usize) -> Result<(HeaderName, HeaderValue), HeadError> {
+    let line = &head[start..end];
+    let colon = line.iter().position(|c| *c == b':').ok_or(HeadError::Malformed("field name"))?;
+    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| HeadError::Malformed("field name"))?;
+    let blank = |c: &u8| matches!(c, b' ' | b'\t');
+    let value = &line[colon + 1..];
+    let value = match value.iter().position(|c| !blank(c)) {
+        None => Bytes::new(),
+        Some(before) => {
+            let after = value.iter().rev().position(|c| !blank(c)).unwrap_or(0);
+            head.slice(start + colon + 1 + before..end - after)
+        }
+    };
+    let value = HeaderValue::from_maybe_shared(value).map_err(|_| HeadError::Malformed("field value"))?;
+    Ok((name, value))
 }
 
 /// RFC 9112 §3.2: origin-form, absolute-form, authority-form for CONNECT, asterisk-form for OPTIONS.
@@ -219,109 +259,70 @@ fn uri(method: &Method, target: Bytes) -> Result<Uri, HeadError> {
     Ok(uri)
 }
 
-/// Where a part of the head lies in it.
-type Span = (usize, usize);
-
-fn span(buffer: &[u8], part: &[u8]) -> Span {
-    let start = part.as_ptr().addr() - buffer.as_ptr().addr();
-    (start, start + part.len())
-}
-
-/// The places of all fields, kept while the head changes from a borrowed buffer into shared bytes.
-struct Spans(smallvec::SmallVec<[(Span, Span); 16]>);
-
-impl Spans {
-    fn of(buffer: &[u8], headers: &[httparse::Header<'_>]) -> Self {
-        Self(
-            headers
-                .iter()
-                .map(|header| (span(buffer, header.name.as_bytes()), span(buffer, header.value)))
-                .collect(),
-        )
-    }
-
-    /// The fields as a map whose values share the head's bytes.
-    fn into_map(self, head: &Bytes) -> Result<(HeaderMap, Seen), HeadError> {
-        // Room for what the gateway adds, so that the map doesn't grow on the way.
-        let mut map = HeaderMap::with_capacity(self.0.len() + ADDED_FIELDS);
-        let mut seen = Seen::default();
-        for (name, value) in self.0 {
-            let name = HeaderName::from_bytes(&head[name.0..name.1])
-                .map_err(|_| HeadError::Malformed("field name"))?;
-            let value = HeaderValue::from_maybe_shared(head.slice(value.0..value.1))
-                .map_err(|_| HeadError::Malformed("field value"))?;
-            seen.note(&name);
-            map.append(name, value);
-        }
-        Ok((map, seen))
-    }
-}
-
-/// Which of the fields that describe the message itself are there: most messages have one of them or none, and the
-/// others need not be looked for.
-#[derive(Debug, Clone, Copy, Default)]
+/// What the fields that describe the message itself say, noted as they pass: none of them is looked up again.
+#[derive(Debug, Default)]
 struct Seen {
-    length: bool,
-    coding: bool,
-    connection: bool,
+    length: Option<u64>,
+    chunked: bool,
+    connection: Connection,
     upgrade: bool,
     expect: bool,
 }
 
 impl Seen {
-    fn note(&mut self, name: &HeaderName) {
-        self.length |= *name == CONTENT_LENGTH;
-        self.coding |= *name == TRANSFER_ENCODING;
-        self.connection |= *name == CONNECTION;
-        self.upgrade |= *name == UPGRADE;
-        self.expect |= *name == EXPECT;
-    }
-
-    /// The length it has, and whether it comes in chunks.
-    fn framing(self, headers: &HeaderMap) -> Result<(Option<u64>, bool), HeadError> {
-        let length = if self.length { content_length(headers)? } else { None };
-        Ok((length, self.coding && transfer_coding(headers)?))
-    }
-
-    fn connection(self, headers: &HeaderMap) -> Connection {
-        if self.connection { Connection::of(headers) } else { Connection::default() }
+    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), HeadError> {
+        if *name == CONTENT_LENGTH {
+            // RFC 9112 §6.3: repeated, it is refused even when it agrees, since some readers take the last.
+            if self.length.replace(content_length(value.as_bytes())?).is_some() {
+                return Err(HeadError::Malformed("more than one content-length"));
+            }
+        } else if *name == TRANSFER_ENCODING {
+            // Exactly `chunked`; any other coding is refused.
+            let repeated = std::mem::replace(&mut self.chunked, true);
+            if repeated || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(HeadError::Coding);
+            }
+        } else if *name == CONNECTION {
+            self.connection.note(value.as_bytes());
+        } else {
+            self.upgrade |= *name == UPGRADE;
+            self.expect |= *name == EXPECT;
+        }
+        Ok(())
     }
 }
 
-/// Fields the gateway adds on the way to a target.
-const ADDED_FIELDS: usize = 6;
+/// Fields plugins and the gateway add on the way.
+const ADDED_FIELDS: usize = 2;
 
-fn describe_request(request: Request<()>, seen: Seen) -> Result<Option<RequestHead>, HeadError> {
-    let headers = request.headers();
+fn describe_request(request: Request<()>, seen: &Seen) -> Result<RequestHead, HeadError> {
     let old = request.version() == Version::HTTP_10;
-    let framing = match seen.framing(headers)? {
+    let framing = match (seen.length, seen.chunked) {
         (Some(_), true) => return Err(HeadError::Malformed("content-length next to transfer-encoding")),
         (None, true) if old => return Err(HeadError::Malformed("transfer-encoding in HTTP/1.0")),
         (None, true) => Framing::Chunked,
         (Some(0) | None, false) => Framing::None,
         (Some(length), false) => Framing::Length(length),
     };
-    let connection = seen.connection(headers);
-    let upgrades = seen.upgrade && connection.upgrade && !old;
-    let upgrade = upgrades.then(|| headers.get(UPGRADE).cloned()).flatten();
+    let headers = request.headers();
     let expects_continue = seen.expect
         && !old
         && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    let keep_alive = connection.keeps_alive(old);
-    Ok(Some(RequestHead { request, framing, keep_alive, expects_continue, upgrade }))
+    let upgrades = seen.upgrade && seen.connection.upgrade && !old;
+    let upgrade = if upgrades { headers.get(UPGRADE).cloned() } else { None };
+    let keep_alive = seen.connection.keeps_alive(old);
+    Ok(RequestHead { request, framing, keep_alive, expects: seen.expect, expects_continue, upgrade })
 }
 
-fn describe_response(response: Response<()>, seen: Seen, to: &Method) -> Result<ResponseHead, HeadError> {
-    let headers = response.headers();
+fn describe_response(response: Response<()>, seen: &Seen, to: &Method) -> Result<ResponseHead, HeadError> {
     let old = response.version() == Version::HTTP_10;
     let status = response.status();
-    let (length, chunked) = seen.framing(headers)?;
     let bodiless = status.is_informational()
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED
         || *to == Method::HEAD
         || (*to == Method::CONNECT && status.is_success());
-    let framing = match (length, chunked) {
+    let framing = match (seen.length, seen.chunked) {
         _ if bodiless => Framing::None,
         (Some(_), true) => return Err(HeadError::Malformed("content-length next to transfer-encoding")),
         (None, true) if old => return Err(HeadError::Malformed("transfer-encoding in HTTP/1.0")),
@@ -330,40 +331,25 @@ fn describe_response(response: Response<()>, seen: Seen, to: &Method) -> Result<
         (Some(length), false) => Framing::Length(length),
         (None, false) => Framing::UntilClose,
     };
-    let keep_alive = framing != Framing::UntilClose && seen.connection(headers).keeps_alive(old);
+    let keep_alive = framing != Framing::UntilClose && seen.connection.keeps_alive(old);
     Ok(ResponseHead { response, framing, keep_alive })
 }
 
-/// RFC 9112 §6.3: digits only; a repeated length is refused even when it agrees, since some readers take the last.
-fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
-    let mut values = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(HeadError::Malformed("more than one content-length"));
+/// RFC 9110 §8.6: digits only.
+fn content_length(digits: &[u8]) -> Result<u64, HeadError> {
+    let add = |length: u64, digit: &u8| match digit {
+        b'0'..=b'9' => length.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    };
+    match digits {
+        [] => None,
+        digits => digits.iter().try_fold(0, add),
     }
-    let digits = value.as_bytes();
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(HeadError::Malformed("content-length"));
-    }
-    std::str::from_utf8(digits)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .map(Some)
-        .ok_or(HeadError::Malformed("content-length"))
-}
-
-/// True for exactly `chunked`; any other coding is refused.
-fn transfer_coding(headers: &HeaderMap) -> Result<bool, HeadError> {
-    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(value) = values.next() else { return Ok(false) };
-    if values.next().is_some() || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-        return Err(HeadError::Coding);
-    }
-    Ok(true)
+    .ok_or(HeadError::Malformed("content-length"))
 }
 
 /// What `Connection` asks for.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Connection {
     close: bool,
     keep_alive: bool,
@@ -371,17 +357,13 @@ struct Connection {
 }
 
 impl Connection {
-    fn of(headers: &HeaderMap) -> Self {
-        let mut it = Self::default();
-        for value in headers.get_all(CONNECTION) {
-            for token in value.as_bytes().split(|c| *c == b',') {
-                let token = token.trim_ascii();
-                it.close |= token.eq_ignore_ascii_case(b"close");
-                it.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
-                it.upgrade |= token.eq_ignore_ascii_case(b"upgrade");
-            }
+    fn note(&mut self, value: &[u8]) {
+        for token in value.split(|c| *c == b',') {
+            let token = token.trim_ascii();
+            self.close |= token.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= token.eq_ignore_ascii_case(b"upgrade");
         }
-        it
     }
 
     fn keeps_alive(&self, old: bool) -> bool {

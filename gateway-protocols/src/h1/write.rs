@@ -1,10 +1,12 @@
 //! Writing a message's head and its body's framing.
 
 use bytes::{BufMut, BytesMut};
+use gateway_core::upstream::Call;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 
 use super::chunked::may_trail;
+use crate::date::Date;
 
 /// How a body will be framed on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,28 +21,25 @@ pub enum Frame {
     UntilClose,
 }
 
-/// Writes a request's head. Framing fields in `headers` are ignored in favour of `frame`.
-pub fn request(
-    out: &mut BytesMut,
-    (method, path, host): (&Method, &str, &HeaderValue),
-    headers: &HeaderMap,
-    frame: Frame,
-    upgrade: Option<&HeaderValue>,
-) {
-    out.reserve(256 + path.len());
-    out.put_slice(method.as_str().as_bytes());
+/// Writes the head of a request to a target. Framing fields in its headers are ignored in favour of `frame`.
+pub fn request(out: &mut BytesMut, call: &Call<'_>, frame: Frame) {
+    out.reserve(256 + call.path.len());
+    out.put_slice(call.method.as_str().as_bytes());
     out.put_slice(b" ");
-    out.put_slice(path.as_bytes());
+    out.put_slice(call.path.as_bytes());
     out.put_slice(b" HTTP/1.1\r\nhost: ");
-    out.put_slice(host.as_bytes());
+    out.put_slice(call.host.as_bytes());
     out.put_slice(b"\r\n");
-    for (name, value) in headers {
+    for (name, value) in call.headers {
         if *name != HOST && *name != CONTENT_LENGTH {
             field(out, name.as_str(), value.as_bytes());
         }
     }
+    for (name, value) in call.forwarding.fields() {
+        field(out, name.as_str(), value.as_bytes());
+    }
     framing(out, frame);
-    if let Some(protocol) = upgrade {
+    if let Some(protocol) = call.upgrade {
         out.put_slice(b"connection: upgrade\r\n");
         field(out, "upgrade", protocol.as_bytes());
     }
@@ -49,19 +48,19 @@ pub fn request(
 
 /// What a response's head says about its connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Tail<'a> {
+pub struct Tail {
     /// How the body is framed.
     pub frame: Frame,
     /// Says `connection: close`.
     pub close: bool,
     /// Says `connection: keep-alive`, for HTTP/1.0 clients that asked.
     pub keep_alive: bool,
-    /// The time, for responses without a `Date`.
-    pub date: &'a [u8],
+    /// The time, asked for by responses without a `Date`.
+    pub date: fn() -> Date,
 }
 
 /// Writes a response's head. Framing fields in `headers` are ignored in favour of the tail's.
-pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tail: &Tail<'_>) {
+pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tail: &Tail) {
     out.reserve(256);
     status_line(out, status);
     let mut dated = false;
@@ -77,7 +76,7 @@ pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tai
     }
     framing(out, tail.frame);
     if !dated {
-        field(out, "date", tail.date);
+        field(out, "date", &(tail.date)());
     }
     if tail.close {
         out.put_slice(b"connection: close\r\n");

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway_core::http::forwarding::Forwarding;
 use http::header::{CONTENT_LENGTH, DATE, HOST, HeaderName, TE};
 use http::{HeaderMap, StatusCode};
 use quinn::{SendStream, WriteError};
@@ -229,7 +230,8 @@ pub(crate) fn request_size(line: &RequestLine<'_>, headers: &HeaderMap, extra: &
         .map_or(0, |length| field("content-length".len(), itoa::Buffer::new().format(length).len()));
     let trailers = if extra.trailers { field("te".len(), "trailers".len()) } else { 0 };
     let alt_used = extra.alt_used.map_or(0, |alt_used| field("alt-used".len(), alt_used.len()));
-    let sent = headers.iter().filter(|(name, _)| !is_left_out(name, extra, true));
+    let forwarding = extra.forwarding.into_iter().flat_map(Forwarding::fields);
+    let sent = headers.iter().filter(|(name, _)| !is_left_out(name, extra, true)).chain(forwarding);
     let rest: u64 = sent.map(|(name, value)| field(name.as_str().len(), value.len())).sum();
     pseudo + length + trailers + alt_used + rest
 }
@@ -248,6 +250,9 @@ fn fields(out: &mut Vec<u8>, headers: &HeaderMap, extra: &Extra<'_>, request: bo
             continue;
         }
         qpack::field(out, name.as_str().as_bytes(), value.as_bytes(), is_secret(name, value));
+    }
+    for (name, value) in extra.forwarding.into_iter().flat_map(Forwarding::fields) {
+        qpack::field(out, name.as_str().as_bytes(), value.as_bytes(), false);
     }
     if extra.trailers {
         qpack::field(out, b"te", b"trailers", false);

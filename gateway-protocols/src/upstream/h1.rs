@@ -62,9 +62,7 @@ impl Connection {
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
     pub(crate) fn is_open(&mut self) -> bool {
-        // Readiness was used up by the last read, so an open connection costs no system call here.
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.buffer.is_empty() && self.link.poll_fill(&mut cx, &mut self.buffer, HEAD_BYTES).is_pending()
+        self.buffer.is_empty() && self.link.is_silent(&mut self.buffer)
     }
 }
 
@@ -100,7 +98,7 @@ pub(crate) async fn send<D: Downstream>(
     connection.used = true;
     let frame = request_frame(&call, &body);
     let mut head = std::mem::take(&mut connection.out);
-    write::request(&mut head, (call.method, call.path, call.host), call.headers, frame, call.upgrade);
+    write::request(&mut head, &call, frame);
     let upload = Sender::new(head, body, frame);
     let mut exchange = Exchange { connection, upload, deaf: false, waited: false };
     for _ in 0..MAX_INTERIM {

@@ -73,7 +73,7 @@ pub(crate) async fn send<D: Downstream>(
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
-    let started = Instant::now();
+    let started = call.begun;
     let timeouts = &call.route.proxy.timeouts;
     if call.dialect == Dialect::Upgrade {
         // Targets that speak HTTP/2 only are not asked for extended CONNECT.
@@ -84,6 +84,7 @@ pub(crate) async fn send<D: Downstream>(
         length: length.filter(|length| *length > 0),
         // gRPC targets take its absence for a proxy that drops trailers.
         trailers: call.dialect == Dialect::Grpc,
+        forwarding: Some(call.forwarding),
         ..Extra::default()
     };
     let line = RequestLine {

@@ -16,7 +16,6 @@ use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Answer, Call, Failure};
 use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use tokio::time::Instant;
 
 use super::dial::DialError;
 use super::h2::body_failure;
@@ -167,7 +166,7 @@ pub(crate) async fn send<D: Downstream>(
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
-    let started = Instant::now();
+    let started = call.begun;
     let timeouts = &call.route.proxy.timeouts;
     let (reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
@@ -182,6 +181,7 @@ pub(crate) async fn send<D: Downstream>(
         // gRPC targets take its absence for a proxy that drops trailers.
         trailers: call.dialect == Dialect::Grpc,
         alt_used: connection.0.alt_used.as_deref(),
+        forwarding: Some(call.forwarding),
         ..Extra::default()
     };
     let line = RequestLine {

@@ -69,46 +69,19 @@ fn identity_of_a_client_is_not_believed() {
 
 #[test]
 fn an_untrusted_client_cannot_claim_a_way() {
-    let mut it = exchange(
-        "192.0.2.1",
-        false,
-        &[
-            ("x-forwarded-for", "10.0.0.1"),
-            ("forwarded", "for=10.0.0.1"),
-            ("x-real-ip", "10.0.0.1"),
-            ("x-forwarded-port", "1"),
-            ("x-forwarded-prefix", "/admin"),
-            ("host", "a.example"),
-        ],
-    );
+    let it = exchange("192.0.2.1", false, &[("x-forwarded-for", "10.0.0.1")]);
     assert_eq!(client_address(&it, &[]).to_string(), "192.0.2.1");
-    forward(&mut it, &Settings::default());
-    assert_eq!(field(&it, "x-forwarded-for"), ["192.0.2.1"]);
-    assert_eq!(field(&it, "x-forwarded-proto"), ["http"]);
-    assert_eq!(field(&it, "x-forwarded-host"), ["a.example"]);
-    assert_eq!(field(&it, "via"), ["1.1 ferrum-edge"]);
-    for claim in ["forwarded", "x-real-ip", "x-forwarded-port", "x-forwarded-prefix"] {
-        assert!(field(&it, claim).is_empty(), "{claim}");
-    }
 }
 
 #[test]
 fn a_trusted_proxy_is_believed_up_to_the_first_stranger() {
     let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
-    let mut it = exchange(
+    let it = exchange(
         "10.0.0.9",
         true,
-        &[
-            ("x-forwarded-for", "198.51.100.7, 203.0.113.5"),
-            ("x-forwarded-for", "10.1.1.1"),
-            ("via", "1.0 edge"),
-        ],
+        &[("x-forwarded-for", "198.51.100.7, 203.0.113.5"), ("x-forwarded-for", "10.1.1.1")],
     );
     assert_eq!(client_address(&it, &trusted).to_string(), "203.0.113.5");
-    forward(&mut it, &Settings { forwarded_header: true, ..Settings::default() });
-    assert_eq!(field(&it, "x-forwarded-for"), ["198.51.100.7, 203.0.113.5, 10.1.1.1, 10.0.0.9"]);
-    assert_eq!(field(&it, "via"), ["1.0 edge, 1.1 ferrum-edge"]);
-    assert_eq!(field(&it, "forwarded"), ["for=10.0.0.9;proto=http"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::Close;
 use crate::balance::{Flight, Settled, Target};
 use crate::config::snapshot::Route;
 use crate::http::body::{Body, Meter};
+use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::limit::concurrency::Permit;
@@ -18,7 +19,7 @@ use crate::stream::relay::Tunnel;
 /// What is known of an exchange so far; writes its record when it goes, however it goes.
 pub(super) struct Ending<'s> {
     pub(super) recorder: &'s dyn Recorder,
-    pub(super) exchange: Exchange,
+    pub(super) exchange: Box<Exchange>,
     pub(super) meter: Meter,
     pub(super) route: Option<&'s Route>,
     pub(super) target: Option<&'s Target>,
@@ -38,7 +39,7 @@ pub(super) struct Ending<'s> {
 
 impl<'s> Ending<'s> {
     /// Nothing is known yet but that it began.
-    pub(super) fn new(recorder: &'s dyn Recorder, exchange: Exchange) -> Self {
+    pub(super) fn new(recorder: &'s dyn Recorder, exchange: Box<Exchange>) -> Self {
         recorder.began();
         Self {
             recorder,
@@ -75,6 +76,14 @@ impl<'s> Ending<'s> {
         if let (Some(change), Some(target)) = (settled.health, self.target) {
             self.recorder.health(target, change);
         }
+    }
+
+    /// Notes how sending the response ended.
+    pub(super) fn delivered(&mut self, delivery: Delivery) -> Delivery {
+        self.response_bytes = delivery.bytes;
+        self.finished = true;
+        self.cause = delivery.cut.or(self.cause);
+        delivery
     }
 
     /// When the whole exchange must be over.

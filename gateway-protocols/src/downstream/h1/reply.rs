@@ -164,12 +164,11 @@ impl Downstream for Responder {
         self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
         self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|owed| owed.load(Ordering::Relaxed));
-        let date = crate::date::now();
         let tail = Tail {
             frame,
             close: !self.keep_alive,
             keep_alive: self.keep_alive && self.version == Version::HTTP_10,
-            date: &date,
+            date: crate::date::now,
         };
         let mut head = std::mem::take(&mut self.out);
         write::response(&mut head, parts.status, &parts.headers, &tail);

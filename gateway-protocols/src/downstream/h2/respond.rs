@@ -61,8 +61,7 @@ impl Downstream for Responder<'_> {
             length,
             date: (!parts.headers.contains_key(DATE)).then_some(&date[..]),
             alt_svc: self.alt_svc,
-            alt_used: None,
-            trailers: false,
+            ..Extra::default()
         };
         if self.stream.respond(parts.status, &parts.headers, &extra, ends).is_err() {
             return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };

@@ -83,7 +83,7 @@ async fn exchange(
         }
         false => (request_body(&head, reader, idle).await, None),
     };
-    let mut exchange = Exchange::new(head.request.map(|()| body), client);
+    let mut exchange = Box::new(Exchange::new(head.request.map(|()| body), client));
     exchange.upgrade = upgrade.then_some(HeaderValue::from_static("websocket"));
     let mut responder = Responder { writer: Some(writer), tunnel, head: is_head, idle, answered: false };
     let mut settled = false;
@@ -126,7 +126,7 @@ async fn refuse(
     *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
     *request.uri_mut() = Uri::from_static("/");
     *request.version_mut() = Version::HTTP_3;
-    let exchange = Exchange::new(request, client);
+    let exchange = Box::new(Exchange::new(request, client));
     let (cause, code) = match why {
         NoRequest::Unreadable(Unreadable { cause, answerable: true }) => {
             let idle = snapshot.settings.client_timeouts.body;

@@ -1,6 +1,7 @@
 //! What we send: heads, bodies, resets, and leave to send more.
 
 use bytes::Bytes;
+use gateway_core::http::forwarding::Forwarding;
 use http::header::{CONTENT_LENGTH, DATE, HOST, TE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -31,6 +32,8 @@ pub(crate) struct Extra<'a> {
     pub(crate) alt_svc: Option<&'a HeaderValue>,
     /// Where a target is asked that offered to be asked there; HTTP/3 only.
     pub(crate) alt_used: Option<&'a str>,
+    /// The way a request took.
+    pub(crate) forwarding: Option<&'a Forwarding>,
     /// Says `te: trailers`.
     pub(crate) trailers: bool,
 }
@@ -325,6 +328,9 @@ fn write_fields(
             continue;
         }
         encoder.field(out, name.as_str().as_bytes(), value.as_bytes(), is_secret(name, value));
+    }
+    for (name, value) in extra.forwarding.into_iter().flat_map(Forwarding::fields) {
+        encoder.field(out, name.as_str().as_bytes(), value.as_bytes(), false);
     }
     if extra.trailers {
         encoder.field(out, b"te", b"trailers", false);

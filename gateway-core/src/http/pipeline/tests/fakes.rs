@@ -113,8 +113,10 @@ impl Fake {
         let address = ([127, 0, 0, 1], 1).into();
         let client = Arc::new(Client::new(address, address, false, None));
         let mut downstream = Screen(None);
-        let delivery =
-            self.pipeline.serve(&self.snapshot, Exchange::new(request, client), &mut downstream).await;
+        let delivery = self
+            .pipeline
+            .serve(&self.snapshot, Box::new(Exchange::new(request, client)), &mut downstream)
+            .await;
         let mut got = downstream.0.expect("an answer");
         got.cut = delivery.cut;
         got
