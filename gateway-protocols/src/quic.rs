@@ -1,6 +1,7 @@
 //! QUIC endpoints: one a worker for clients, one a worker for targets.
 
 mod crossroads;
+mod tokens;
 
 pub use crossroads::{Crossroads, Place};
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use gateway_core::config::model::Limits;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, VarInt};
+use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig, VarInt};
 use rustls::{ClientConfig, ServerConfig};
 
 /// Closes a connection on which nothing moves. Shorter than most NATs forget.
@@ -29,13 +30,19 @@ const SEND_WINDOW: u64 = 4 << 20;
 /// # Errors
 /// When TLS 1.3 is not among the versions of `tls`.
 pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::ServerConfig, String> {
-    if tls.max_early_data_size > 0 {
+    let early = tls.max_early_data_size > 0;
+    if early {
         // RFC 9001 §4.6.1: there is no other value; how much may come is a matter of the windows.
         tls.max_early_data_size = u32::MAX;
     }
     let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
+    if early {
+        let mut tokens = ValidationTokenConfig::default();
+        tokens.sent(tokens::SENT).lifetime(tokens::LIFETIME).log(Arc::new(tokens::Tokens::default()));
+        config.validation_token_config(tokens);
+    }
     // A client whose address changes goes on; the worker is found again by the connection id.
     config.migration(true);
     Ok(config)

@@ -67,7 +67,9 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
 async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
-    let accepting = accept(incoming, settings.tls.early_data);
+    // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
+    let early = settings.tls.early_data && incoming.remote_address_validated();
+    let accepting = accept(incoming, early);
     let Ok(Some((quic, shaking))) = tokio::time::timeout_at(deadline, accepting).await else { return };
     let peer = quic.remote_address();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pion/dtls/v3"
+	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
 
@@ -140,11 +141,11 @@ func bothServer(args []string) error {
 
 // h3-early URL NAME: asks, goes, and asks again with the first octets of the next connection.
 func earlyClient(args []string) error {
-	tickets := tls.NewLRUClientSessionCache(8)
+	tickets, tokens := tls.NewLRUClientSessionCache(8), quic.NewLRUTokenStore(8, 8)
 	for _, asked := range []struct{ method, wanted string }{{http.MethodGet, "early="}, {http3.MethodGet0RTT, "early=1"}} {
 		round := &http3.Transport{TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true, ServerName: args[1], ClientSessionCache: tickets,
-		}}
+		}, QUICConfig: &quic.Config{TokenStore: tokens}}
 		request, err := http.NewRequest(asked.method, args[0], nil)
 		if err != nil {
 			return err

@@ -150,6 +150,31 @@ async fn nothing_is_taken_early_unless_it_is_asked_for() {
     assert_eq!((origin.served(), edge.only_record().await.status()), (1, 200));
 }
 
+/// A client whose address could be anybody's is not answered early.
+#[tokio::test]
+async fn an_address_has_to_be_proven() {
+    let origin = Standing::start("o").await;
+    let mut edge = edge_with(&settings("early_data: true"), &spec(&origin, ""));
+    let middlebox = Middlebox::start(edge.https()).await;
+    let mut config = config();
+    config.token_store(Arc::new(quinn::NoneTokenStore));
+    let endpoint = endpoint(config);
+    acquaint(&mut edge, &endpoint, middlebox.address).await;
+    middlebox.open.send(false).unwrap();
+    let connecting = endpoint.connect(middlebox.address, "gateway.test").unwrap();
+    let (quic, accepted) = connecting.into_0rtt().expect("leave for early data");
+    let client = Client::over(endpoint, quic).await;
+    let mut get = client.begin("GET", "/").await;
+    get.finish().await;
+    edge.nothing_recorded().await;
+    assert_eq!(origin.served(), 1);
+    middlebox.open.send(true).unwrap();
+    assert!(soon(accepted).await);
+    let answer = get.answer().await.unwrap();
+    assert!(!String::from_utf8_lossy(&answer.body).contains("early-data"));
+    assert!(edge.only_record().await.0.get("tls.early_data").is_none());
+}
+
 /// A client comes back to another worker than it left, and is known there.
 #[tokio::test]
 async fn any_worker_knows_who_comes_back() {
