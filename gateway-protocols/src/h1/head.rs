@@ -106,6 +106,10 @@ pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<Requ
     if target.iter().any(|c| matches!(c, 0..=b' ' | b'"' | b'<' | b'>' | 0x7f)) {
         return Err(HeadError::Malformed("request target"));
     }
+    // A fragment is dropped unread below, which must not hide what no text holds.
+    if !target.is_ascii() && std::str::from_utf8(target).is_err() {
+        return Err(HeadError::Malformed("request target"));
+    }
     let uri = uri(&method, head.slice_ref(target))?;
     let (fields, seen) = lines.fields(&head)?;
     let mut request = Request::new(());

@@ -96,6 +96,15 @@ fn request_lines() {
 }
 
 #[test]
+fn a_target_is_text_also_where_it_is_dropped() {
+    for target in [&b"/a#\xff"[..], b"/a#\xc3", b"/\xff", b"http://a/#\xff"] {
+        let wire = [b"GET ", target, b" HTTP/1.1\r\nHost: x\r\n\r\n"].concat();
+        assert!(request(&mut BytesMut::from(&wire[..]), &LIMITS).is_err(), "{target:?}");
+    }
+    assert_eq!(good("GET /a?b#c HTTP/1.1\r\nHost: x\r\n\r\n").request.uri(), "/a?b");
+}
+
+#[test]
 fn sizes_are_limited() {
     let long = "a".repeat(2000);
     assert_eq!(refused(&format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(200))), HeadError::TargetTooLong);
