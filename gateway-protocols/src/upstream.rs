@@ -44,7 +44,7 @@ pub(crate) struct Inner {
 /// A worker's kept connections. Only its own thread touches them: the cell checks, it never waits.
 #[derive(Default)]
 struct Pools {
-    idle: Idle<h1::Connection>,
+    idle: Idle<Box<h1::Connection>>,
     multiplex: Multiplex<h2::Connection>,
     /// Which version a target's TLS settled on last, or what it has offered since, by pool key.
     learned: HashMap<u64, Version>,
@@ -99,7 +99,7 @@ impl Outbound {
     pub fn sweep(&self) {
         let Ok(mut pools) = self.inner.pools.try_borrow_mut() else { return };
         let now = Instant::now();
-        pools.idle.sweep(now, h1::Connection::is_open);
+        pools.idle.sweep(now, |kept| kept.is_open());
         pools.multiplex.sweep(now, h2::Connection::is_open);
         pools.quic.retain(|_, several| {
             several.retain(|kept| kept.is_kept(now));
@@ -286,7 +286,7 @@ impl Inner {
     }
 
     /// A kept HTTP/1.1 connection that is still open.
-    fn take(&self, key: u64, now: Instant) -> Option<h1::Connection> {
+    fn take(&self, key: u64, now: Instant) -> Option<Box<h1::Connection>> {
         let mut pools = self.pools.try_borrow_mut().ok()?;
         while let Some(mut kept) = pools.idle.take(key, now) {
             if kept.is_open() {
@@ -298,7 +298,7 @@ impl Inner {
     }
 
     /// Keeps a connection for the next exchange.
-    fn keep(&self, connection: h1::Connection, key: u64, rules: &PoolRules) {
+    fn keep(&self, connection: Box<h1::Connection>, key: u64, rules: &PoolRules) {
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let now = connection.since;
             drop(pools.idle.put(key, connection, rules, now));
@@ -336,7 +336,7 @@ impl Inner {
             self.adopt(dialled, &call);
             return self.share(call, body, downstream).await;
         }
-        h1::send(h1::Connection::new(dialled.link), self, call, body, downstream).await
+        h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, body, downstream).await
     }
 
     /// Sends to a target whose version is not known yet: one exchange finds out, the others wait for it.

@@ -33,7 +33,7 @@ use crate::link::{Link, Rewound};
 use crate::timer::Timer;
 use answer::AnswerBody;
 
-/// A connection to a target.
+/// A connection to a target. It lives in a box, since it moves from the pool to its exchange and back each time.
 #[derive(Debug)]
 pub(crate) struct Connection {
     link: Link,
@@ -77,7 +77,7 @@ enum Broken {
 
 /// An exchange under way.
 struct Exchange {
-    connection: Connection,
+    connection: Box<Connection>,
     upload: Sender,
     /// The target no longer takes the request; its answer may still come.
     deaf: bool,
@@ -87,7 +87,7 @@ struct Exchange {
 
 /// Sends a request over `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
-    mut connection: Connection,
+    mut connection: Box<Connection>,
     home: &Arc<Inner>,
     call: Call<'_>,
     body: Body,
@@ -109,7 +109,7 @@ pub(crate) async fn send<D: Downstream>(
                     return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
                 }
                 let response = head.response.map(|()| Body::empty());
-                let Connection { link, buffer, .. } = exchange.connection;
+                let Connection { link, buffer, .. } = *exchange.connection;
                 let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
                 return Ok(Answer { response, first_byte: started.elapsed(), reused, tunnel: Some(tunnel) });
             }
