@@ -52,6 +52,7 @@ fn document(route: &Route) -> Value {
         "backend": {
             "scheme": proxy.backend.scheme.as_str(),
             "http_version": format!("{:?}", proxy.backend.http_version).to_lowercase(),
+            "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
             "upstream": proxy.backend.upstream.id.as_str(),
             "upstream_is_shared": proxy.backend.is_named,
@@ -97,6 +98,7 @@ fn traffic(traffic: &Traffic) -> Value {
             "strip_listen_path": rules.strip_listen_path,
             "backend_path": rules.backend_path.as_deref(),
             "preserve_host_header": rules.preserve_host_header,
+            "early_data": rules.early_data,
             "max_request_body_bytes": rules.max_request_body_bytes,
         }),
         Traffic::Stream(rules) => json!({
