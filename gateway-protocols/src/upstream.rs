@@ -131,12 +131,12 @@ impl Upstream for Outbound {
             && call.dialect != Dialect::Upgrade
             && let Some(connection) = Box::pin(self.inner.quic(&call)).await
         {
-            return Box::pin(h3::send(connection, call, body, downstream)).await;
+            return Box::pin(h3::send(connection, &call, body, downstream)).await;
         }
         // What is rare is on the heap of its own: every exchange moves and holds the room that its longest way takes.
         let sent = match self.inner.version(&call) {
-            Some(Version::Http3) => Box::pin(self.inner.send_alternative(call, body, downstream)).await,
-            version => self.inner.send_over_tcp(version, call, body, downstream).await,
+            Some(Version::Http3) => Box::pin(self.inner.send_alternative(&call, body, downstream)).await,
+            version => self.inner.send_over_tcp(version, &call, body, downstream).await,
         };
         if call.route.proxy.backend.alt_svc
             && let Ok(answer) = &sent
@@ -223,13 +223,13 @@ impl Inner {
     async fn send_over_tcp<D: Downstream>(
         self: &Arc<Self>,
         version: Option<Version>,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         match version {
             Some(Version::Http1) => {
-                if let Some(kept) = self.take(key(&call), call.begun) {
+                if let Some(kept) = self.take(key(call), call.begun) {
                     return h1::send(kept, self, call, body, downstream).await;
                 }
                 Box::pin(self.dial_and_send(call, body, downstream)).await
@@ -308,11 +308,11 @@ impl Inner {
     /// Sends over a connection of its own.
     async fn dial_and_send<D: Downstream>(
         self: &Arc<Self>,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
-        match self.dialler.dial(&Destination::of(&call)).await {
+        match self.dialler.dial(&Destination::of(call)).await {
             Ok(dialled) => self.send_over(dialled, call, body, downstream).await,
             Err(error) => Err(error.into_failure(body)),
         }
@@ -322,18 +322,18 @@ impl Inner {
     async fn send_over<D: Downstream>(
         self: &Arc<Self>,
         dialled: Dialled,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         if dialled.version == Version::Http2 {
             if let (None | Some(Version::Http1), Ok(mut pools)) =
-                (self.version(&call), self.pools.try_borrow_mut())
+                (self.version(call), self.pools.try_borrow_mut())
             {
                 // It spoke HTTP/1.1 only when it was learned; a handshake a request would be the price of not noticing.
-                pools.learned.insert(key(&call), Version::Http2);
+                pools.learned.insert(key(call), Version::Http2);
             }
-            self.adopt(dialled, &call);
+            self.adopt(dialled, call);
             return self.share(call, body, downstream).await;
         }
         h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, body, downstream).await
@@ -342,12 +342,12 @@ impl Inner {
     /// Sends to a target whose version is not known yet: one exchange finds out, the others wait for it.
     async fn learn<D: Downstream>(
         self: &Arc<Self>,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         let lock = match self.pools.try_borrow_mut() {
-            Ok(mut pools) => pools.learning.entry(key(&call)).or_default().clone(),
+            Ok(mut pools) => pools.learning.entry(key(call)).or_default().clone(),
             Err(_) => Arc::default(),
         };
         // Whoever has the turn may be waiting for a target that does not answer, and so would each one after it: nobody
@@ -360,26 +360,26 @@ impl Inner {
                 Err(_) => return Err(DialError::Timeout(timeout).into_failure(body)),
             },
         };
-        let dialled = match self.version(&call) {
+        let dialled = match self.version(call) {
             Some(Version::Http2) => {
                 drop(turn);
                 return self.share(call, body, downstream).await;
             }
             Some(Version::Http1) => {
                 drop(turn);
-                return match self.take(key(&call), call.begun) {
+                return match self.take(key(call), call.begun) {
                     Some(kept) => h1::send(kept, self, call, body, downstream).await,
                     None => self.dial_and_send(call, body, downstream).await,
                 };
             }
-            None | Some(Version::Http3) => self.dialler.dial(&Destination::of(&call)).await,
+            None | Some(Version::Http3) => self.dialler.dial(&Destination::of(call)).await,
         };
         let dialled = match dialled {
             Ok(dialled) => dialled,
             Err(error) => return Err(error.into_failure(body)),
         };
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            pools.learn(key(&call), dialled.version);
+            pools.learn(key(call), dialled.version);
         }
         drop(turn);
         self.send_over(dialled, call, body, downstream).await

@@ -90,10 +90,7 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange);
         let mut reached = Reached::NONE;
-        // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
-        // an exchange that switched protocols may last for hours.
-        let answering = Box::pin(self.answer(snapshot, &mut end, &mut reached, downstream));
-        let mut response = match answering.await {
+        let mut response = match self.answer(snapshot, &mut end, &mut reached, downstream).await {
             Ok(response) => response,
             Err(reply) => end.reply(*reply),
         };
@@ -201,7 +198,9 @@ impl<U: Upstream> Pipeline<U> {
         let callers = (&snapshot.consumers, route.proxy.auth_mode);
         route.chain.request(&mut end.exchange, callers, reached).await?;
         headers::forward(&mut end.exchange, &snapshot.settings);
-        self.attempt(matched, end, downstream).await
+        // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
+        // an exchange that switched protocols may last for hours.
+        Box::pin(self.attempt(matched, end, downstream)).await
     }
 
     /// Tries targets until one answers or nothing more may be tried.

@@ -258,12 +258,12 @@ impl Inner {
     /// Sends to a target that is spoken to over HTTP/3 because it said so.
     pub(super) async fn send_alternative<D: Downstream>(
         self: &Arc<Self>,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
-        let key = key(&call);
-        let open = self.pools.try_borrow_mut().ok().and_then(|mut pools| pools.open_alternative(&call));
+        let key = key(call);
+        let open = self.pools.try_borrow_mut().ok().and_then(|mut pools| pools.open_alternative(call));
         let over_tcp = || self.pools.try_borrow().ok().and_then(|pools| pools.over_tcp(key));
         let Some(connection) = open else {
             return self.send_over_tcp(over_tcp(), call, body, downstream).await;

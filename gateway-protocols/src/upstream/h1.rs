@@ -89,23 +89,23 @@ struct Exchange {
 pub(crate) async fn send<D: Downstream>(
     mut connection: Box<Connection>,
     home: &Arc<Inner>,
-    call: Call<'_>,
+    call: &Call<'_>,
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
     let started = connection.since;
     let reused = connection.used;
     connection.used = true;
-    let frame = request_frame(&call, &body);
+    let frame = request_frame(call, &body);
     let mut head = std::mem::take(&mut connection.out);
-    write::request(&mut head, &call, frame);
+    write::request(&mut head, call, frame);
     let upload = Sender::new(head, body, frame);
     let mut exchange = Exchange { connection, upload, deaf: false, waited: false };
     for _ in 0..MAX_INTERIM {
-        let head = poll_fn(|cx| exchange.poll_head(cx, &call)).await;
+        let head = poll_fn(|cx| exchange.poll_head(cx, call)).await;
         match head {
             Ok(head) if head.response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                if !switches(&head, &call) {
+                if !switches(&head, call) {
                     return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
                 }
                 let response = head.response.map(|()| Body::empty());
@@ -121,7 +121,7 @@ pub(crate) async fn send<D: Downstream>(
                 exchange.connection.since = Instant::now();
                 let first_byte = exchange.connection.since.duration_since(started);
                 let (parts, ()) = head.response.into_parts();
-                let body = exchange.into_body(head.framing.into(), head.keep_alive, home, &call);
+                let body = exchange.into_body(head.framing.into(), head.keep_alive, home, call);
                 return Ok(Answer {
                     response: Response::from_parts(parts, body),
                     first_byte,

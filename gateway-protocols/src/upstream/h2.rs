@@ -69,7 +69,7 @@ fn patience(time: Duration) -> Duration {
 pub(crate) async fn send<D: Downstream>(
     connection: Connection,
     stream: Stream,
-    call: Call<'_>,
+    call: &Call<'_>,
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
@@ -111,7 +111,7 @@ pub(crate) async fn send<D: Downstream>(
     let upload = (!ends).then(|| SendBody::new(body, timeouts.idle));
     let mut exchange = Exchange { handle, upload, stream, started };
     for _ in 0..MAX_INTERIM {
-        match poll_fn(|cx| exchange.poll_said(cx, &call)).await? {
+        match poll_fn(|cx| exchange.poll_said(cx, call)).await? {
             // RFC 9113 §8.6: there is nothing to switch to.
             Said::Interim(head) if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return Err(Failure::sent(Cause::UpstreamGarbage).source("a switch nobody asked for"));
@@ -122,7 +122,7 @@ pub(crate) async fn send<D: Downstream>(
             }
             Said::Final(head) => {
                 let first_byte = started.elapsed();
-                let response = exchange.into_response(head, &call);
+                let response = exchange.into_response(head, call);
                 return Ok(Answer { response, first_byte, reused: true, tunnel: None });
             }
         }

@@ -162,7 +162,7 @@ enum Refusal {
 /// Sends a request on a stream of `connection` and waits for the response's head.
 pub(crate) async fn send<D: Downstream>(
     connection: Connection,
-    call: Call<'_>,
+    call: &Call<'_>,
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
@@ -204,7 +204,7 @@ pub(crate) async fn send<D: Downstream>(
     let mut leaving = pin!(link.leaving.notified());
     for _ in 0..MAX_INTERIM {
         let said = poll_fn(|cx| {
-            let said = exchange.poll_said(cx, &call);
+            let said = exchange.poll_said(cx, call);
             while said.is_pending() && leaving.as_mut().poll(cx).is_ready() {
                 // A target that goes without looking at the request may never say another word about it.
                 if exchange.is_unprocessed() {

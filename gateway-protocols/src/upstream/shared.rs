@@ -35,11 +35,11 @@ impl Inner {
     /// Sends over a shared connection, making one where there is none with room.
     pub(super) async fn share<D: Downstream>(
         self: &Arc<Self>,
-        call: Call<'_>,
+        call: &Call<'_>,
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
-        match self.room(&call).await {
+        match self.room(call).await {
             Ok((connection, stream)) => {
                 let id = stream.connection();
                 let sent = h2::send(connection, stream, call, body, downstream).await;
@@ -50,9 +50,9 @@ impl Inner {
                 }
                 sent
             }
-            Err(error @ DialError::NoHttp2) if wanted(&call) != BackendHttp::Http2 => {
+            Err(error @ DialError::NoHttp2) if wanted(call) != BackendHttp::Http2 => {
                 // The target spoke HTTP/2 when it was learned and doesn't any more: it is to be learned anew, at once.
-                self.forget_version(&call);
+                self.forget_version(call);
                 Err(Failure { stale: true, ..error.into_failure(body) })
             }
             Err(error) => Err(error.into_failure(body)),
