@@ -97,8 +97,9 @@ async fn serve(compiled: Compiled, count: usize) {
             .header("accept", "*/*")
             .header("x-api-key", "key-0");
         let request = request.body(Body::empty()).expect("the request is good");
-        let delivery =
-            pipeline.serve(&compiled.snapshot, Exchange::new(request, client.clone()), &mut Screen).await;
+        let delivery = pipeline
+            .serve(&compiled.snapshot, Box::new(Exchange::new(request, client.clone())), &mut Screen)
+            .await;
         assert_eq!(black_box(delivery).cut, None, "it is answered");
     }
 }
