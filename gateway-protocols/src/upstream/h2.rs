@@ -73,7 +73,8 @@ pub(crate) async fn send<D: Downstream>(
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
-    let started = call.begun;
+    // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
+    let started = Instant::now();
     let timeouts = &call.route.proxy.timeouts;
     if call.dialect == Dialect::Upgrade {
         // Targets that speak HTTP/2 only are not asked for extended CONNECT.

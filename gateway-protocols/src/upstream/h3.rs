@@ -16,6 +16,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::upstream::{Answer, Call, Failure};
 use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::dial::DialError;
 use super::h2::body_failure;
@@ -166,7 +167,8 @@ pub(crate) async fn send<D: Downstream>(
     body: Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
-    let started = call.begun;
+    // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
+    let started = Instant::now();
     let timeouts = &call.route.proxy.timeouts;
     let (reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
