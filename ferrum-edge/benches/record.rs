@@ -15,6 +15,7 @@ use ferrum_edge::core::plugin::World;
 use ferrum_edge::core::record::{ExchangeRecord, Recorder};
 use ferrum_edge::export::{Telemetry, prometheus};
 use ferrum_edge::source;
+use gateway_protocols::supervise::Tasks;
 
 /// Proxies of the configuration; records go round among as many, so that their counters are not all at hand.
 const PROXIES: usize = 1000;
@@ -57,7 +58,7 @@ fn record(c: &mut Criterion) {
     for (name, settings) in [("metrics", Settings::default()), ("metrics and access log", with_log)] {
         let telemetry = Telemetry::new(2, &settings).expect("/dev/null can be opened");
         telemetry.applied(&compiled);
-        let worker = telemetry.worker(0);
+        let (worker, tasks) = (telemetry.worker(0), Tasks::default());
         let mut turn = 0;
         c.bench_function(&format!("record/{name}"), |b| {
             b.iter(|| {
@@ -79,7 +80,7 @@ fn record(c: &mut Criterion) {
             });
         });
         c.bench_function(&format!("scrape/{PROXIES} proxies, {name}"), |b| {
-            b.iter(|| prometheus::render(&telemetry, snapshot, 1).len());
+            b.iter(|| prometheus::render(&telemetry, snapshot, (1, &tasks)).len());
         });
     }
 }

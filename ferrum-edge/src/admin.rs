@@ -70,11 +70,11 @@ impl FromRef<Admin> for Arc<Engine> {
 }
 
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin) -> Result<(), String> {
     let router = router(admin);
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
             Ok((tcp, _)) => {
                 let serving = connection(tcp, router.clone());
@@ -156,7 +156,9 @@ async fn retold(response: Response) -> Response {
 }
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> Response {
-    let text = prometheus::render(&engine.telemetry, &engine.snapshot(), engine.shared.connections());
+    let shared = &engine.shared;
+    let text =
+        prometheus::render(&engine.telemetry, &engine.snapshot(), (shared.connections(), &shared.tasks));
     ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response()
 }
 

@@ -121,6 +121,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Version(args) => reference::version(&args),
         Command::Completions { shell } => reference::completions::<Cli>(shell),
     };
+    logs::flush();
     ExitCode::from(code)
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::app::{Engine, Gateway, StartError};
+use certificates::Watch;
 
 /// The control runtime of one gateway; ends with it.
 pub(crate) struct Control {
@@ -41,8 +42,16 @@ impl Control {
     /// Looks after what serves: probes, and the watch for changed certificate files.
     pub(crate) fn tend(&self, engine: &Arc<Engine>) {
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(probes::run(engine.clone()));
-            runtime.spawn(certificates::run(engine.clone()));
+            let tasks = &engine.shared.tasks;
+            let with = engine.clone();
+            runtime.spawn(tasks.clone().supervise("health_probes", move || probes::run(with.clone())));
+            let with = engine.clone();
+            let mut is_first = true;
+            let watch = move || {
+                let watch = Watch::new(with.clone(), std::mem::take(&mut is_first));
+                certificates::run(watch)
+            };
+            runtime.spawn(tasks.clone().supervise("certificate_watch", watch));
         }
     }
 
@@ -86,8 +95,11 @@ impl Gateway {
         listener.set_nonblocking(true).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let _inside = handle.enter();
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        handle.spawn(crate::admin::serve(listener, self.admin()));
+        let listener = Arc::new(tokio::net::TcpListener::from_std(listener).map_err(failed)?);
+        let admin = self.admin();
+        let tasks = admin.engine.shared.tasks.clone();
+        let start = move || crate::admin::serve(listener.clone(), admin.clone());
+        handle.spawn(tasks.supervise("admin_accept", start));
         Ok(local)
     }
 }

@@ -5,6 +5,7 @@ mod histogram;
 mod json;
 mod line;
 mod process;
+pub(crate) mod program_log;
 pub mod prometheus;
 mod redact;
 mod shard;

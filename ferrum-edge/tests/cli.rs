@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 
+#[path = "cli/output.rs"]
+mod output;
 #[path = "cli/process.rs"]
 mod process;
 

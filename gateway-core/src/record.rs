@@ -146,6 +146,15 @@ pub mod metric {
         LOG_WRITTEN: counter = "ferrum_access_log_written_total";
         /// Access records dropped because the writer was behind or could not write.
         LOG_DROPPED: counter = "ferrum_access_log_dropped_total";
+        /// Lines of the program log, by what became of them: written, lost as the reader was slow or gone, or left out
+        /// as they repeated too fast.
+        PROGRAM_LOG_LINES: counter = "ferrum_log_lines_total";
+        /// Writes of the program log that failed.
+        PROGRAM_LOG_ERRORS: counter = "ferrum_log_write_errors_total";
+        /// Tasks that must keep running and wait to be restarted after a failure, by name.
+        TASKS_DOWN: gauge = "ferrum_tasks_down";
+        /// Failures of tasks that must keep running, by name.
+        TASK_FAILURES: counter = "ferrum_task_failures_total";
         /// Tasks that panicked and were caught.
         PANICS: counter = "ferrum_panics_total";
         /// Whether a target gets traffic while others do: 1 or 0.

@@ -18,6 +18,7 @@ pub mod link;
 pub mod probe;
 mod qpack;
 pub mod quic;
+pub mod supervise;
 pub mod timer;
 pub mod tls;
 pub mod udp;

@@ -18,31 +18,25 @@ mod ready;
 mod session;
 
 use std::net::UdpSocket;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-
-use futures_util::FutureExt;
 
 use crate::worker::Worker;
 pub(crate) use connections::Known;
 use dtls::DtlsRules;
 use port::Port;
 
-/// Serves a port until the task is ended. A panic ends this port's sessions; the port itself comes back.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, number: u16, dtls: Arc<DtlsRules>) {
-    loop {
-        let socket = match socket.try_clone() {
-            Ok(socket) => socket,
-            Err(error) => return tracing::error!(%error, port = number, "a UDP port was lost"),
-        };
-        let port = match Port::new(worker.clone(), socket, number, dtls.clone()) {
-            Ok(port) => port,
-            Err(error) => return tracing::error!(%error, port = number, "a UDP port could not be served"),
-        };
-        if AssertUnwindSafe(port.run()).catch_unwind().await.is_ok() {
-            return;
-        }
-        tracing::error!(port = number, "serving a UDP port panicked; its sessions ended and it begins anew");
-        worker.panicked();
-    }
+/// Serves a port until the task is ended.
+///
+/// # Errors
+/// When its sockets can't be used; it may be started again.
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    socket: Arc<UdpSocket>,
+    number: u16,
+    dtls: Arc<DtlsRules>,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("port {number}: {error}");
+    let port = Port::new(worker, socket.try_clone().map_err(failed)?, number, dtls).map_err(failed)?;
+    port.run().await;
+    Ok(())
 }

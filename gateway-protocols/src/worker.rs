@@ -25,6 +25,7 @@ use crate::dns::Dns;
 use crate::downstream::accept::{Accepted, Entrance, accept, serve};
 use crate::downstream::{Entry, Registry, h3};
 use crate::quic::Place;
+use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
 use crate::udp::dtls::DtlsRules;
 use crate::upstream::Outbound;
@@ -39,6 +40,8 @@ pub struct Shared {
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
     pub client_tls: Arc<ClientConfigs>,
+    /// Tasks that must keep running, such as accept loops.
+    pub tasks: Arc<Tasks>,
     /// Which worker has which session of QUIC passed through.
     pub(crate) known: Arc<crate::udp::Known>,
     /// Set once HTTP/3 is served.
@@ -112,6 +115,7 @@ impl Shared {
             snapshot: ArcSwap::from_pointee(snapshot),
             dns: Arc::default(),
             client_tls: Arc::default(),
+            tasks: Arc::default(),
             known: Arc::default(),
             alt_svc: OnceLock::new(),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
@@ -210,58 +214,75 @@ impl Worker {
 
     /// Works until told to stop. To be run on a runtime of its own thread.
     pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
-        let mut listening = Vec::new();
-        let mut datagrams: Vec<(u16, tokio::task::JoinHandle<()>)> = Vec::new();
+        let mut sockets = Sockets::default();
         let mut sweep = tokio::time::interval(SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Order::Listen(socket, entrance)) => match TcpListener::from_std(socket) {
-                        Ok(listener) => {
-                            let port = entrance.stream_port();
-                            listening.push((port, tokio::spawn(accept(self.clone(), listener, entrance))));
-                        }
-                        Err(error) => tracing::error!(%error, "a listener could not be taken over"),
-                    },
-                    Some(Order::Quic(socket, config, place)) => {
-                        let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
-                        listening.push((None, task));
-                    }
-                    Some(Order::Datagrams(socket, port, dtls)) => {
-                        let task = tokio::spawn(crate::udp::serve(self.clone(), socket, port, dtls));
-                        datagrams.push((port, task));
-                    }
-                    Some(Order::EndDatagrams(port)) => datagrams.retain(|(of, task)| {
-                        let stays = *of != port;
-                        if !stays {
-                            task.abort();
-                        }
-                        stays
-                    }),
-                    Some(Order::Unlisten(port)) => listening.retain(|(of, task)| {
-                        let stays = *of != Some(port);
-                        if !stays {
-                            task.abort();
-                        }
-                        stays
-                    }),
-                    Some(Order::Confirm(confirm)) => drop(confirm.send(())),
-                    Some(Order::Drain) => {
-                        listening.drain(..).for_each(|(_, task)| task.abort());
-                        self.registry.drain();
-                        self.pipeline.drain();
-                    }
                     Some(Order::Stop) | None => break,
+                    Some(order) => self.caught("orders", || self.carry_out(order, &mut sockets)),
                 },
                 Some(accepted) = inbox.0.recv() => match TcpStream::from_std(accepted.tcp) {
                     Ok(tcp) => self.serve(tcp, accepted.peer, accepted.entrance, accepted.permit),
                     Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
                 },
-                _ = sweep.tick() => self.outbound.sweep(),
+                _ = sweep.tick() => self.caught("pool_sweep", || self.outbound.sweep()),
             }
         }
         self.registry.abort();
+    }
+
+    fn carry_out(self: &Arc<Self>, order: Order, sockets: &mut Sockets) {
+        match order {
+            Order::Listen(socket, entrance) => match TcpListener::from_std(socket) {
+                Ok(listener) => {
+                    let port = entrance.stream_port();
+                    let (worker, listener) = (self.clone(), Arc::new(listener));
+                    let start = move || accept(worker.clone(), listener.clone(), entrance.clone());
+                    sockets.listening.push((port, self.supervise("accept", start)));
+                }
+                Err(error) => tracing::error!(%error, "a listener could not be taken over"),
+            },
+            Order::Quic(socket, config, place) => {
+                let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
+                sockets.listening.push((None, task));
+            }
+            Order::Datagrams(socket, port, dtls) => {
+                let (worker, socket) = (self.clone(), Arc::new(socket));
+                let start = move || crate::udp::serve(worker.clone(), socket.clone(), port, dtls.clone());
+                sockets.datagrams.push((port, self.supervise("datagrams", start)));
+            }
+            Order::EndDatagrams(port) => end(&mut sockets.datagrams, |of| of == port),
+            Order::Unlisten(port) => end(&mut sockets.listening, |of| of == Some(port)),
+            Order::Confirm(confirm) => drop(confirm.send(())),
+            Order::Drain => {
+                end(&mut sockets.listening, |_| true);
+                self.registry.drain();
+                self.pipeline.drain();
+            }
+            Order::Stop => {}
+        }
+    }
+
+    /// Keeps a task of this worker running.
+    fn supervise<F>(
+        &self,
+        name: &'static str,
+        start: impl FnMut() -> F + Send + 'static,
+    ) -> tokio::task::JoinHandle<()>
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        tokio::spawn(self.shared.tasks.clone().supervise(name, start))
+    }
+
+    /// Does something on the worker's own task, which a panic must not end.
+    fn caught(&self, name: &'static str, work: impl FnOnce()) {
+        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
+            self.shared.tasks.caught(name, &*payload);
+            self.recorder.panicked();
+        }
     }
 
     /// Serves an accepted connection here, or hands it to a worker with clearly fewer.
@@ -332,6 +353,25 @@ impl Worker {
             self.recorder.panicked();
         }
     }
+}
+
+/// The sockets of a worker, with the tasks that serve them.
+#[derive(Default)]
+struct Sockets {
+    /// By port where it is a stream proxy's.
+    listening: Vec<(Option<u16>, tokio::task::JoinHandle<()>)>,
+    datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
+}
+
+/// Ends the tasks of some ports.
+fn end<P: Copy>(tasks: &mut Vec<(P, tokio::task::JoinHandle<()>)>, is_meant: impl Fn(P) -> bool) {
+    tasks.retain(|(port, task)| {
+        let stays = !is_meant(*port);
+        if !stays {
+            task.abort();
+        }
+        stays
+    });
 }
 
 /// A connection that counts as open.

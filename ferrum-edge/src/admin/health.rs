@@ -29,6 +29,7 @@ pub(super) async fn ready(State(engine): State<Arc<Engine>>, query: RawQuery) ->
     let draining = engine.is_draining();
     let drain = if draining { "the gateway drains" } else { "no drain has begun" };
     let mut checks = started_checks(&engine);
+    checks.push(tasks(&engine));
     checks.push(Check { name: "drain", good: !draining, says: drain.into() });
     answer(&checks, query)
 }
@@ -44,6 +45,19 @@ fn started_checks(engine: &Engine) -> Vec<Check> {
     // The admin listener comes after the others, so that its answer alone says that they are bound.
     let listeners = Check { name: "listeners", good: true, says: listeners(&engine.addresses) };
     vec![config, listeners]
+}
+
+/// Everything that must keep running does.
+fn tasks(engine: &Engine) -> Check {
+    let ended = engine.ended_workers();
+    let down: Vec<_> = engine.shared.tasks.list().into_iter().filter(|(_, state)| state.down > 0).collect();
+    let mut says: Vec<_> =
+        down.iter().map(|(name, state)| format!("{name} is down ({})", state.down)).collect();
+    if ended > 0 {
+        says.push(format!("{ended} workers have ended"));
+    }
+    let good = says.is_empty();
+    Check { name: "tasks", good, says: if good { "all run".into() } else { says.join(", ") } }
 }
 
 fn listeners(addresses: &Addresses) -> String {

@@ -7,6 +7,7 @@ use axum::extract::State;
 use gateway_core::balance::Target;
 use gateway_core::config::catalog::{Closes, Kind};
 use gateway_core::config::snapshot::Snapshot;
+use gateway_protocols::supervise::Tasks;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -36,6 +37,7 @@ pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Jso
         "workers": engine.workers(),
         "listeners": { "http": engine.addresses.http, "https": engine.addresses.https },
         "connections": engine.shared.connections(),
+        "tasks": tasks(&engine.shared.tasks),
         "config": config(&engine.telemetry.config_status()),
         "database": match &keeper {
             Some(keeper) => database(keeper).await,
@@ -44,6 +46,15 @@ pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Jso
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
     }))
+}
+
+/// The tasks that must keep running.
+fn tasks(tasks: &Tasks) -> Value {
+    let shown = tasks.list().into_iter().map(|(name, state)| {
+        let failure = state.last_failure.map(|(at, cause)| json!({ "at": time(at), "cause": cause }));
+        json!({ "name": name, "down": state.down, "failures": state.failures, "last_failure": failure })
+    });
+    shown.collect()
 }
 
 fn time(time: SystemTime) -> String {

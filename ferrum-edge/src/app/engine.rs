@@ -75,6 +75,11 @@ impl Engine {
         self.orders.len()
     }
 
+    /// Workers whose thread is gone; none, unless one panicked.
+    pub(crate) fn ended_workers(&self) -> usize {
+        self.orders.iter().filter(|worker| worker.is_closed()).count()
+    }
+
     /// Tells when another configuration is in use, by its revision.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()

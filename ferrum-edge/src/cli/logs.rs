@@ -1,6 +1,8 @@
 //! Where the program's own log goes, and how much of it.
 
 use std::io::{self, IsTerminal};
+use std::panic::PanicHookInfo;
+use std::time::Duration;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::time::FormatTime;
@@ -8,6 +10,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use super::Verbosity;
 use crate::export::Rfc3339;
+use crate::export::program_log::{self, ProgramLog};
 
 /// Times as in the access log.
 struct Utc;
@@ -18,24 +21,55 @@ impl FormatTime for Utc {
     }
 }
 
-/// Logs to standard error from here on: for people on a terminal, JSON lines otherwise.
+/// How long the end of the program waits for its last log lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Logs to standard error from here on: for people on a terminal, JSON lines otherwise. Panics are logged, too.
 ///
 /// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else warnings; the variables may also give
 /// levels by module, as in `warn,gateway_protocols=debug`.
 pub(super) fn init(verbosity: Verbosity) {
     let targets = targets(verbosity);
-    let builder =
-        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(io::stderr).with_timer(Utc);
+    let log = match ProgramLog::install() {
+        Ok(log) => log,
+        Err(error) => {
+            return super::print::error(format_args!("no log: its thread could not be started: {error}"));
+        }
+    };
+    let repeats = log.repeats();
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(log)
+        .log_internal_errors(false)
+        .with_timer(Utc);
     let installed = if io::stderr().is_terminal() {
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let pretty = builder.with_target(false).with_ansi(colours).finish();
-        tracing::subscriber::set_global_default(pretty.with(targets))
+        tracing::subscriber::set_global_default(pretty.with(targets).with(repeats))
     } else {
         let json = builder.json().flatten_event(true).with_ansi(false).finish();
-        tracing::subscriber::set_global_default(json.with(targets))
+        tracing::subscriber::set_global_default(json.with(targets).with(repeats))
     };
     // A host program's own subscriber stays.
-    drop(installed);
+    if installed.is_ok() {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+}
+
+/// The hook that comes with Rust writes to standard error itself, and waits for its reader.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let location = panic.location().map(ToString::to_string);
+    tracing::error!(
+        thread = thread.name().unwrap_or_default(),
+        location,
+        message = panic.payload_as_str().unwrap_or("panicked")
+    );
+}
+
+/// Waits a moment for the log's last lines, before the program ends.
+pub(super) fn flush() {
+    program_log::flush(LAST_LINES);
 }
 
 /// What is logged. Not an `EnvFilter`: one word needs no language of patterns.

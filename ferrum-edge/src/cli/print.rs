@@ -3,21 +3,32 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use super::FAILED;
+
 /// Prints a line. A reader that went away (`| head`) is no failure of ours.
 pub(super) fn line(text: impl fmt::Display) {
     raw(format_args!("{text}\n"));
 }
 
-/// Prints text as it is.
+/// Prints text as it is. When it can't be printed whole, the program ends: what follows would be no result.
 pub(super) fn raw(text: fmt::Arguments<'_>) {
-    let written = io::stdout().lock().write_fmt(text);
-    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+    let mut out = io::stdout().lock();
+    let Err(failed) = out.write_fmt(text).and_then(|()| out.flush()) else { return };
+    if failed.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
+    error(format_args!("the result can't be printed: {failed}"));
+    std::process::exit(FAILED.into());
 }
 
-/// Prints a line for people on standard error, where no log is.
+/// Prints a line that is no result; it does not matter whether anybody reads it.
+pub(super) fn notice(text: impl fmt::Display) {
+    drop(writeln!(io::stdout().lock(), "{text}"));
+}
+
+/// Prints a line for people on standard error, after what was logged before.
 pub(super) fn error(text: impl fmt::Display) {
+    super::logs::flush();
     let written = writeln!(io::stderr().lock(), "{text}");
     // There is nowhere left to complain to.
     drop(written);

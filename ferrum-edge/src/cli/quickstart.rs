@@ -58,14 +58,14 @@ fn spec(demo: SocketAddr) -> String {
 
 fn welcome(addresses: &Addresses, demo: SocketAddr) {
     let Some(http) = addresses.http else { return };
-    print::line(format_args!(
-        "The gateway runs at http://{http}; a demo upstream behind it at http://{demo}. Try:"
+    print::notice(format_args!(
+        "The gateway runs at http://{http}; a demo upstream behind it at http://{demo}. Try:
+
+  curl http://{http}/hello      # answered by the gateway itself
+  curl http://{http}/demo/any   # answered by the upstream
+
+Its configuration: ferrum-edge quickstart --print > ferrum.yaml. Stop it with Ctrl-C."
     ));
-    print::line("");
-    print::line(format_args!("  curl http://{http}/hello      # answered by the gateway itself"));
-    print::line(format_args!("  curl http://{http}/demo/any   # answered by the upstream"));
-    print::line("");
-    print::line("Its configuration: ferrum-edge quickstart --print > ferrum.yaml. Stop it with Ctrl-C.");
 }
 
 /// The demo upstream: tells of every request what it looked like when it arrived.

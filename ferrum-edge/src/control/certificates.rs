@@ -18,8 +18,10 @@ use crate::app::Engine;
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks until the gateway ends.
-pub(super) async fn run(engine: Arc<Engine>) {
-    let mut watch = Watch::new(engine);
+///
+/// # Errors
+/// When a look panicked.
+pub(super) async fn run(mut watch: Watch) -> Result<(), String> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
@@ -30,12 +32,7 @@ pub(super) async fn run(engine: Arc<Engine>) {
             watch.look();
             watch
         });
-        match look.await {
-            Ok(back) => watch = back,
-            Err(_) => {
-                return tracing::error!("the watch for changed certificates ended; reload to use new ones");
-            }
-        }
+        watch = look.await.map_err(|error| error.to_string())?;
     }
 }
 
@@ -43,7 +40,7 @@ pub(super) async fn run(engine: Arc<Engine>) {
 type Stamp = Option<(i64, i64, u64, u64)>;
 
 /// The files and how they were when last looked at.
-struct Watch {
+pub(super) struct Watch {
     engine: Arc<Engine>,
     revision: u64,
     frontend: BTreeMap<PathBuf, Stamp>,
@@ -51,9 +48,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(engine: Arc<Engine>) -> Self {
+    /// A watch. One that is not the first takes every file for changed: the one before it may have missed changes.
+    pub(super) fn new(engine: Arc<Engine>, is_first: bool) -> Self {
         let mut watch = Self { engine, revision: 0, frontend: BTreeMap::new(), backend: BTreeMap::new() };
         watch.follow(&watch.engine.snapshot());
+        if !is_first {
+            watch.frontend.values_mut().chain(watch.backend.values_mut()).for_each(|stamp| *stamp = None);
+        }
         watch
     }
 

@@ -9,6 +9,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{ActiveHealth, BackendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::probe::Prober;
+use gateway_protocols::supervise::Tasks;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -50,13 +51,13 @@ impl Drop for Running {
 }
 
 /// Probes until the gateway ends.
-pub(super) async fn run(engine: Arc<Engine>) {
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
     let mut changes = engine.changes();
     let mut probes = Probes::new(&engine);
     loop {
         probes.follow(&engine.snapshot());
         if changes.changed().await.is_err() {
-            return;
+            return Ok(());
         }
     }
 }
@@ -66,6 +67,7 @@ struct Probes {
     prober: Arc<Prober>,
     places: Arc<Semaphore>,
     telemetry: Arc<Telemetry>,
+    tasks: Arc<Tasks>,
     running: HashMap<Key, Running>,
 }
 
@@ -75,6 +77,7 @@ impl Probes {
             prober: Arc::new(Prober::new(engine.shared.dns.clone(), engine.shared.client_tls.clone())),
             places: Arc::new(Semaphore::new(MAX_PROBES)),
             telemetry: engine.telemetry.clone(),
+            tasks: engine.shared.tasks.clone(),
             running: HashMap::new(),
         }
     }
@@ -86,7 +89,9 @@ impl Probes {
         for (key, job) in jobs {
             if let Entry::Vacant(place) = self.running.entry(key) {
                 let (prober, places) = (self.prober.clone(), self.places.clone());
-                let task = tokio::spawn(ask(prober, places, self.telemetry.clone(), job.clone()));
+                let (telemetry, asked) = (self.telemetry.clone(), job.clone());
+                let start = move || ask(prober.clone(), places.clone(), telemetry.clone(), asked.clone());
+                let task = tokio::spawn(self.tasks.clone().supervise("health_probe", start));
                 place.insert(Running { job, task });
             }
         }
@@ -121,11 +126,16 @@ fn strictness(tls: &Option<Arc<BackendTls>>) -> (bool, String) {
 }
 
 /// Asks one target over and over.
-async fn ask(prober: Arc<Prober>, places: Arc<Semaphore>, telemetry: Arc<Telemetry>, job: Job) {
+async fn ask(
+    prober: Arc<Prober>,
+    places: Arc<Semaphore>,
+    telemetry: Arc<Telemetry>,
+    job: Job,
+) -> Result<(), String> {
     let Job { target, rules, tls } = job;
     tokio::time::sleep(FIRST_WITHIN.min(rules.interval).mul_f64(fastrand::f64())).await;
     loop {
-        let Ok(place) = places.acquire().await else { return };
+        let Ok(place) = places.acquire().await else { return Ok(()) };
         let result = prober.probe(&target, &rules, tls.as_deref()).await;
         drop(place);
         if let Err(error) = &result {

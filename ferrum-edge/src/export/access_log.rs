@@ -7,8 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::Thread;
 use std::time::Duration;
 
 use gateway_core::config::model::AccessLog as Rules;
@@ -20,7 +21,8 @@ use super::{json, line};
 pub(crate) struct AccessLog {
     shares: Vec<Arc<Share>>,
     state: Arc<State>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Closed when the writer has ended.
+    ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 /// One worker's end of the log.
@@ -64,6 +66,9 @@ const KEPT_BYTES: usize = 1 << 20;
 /// After a round that found something the writer waits so long for more, so that it writes many lines at a time.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How long the end of the gateway waits for the last records to be written.
+const LAST_RECORDS: Duration = Duration::from_secs(5);
+
 impl AccessLog {
     /// Opens the file and starts the writer.
     pub(crate) fn start(rules: &Rules, workers: usize) -> Result<Self, AccessLogError> {
@@ -76,12 +81,16 @@ impl AccessLog {
             .map(|_| Arc::new(Share { waiting: Mutex::default(), limit, state: state.clone() }))
             .collect();
         let (writers_shares, writers_state) = (shares.clone(), state.clone());
+        let (end, ended) = mpsc::channel();
         let writer = std::thread::Builder::new()
             .name("access-log".into())
-            .spawn(move || write(output, &writers_shares, &writers_state))
+            .spawn(move || {
+                let _until_it_ends = end;
+                write(output, &writers_shares, &writers_state);
+            })
             .map_err(failed)?;
         state.writer.get_or_init(|| writer.thread().clone());
-        Ok(Self { shares, state, writer: Mutex::new(Some(writer)) })
+        Ok(Self { shares, state, ended: Mutex::new(Some(ended)) })
     }
 
     pub(crate) fn share(&self, worker: usize) -> Option<Arc<Share>> {
@@ -94,14 +103,17 @@ impl AccessLog {
         self.state.wake();
     }
 
-    /// Writes what waits and ends the writer.
+    /// Writes what waits and ends the writer. One whose output takes nothing is left behind.
     pub(crate) fn close(&self) {
         self.state.stop.store(true, Ordering::Release);
         self.state.wake();
-        if let Some(writer) = lock(&self.writer).take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the access log's writer panicked");
+        let Some(ended) = lock(&self.ended).take() else { return };
+        if ended.recv_timeout(LAST_RECORDS) == Err(RecvTimeoutError::Timeout) {
+            let records: usize = self.shares.iter().map(|share| lock(&share.waiting).records).sum();
+            tracing::error!(
+                records,
+                "the access log could not be written to its end; the last records are lost"
+            );
         }
     }
 

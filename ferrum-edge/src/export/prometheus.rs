@@ -6,12 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::record::{Metric, metric};
+use gateway_protocols::supervise::Tasks;
 use tokio::time::Instant;
 
 use super::histogram::{BOUNDS, Merged};
 use super::process::Process;
 use super::shard::{CLASSES, SESSIONS, VERSIONS, WorkerTelemetry};
-use super::{Telemetry, histogram::Count};
+use super::{Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,13 +22,14 @@ pub const MAX_TARGET_SERIES: usize = 10_000;
 const CLASS_NAMES: [&str; CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Everything, as text.
-pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, connections: usize) -> String {
+pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, (connections, tasks): (usize, &Tasks)) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     exchanges(&mut page, telemetry);
     connections_and_sessions(&mut page, telemetry, connections);
     proxies(&mut page, telemetry);
     targets(&mut page, telemetry, snapshot);
     configuration(&mut page, telemetry, snapshot);
+    program(&mut page, tasks);
     process(&mut page, telemetry);
     page.0
 }
@@ -209,6 +211,26 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::LOG_WRITTEN, written);
     page.single(&metric::LOG_DROPPED, dropped);
     page.single(&metric::WORKERS, telemetry.workers.len());
+}
+
+/// The program log and the tasks that must keep running.
+fn program(page: &mut Page, tasks: &Tasks) {
+    let counts = program_log::counts();
+    page.head(&metric::PROGRAM_LOG_LINES);
+    for (result, count) in [("written", counts.written), ("lost", counts.lost), ("left_out", counts.left_out)]
+    {
+        page.sample(metric::PROGRAM_LOG_LINES.name, format_args!("result=\"{result}\""), count);
+    }
+    page.single(&metric::PROGRAM_LOG_ERRORS, counts.write_errors);
+    let tasks = tasks.list();
+    page.head(&metric::TASKS_DOWN);
+    for (name, state) in &tasks {
+        page.sample(metric::TASKS_DOWN.name, format_args!("task=\"{name}\""), state.down);
+    }
+    page.head(&metric::TASK_FAILURES);
+    for (name, state) in &tasks {
+        page.sample(metric::TASK_FAILURES.name, format_args!("task=\"{name}\""), state.failures);
+    }
 }
 
 fn process(page: &mut Page, telemetry: &Telemetry) {

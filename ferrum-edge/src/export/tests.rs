@@ -14,6 +14,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::plugin::World;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord, metric};
 use gateway_core::stream::session::Session;
+use gateway_protocols::supervise::Tasks;
 use http::Version;
 
 use super::*;
@@ -85,7 +86,7 @@ fn telemetry(workers: usize) -> Telemetry {
 
 /// The page as a scraper reads it: sample to value; the page must be well-formed.
 fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
-    let page = prometheus::render(telemetry, snapshot, 3);
+    let page = prometheus::render(telemetry, snapshot, (3, &Tasks::default()));
     let mut samples = HashMap::new();
     let mut metric: Option<&str> = None;
     for line in page.lines() {

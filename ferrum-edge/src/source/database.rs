@@ -152,7 +152,9 @@ impl Keeper {
             mirror,
             access,
         });
-        tokio::spawn(follow::run(Arc::downgrade(&keeper)));
+        let followed = Arc::downgrade(&keeper);
+        let tasks = keeper.engine.shared.tasks.clone();
+        tokio::spawn(tasks.supervise("database_follower", move || follow::run(followed.clone())));
         keeper
     }
 

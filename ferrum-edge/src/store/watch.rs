@@ -1,8 +1,10 @@
 //! Following the database: a task that learns of other writers' revisions and of the database going away.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::watch::Sender;
 use tokio::time::{sleep, timeout};
@@ -51,8 +53,20 @@ pub(super) fn tell(signal: &Sender<Signal>, seen: Result<Mark, StoreError>) {
     });
 }
 
-/// Looks at the revision until the store is gone.
+/// Looks at the revision until the store is gone. A panic counts as a database that is away, until a look succeeds.
 pub(super) async fn follow(core: Weak<Core>) {
+    while AssertUnwindSafe(follow_on(core.clone())).catch_unwind().await.is_err() {
+        let Some(store) = core.upgrade() else { return };
+        store.signal.send_modify(|signal| {
+            let cause = "looking at the database panicked; the log says where".to_owned();
+            signal.away.get_or_insert_with(|| Away { since: SystemTime::now(), cause });
+        });
+        drop(store);
+        sleep(RETRY).await;
+    }
+}
+
+async fn follow_on(core: Weak<Core>) {
     let Some(interval) = core.upgrade().map(|core| interval(&core)) else { return };
     let mut bell = None;
     loop {

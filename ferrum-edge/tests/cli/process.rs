@@ -85,6 +85,17 @@ plugin_configs:
     )
 }
 
+/// What the reader of a gateway's log does once the gateway serves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Reads on.
+    Reads,
+    /// Closes the pipe.
+    Leaves,
+    /// Keeps the pipe and reads nothing.
+    Stalls,
+}
+
 /// A running gateway; stopped when its test ends.
 pub(crate) struct Gateway {
     child: Child,
@@ -96,21 +107,37 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Runs `ferrum.yaml` and waits until it says where it listens.
     pub(crate) fn start(folder: &Folder, adjust: impl FnOnce(&mut Command)) -> Self {
+        Self::start_with(folder, Reader::Reads, adjust)
+    }
+
+    /// As [`Gateway::start`], with another reader of its log.
+    pub(crate) fn start_with(folder: &Folder, reader: Reader, adjust: impl FnOnce(&mut Command)) -> Self {
         let mut command = ferrum_edge(folder);
         command.args(["run", "-v"]).stdout(Stdio::null()).stderr(Stdio::piped());
         adjust(&mut command);
         let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let pipe = child.stderr.take().unwrap();
+        if reader == Reader::Stalls {
+            // As small as it gets, so that it is soon full.
+            rustix::pipe::fcntl_setpipe_size(&pipe, 4096).unwrap();
+        }
+        let mut lines = BufReader::new(pipe).lines();
         let log = Arc::new(Mutex::new(String::new()));
         let (started, starts) = mpsc::channel();
         let kept = log.clone();
         thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
+            for line in lines.by_ref().map_while(Result::ok) {
                 kept.lock().unwrap().push_str(&format!("{line}\n"));
                 if let Ok(record) = serde_json::from_str::<Value>(&line)
                     && record["message"] == "serving"
                 {
                     started.send(record).unwrap();
+                    match reader {
+                        Reader::Reads => {}
+                        Reader::Leaves => return,
+                        // Until the test's process ends; the pipe stays open.
+                        Reader::Stalls => return std::mem::forget(lines),
+                    }
                 }
             }
         });

@@ -63,7 +63,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until the worker stops listening.
-pub(crate) async fn accept(worker: Arc<Worker>, listener: TcpListener, entrance: Entrance) {
+pub(crate) async fn accept(
+    worker: Arc<Worker>,
+    listener: Arc<TcpListener>,
+    entrance: Entrance,
+) -> Result<(), String> {
     loop {
         match listener.accept().await {
             Ok((tcp, peer)) => worker.place(tcp, peer, &entrance),

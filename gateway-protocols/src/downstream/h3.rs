@@ -46,9 +46,17 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
     let local = socket.local_addr();
     let endpoint = match quic::listen(socket, config, place) {
         Ok(endpoint) => endpoint,
-        Err(error) => return tracing::error!(%error, ?local, "HTTP/3 could not be served"),
+        Err(error) => {
+            let failed = || async { Err(format!("HTTP/3 on {local:?}: {error}")) };
+            return worker.shared().tasks.clone().supervise("http3_accept", failed).await;
+        }
     };
-    // Ends with the endpoint: connections are told, and none outlives the listener.
+    let start = || accept_all(&worker, &endpoint);
+    worker.shared().tasks.clone().supervise("http3_accept", start).await;
+}
+
+/// Accepts connections. Ends with the endpoint: connections are told, and none outlives the listener.
+async fn accept_all(worker: &Arc<Worker>, endpoint: &quinn::Endpoint) -> Result<(), String> {
     while let Some(incoming) = endpoint.accept().await {
         let Some(permit) = worker.shared().overload.connection() else {
             incoming.refuse();
@@ -62,6 +70,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn:
         }
         worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, entry));
     }
+    Err("the endpoint ended".to_owned())
 }
 
 async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {

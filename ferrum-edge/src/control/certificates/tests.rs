@@ -82,7 +82,7 @@ fn seen(gateway: &Gateway) -> Vec<u8> {
 fn a_renewed_certificate_is_shown_without_a_reload() {
     let folder = Folder::new();
     let gateway = folder.start();
-    let mut watch = Watch::new(gateway.engine().clone());
+    let mut watch = Watch::new(gateway.engine().clone(), true);
     let first = seen(&gateway);
     watch.look();
     assert_eq!(seen(&gateway), first);
@@ -96,7 +96,7 @@ fn a_renewed_certificate_is_shown_without_a_reload() {
 fn a_bad_file_keeps_the_old_certificate_and_is_said_once() {
     let folder = Folder::new();
     let gateway = folder.start();
-    let mut watch = Watch::new(gateway.engine().clone());
+    let mut watch = Watch::new(gateway.engine().clone(), true);
     let first = seen(&gateway);
     folder.put("cert.pem", "-----BEGIN NONSENSE-----\n");
     watch.look();
@@ -107,6 +107,17 @@ fn a_bad_file_keeps_the_old_certificate_and_is_said_once() {
     watch.look();
     assert_eq!(seen(&gateway), first);
     folder.renew();
+    watch.look();
+    assert_ne!(seen(&gateway), first);
+}
+
+#[test]
+fn a_watch_that_is_restarted_misses_no_renewal() {
+    let folder = Folder::new();
+    let gateway = folder.start();
+    let first = seen(&gateway);
+    folder.renew();
+    let mut watch = Watch::new(gateway.engine().clone(), false);
     watch.look();
     assert_ne!(seen(&gateway), first);
 }

@@ -27,10 +27,10 @@ pub(crate) struct Standing {
 }
 
 /// Follows until the keeper is gone.
-pub(super) async fn run(keeper: Weak<Keeper>) {
-    let Some(mut signals) = keeper.upgrade().map(|keeper| keeper.store.watch()) else { return };
+pub(super) async fn run(keeper: Weak<Keeper>) -> Result<(), String> {
+    let Some(mut signals) = keeper.upgrade().map(|keeper| keeper.store.watch()) else { return Ok(()) };
     loop {
-        let Some(this) = keeper.upgrade() else { return };
+        let Some(this) = keeper.upgrade() else { return Ok(()) };
         let signal = signals.borrow_and_update().clone();
         // Before the first answer nothing is known that wasn't at the start.
         if signal != Signal::default() {
@@ -45,7 +45,7 @@ pub(super) async fn run(keeper: Weak<Keeper>) {
         }
         drop(this);
         if signals.changed().await.is_err() {
-            return;
+            return Ok(());
         }
     }
 }

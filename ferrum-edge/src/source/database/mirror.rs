@@ -3,9 +3,11 @@
 //! The copy is a store of its own that is fed each revision after it was published, at the cost of what changed. It is
 //! behind for a moment, never ahead: each of its revisions names the one it is a copy of, and of which database.
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::store::{Author, Location, Mark, Op, Options, Store, StoreError};
@@ -96,7 +98,9 @@ fn note(mark: &Mark, primary: &Store) -> String {
 
 async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
     while let Some(fed) = fed.recv().await {
-        if let Err(error) = take(&store, &primary, fed).await {
+        // A panic is logged where it happens; the copy finds a gap at the next revision and is made anew.
+        let taken = AssertUnwindSafe(take(&store, &primary, fed)).catch_unwind().await;
+        if let Ok(Err(error)) = taken {
             tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
         }
     }
