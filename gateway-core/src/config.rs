@@ -10,3 +10,4 @@ pub mod problem;
 pub mod resolve;
 pub mod settings;
 pub mod snapshot;
+pub mod units;

@@ -14,12 +14,14 @@ pub struct Identity {
     pub consumer: Option<Arc<Consumer>>,
     /// The name logs and upstreams see: the consumer's username, or the external subject.
     pub name: Arc<str>,
+    /// What the other party said about the caller, such as the claims of a token.
+    pub claims: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
 }
 
 impl Identity {
     /// A consumer of the configuration.
     pub fn consumer(consumer: Arc<Consumer>) -> Self {
-        Self { name: consumer.username.clone(), consumer: Some(consumer) }
+        Self { name: consumer.username.clone(), consumer: Some(consumer), claims: None }
     }
 }
 

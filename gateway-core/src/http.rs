@@ -5,6 +5,7 @@ pub mod dialect;
 pub mod downstream;
 pub mod early;
 pub mod exchange;
+pub mod fields;
 pub mod forwarding;
 pub mod guard;
 pub mod headers;

@@ -6,6 +6,8 @@
 #![warn(missing_docs)]
 
 pub mod balance;
+pub mod certificate;
+pub mod condition;
 pub mod config;
 pub mod consumer;
 pub mod health;
@@ -16,4 +18,5 @@ pub mod pool;
 pub mod record;
 pub mod route;
 pub mod stream;
+pub mod template;
 pub mod upstream;

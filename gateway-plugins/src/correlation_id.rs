@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::fields::RequestId;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Step, World};
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
@@ -34,9 +35,6 @@ pub(crate) struct CorrelationId {
     header: HeaderName,
     echo: bool,
 }
-
-/// The id of one exchange.
-struct Id(HeaderValue);
 
 /// Longer ids of clients are replaced: they would fill logs.
 const MAX_BYTES: usize = 256;
@@ -73,16 +71,14 @@ impl OnRequest for CorrelationId {
                 id
             }
         };
-        if self.echo {
-            exchange.state.put(Id(id));
-        }
+        exchange.state.put(RequestId(id));
         Step::Next
     }
 }
 
 impl OnResponse for CorrelationId {
     fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
-        if let Some(Id(id)) = exchange.state.of() {
+        if let Some(RequestId(id)) = exchange.state.of() {
             response.headers_mut().insert(self.header.clone(), id.clone());
         }
         Step::Next

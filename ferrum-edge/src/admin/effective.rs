@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::model::{HostPattern, PathPattern, Scope, Traffic};
+use gateway_core::config::model::{HostPattern, Scope, Traffic};
 use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
 
@@ -87,11 +87,7 @@ fn traffic(traffic: &Traffic) -> Value {
         Traffic::Http(rules) => json!({
             "kind": "http",
             "hosts": hosts(&rules.hosts),
-            "listen_path": match &rules.path {
-                PathPattern::HostOnly => Value::Null,
-                PathPattern::Prefix(prefix) => json!(&**prefix),
-                PathPattern::Regex(regex) => json!(format!("~{}", regex.as_str())),
-            },
+            "listen_path": rules.path.written(),
             "allowed_methods": rules.allowed_methods.as_ref().map(|methods| {
                 methods.iter().map(http::Method::as_str).collect::<Vec<_>>()
             }),

@@ -24,7 +24,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Problems};
-pub(super) use check::nearest;
+pub(crate) use check::nearest;
 pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,

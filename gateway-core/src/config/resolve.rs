@@ -13,7 +13,7 @@ mod proxy;
 mod traffic;
 mod unique;
 mod upstream;
-mod words;
+pub(crate) mod words;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -195,9 +195,9 @@ impl<'a> Notes<'a> {
 
 /// What is wrong with a value, before its place is known.
 #[derive(Debug)]
-struct Fault {
-    message: String,
-    remedy: Option<String>,
+pub(crate) struct Fault {
+    pub(crate) message: String,
+    pub(crate) remedy: Option<String>,
 }
 
 impl Fault {

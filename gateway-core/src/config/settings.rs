@@ -10,6 +10,7 @@ use std::path::Path;
 use super::file::{self, Certificate, Gateway, Listener, ListenerParts, Tls, nearest};
 use super::problem::{Problem, Problems};
 use super::resolve;
+use super::units::Unit;
 
 mod table;
 
@@ -227,9 +228,13 @@ impl Setting {
     }
 
     fn milliseconds(&self, text: &str) -> Result<u64, Problems> {
-        let seconds: Option<u64> = text.parse().ok();
-        let milliseconds = seconds.and_then(|seconds| seconds.checked_mul(1000));
-        milliseconds.ok_or_else(|| self.problem(format!("`{text}` is not a number of seconds"), "such as 30"))
+        if let Ok(seconds) = text.parse::<u64>() {
+            let milliseconds = seconds.checked_mul(1000);
+            return milliseconds.ok_or_else(|| self.problem(format!("`{text}` is too large"), "such as 30"));
+        }
+        Unit::Milliseconds.read(text).map_err(|bad| {
+            self.problem(bad.message, "such as 30s, 1500ms or 5m; a plain number counts seconds")
+        })
     }
 
     fn problem(&self, message: String, remedy: &str) -> Problems {

@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Uri, Version};
@@ -13,7 +13,9 @@ use super::body::Body;
 use super::dialect::Dialect;
 use super::early::Handshake;
 use super::forwarding::Forwarding;
+use crate::certificate::Names;
 use crate::consumer::Identity;
+use crate::route::Captures;
 
 /// One request with its response.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub struct Exchange {
     pub started: Instant,
     /// Whether it is carried out before the client's handshake is over (RFC 8470).
     pub early: bool,
+    /// What the names in the route's path stood for; `None` where it has none.
+    pub captures: Option<Box<Captures>>,
     /// What plugins remember between their hooks.
     pub state: State,
 }
@@ -61,6 +65,8 @@ pub struct Client {
     pub tls: Option<ClientTls>,
     /// The handshake, where requests may come before it is over.
     pub handshake: Option<Arc<Handshake>>,
+    /// The names in the client's certificate, read when they are first asked for.
+    names: OnceLock<Option<Box<Names>>>,
 }
 
 /// What the TLS handshake told.
@@ -81,12 +87,18 @@ impl Client {
     pub fn new(peer: SocketAddr, local: SocketAddr, trusted: bool, tls: Option<ClientTls>) -> Self {
         let peer_text = HeaderValue::from_str(&canonical(peer.ip()).to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Self { peer, local, peer_text, trusted, tls, handshake: None }
+        Self { peer, local, peer_text, trusted, tls, handshake: None, names: OnceLock::new() }
     }
 
     /// Whether its handshake is still under way.
     pub fn is_early(&self) -> bool {
         self.handshake.as_ref().is_some_and(|handshake| !handshake.is_over())
+    }
+
+    /// The names in its certificate; `None` without one, or with one that can't be read.
+    pub fn certificate_names(&self) -> Option<&Names> {
+        let certificate = self.tls.as_ref()?.certificate.as_ref()?;
+        self.names.get_or_init(|| Names::read(certificate).map(Box::new)).as_deref()
     }
 
     /// `https` or `http`.
@@ -118,6 +130,7 @@ impl Exchange {
             deadline: None,
             started: Instant::now(),
             early: false,
+            captures: None,
             state: State::default(),
         }
     }

@@ -3,6 +3,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use super::PathTemplate;
 use crate::config::index::Index;
 use crate::config::model::{HostPattern, PathPattern};
 
@@ -87,6 +88,8 @@ impl<O: Clone + Eq + Hash> Claims<O> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum PathKey {
     HostOnly,
+    Exact(Arc<str>),
+    Template(Arc<PathTemplate>),
     Prefix(Arc<str>),
     Regex(String),
 }
@@ -95,6 +98,8 @@ impl From<&PathPattern> for PathKey {
     fn from(path: &PathPattern) -> Self {
         match path {
             PathPattern::HostOnly => Self::HostOnly,
+            PathPattern::Exact(path) => Self::Exact(path.clone()),
+            PathPattern::Template(template) => Self::Template(template.clone()),
             PathPattern::Prefix(prefix) => Self::Prefix(prefix.clone()),
             PathPattern::Regex(regex) => Self::Regex(regex.as_str().to_owned()),
         }

@@ -208,6 +208,14 @@ fn get_host<'t, R>(
     hosts.get_hashed(hash.host(name), |key| key.as_bytes() == name).map(|paths| &**paths)
 }
 
+/// What `f` makes of a host's name in lower case, without port and trailing dot; empty when there is none, or one that is
+/// too long to be a host.
+pub fn host_name<T>(host: Option<&str>, f: impl FnOnce(&str) -> T) -> T {
+    let mut lower = SmallVec::<[u8; 256]>::new();
+    let name = host.map_or(&[][..], |host| clean_host(host, &mut lower));
+    f(std::str::from_utf8(name).unwrap_or_default())
+}
+
 /// The host's name in lower case, without port and trailing dot; empty when it is too long to be one.
 /// `lower` is only written to when the name has capitals.
 fn clean_host<'a>(host: &'a str, lower: &'a mut SmallVec<[u8; 256]>) -> &'a [u8] {
@@ -289,6 +297,8 @@ impl<R: Clone> Paths<R> {
     fn get(&self, hash: PathHash, path: &PathPattern) -> Option<&R> {
         match path {
             PathPattern::HostOnly => self.host_only.as_ref(),
+            // No proxy asks for these yet.
+            PathPattern::Exact(_) | PathPattern::Template(_) => None,
             PathPattern::Prefix(prefix) => self.prefixes.get(hash, prefix),
             PathPattern::Regex(regex) => {
                 let routes = self.regexes.get(hash, &literal_start(regex.as_str()))?;
@@ -300,6 +310,7 @@ impl<R: Clone> Paths<R> {
     fn set(&mut self, hash: PathHash, path: &PathPattern, route: R) -> Option<R> {
         let old = match path {
             PathPattern::HostOnly => return self.host_only.replace(route),
+            PathPattern::Exact(_) | PathPattern::Template(_) => return None,
             PathPattern::Prefix(prefix) => return self.prefixes.insert(hash, prefix, route),
             PathPattern::Regex(_) => self.remove(hash, path),
         };
@@ -319,6 +330,7 @@ impl<R: Clone> Paths<R> {
     fn remove(&mut self, hash: PathHash, path: &PathPattern) -> Option<R> {
         match path {
             PathPattern::HostOnly => self.host_only.take(),
+            PathPattern::Exact(_) | PathPattern::Template(_) => None,
             PathPattern::Prefix(prefix) => self.prefixes.remove(hash, prefix),
             PathPattern::Regex(regex) => {
                 let start = literal_start(regex.as_str());

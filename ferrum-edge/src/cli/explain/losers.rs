@@ -57,6 +57,8 @@ impl Losers {
 pub(super) fn reason(rules: &HttpRules, path: &str) -> String {
     let path = match &rules.path {
         PathPattern::HostOnly => "any path".to_owned(),
+        PathPattern::Exact(path) => format!("the path {path}"),
+        PathPattern::Template(template) => format!("the template {}", template.as_str()),
         PathPattern::Prefix(prefix) if **prefix == *path => format!("the path {prefix}"),
         PathPattern::Prefix(prefix) => format!("the longest prefix is {prefix}"),
         PathPattern::Regex(regex) => format!("no prefix fits, the regex {regex} does"),
@@ -81,14 +83,7 @@ fn hosts(rules: &HttpRules) -> String {
 
 fn distance(rules: &HttpRules, host: &str, path: &str) -> Distance {
     let host_fits = rules.hosts.is_empty() || rules.hosts.iter().any(|pattern| pattern.covers(host));
-    let path_fits = match &rules.path {
-        PathPattern::HostOnly => true,
-        PathPattern::Prefix(prefix) => {
-            let rest = path.strip_prefix(prefix.trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        }
-        PathPattern::Regex(regex) => regex.find(path).is_some_and(|found| found.start() == 0),
-    };
+    let path_fits = rules.path.covers(path);
     match (host_fits, path_fits) {
         (true, true) => Distance::BothFit,
         (false, true) => Distance::PathFits,
@@ -108,6 +103,8 @@ fn begins_alike(rules: &HttpRules, path: &str) -> bool {
 fn why(distance: Distance, rules: &HttpRules, winner: Option<&HttpRules>) -> String {
     let path = match &rules.path {
         PathPattern::HostOnly => "any path".to_owned(),
+        PathPattern::Exact(path) => format!("the path {path}"),
+        PathPattern::Template(template) => format!("the template {}", template.as_str()),
         PathPattern::Prefix(prefix) => format!("the prefix {prefix}"),
         PathPattern::Regex(regex) => format!("the regex {regex}"),
     };

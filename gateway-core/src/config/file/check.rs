@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use super::tree::{Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
+use crate::config::units::{self, Unit};
 
 /// Checks `node` against `schema`, whose definitions stand in `root`.
 ///
@@ -38,6 +39,7 @@ impl<'s> Checker<'s, '_> {
     fn check(&mut self, schema: &'s Json, node: &mut Node) {
         let schema = self.follow(schema);
         loosen(schema, node);
+        self.unit(schema, node);
         if let Some(choices) = choices(schema) {
             return self.choose(choices, node);
         }
@@ -54,6 +56,20 @@ impl<'s> Checker<'s, '_> {
             Value::List(nodes) => self.list(schema, nodes, node.line),
             Value::Map(_) => self.map(schema, node),
             Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Turns `5s` into the number that is meant, so that its range is checked like any other's.
+    fn unit(&mut self, schema: &Json, node: &mut Node) {
+        let unit = schema.get(units::KEYWORD).and_then(Json::as_str).and_then(Unit::named);
+        let (Some(unit), Value::Text { text, .. }) = (unit, &node.value) else { return };
+        match unit.read(text) {
+            Ok(number) => node.value = Value::Number(number.into()),
+            Err(bad) => {
+                self.problem(node.line, bad.message).remedy = Some(bad.remedy);
+                // Nothing more is to be said about it.
+                node.value = Value::Null;
+            }
         }
     }
 
@@ -256,7 +272,7 @@ impl<'s> Checker<'s, '_> {
 const MAX_COMPARED: usize = 1000;
 
 /// The one of `words` that `word` most likely stands for; `None` when none is near.
-pub(in crate::config) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let words = words.take(MAX_COMPARED);
     let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
     words

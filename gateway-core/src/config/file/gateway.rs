@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::units::{Bytes, Millis, Seconds};
+
 /// What holds for the gateway as a whole.
 ///
 /// Each setting also has an environment variable, which goes before the file, and some have a flag, which goes before
@@ -41,7 +43,7 @@ pub struct Gateway {
     pub access_log: Option<AccessLog>,
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
     #[schemars(range(max = 86_400))]
-    pub drain_timeout_seconds: Option<u64>,
+    pub drain_timeout_seconds: Option<Seconds>,
     /// Accepts a PROXY protocol header on http and https, from trusted proxies only. Default false.
     pub accept_proxy_protocol: Option<bool>,
 }
@@ -123,15 +125,15 @@ pub struct Limits {
     pub max_connections: Option<usize>,
     /// Bytes of a request line and headers together; beyond it 431. Default 32768.
     #[schemars(range(min = 1024, max = 16_777_216))]
-    pub max_header_bytes: Option<usize>,
+    pub max_header_bytes: Option<Bytes>,
     /// Header fields in one message; beyond it 431. Default 100.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_headers: Option<usize>,
     /// Bytes of a request target; beyond it 414. Default 8192.
     #[schemars(range(min = 64, max = 1_048_576))]
-    pub max_uri_bytes: Option<usize>,
+    pub max_uri_bytes: Option<Bytes>,
     /// Bytes of a request body; beyond it 413. Default 104857600 (100 MiB); 0 is no limit.
-    pub max_request_body_bytes: Option<u64>,
+    pub max_request_body_bytes: Option<Bytes>,
     /// Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_concurrent_streams: Option<u32>,
@@ -145,16 +147,16 @@ pub struct Limits {
 pub struct ClientTimeouts {
     /// Milliseconds from a request's first byte to the end of its headers; then 408. Default 10000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub header_ms: Option<u64>,
+    pub header_ms: Option<Millis>,
     /// Milliseconds a connection may be silent between two exchanges. Default 75000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub keep_alive_ms: Option<u64>,
+    pub keep_alive_ms: Option<Millis>,
     /// Milliseconds between two reads of a request body or two writes of a response. Default 60000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub body_ms: Option<u64>,
+    pub body_ms: Option<Millis>,
     /// Milliseconds for a TLS handshake. Default 10000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub handshake_ms: Option<u64>,
+    pub handshake_ms: Option<Millis>,
 }
 
 /// Where access records go, as JSON lines.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::config::units::{Bytes, Millis, Seconds};
+
 /// One way in and where it leads.
 ///
 /// An HTTP proxy takes requests by host and path; a stream proxy takes a port (`listen_port`) of its own.
@@ -54,34 +56,34 @@ pub struct Proxy {
     pub early_data: Option<bool>,
     /// Milliseconds for name lookup, TCP and TLS handshake. Default 5000.
     #[schemars(range(min = 1, max = 86_400_000))]
-    pub backend_connect_timeout_ms: Option<u64>,
+    pub backend_connect_timeout_ms: Option<Millis>,
     /// Milliseconds; sets both `backend_first_byte_timeout_ms` and `backend_idle_timeout_ms` where they aren't given
     /// themselves. 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub backend_read_timeout_ms: Option<u64>,
+    pub backend_read_timeout_ms: Option<Millis>,
     /// Milliseconds; sets `backend_idle_timeout_ms`, which covers both directions, where neither that nor
     /// `backend_read_timeout_ms` is given. 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub backend_write_timeout_ms: Option<u64>,
+    pub backend_write_timeout_ms: Option<Millis>,
     /// Milliseconds from the end of the request to the first byte of the response; then 504. Default 30000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub backend_first_byte_timeout_ms: Option<u64>,
+    pub backend_first_byte_timeout_ms: Option<Millis>,
     /// Milliseconds between two reads or writes of a body; then the exchange is cut off. Default 60000; 0 is off.
     #[schemars(range(max = 86_400_000))]
-    pub backend_idle_timeout_ms: Option<u64>,
+    pub backend_idle_timeout_ms: Option<Millis>,
     /// Milliseconds for the whole exchange. Default 0, which is off.
     #[schemars(range(max = 86_400_000))]
-    pub total_timeout_ms: Option<u64>,
+    pub total_timeout_ms: Option<Millis>,
     /// Milliseconds without a byte in either direction after which a WebSocket is closed. Default 3600000; 0 is off.
     #[schemars(range(max = 604_800_000))]
-    pub websocket_idle_timeout_ms: Option<u64>,
+    pub websocket_idle_timeout_ms: Option<Millis>,
     /// Milliseconds after which a WebSocket is closed, busy or not. Default 0, which is off.
     #[schemars(range(max = 604_800_000))]
-    pub websocket_lifetime_ms: Option<u64>,
+    pub websocket_lifetime_ms: Option<Millis>,
     /// Bytes a WebSocket message may have where plugins read messages; a larger one ends the WebSocket with 1009.
     /// Default 1 MiB.
     #[schemars(range(min = 1, max = 1_073_741_824))]
-    pub websocket_max_message_bytes: Option<u64>,
+    pub websocket_max_message_bytes: Option<Bytes>,
     /// PEM file of the certificate chain shown to the target. Needs `backend_tls_client_key_path`.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_client_cert_path: Option<String>,
@@ -100,14 +102,14 @@ pub struct Proxy {
     pub dns_override: Option<String>,
     /// Seconds a looked-up address is used. Default what the name server says.
     #[schemars(range(min = 1, max = 86_400))]
-    pub dns_cache_ttl_seconds: Option<u64>,
+    pub dns_cache_ttl_seconds: Option<Seconds>,
     /// How several authentication plugins combine. Default `single`.
     pub auth_mode: Option<AuthMode>,
     /// Plugin configs of this proxy beside those that name it: its own and those of scope `proxy_group`.
     pub plugins: Vec<Plugin>,
     /// Seconds after which an unused connection to the target is closed. Default 90.
     #[schemars(range(min = 1, max = 3600))]
-    pub pool_idle_timeout_seconds: Option<u64>,
+    pub pool_idle_timeout_seconds: Option<Seconds>,
     /// Idle connections kept for each target and worker. Default 256.
     #[schemars(range(max = 65_536))]
     pub pool_max_idle_per_host: Option<u32>,
@@ -120,24 +122,24 @@ pub struct Proxy {
     pub pool_http2_connections_per_host: Option<u32>,
     /// Seconds between TCP keep-alive probes. Default 60; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub pool_tcp_keepalive_seconds: Option<u64>,
+    pub pool_tcp_keepalive_seconds: Option<Seconds>,
     /// Seconds between HTTP/2 pings. Default 30; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub pool_http2_keep_alive_interval_seconds: Option<u64>,
+    pub pool_http2_keep_alive_interval_seconds: Option<Seconds>,
     /// Seconds to wait for a ping's answer before the connection is given up. Default 45.
     #[schemars(range(min = 1, max = 86_400))]
-    pub pool_http2_keep_alive_timeout_seconds: Option<u64>,
+    pub pool_http2_keep_alive_timeout_seconds: Option<Seconds>,
     /// Bytes the target may send on one HTTP/2 stream before it has to wait. Default 1 MiB.
     #[schemars(range(min = 65_535, max = 134_217_728))]
-    pub pool_http2_initial_stream_window_size: Option<u32>,
+    pub pool_http2_initial_stream_window_size: Option<Bytes>,
     /// Bytes the target may send on one HTTP/2 connection before it has to wait. Default 4 MiB.
     #[schemars(range(min = 65_535, max = 134_217_728))]
-    pub pool_http2_initial_connection_window_size: Option<u32>,
+    pub pool_http2_initial_connection_window_size: Option<Bytes>,
     /// Taken for compatibility: the windows stay as they are set. Default false.
     pub pool_http2_adaptive_window: Option<bool>,
     /// Bytes of an HTTP/2 frame the target may send. Default 16384.
     #[schemars(range(min = 16_384, max = 1_048_576))]
-    pub pool_http2_max_frame_size: Option<u32>,
+    pub pool_http2_max_frame_size: Option<Bytes>,
     /// Streams opened at a time on one HTTP/2 connection. Default what the target allows.
     #[schemars(range(min = 1, max = 65_536))]
     pub pool_http2_max_concurrent_streams: Option<u32>,
@@ -163,7 +165,7 @@ pub struct Proxy {
     pub passthrough: Option<bool>,
     /// Seconds after which a silent UDP session ends. Default 60.
     #[schemars(range(min = 1, max = 3600))]
-    pub udp_idle_timeout_seconds: Option<u64>,
+    pub udp_idle_timeout_seconds: Option<Seconds>,
     /// Drops replies that would make a session's replies together larger than its requests times this factor. Default
     /// no limit.
     #[schemars(extend("exclusiveMinimum" = 0))]
@@ -174,7 +176,7 @@ pub struct Proxy {
     pub udp_max_sessions: Option<u64>,
     /// Seconds after which a silent TCP session ends. Default 300; 0 is off.
     #[schemars(range(max = 86_400))]
-    pub tcp_idle_timeout_seconds: Option<u64>,
+    pub tcp_idle_timeout_seconds: Option<Seconds>,
     /// Reads a PROXY protocol header first on a stream proxy, from trusted proxies only. Default false.
     pub accept_proxy_protocol: Option<bool>,
     /// Sends a PROXY protocol header of version 1 or 2 to the target of a stream proxy. Default none.
@@ -186,7 +188,7 @@ pub struct Proxy {
     #[schemars(length(max = 100))]
     pub allowed_ws_origins: Vec<String>,
     /// Bytes a request body may have; beyond it 413. Default the gateway's limit; 0 is no limit.
-    pub max_request_body_bytes: Option<u64>,
+    pub max_request_body_bytes: Option<Bytes>,
     /// Only `ferrum`, which is the default.
     pub namespace: Option<String>,
     /// Set by the admin API, ignored here.
@@ -296,7 +298,7 @@ pub struct CircuitBreaker {
     pub success_threshold: Option<u32>,
     /// Seconds it stays open. Default 30.
     #[schemars(range(min = 1, max = 86_400))]
-    pub timeout_seconds: Option<u64>,
+    pub timeout_seconds: Option<Seconds>,
     /// Statuses that count as failure. Default 500 502 503 504.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub failure_status_codes: Option<Vec<u16>>,
@@ -345,7 +347,7 @@ pub enum Backoff {
 pub struct FixedBackoff {
     /// Milliseconds. Default 100.
     #[schemars(range(max = 300_000))]
-    pub delay_ms: Option<u64>,
+    pub delay_ms: Option<Millis>,
 }
 
 /// A pause that doubles.
@@ -354,8 +356,8 @@ pub struct FixedBackoff {
 pub struct ExponentialBackoff {
     /// Milliseconds of the first pause. Default 100.
     #[schemars(range(max = 300_000))]
-    pub base_ms: Option<u64>,
+    pub base_ms: Option<Millis>,
     /// Milliseconds of the longest pause. Default 10000.
     #[schemars(range(max = 300_000))]
-    pub max_ms: Option<u64>,
+    pub max_ms: Option<Millis>,
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::config::units::{Millis, Seconds};
+
 /// A named group of targets and how one is picked.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -100,7 +102,7 @@ pub struct CookieConfig {
     #[schemars(length(max = 255))]
     pub path: Option<String>,
     /// Seconds the client keeps it. Default 3600; 0 ends with the browser's session.
-    pub ttl_seconds: Option<u64>,
+    pub ttl_seconds: Option<Seconds>,
     /// Default none: the host that was asked.
     #[schemars(length(max = 253))]
     pub domain: Option<String>,
@@ -144,10 +146,10 @@ pub struct ActiveHealth {
     pub http_path: Option<String>,
     /// Seconds from one probe to the next. Default 10.
     #[schemars(range(min = 1, max = 86_400))]
-    pub interval_seconds: Option<u64>,
+    pub interval_seconds: Option<Seconds>,
     /// Milliseconds for one probe. Default 5000.
     #[schemars(range(min = 1, max = 300_000))]
-    pub timeout_ms: Option<u64>,
+    pub timeout_ms: Option<Millis>,
     /// Good answers until healthy again. Default 3.
     #[schemars(range(min = 1, max = 10_000))]
     pub healthy_threshold: Option<u32>,
@@ -193,8 +195,8 @@ pub struct PassiveHealth {
     pub unhealthy_threshold: Option<u32>,
     /// Seconds. Default 30.
     #[schemars(range(min = 1, max = 86_400))]
-    pub unhealthy_window_seconds: Option<u64>,
+    pub unhealthy_window_seconds: Option<Seconds>,
     /// Seconds after which an unhealthy target is tried again. Default 30; 0 waits for an active probe.
     #[schemars(range(max = 86_400))]
-    pub healthy_after_seconds: Option<u64>,
+    pub healthy_after_seconds: Option<Seconds>,
 }

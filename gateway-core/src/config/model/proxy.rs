@@ -9,6 +9,7 @@ use http::Method;
 use regex::Regex;
 
 use super::{Id, PluginConfig, Upstream};
+use crate::route::PathTemplate;
 use crate::stream::websocket::MAX_MESSAGE;
 
 /// One way in and where it leads.
@@ -102,6 +103,10 @@ pub enum HostPattern {
 pub enum PathPattern {
     /// No `listen_path`: every path of its hosts, after every path-carrying proxy had its chance.
     HostOnly,
+    /// One path.
+    Exact(Arc<str>),
+    /// Segments with names among them.
+    Template(Arc<PathTemplate>),
     /// A prefix on whole segments: begins with `/`, has no trailing `/` unless it is `/` itself.
     Prefix(Arc<str>),
     /// `~regex`, anchored at both ends.

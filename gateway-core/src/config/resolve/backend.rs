@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::known::{Group, Known};
 use super::{Notes, Place, words};
@@ -11,6 +10,7 @@ use crate::config::model::{
     Algorithm, Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
     Upstream,
 };
+use crate::config::units::Seconds;
 
 /// How targets' certificates are judged, as a proxy or an upstream says it.
 #[derive(Debug, Clone, Copy)]
@@ -186,7 +186,7 @@ pub(super) fn backend(
         tls,
         pool: pool(written).shared(),
         dns_override,
-        dns_ttl: written.dns_cache_ttl_seconds.map(Duration::from_secs),
+        dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
     })
 }
 
@@ -234,7 +234,7 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
 
 fn pool(written: &file::Proxy) -> PoolRules {
     let rules = PoolRules::default();
-    let seconds = |written: Option<u64>, default| written.map_or(default, Duration::from_secs);
+    let seconds = |written: Option<Seconds>, default| written.map_or(default, Seconds::duration);
     let count = |written: Option<u32>, default| written.map_or(default, |n| n as usize);
     PoolRules {
         keep_alive: written.pool_enable_http_keep_alive.unwrap_or(rules.keep_alive),
@@ -249,19 +249,20 @@ fn pool(written: &file::Proxy) -> PoolRules {
 
 fn http2(written: &file::Proxy) -> Http2Rules {
     let rules = Http2Rules::default();
-    let seconds = |written: Option<u64>, default| written.map_or(default, Duration::from_secs);
+    let seconds = |written: Option<Seconds>, default| written.map_or(default, Seconds::duration);
     Http2Rules {
         keep_alive_interval: seconds(
             written.pool_http2_keep_alive_interval_seconds,
             rules.keep_alive_interval,
         ),
         keep_alive_timeout: seconds(written.pool_http2_keep_alive_timeout_seconds, rules.keep_alive_timeout),
-        stream_window: written.pool_http2_initial_stream_window_size.unwrap_or(rules.stream_window),
-        connection_window: written
-            .pool_http2_initial_connection_window_size
-            .unwrap_or(rules.connection_window),
+        stream_window: words::small(written.pool_http2_initial_stream_window_size, rules.stream_window),
+        connection_window: words::small(
+            written.pool_http2_initial_connection_window_size,
+            rules.connection_window,
+        ),
         adaptive_window: written.pool_http2_adaptive_window.unwrap_or(rules.adaptive_window),
-        max_frame_size: written.pool_http2_max_frame_size.unwrap_or(rules.max_frame_size),
+        max_frame_size: words::small(written.pool_http2_max_frame_size, rules.max_frame_size),
         max_concurrent_streams: written.pool_http2_max_concurrent_streams,
     }
 }

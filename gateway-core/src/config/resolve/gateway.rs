@@ -12,6 +12,7 @@ use crate::config::model::{
     AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, Settings, TlsVersion,
 };
 use crate::config::problem::Problems;
+use crate::config::units::Bytes;
 
 /// Resolves the settings.
 ///
@@ -165,10 +166,12 @@ fn limits(written: &file::Limits) -> Limits {
     let defaults = Limits::default();
     Limits {
         max_connections: written.max_connections.unwrap_or(defaults.max_connections),
-        max_header_bytes: written.max_header_bytes.unwrap_or(defaults.max_header_bytes),
+        max_header_bytes: written.max_header_bytes.map_or(defaults.max_header_bytes, Bytes::count),
         max_headers: written.max_headers.unwrap_or(defaults.max_headers),
-        max_uri_bytes: written.max_uri_bytes.unwrap_or(defaults.max_uri_bytes),
-        max_request_body_bytes: written.max_request_body_bytes.unwrap_or(defaults.max_request_body_bytes),
+        max_uri_bytes: written.max_uri_bytes.map_or(defaults.max_uri_bytes, Bytes::count),
+        max_request_body_bytes: written
+            .max_request_body_bytes
+            .map_or(defaults.max_request_body_bytes, |bytes| bytes.0),
         max_concurrent_streams: written.max_concurrent_streams.unwrap_or(defaults.max_concurrent_streams),
         max_requests: written.max_requests.unwrap_or(defaults.max_requests),
     }

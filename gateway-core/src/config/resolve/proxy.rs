@@ -122,11 +122,11 @@ fn backoff(notes: &mut Notes<'_>, written: Option<file::Backoff>) -> Backoff {
     match written {
         None => Backoff::None,
         Some(file::Backoff::Fixed(fixed)) => {
-            Backoff::Fixed(Duration::from_millis(fixed.delay_ms.unwrap_or(100)))
+            Backoff::Fixed(Duration::from_millis(fixed.delay_ms.map_or(100, |delay| delay.0)))
         }
         Some(file::Backoff::Exponential(exponential)) => {
-            let base = exponential.base_ms.unwrap_or(100);
-            let max = exponential.max_ms.unwrap_or(10_000);
+            let base = exponential.base_ms.map_or(100, |base| base.0);
+            let max = exponential.max_ms.map_or(10_000, |max| max.0);
             if base > max {
                 notes
                     .add("retry.backoff.exponential.base_ms", format!("{base} is more than `max_ms`, {max}"));

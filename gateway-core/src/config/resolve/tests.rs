@@ -177,6 +177,28 @@ fn timeouts_of_either_kind() {
 }
 
 #[test]
+fn durations_and_sizes_with_units() {
+    let model = good(&proxy_with(
+        "listen_path: /\ntotal_timeout_ms: 1.5s\npool_idle_timeout_seconds: 2m\nmax_request_body_bytes: 10MiB",
+    ));
+    let proxy = &model.proxies[0];
+    assert_eq!(proxy.timeouts.total, Duration::from_millis(1500));
+    assert_eq!(proxy.backend.pool.idle_timeout, Duration::from_secs(120));
+    let Traffic::Http(rules) = &proxy.traffic else { panic!("takes requests") };
+    assert_eq!(rules.max_request_body_bytes, Some(10 << 20));
+    let cases = [
+        ("total_timeout_ms: 2d", "172800000 is out of range"),
+        ("total_timeout_ms: 5 parsecs", "`parsecs` in `5 parsecs` is not a unit"),
+        ("pool_idle_timeout_seconds: 1500ms", "not a whole number of seconds"),
+        ("max_request_body_bytes: 10m", "`m` in `10m` is not a unit"),
+    ];
+    for (line, part) in cases {
+        let problems = resolved("f", &proxy_with(&format!("listen_path: /\n{line}"))).expect_err("is wrong");
+        assert!(problems.0.len() == 1 && problems.to_string().contains(part), "{line}: {problems}");
+    }
+}
+
+#[test]
 fn backoff_in_three_spellings() {
     let backoff = |text: &str| {
         good(&proxy_with(&format!("listen_path: /\nretry: {{{text}}}"))).proxies[0].retry.clone()

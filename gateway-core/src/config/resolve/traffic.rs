@@ -1,13 +1,13 @@
 //! What traffic a proxy takes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{Fault, Notes, words};
 use crate::config::file;
 use crate::config::model::{
     HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic, WebSocketRules,
 };
+use crate::config::units::Bytes;
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -67,10 +67,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         allowed_origins: origins(notes, &written.allowed_ws_origins),
         idle: words::millis(written.websocket_idle_timeout_ms, defaults.idle),
         lifetime: words::millis(written.websocket_lifetime_ms, defaults.lifetime),
-        max_message: written
-            .websocket_max_message_bytes
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .unwrap_or(defaults.max_message),
+        max_message: written.websocket_max_message_bytes.map_or(defaults.max_message, Bytes::count),
     };
     Some(HttpRules {
         hosts,
@@ -81,7 +78,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
         early_data: written.early_data.unwrap_or(true),
         websocket: websocket.shared(),
-        max_request_body_bytes: written.max_request_body_bytes,
+        max_request_body_bytes: written.max_request_body_bytes.map(|bytes| bytes.0),
     })
 }
 
@@ -172,17 +169,17 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
     }
     let is_udp = matches!(scheme, Scheme::Udp | Scheme::Dtls);
     wrong_transport(notes, written, is_udp);
-    let idle = if is_udp {
-        written.udp_idle_timeout_seconds.unwrap_or(UDP_IDLE)
-    } else {
-        written.tcp_idle_timeout_seconds.unwrap_or(TCP_IDLE)
+    let (idle, default) = match is_udp {
+        true => (written.udp_idle_timeout_seconds, UDP_IDLE),
+        false => (written.tcp_idle_timeout_seconds, TCP_IDLE),
     };
+    let idle = words::seconds(idle, default);
     Some(StreamRules {
         listen_ports: listen_ports(notes, written)?,
         frontend_tls,
         passthrough,
         server_names,
-        idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
+        idle_timeout: (!idle.is_zero()).then_some(idle),
         max_response_amplification: written.udp_max_response_amplification_factor,
         max_sessions: written
             .udp_max_sessions

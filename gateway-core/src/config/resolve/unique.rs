@@ -111,10 +111,8 @@ pub(super) fn routes(proxies: &[(usize, Proxy)], problems: &mut Problems) {
         };
         let (key, what) = match &rules.path {
             PathPattern::HostOnly => ("hosts", "hosts"),
-            PathPattern::Prefix(_) | PathPattern::Regex(_) if rules.hosts.is_empty() => {
-                ("listen_path", "path")
-            }
-            PathPattern::Prefix(_) | PathPattern::Regex(_) => ("listen_path", "path and hosts"),
+            _ if rules.hosts.is_empty() => ("listen_path", "path"),
+            _ => ("listen_path", "path and hosts"),
         };
         problems
             .add(format!("proxies[{n}].{key}"), format!("proxies[{other}] takes this {what} already"))

@@ -9,9 +9,12 @@ use http::Method;
 use regex::{Regex, RegexBuilder};
 
 use super::{Fault, Notes};
+use crate::condition::written::PathMatch;
+use crate::condition::{not_a_regex, whole};
 use crate::config::file;
 use crate::config::model::{HostPattern, Id, PathPattern};
-use crate::route::MAX_SEGMENTS;
+use crate::config::units::{Bytes, Millis, Seconds};
+use crate::route::{MAX_SEGMENTS, PathTemplate};
 
 /// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
 const MAX_REGEX_BYTES: usize = 1 << 20;
@@ -52,7 +55,7 @@ pub(super) fn label(written: Option<&String>) -> Option<Arc<str>> {
     written.filter(|text| !text.is_empty()).map(|text| Arc::from(text.as_str()))
 }
 
-pub(super) fn host_pattern(text: &str) -> Result<HostPattern, Fault> {
+pub(crate) fn host_pattern(text: &str) -> Result<HostPattern, Fault> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();
     let bad = |remedy: String| Fault::new(format!("`{text}` is not a host")).remedy(remedy);
     if lower == "*" {
@@ -150,18 +153,66 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
     Ok(PathPattern::Prefix(prefix.into()))
 }
 
-fn path_regex(pattern: &str) -> Result<Regex, Fault> {
-    let inner = pattern.strip_prefix('^').unwrap_or(pattern);
-    // A `\$` at the end is a dollar sign, not the anchor.
-    let inner = match inner.strip_suffix('$') {
-        Some(cut) if !cut.ends_with('\\') => cut,
-        _ => inner,
+/// The path of a condition; a problem comes with the key it stands under.
+pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static str, Fault)> {
+    let named = match written {
+        PathMatch::Text(text) if text.starts_with('/') && text.contains(['{', '}']) => {
+            return template(text).map_err(|fault| ("", fault));
+        }
+        PathMatch::Text(text) => return listen_path(text).map_err(|fault| ("", fault)),
+        PathMatch::Named(named) => named,
     };
-    let anchored = format!("^(?:{inner})$");
-    RegexBuilder::new(&anchored).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
-        let told = error.to_string();
-        let reason = told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        Fault::new(format!("`{pattern}` is not a regex: {reason}"))
+    let several = || Fault::new("this names more than one way to match").remedy("keep one of them");
+    match (&named.exact, &named.prefix, &named.template, &named.regex) {
+        (Some(text), None, None, None) => exact(text).map_err(|fault| ("exact", fault)),
+        (None, Some(text), None, None) if text.starts_with('~') => Err((
+            "prefix",
+            Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"),
+        )),
+        (None, Some(text), None, None) => listen_path(text).map_err(|fault| ("prefix", fault)),
+        (None, None, Some(text), None) => template(text).map_err(|fault| ("template", fault)),
+        (None, None, None, Some(text)) => {
+            let text = text.strip_prefix('~').unwrap_or(text);
+            path_regex(text).map(PathPattern::Regex).map_err(|fault| ("regex", fault))
+        }
+        (None, None, None, None) => Err((
+            "",
+            Fault::new("this says nothing about the path").remedy("one of: exact, prefix, template, regex"),
+        )),
+        _ => Err(("", several())),
+    }
+}
+
+/// One path, as requests have it when they are matched.
+fn exact(text: &str) -> Result<PathPattern, Fault> {
+    if text == "*" {
+        return Ok(PathPattern::Exact(text.into()));
+    }
+    let without_slash = text.strip_suffix('/').filter(|cut| !cut.is_empty()).unwrap_or(text);
+    listen_path(without_slash)?;
+    match text.strip_prefix('~') {
+        Some(_) => {
+            Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"))
+        }
+        None => Ok(PathPattern::Exact(text.into())),
+    }
+}
+
+fn template(text: &str) -> Result<PathPattern, Fault> {
+    if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
+        return Err(
+            Fault::new(format!("`{text}` can't be a path")).remedy("a path has no query, fragment or spaces")
+        );
+    }
+    match PathTemplate::parse(text) {
+        Ok(template) => Ok(PathPattern::Template(Arc::new(template))),
+        Err(error) => Err(Fault::new(format!("`{text}`: {error}")).remedy("such as `/users/{id}/{rest...}`")),
+    }
+}
+
+fn path_regex(pattern: &str) -> Result<Regex, Fault> {
+    RegexBuilder::new(&whole(pattern)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
+        Fault::new(not_a_regex(pattern, &error))
             .remedy("see docs.rs/regex for the syntax; a plain prefix has no `~`")
     })
 }
@@ -215,12 +266,17 @@ pub(super) fn file_path(folder: &Path, text: &str) -> PathBuf {
     folder.join(text)
 }
 
-pub(super) fn seconds(written: Option<u64>, default: u64) -> Duration {
-    Duration::from_secs(written.unwrap_or(default))
+pub(super) fn seconds(written: Option<Seconds>, default: u64) -> Duration {
+    written.unwrap_or(Seconds(default)).duration()
 }
 
-pub(super) fn millis(written: Option<u64>, default: Duration) -> Duration {
-    written.map_or(default, Duration::from_millis)
+pub(super) fn millis(written: Option<Millis>, default: Duration) -> Duration {
+    written.map_or(default, Millis::duration)
+}
+
+/// Bytes within the range that the schema has checked.
+pub(super) fn small(written: Option<Bytes>, default: u32) -> u32 {
+    written.map_or(default, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX))
 }
 
 /// The nearest of `names`, as a question.

@@ -67,6 +67,9 @@ fn values_of_every_kind() {
             ("FERRUM_VIA_PSEUDONYM_FILE", "/run/secrets/via"),
             ("FERRUM_ACCESS_LOG_QUEUE", "5"),
             ("FERRUM_HTTP_HEADER_READ_TIMEOUT_SECONDS", "3"),
+            ("FERRUM_HTTP_BODY_TIMEOUT_SECONDS", "1500ms"),
+            ("FERRUM_MAX_REQUEST_BODY_SIZE_BYTES", "2MiB"),
+            ("FERRUM_SHUTDOWN_DRAIN_SECONDS", "2m"),
             ("FERRUM_FRONTEND_TLS_CERT_PATH", "c.pem"),
             ("FERRUM_FRONTEND_TLS_KEY_PATH", "/k.pem"),
             ("FERRUM_TLS_MIN_VERSION", "1.3"),
@@ -81,6 +84,8 @@ fn values_of_every_kind() {
     let log = settings.access_log.expect("switched on by the file");
     assert_eq!((log.path.as_path(), log.queue), (Path::new("/etc/a.log"), 5));
     assert_eq!(settings.client_timeouts.header.as_secs(), 3);
+    assert_eq!(settings.client_timeouts.body.as_millis(), 1500);
+    assert_eq!((settings.limits.max_request_body_bytes, settings.drain_timeout.as_secs()), (2 << 20, 120));
     assert_eq!(settings.tls.certificates[0].cert_path, Path::new("/work/c.pem"));
     assert_eq!(settings.tls.certificates[0].key_path, Path::new("/k.pem"));
     assert_eq!(over("{}", &[("FERRUM_ADD_VIA_HEADER", "false")]).via, None);

@@ -1,0 +1,136 @@
+//! Who a certificate names.
+
+use std::net::IpAddr;
+
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Alternative names that are read of one certificate; more are refused as if there were none.
+const MAX_NAMES: usize = 1000;
+
+/// The names in a leaf certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The subject as RFC 4514 writes it, most specific part first: `CN=orders,O=Example`.
+    pub subject: String,
+    /// The subject's common name, the last of several.
+    pub common_name: Option<String>,
+    /// DNS names, mail addresses, IP addresses and URIs, in the order of the certificate.
+    pub alternative: Vec<String>,
+}
+
+impl Names {
+    /// Reads the names of a DER certificate; `None` when it can't be read or has more names than are kept.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let mut names = Self { subject: subject(&certificate)?, ..Self::default() };
+        let common = certificate.subject().iter_common_name().last();
+        names.common_name = common.and_then(|name| name.as_str().ok()).map(str::to_owned);
+        if let Some(extension) = certificate.subject_alternative_name().ok()? {
+            let all = &extension.value.general_names;
+            if all.len() > MAX_NAMES {
+                return None;
+            }
+            names.alternative.extend(all.iter().filter_map(alternative));
+        }
+        Some(names)
+    }
+}
+
+fn alternative(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => {
+            Some((*text).to_owned())
+        }
+        GeneralName::IPAddress(bytes) => {
+            let address = <[u8; 4]>::try_from(*bytes)
+                .map(IpAddr::from)
+                .or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            address.ok().map(|address| address.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The subject by RFC 4514: parts in reverse order, special characters escaped. `None` when a part is no text.
+fn subject(certificate: &X509Certificate<'_>) -> Option<String> {
+    let mut text = String::new();
+    let parts: Vec<_> = certificate.subject().iter_attributes().collect();
+    for part in parts.iter().rev() {
+        if !text.is_empty() {
+            text.push(',');
+        }
+        match short_name(&part.attr_type().to_id_string()) {
+            Some(name) => text.push_str(name),
+            None => text.push_str(&part.attr_type().to_id_string()),
+        }
+        text.push('=');
+        escape(part.as_str().ok()?, &mut text);
+    }
+    Some(text)
+}
+
+/// RFC 4514 §3 names; others are written as their number.
+fn short_name(id: &str) -> Option<&'static str> {
+    Some(match id {
+        "2.5.4.3" => "CN",
+        "2.5.4.5" => "serialNumber",
+        "2.5.4.6" => "C",
+        "2.5.4.7" => "L",
+        "2.5.4.8" => "ST",
+        "2.5.4.9" => "STREET",
+        "2.5.4.10" => "O",
+        "2.5.4.11" => "OU",
+        "0.9.2342.19200300.100.1.1" => "UID",
+        "0.9.2342.19200300.100.1.25" => "DC",
+        "1.2.840.113549.1.9.1" => "emailAddress",
+        _ => return None,
+    })
+}
+
+/// RFC 4514 §2.4: what would be read as part of the syntax gets a backslash, control characters their code.
+fn escape(value: &str, out: &mut String) {
+    let last = value.chars().count().saturating_sub(1);
+    for (n, c) in value.chars().enumerate() {
+        let special = matches!(c, '"' | '+' | ',' | ';' | '<' | '>' | '\\')
+            || n == 0 && matches!(c, ' ' | '#')
+            || n == last && c == ' ';
+        if c.is_control() {
+            let mut bytes = [0; 4];
+            for byte in c.encode_utf8(&mut bytes).bytes() {
+                out.push_str(&format!("\\{byte:02x}"));
+            }
+            continue;
+        }
+        if special {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+
+    use super::*;
+
+    #[test]
+    fn names_of_a_certificate() {
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).expect("is a name");
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::CountryName, "DE");
+        subject.push(DnType::OrganizationName, "Example, Inc.");
+        subject.push(DnType::CommonName, "orders");
+        params.distinguished_name = subject;
+        params.subject_alt_names.push(SanType::URI("spiffe://example/orders".try_into().expect("is a URI")));
+        params.subject_alt_names.push(SanType::IpAddress([192, 0, 2, 7].into()));
+        let key = KeyPair::generate().expect("there is randomness");
+        let certificate = params.self_signed(&key).expect("is good");
+        let names = Names::read(certificate.der()).expect("is read");
+        assert_eq!(names.subject, "CN=orders,O=Example\\, Inc.,C=DE");
+        assert_eq!(names.common_name.as_deref(), Some("orders"));
+        assert_eq!(names.alternative, ["a.example", "spiffe://example/orders", "192.0.2.7"]);
+        assert_eq!(Names::read(b"no certificate"), None);
+    }
+}

@@ -1,0 +1,366 @@
+//! Durations and sizes: a plain number in the setting's own unit, or text with a unit such as `5s` or `10MiB`.
+//!
+//! [`Millis`], [`Seconds`] and [`Bytes`] are used the same way in configuration files, plugin settings, environment
+//! variables and flags. They differ in what a plain number means. A value that is not a whole number of the
+//! setting's unit (`1500ms` where whole seconds are counted) is refused, never rounded.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// What a plain number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Milliseconds of a duration.
+    Milliseconds,
+    /// Whole seconds of a duration.
+    Seconds,
+    /// Bytes of a size.
+    Bytes,
+}
+
+/// The JSON Schema keyword that names the unit of a value.
+pub const KEYWORD: &str = "x-unit";
+
+/// Units of time, in nanoseconds; the longer spelling of two that begin alike comes first.
+const TIME: &[(&str, u128)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("w", 604_800_000_000_000),
+];
+
+/// Units of size, in bytes. `M` alone is left out: half of all programs read it as 1000², the other half as 1024².
+const SIZE: &[(&str, u128)] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// Digits after the point that are read; more say nothing about a duration or size.
+const MAX_DECIMALS: usize = 9;
+
+/// Why a text is no duration or size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({remedy})")]
+pub struct BadValue {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+impl Unit {
+    /// The unit a schema's keyword names.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Milliseconds, Self::Seconds, Self::Bytes].into_iter().find(|unit| unit.keyword() == name)
+    }
+
+    const fn keyword(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Seconds => "s",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    /// One of this unit, in what its table counts.
+    const fn scale(self) -> u128 {
+        match self {
+            Self::Milliseconds => 1_000_000,
+            Self::Seconds => 1_000_000_000,
+            Self::Bytes => 1,
+        }
+    }
+
+    const fn table(self) -> &'static [(&'static str, u128)] {
+        match self {
+            Self::Milliseconds | Self::Seconds => TIME,
+            Self::Bytes => SIZE,
+        }
+    }
+
+    /// Reads a text as a number of this unit. Several parts are added (`1h30m`).
+    ///
+    /// # Errors
+    /// An unknown unit, a value that is not a whole number of this unit, one that is too large.
+    pub fn read(self, text: &str) -> Result<u64, BadValue> {
+        let trimmed = text.trim();
+        if !trimmed.is_empty() && trimmed.bytes().all(|b| b.is_ascii_digit()) {
+            return trimmed.parse().map_err(|_| self.bad(format!("`{text}` is too large")));
+        }
+        let mut total: u128 = 0;
+        let mut rest = trimmed;
+        while !rest.is_empty() {
+            let (number, after) = split(rest, |c| c.is_ascii_digit() || c == '.');
+            let (name, after) = split(after.trim_start(), |c| c.is_alphabetic());
+            total += self.part(text, number, name)?;
+            rest = after.trim_start();
+        }
+        if trimmed.is_empty() {
+            return Err(self.bad("this is empty".to_owned()));
+        }
+        if !total.is_multiple_of(self.scale()) {
+            let counted = match self {
+                Self::Milliseconds => "milliseconds",
+                Self::Seconds => "seconds",
+                Self::Bytes => "bytes",
+            };
+            return Err(BadValue {
+                message: format!("`{text}` is not a whole number of {counted}"),
+                remedy: format!("this setting counts whole {counted}"),
+            });
+        }
+        u64::try_from(total / self.scale()).map_err(|_| self.bad(format!("`{text}` is too large")))
+    }
+
+    /// One number with its unit, in what the table counts.
+    fn part(self, text: &str, number: &str, name: &str) -> Result<u128, BadValue> {
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = !whole.is_empty()
+            && whole.len() <= 18
+            && decimals.len() <= MAX_DECIMALS
+            && !number.ends_with('.')
+            && !decimals.contains('.');
+        if !is_number || name.is_empty() {
+            let what = if self == Self::Bytes { "size" } else { "duration" };
+            return Err(self.bad(format!("`{text}` is not a {what}")));
+        }
+        let found = self.table().iter().find(|(unit, _)| *unit == name);
+        let Some((_, scale)) = found else {
+            return Err(self.bad(format!("`{name}` in `{text}` is not a unit")));
+        };
+        let power = 10_u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
+        let digits: u128 = whole.parse::<u128>().unwrap_or(0) * power
+            + if decimals.is_empty() { 0 } else { decimals.parse().unwrap_or(0) };
+        if !(digits * scale).is_multiple_of(power) {
+            return Err(self.bad(format!("`{text}` is too precise")));
+        }
+        Ok(digits * scale / power)
+    }
+
+    fn bad(self, message: String) -> BadValue {
+        let remedy = match self {
+            Self::Milliseconds => "such as 500ms, 5s, 1m or 1h30m; a plain number counts milliseconds",
+            Self::Seconds => "such as 30s, 5m or 1h; a plain number counts seconds",
+            Self::Bytes => "such as 64KiB, 10MiB or 1GB; a plain number counts bytes",
+        };
+        BadValue { message, remedy: remedy.to_owned() }
+    }
+
+    fn schema(self) -> Schema {
+        let (pattern, what) = match self {
+            Self::Milliseconds | Self::Seconds => {
+                ("^\\s*([0-9]+|([0-9]+(\\.[0-9]+)?\\s*(ns|us|µs|ms|s|m|h|d|w)\\s*)+)\\s*$", "duration")
+            }
+            Self::Bytes => {
+                ("^\\s*([0-9]+|([0-9]+(\\.[0-9]+)?\\s*(B|[kK]B|MB|GB|TB|KiB|MiB|GiB|TiB)\\s*)+)\\s*$", "size")
+            }
+        };
+        let mut schema = json_schema!({ "type": ["integer", "string"], "format": what, "pattern": pattern });
+        schema.insert(KEYWORD.to_owned(), self.keyword().into());
+        schema.insert("minimum".to_owned(), 0.into());
+        schema
+    }
+}
+
+/// The longest start of `text` whose characters all fit, and the rest.
+fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !fits(c)).unwrap_or(text.len()))
+}
+
+/// Reads a number or a text with a unit.
+struct Reader(Unit);
+
+impl Visitor<'_> for Reader {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 == Unit::Bytes {
+            "a size such as 10MiB, or a number of bytes"
+        } else {
+            "a duration such as 5s, or a number"
+        })
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
+        Ok(value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
+        u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        self.0.read(text).map_err(E::custom)
+    }
+}
+
+macro_rules! value {
+    ($(#[doc = $doc:literal])+ $name:ident, $unit:expr) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(Reader($unit)).map(Self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $unit.schema()
+            }
+
+            // In place, so that a field may narrow the range.
+            fn inline_schema() -> bool {
+                true
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadValue;
+
+            fn from_str(text: &str) -> Result<Self, BadValue> {
+                $unit.read(text).map(Self)
+            }
+        }
+
+        impl From<u64> for $name {
+            fn from(value: u64) -> Self {
+                Self(value)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+value! {
+    /// A duration whose plain number counts milliseconds.
+    Millis, Unit::Milliseconds
+}
+value! {
+    /// A duration whose plain number counts whole seconds.
+    Seconds, Unit::Seconds
+}
+value! {
+    /// A size whose plain number counts bytes.
+    Bytes, Unit::Bytes
+}
+
+impl Millis {
+    /// As a duration.
+    pub const fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl Seconds {
+    /// As a duration.
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.0)
+    }
+}
+
+impl Bytes {
+    /// As a count of bytes in memory; more than fits is the most there can be.
+    pub fn count(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_with_units() {
+        let cases = [
+            (Unit::Milliseconds, "5000", Ok(5000)),
+            (Unit::Milliseconds, "5s", Ok(5000)),
+            (Unit::Milliseconds, " 1500ms ", Ok(1500)),
+            (Unit::Milliseconds, "1.5s", Ok(1500)),
+            (Unit::Milliseconds, "1h30m", Ok(5_400_000)),
+            (Unit::Milliseconds, "1m 30 s", Ok(90_000)),
+            (Unit::Milliseconds, "1d", Ok(86_400_000)),
+            (Unit::Milliseconds, "500us", Err("whole number of milliseconds")),
+            (Unit::Milliseconds, "5 parsecs", Err("`parsecs` in `5 parsecs` is not a unit")),
+            (Unit::Milliseconds, "-5s", Err("is not a duration")),
+            (Unit::Milliseconds, "s", Err("is not a duration")),
+            (Unit::Milliseconds, "1.s", Err("is not a duration")),
+            (Unit::Milliseconds, "1.2.3s", Err("is not a duration")),
+            (Unit::Milliseconds, "", Err("empty")),
+            (Unit::Milliseconds, "99999999999999999999", Err("too large")),
+            (Unit::Milliseconds, "999999999999999999w", Err("too large")),
+            (Unit::Seconds, "30", Ok(30)),
+            (Unit::Seconds, "5m", Ok(300)),
+            (Unit::Seconds, "2000ms", Ok(2)),
+            (Unit::Seconds, "1500ms", Err("whole number of seconds")),
+            (Unit::Bytes, "1024", Ok(1024)),
+            (Unit::Bytes, "10MiB", Ok(10 << 20)),
+            (Unit::Bytes, "10MB", Ok(10_000_000)),
+            (Unit::Bytes, "1.5KiB", Ok(1536)),
+            (Unit::Bytes, "0.3B", Err("too precise")),
+            (Unit::Bytes, "10m", Err("`m` in `10m` is not a unit")),
+            (Unit::Bytes, "5s", Err("is not a unit")),
+        ];
+        for (unit, text, expected) in cases {
+            match (unit.read(text), expected) {
+                (Ok(value), Ok(expected)) => assert_eq!(value, expected, "{text}"),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
+                (got, expected) => panic!("{text}: {got:?}, expected {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn read_by_serde_like_by_hand() {
+        #[derive(Deserialize, JsonSchema)]
+        struct Settings {
+            #[schemars(range(max = 60_000))]
+            wait: Option<Millis>,
+            keep: Seconds,
+            most: Bytes,
+        }
+        let settings: Settings =
+            serde_json::from_str(r#"{"wait": "5s", "keep": 7, "most": "64KiB"}"#).expect("is good");
+        assert_eq!(
+            (settings.wait, settings.keep, settings.most),
+            (Some(Millis(5000)), Seconds(7), Bytes(65536))
+        );
+        assert!(serde_json::from_str::<Settings>(r#"{"keep": -7, "most": 1}"#).is_err());
+        assert!(serde_json::from_str::<Settings>(r#"{"keep": 1.5, "most": 1}"#).is_err());
+        let schema = schemars::schema_for!(Settings);
+        let wait = schema.pointer("/properties/wait").expect("stands in place");
+        assert_eq!(wait["x-unit"], "ms");
+        assert_eq!((&wait["minimum"], &wait["maximum"]), (&0.into(), &60_000.into()));
+    }
+}

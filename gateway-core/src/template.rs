@@ -1,0 +1,159 @@
+//! The gateway's one template language: text with values of the request in it, as `/v2/${capture.rest}`.
+//!
+//! Headers, rewrites, redirects, keys and log formats all use it. `${name}` is a value, `${name:-text}` has a text for
+//! when the value is missing or empty, `$$` is a dollar sign. An unknown name is refused when the template is parsed, as
+//! is one that can't be known where the template is used. `${env:X}` and `${file:X}` are answered before, when the
+//! configuration is read, so that their values become part of the template's text.
+//!
+//! What a template makes never has a line break or NUL in it, so that no value of a request can forge a header or a log
+//! line.
+
+mod parse;
+mod variable;
+mod write;
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::balance::Target;
+use crate::http::exchange::Exchange;
+use crate::record::ExchangeRecord;
+pub use parse::{BadTemplate, Moment};
+use variable::Variable;
+use write::Sink;
+
+/// Bytes of a template's own text.
+pub const MAX_TEMPLATE: usize = 8192;
+/// Bytes one header, key or path made from a template may have.
+pub const MAX_RENDERED: usize = 8192;
+
+/// A parsed template.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Part {
+    Text(Box<str>),
+    Value { variable: Variable, default: Option<Box<str>> },
+}
+
+/// What is known when a template is rendered. What isn't there is empty, and takes the default.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The request.
+    pub exchange: &'a Exchange,
+    /// The id of the proxy that took it.
+    pub proxy: Option<&'a str>,
+    /// Where it goes.
+    pub target: Option<&'a Target>,
+    /// The response's status and headers.
+    pub response: Option<(StatusCode, &'a HeaderMap)>,
+    /// How it ended.
+    pub record: Option<&'a ExchangeRecord<'a>>,
+}
+
+impl<'a> Facts<'a> {
+    /// What is known from a request alone.
+    pub fn of(exchange: &'a Exchange) -> Self {
+        Self { exchange, proxy: None, target: None, response: None, record: None }
+    }
+
+    /// What is known when an exchange has ended.
+    pub fn ended(record: &'a ExchangeRecord<'a>) -> Self {
+        let proxy = record.route.map(|route| route.proxy.id.as_str());
+        Self { exchange: record.exchange, proxy, target: record.target, response: None, record: Some(record) }
+    }
+}
+
+/// What the text is going to be part of, which says how values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A header's value, a key, a line of a log: values stand as they are.
+    Text,
+    /// A path: what can't stand in one is percent-encoded; slashes and what is encoded already stay.
+    Path,
+    /// A query: as a path, and also `&`, `=`, `+` and `#` are encoded.
+    Query,
+}
+
+/// Why a template can't be rendered for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unrenderable {
+    /// It would be longer than the limit.
+    #[error("the text would have more than {0} bytes")]
+    TooLong(usize),
+    /// A value has a line break or another control character in it.
+    #[error("a value has control characters")]
+    Control,
+}
+
+impl Template {
+    /// Reads a template that is rendered at `moment`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str, moment: Moment) -> Result<Self, BadTemplate> {
+        parse::parse(text, moment)
+    }
+
+    /// The text itself, when there are no values in it.
+    pub fn literal(&self) -> Option<&str> {
+        match &*self.parts {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The names of the route's captures it asks for.
+    pub fn captures(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Value { variable: Variable::Capture(name), .. } => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// Appends the text to `out`, which is left as it was when it can't be made; at most `limit` bytes are added.
+    ///
+    /// # Errors
+    /// Why it can't be made.
+    pub fn render(
+        &self,
+        facts: &Facts<'_>,
+        place: Place,
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unrenderable> {
+        let start = out.len();
+        let mut sink = Sink::new(out, place, limit);
+        let done = self.parts.iter().try_for_each(|part| match part {
+            Part::Text(text) => sink.literal(text.as_bytes()),
+            Part::Value { variable, default } => {
+                let before = sink.len();
+                variable.write(facts, &mut sink)?;
+                match default {
+                    Some(default) if sink.len() == before => sink.literal(default.as_bytes()),
+                    _ => Ok(()),
+                }
+            }
+        });
+        if done.is_err() {
+            out.truncate(start);
+        }
+        done
+    }
+
+    /// The text as a header's value, made in `buffer`, which is cleared before.
+    ///
+    /// # Errors
+    /// Why it can't be made.
+    pub fn header(&self, facts: &Facts<'_>, buffer: &mut Vec<u8>) -> Result<HeaderValue, Unrenderable> {
+        buffer.clear();
+        self.render(facts, Place::Text, MAX_RENDERED, buffer)?;
+        HeaderValue::from_bytes(buffer.trim_ascii()).map_err(|_| Unrenderable::Control)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! The values a template may have in it. This is the one table of their names.
+
+use std::net::IpAddr;
+
+use http::{HeaderName, Version};
+
+use super::parse::Moment;
+use super::write::Sink;
+use super::{Facts, Unrenderable};
+use crate::consumer::Identity;
+use crate::http::exchange::ClientTls;
+use crate::http::fields::{self, RequestId};
+use crate::route::host_name;
+
+/// One value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Variable {
+    Known(Known),
+    RequestHeader(HeaderName),
+    RequestQuery(Box<str>),
+    RequestCookie(Box<str>),
+    /// The way to a claim, level by level.
+    Claim(Box<[Box<str>]>),
+    Capture(Box<str>),
+    ResponseHeader(HeaderName),
+}
+
+/// A name that stands for what follows its last dot.
+pub(super) const FAMILIES: &[(&str, Moment)] = &[
+    ("request.header.", Moment::Request),
+    ("request.query.", Moment::Request),
+    ("request.cookie.", Moment::Request),
+    ("identity.claim.", Moment::Request),
+    ("capture.", Moment::Request),
+    ("response.header.", Moment::Response),
+];
+
+macro_rules! known {
+    ($($name:literal $moment:ident $variant:ident,)+) => {
+        /// A value with a fixed name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Known {
+            $($variant,)+
+        }
+
+        /// Every fixed name, and from when on its value is known.
+        pub(super) const KNOWN: &[(&str, Moment, Known)] =
+            &[$(($name, Moment::$moment, Known::$variant),)+];
+    };
+}
+
+known! {
+    "request.id" Request RequestId,
+    "request.method" Request Method,
+    "request.scheme" Request Scheme,
+    "request.host" Request Host,
+    "request.authority" Request Authority,
+    "request.path" Request Path,
+    "request.query" Request Query,
+    "request.target" Request PathAndQuery,
+    "request.version" Request Version,
+    "client.address" Request ClientAddress,
+    "client.port" Request ClientPort,
+    "server.address" Request ServerAddress,
+    "server.port" Request ServerPort,
+    "consumer.id" Request ConsumerId,
+    "consumer.username" Request ConsumerUsername,
+    "consumer.custom_id" Request ConsumerCustomId,
+    "consumer.group" Request ConsumerGroup,
+    "identity.name" Request IdentityName,
+    "tls.server_name" Request TlsServerName,
+    "tls.version" Request TlsVersion,
+    "tls.cipher" Request TlsCipher,
+    "tls.client.subject" Request TlsSubject,
+    "tls.client.common_name" Request TlsCommonName,
+    "tls.client.san" Request TlsSan,
+    "proxy.id" Request ProxyId,
+    "target.host" Attempt TargetHost,
+    "target.port" Attempt TargetPort,
+    "target.authority" Attempt TargetAuthority,
+    "response.status" Response Status,
+    "request.bytes" End RequestBytes,
+    "response.bytes" End ResponseBytes,
+    "duration_ms" End Duration,
+    "first_byte_ms" End FirstByte,
+    "attempts" End Attempts,
+    "cause" End Cause,
+}
+
+type Written = Result<(), Unrenderable>;
+
+impl Variable {
+    /// Writes the value, or nothing where there is none.
+    pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+        let head = &facts.exchange.request;
+        match self {
+            Self::Known(known) => known.write(facts, sink),
+            Self::RequestHeader(name) => sink.some(fields::header(&head.headers, name).as_deref()),
+            Self::RequestQuery(name) => sink.some(fields::query(head.uri.query(), name).as_deref()),
+            Self::RequestCookie(name) => sink.some(fields::cookie(&head.headers, name)),
+            Self::Claim(way) => {
+                match facts.exchange.identity.as_ref().and_then(|caller| claim(caller, way)) {
+                    Some(value) => write_claim(value, sink),
+                    None => Ok(()),
+                }
+            }
+            Self::Capture(name) => {
+                let captures = facts.exchange.captures.as_deref();
+                sink.encoded(captures.and_then(|captures| captures.get(name)).map(str::as_bytes))
+            }
+            Self::ResponseHeader(name) => {
+                let headers = facts.response.map(|(_, headers)| headers);
+                sink.some(headers.and_then(|headers| fields::header(headers, name)).as_deref())
+            }
+        }
+    }
+}
+
+impl Known {
+    fn write(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+        let exchange = facts.exchange;
+        let head = &exchange.request;
+        match self {
+            Self::RequestId => sink.some(exchange.state.of::<RequestId>().map(|id| id.0.as_bytes())),
+            Self::Method => sink.text(head.method.as_str()),
+            Self::Scheme => sink.text(exchange.client.scheme()),
+            Self::Host => host_name(exchange.authority(), |host| sink.text(host)),
+            Self::Authority => sink.some(exchange.authority().map(str::as_bytes)),
+            Self::Path => sink.encoded(Some(head.uri.path().as_bytes())),
+            Self::Query => sink.encoded(head.uri.query().map(str::as_bytes)),
+            Self::PathAndQuery => {
+                sink.encoded(head.uri.path_and_query().map(|target| target.as_str().as_bytes()))
+            }
+            Self::Version => sink.text(version(head.version)),
+            Self::ClientAddress => sink.display(exchange.client_address),
+            Self::ClientPort => sink.number(exchange.client.peer.port()),
+            Self::ServerAddress => sink.display(IpAddr::to_canonical(&exchange.client.local.ip())),
+            Self::ServerPort => sink.number(exchange.client.local.port()),
+            Self::ConsumerId
+            | Self::ConsumerUsername
+            | Self::ConsumerCustomId
+            | Self::ConsumerGroup
+            | Self::IdentityName => match exchange.identity.as_deref() {
+                Some(caller) => self.write_caller(caller, sink),
+                None => Ok(()),
+            },
+            Self::TlsServerName
+            | Self::TlsVersion
+            | Self::TlsCipher
+            | Self::TlsSubject
+            | Self::TlsCommonName
+            | Self::TlsSan => match &exchange.client.tls {
+                Some(tls) => self.write_tls(tls, facts, sink),
+                None => Ok(()),
+            },
+            Self::ProxyId => sink.some(facts.proxy.map(str::as_bytes)),
+            Self::TargetHost => sink.some(facts.target.map(|target| target.rules.host.as_bytes())),
+            Self::TargetPort => facts.target.map_or(Ok(()), |target| sink.number(target.rules.port)),
+            Self::TargetAuthority => sink.some(facts.target.map(|target| target.authority.as_bytes())),
+            Self::Status => {
+                let ended = facts.record.map(|record| record.status);
+                let status = facts.response.map(|(status, _)| status.as_u16()).or(ended);
+                status.map_or(Ok(()), |status| sink.number(status))
+            }
+            Self::RequestBytes
+            | Self::ResponseBytes
+            | Self::Duration
+            | Self::FirstByte
+            | Self::Attempts
+            | Self::Cause => self.write_end(facts, sink),
+        }
+    }
+
+    fn write_caller(self, caller: &Identity, sink: &mut Sink<'_>) -> Written {
+        let consumer = caller.consumer.as_deref();
+        match self {
+            Self::ConsumerId => sink.some(consumer.map(|consumer| consumer.id.as_str().as_bytes())),
+            Self::ConsumerUsername => sink.some(consumer.map(|consumer| consumer.username.as_bytes())),
+            Self::ConsumerCustomId => {
+                sink.some(consumer.and_then(|consumer| consumer.custom_id.as_deref()).map(str::as_bytes))
+            }
+            Self::ConsumerGroup => {
+                let groups = consumer.map_or(&[][..], |consumer| &consumer.acl_groups);
+                for (n, group) in groups.iter().enumerate() {
+                    if n > 0 {
+                        sink.text(",")?;
+                    }
+                    sink.text(group)?;
+                }
+                Ok(())
+            }
+            _ => sink.text(&caller.name),
+        }
+    }
+
+    fn write_tls(self, tls: &ClientTls, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+        let names = || facts.exchange.client.certificate_names();
+        match self {
+            Self::TlsVersion => sink.text(tls.version),
+            Self::TlsCipher => sink.text(tls.cipher),
+            Self::TlsSubject => sink.some(names().map(|names| names.subject.as_bytes())),
+            Self::TlsCommonName => {
+                sink.some(names().and_then(|names| names.common_name.as_deref()).map(str::as_bytes))
+            }
+            Self::TlsSan => {
+                sink.some(names().and_then(|names| names.alternative.first()).map(|name| name.as_bytes()))
+            }
+            _ => sink.some(tls.server_name.as_deref().map(str::as_bytes)),
+        }
+    }
+
+    fn write_end(self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
+        let Some(record) = facts.record else { return Ok(()) };
+        match self {
+            Self::RequestBytes => sink.number(record.request_bytes),
+            Self::ResponseBytes => sink.number(record.response_bytes),
+            Self::FirstByte => match record.first_byte {
+                Some(took) => sink.number(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+                None => Ok(()),
+            },
+            Self::Attempts => sink.number(record.attempts),
+            Self::Cause => sink.some(record.cause.map(|cause| cause.reason().as_bytes())),
+            _ => sink.number(u64::try_from(record.duration.as_millis()).unwrap_or(u64::MAX)),
+        }
+    }
+}
+
+fn claim<'i>(caller: &'i Identity, way: &[Box<str>]) -> Option<&'i serde_json::Value> {
+    let (first, rest) = way.split_first()?;
+    let claims = caller.claims.as_deref()?;
+    // A claim may have dots in its own name, as `https://example.com/role` does.
+    let whole = way.join(".");
+    claims
+        .get(whole.as_str())
+        .or_else(|| rest.iter().try_fold(claims.get(&**first)?, |value, key| value.get(&**key)))
+}
+
+/// Texts, numbers and truth values as they are; the items of a list with commas between; nothing of a map.
+fn write_claim(value: &serde_json::Value, sink: &mut Sink<'_>) -> Written {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => sink.text(text),
+        Value::Number(number) => sink.display(number),
+        Value::Bool(value) => sink.text(if *value { "true" } else { "false" }),
+        Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                if n > 0 {
+                    sink.text(",")?;
+                }
+                if !item.is_array() {
+                    write_claim(item, sink)?;
+                }
+            }
+            Ok(())
+        }
+        Value::Null | Value::Object(_) => Ok(()),
+    }
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_09 => "HTTP/0.9",
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_11 => "HTTP/1.1",
+        Version::HTTP_2 => "HTTP/2",
+        _ => "HTTP/3",
+    }
+}
