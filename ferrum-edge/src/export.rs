@@ -47,6 +47,9 @@ pub(crate) struct ControlCounts {
     pub(crate) database_away: AtomicBool,
 }
 
+/// Lines kept of why the last configuration was refused.
+pub const MAX_REFUSAL_LINES: usize = 100;
+
 /// What became of the configurations so far.
 #[derive(Default)]
 struct Configs {
@@ -121,11 +124,18 @@ impl Telemetry {
         }
     }
 
-    /// A configuration was refused; one problem a line.
+    /// A configuration was refused; one problem a line, of which the first [`MAX_REFUSAL_LINES`] are kept.
     pub fn refused(&self, why: impl std::fmt::Display) {
+        let why = why.to_string();
+        let mut kept: Vec<&str> = why.lines().take(MAX_REFUSAL_LINES).collect();
+        let more = format!("and {} more lines", why.lines().count() - kept.len());
+        if why.lines().nth(MAX_REFUSAL_LINES).is_some() {
+            kept.push(&more);
+        }
+        let why = kept.join("\n");
         let mut configs = self.configs();
         configs.status.refused += 1;
-        configs.status.last_refusal = Some((SystemTime::now(), why.to_string()));
+        configs.status.last_refusal = Some((SystemTime::now(), why));
     }
 
     /// What became of the configurations so far.

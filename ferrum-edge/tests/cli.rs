@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 
+#[path = "cli/files.rs"]
+mod files;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/process.rs"]
@@ -90,7 +92,7 @@ fn check_finds_the_spec_by_flag_environment_and_place() {
     assert_eq!(check(None), Some(2));
     assert_eq!(check(Some("FERRUM_SPEC")), Some(0));
     assert_eq!(check(Some("FERRUM_FILE_CONFIG_PATH")), Some(0));
-    folder.write("ferrum.json", "{}");
+    folder.write("ferrum.json", r#"{"proxies":[]}"#);
     assert_eq!(check(None), Some(0));
     folder.write("ferrum.yaml", "nonsense: true\n");
     assert_eq!(check(None), Some(3), "YAML goes before JSON");
@@ -315,7 +317,7 @@ fn a_taken_port_is_told_with_its_remedy() {
     let folder = Folder::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    folder.write("ferrum.yaml", &format!("gateway: {{ http: 127.0.0.1:{port}, admin: off }}\n"));
+    folder.write("ferrum.yaml", &format!("gateway: {{ http: 127.0.0.1:{port}, admin: off }}\nproxies: []\n"));
     let output = ferrum_edge(&folder).arg("run").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();

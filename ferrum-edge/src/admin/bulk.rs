@@ -47,6 +47,11 @@ pub(super) async fn import(asked: Asked, RawQuery(query): RawQuery, body: Bytes)
             return Err(bad(detail));
         }
         document.shift_remove("gateway");
+        if !keep && !document.contains_key("proxies") {
+            let detail = "There is no `proxies` section, and everything would be deleted; \
+                          send `\"proxies\": []` for a gateway without proxies";
+            return Err(bad(detail));
+        }
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
         let prune = if keep { Vec::new() } else { Kind::ALL.to_vec() };

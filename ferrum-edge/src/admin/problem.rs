@@ -32,9 +32,9 @@ fn with_errors(status: StatusCode, code: &'static str, detail: &str, errors: Vec
 /// What is wrong with an object, each with a pointer to the field.
 pub(super) fn invalid(problems: &Problems) -> Response {
     let errors = problems.0.iter().take(MAX_PROBLEMS).map(
-        |problem| json!({ "pointer": pointer(problem), "detail": problem.message, "remedy": problem.remedy }),
+        |problem| json!({ "pointer": pointer(problem), "detail": problem.message, "remedy": problem.shown_remedy() }),
     );
-    let detail = match problems.0.len() {
+    let detail = match problems.count() {
         1 => "There is 1 problem; nothing was changed".to_owned(),
         many => format!("There are {many} problems; nothing was changed"),
     };

@@ -19,6 +19,8 @@ use crate::source::database::Keeper;
 const MAX_QUARANTINED: usize = 100;
 /// Broken objects named in one answer; their number is always told.
 const MAX_BROKEN: usize = 100;
+/// Problems told of one object.
+const MAX_PROBLEMS: usize = 20;
 /// Upstreams named in one answer; their number is always told.
 const MAX_UPSTREAMS: usize = 1000;
 /// Targets named of one upstream.
@@ -79,7 +81,7 @@ async fn database(keeper: &Keeper) -> Value {
     let standing = keeper.standing();
     let catalog = keeper.catalog().await;
     let broken = catalog.broken().iter().take(MAX_BROKEN).map(|(kind, id, object)| {
-        let problems: Vec<_> = object.problems.0.iter().map(ToString::to_string).collect();
+        let problems: Vec<_> = object.problems.0.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect();
         let mut told = json!({ "kind": kind.as_str(), "id": id, "problems": problems });
         if kind == Kind::PluginConfigs {
             told["closes"] = match catalog.closes(id, object) {
@@ -107,7 +109,7 @@ fn proxies(snapshot: &Snapshot) -> Value {
     let named: Vec<_> = closed
         .take(MAX_QUARANTINED)
         .map(|(id, why)| {
-            let problems: Vec<_> = why.0.iter().map(ToString::to_string).collect();
+            let problems: Vec<_> = why.0.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect();
             json!({ "id": id.as_str(), "problems": problems })
         })
         .collect();

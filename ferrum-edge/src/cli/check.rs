@@ -5,6 +5,7 @@ use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::plugin::Registry;
 use serde_json::json;
 
+use super::run::Mode;
 use super::{BAD_CONFIG, MISUSED, Output, SpecArgs, Verbosity, logs, print};
 
 /// Arguments of `check`.
@@ -12,6 +13,9 @@ use super::{BAD_CONFIG, MISUSED, Output, SpecArgs, Verbosity, logs, print};
 pub(super) struct CheckArgs {
     #[command(flatten)]
     spec: SpecArgs,
+    /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
+    #[arg(long, env = "FERRUM_MODE", value_enum, default_value_t, value_name = "MODE")]
+    mode: Mode,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -21,7 +25,10 @@ pub(super) struct CheckArgs {
 pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
     let Some(source) = args.spec.source(Vec::new()) else { return MISUSED };
-    let result = source.load(registry);
+    let result = match args.mode {
+        Mode::File => source.load(registry),
+        Mode::Database => source.load_settings(registry),
+    };
     let (code, problems) = match &result {
         Ok(_) => (0, &[][..]),
         Err(Problems(problems)) => (BAD_CONFIG, &problems[..]),
@@ -41,7 +48,7 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         }
         (Output::Text, Err(problems)) => {
             print::line(problems);
-            let count = problems.0.len();
+            let count = problems.count();
             print::line(format_args!("{count} {}", if count == 1 { "problem" } else { "problems" }));
         }
     }
@@ -54,6 +61,6 @@ fn document(problem: &Problem) -> serde_json::Value {
         "line": (problem.line > 0).then_some(problem.line),
         "path": problem.path,
         "message": problem.message,
-        "remedy": problem.remedy,
+        "remedy": problem.shown_remedy(),
     })
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::admin::{Admin, AdminArgs, tell};
 use super::{BAD_CONFIG, FAILED, MISUSED, print};
-use crate::source::file::Machine;
+use crate::source::file::{Machine, read_text};
 
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
@@ -153,8 +153,7 @@ fn read(path: &Path) -> Result<Value, u8> {
         print::error(error);
         BAD_CONFIG
     };
-    let text =
-        std::fs::read_to_string(path).map_err(|error| refused(&format!("{}: {error}", path.display())))?;
+    let text = read_text(path).map_err(|error| refused(&format!("{}: {error}", path.display())))?;
     let mut document =
         file::document(&text, &Origin::file(path), &Machine).map_err(|problems| refused(&problems))?;
     if let Value::Object(sections) = &mut document {

@@ -7,6 +7,7 @@ use gateway_core::config::file::{self, Origin};
 
 use super::{BAD_CONFIG, FAILED, print};
 use crate::import::{Translation, kong, nginx};
+use crate::source::file::read_text;
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ enum From {
 
 /// Prints the translation on standard output, what is missing in it on standard error.
 pub(super) fn import(args: &ImportArgs) -> u8 {
-    let text = match std::fs::read_to_string(&args.file) {
+    let text = match read_text(&args.file) {
         Ok(text) => text,
         Err(error) => {
             print::error(format_args!("{}: {error}", args.file.display()));

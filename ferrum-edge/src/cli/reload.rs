@@ -141,7 +141,8 @@ fn given_pid(args: &ReloadArgs) -> Result<Option<i32>, PidError> {
 fn configured_admin(spec: &SpecArgs, registry: &Registry) -> SocketAddr {
     let source = spec.path().map(|path| Source { spec: Spec::File(path), flags: Vec::new() });
     let fallback = gateway_core::config::model::Settings::default();
-    let model = source.and_then(|source| source.load(registry).ok());
+    let model =
+        source.and_then(|source| source.load(registry).or_else(|_| source.load_settings(registry)).ok());
     let admin = model.and_then(|model| model.settings.admin).or(fallback.admin);
     admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000)))
 }

@@ -7,7 +7,6 @@ use std::{fs, io};
 
 use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
-use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -37,7 +36,7 @@ pub(super) struct RunArgs {
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Mode {
+pub(super) enum Mode {
     /// A file, read again with each reload
     #[default]
     File,
@@ -112,10 +111,10 @@ pub(super) fn serve(
     registry: Registry,
     started: impl FnOnce(&Addresses),
 ) -> u8 {
-    let model = source.load(&registry).and_then(|model| match &database {
-        Some(_) => only_settings(model),
-        None => Ok(model),
-    });
+    let model = match &database {
+        Some(_) => source.load_settings(&registry),
+        None => source.load(&registry),
+    };
     let model = match model {
         Ok(model) => model,
         Err(problems) => {
@@ -143,22 +142,6 @@ pub(super) fn serve(
         print::error(format_args!("the gateway could not start: {error}"));
         FAILED
     })
-}
-
-/// A file in database mode has nothing but settings: what else it says would be ignored.
-fn only_settings(model: Model) -> Result<Model, Problems> {
-    let mut problems = Problems::default();
-    let sections = [
-        ("proxies", model.proxies.is_empty()),
-        ("consumers", model.consumers.is_empty()),
-        ("upstreams", model.upstreams.is_empty()),
-        ("plugin_configs", model.plugin_configs.is_empty()),
-    ];
-    for (section, _) in sections.iter().filter(|(_, is_empty)| !is_empty) {
-        problems.add(*section, "in database mode these come from the database").remedy =
-            Some("put them there with `ferrum-edge apply FILE`, and leave only `gateway` here".to_owned());
-    }
-    problems.into_result(model)
 }
 
 /// The signals of a process.
@@ -259,9 +242,11 @@ impl<'s> Process<'s> {
             self.gateway.telemetry().refused(&problems);
             ReloadError::from(problems)
         };
-        let model = self.source.load(&self.registry).map_err(refused)?;
-        let Some(keeper) = self.gateway.keeper() else { return self.gateway.reload(&model) };
-        let model = only_settings(model).map_err(refused)?;
+        let Some(keeper) = self.gateway.keeper() else {
+            let model = self.source.load(&self.registry).map_err(refused)?;
+            return self.gateway.reload(&model);
+        };
+        let model = self.source.load_settings(&self.registry).map_err(refused)?;
         keeper.reload(model.settings).await?;
         Ok(self.gateway.snapshot().revision)
     }

@@ -1,9 +1,11 @@
 //! Configuration from a file, with the environment and the command line laid over its settings.
 
-use std::path::{Path, PathBuf};
-use std::{env, fmt, fs, io};
+mod text;
 
-use gateway_core::config::file::{Origin, References};
+use std::path::{Path, PathBuf};
+use std::{env, fmt, io};
+
+use gateway_core::config::file::{Document, Gateway, Origin, References};
 use gateway_core::config::model::Model;
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::resolve::{self, PluginCheck};
@@ -12,6 +14,7 @@ use gateway_core::plugin::{Registry, World};
 use serde_json::Value;
 
 use super::certificates;
+pub(crate) use text::read as read_text;
 
 /// A configuration and what goes before its settings.
 #[derive(Debug, Clone)]
@@ -53,8 +56,33 @@ impl Source {
     /// Reads and checks everything: the document, the environment over it, the flags over both.
     ///
     /// # Errors
-    /// Every problem there is.
+    /// Every problem there is; a document without a `proxies` section is one.
     pub fn load(&self, registry: &Registry) -> Result<Model, Problems> {
+        self.read(registry, Document::require_proxies)
+    }
+
+    /// As [`Source::load`], for a document that has nothing but settings because everything else comes from a database.
+    ///
+    /// # Errors
+    /// Every problem there is; any other section is one.
+    pub fn load_settings(&self, registry: &Registry) -> Result<Model, Problems> {
+        let model = self.read(registry, |_| {})?;
+        let mut problems = Problems::default();
+        let sections = [
+            ("proxies", model.proxies.is_empty()),
+            ("consumers", model.consumers.is_empty()),
+            ("upstreams", model.upstreams.is_empty()),
+            ("plugin_configs", model.plugin_configs.is_empty()),
+        ];
+        for (section, _) in sections.iter().filter(|(_, is_empty)| !is_empty) {
+            problems.add(*section, "in database mode these come from the database").remedy = Some(
+                "put them there with `ferrum-edge apply FILE`, and leave only `gateway` here".to_owned(),
+            );
+        }
+        problems.into_result(model)
+    }
+
+    fn read(&self, registry: &Registry, demand: impl FnOnce(&mut Document)) -> Result<Model, Problems> {
         let (text, origin) = match &self.spec {
             Spec::Text { name, text } => (text.clone(), named(name)),
             Spec::File(path) => {
@@ -64,27 +92,33 @@ impl Source {
                     problem.file.clone_from(&origin.name);
                     Problems(vec![problem])
                 };
-                (fs::read_to_string(path).map_err(unreadable)?, origin)
+                (text::read(path).map_err(unreadable)?, origin)
             }
         };
-        let model = resolve::load(&text, &origin, &Machine, &Plugins(registry), |gateway| {
-            let folder = env::current_dir().unwrap_or_default();
-            let database = super::database::VARIABLES.iter().map(|variable| variable.name);
-            let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
-            let layer = |name| Layer { name, folder: &folder, read: &read, also: &also };
-            // A variable that is no text can't be one of ours.
-            let vars = env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-            let from_env = settings::apply(gateway, vars, layer("environment"));
-            for warning in &from_env.warnings.0 {
-                tracing::warn!("{warning}");
-            }
-            let from_flags = settings::apply(gateway, self.flags.iter().cloned(), layer("command line"));
-            let mut problems = from_env.problems;
-            problems.0.extend(from_flags.problems.0);
-            problems
+        let model = resolve::load(&text, &origin, &Machine, &Plugins(registry), |document| {
+            demand(document);
+            self.lay_over(&mut document.gateway)
         })?;
         with_files(model, &origin)
+    }
+
+    /// Lays the environment and the flags over the settings.
+    fn lay_over(&self, gateway: &mut Gateway) -> Problems {
+        let folder = env::current_dir().unwrap_or_default();
+        let database = super::database::VARIABLES.iter().map(|variable| variable.name);
+        let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
+        let layer = |name| Layer { name, folder: &folder, read: &text::read, also: &also };
+        // A variable that is no text can't be one of ours.
+        let vars = env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let from_env = settings::apply(gateway, vars, layer("environment"));
+        for warning in &from_env.warnings.0 {
+            tracing::warn!("{warning}");
+        }
+        let from_flags = settings::apply(gateway, self.flags.iter().cloned(), layer("command line"));
+        let mut problems = from_env.problems;
+        problems.extend(from_flags.problems.0);
+        problems
     }
 }
 
@@ -95,10 +129,14 @@ fn named(name: &str) -> Origin {
 /// A configuration from a text, without the environment; for programs that embed the gateway.
 ///
 /// # Errors
-/// Every problem there is; `name` stands before each.
+/// Every problem there is; `name` stands before each. An empty text is one.
 pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Problems> {
     let origin = named(name);
-    with_files(resolve::load(text, &origin, &Machine, &Plugins(registry), |_| Problems::default())?, &origin)
+    let model = resolve::load(text, &origin, &Machine, &Plugins(registry), |document| {
+        document.require_sections();
+        Problems::default()
+    })?;
+    with_files(model, &origin)
 }
 
 /// The model, when the files it names are of use, too.
@@ -110,10 +148,6 @@ fn with_files(model: Model, origin: &Origin) -> Result<Model, Problems> {
     problems.into_result(model)
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    fs::read_to_string(path)
-}
-
 /// What `${env:…}` and `${file:…}` refer to.
 pub(crate) struct Machine;
 
@@ -123,7 +157,7 @@ impl References for Machine {
     }
 
     fn file(&self, path: &Path) -> io::Result<String> {
-        read(path)
+        text::read(path)
     }
 }
 

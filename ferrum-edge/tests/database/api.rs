@@ -162,7 +162,7 @@ fn validate_only_writes_nothing() {
             ("PATCH", "/v1/proxies/a?validate_only=true", json!({ "listen_path": "/c" })),
             ("DELETE", "/v1/proxies/a?validate_only", json!({})),
             ("POST", "/v1/batch?validate_only&details", json!({ "delete": { "plugin_configs": ["a-key"] } })),
-            ("POST", "/v1/import?validate_only", json!({ "version": "1" })),
+            ("POST", "/v1/import?validate_only", json!({ "version": "1", "proxies": [] })),
         ] {
             api.good(method, path, &body);
         }
@@ -318,6 +318,11 @@ fn a_configuration_is_exported_imported_compared_and_rolled_back() {
     is_problem(&api.get("/v1/diff"), 400, "bad_query");
     is_problem(&api.get("/v1/diff?from=1&what=2"), 400, "bad_query");
     is_problem(&api.send("POST", "/v1/import", &json!({ "gateway": { "workers": 1 } })), 422, "invalid");
+    // What says nothing deletes nothing.
+    for nothing in [json!({}), json!({ "version": "1" }), json!({ "consumers": [] })] {
+        is_problem(&api.send("POST", "/v1/import", &nothing), 422, "invalid");
+        assert_eq!(api.send("POST", "/v1/import?prune=false", &nothing).status, 200, "{nothing}");
+    }
     // And into an empty gateway.
     let empty = Folder::new();
     let second = Running::new(&empty);
@@ -408,10 +413,10 @@ fn roles_are_kept_apart() {
             (2, "POST", "/v1/import?validate_only"),
             (2, "POST", "/v1/revisions/1/rollback?validate_only"),
         ] {
-            let sent = if path.contains("batch") || path.contains("import") || method == "PATCH" {
-                "{}"
-            } else {
-                &body
+            let sent = match path {
+                path if path.contains("import") => r#"{"proxies":[]}"#,
+                path if path.contains("batch") || method == "PATCH" => "{}",
+                _ => &body,
             };
             let answer = api.ask(method, path, "", sent.as_bytes());
             if needed <= role {

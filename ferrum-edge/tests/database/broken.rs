@@ -163,6 +163,38 @@ fn a_torn_plugin_row_closes_no_more_than_it_tells_of() {
     }
 }
 
+/// What a torn row names answers 503, and never what is meant for everything else.
+#[test]
+fn a_torn_proxy_row_closes_what_it_names() {
+    for (row, closed, open) in [
+        (r#"{"id":"a","listen_path":"/a","backend_scheme":"http","backend_ho"#, "/a/x", "/b"),
+        (r#"{"id":"a","backend_port":"eighty","hosts":5,"listen_path":"/a"}"#, "/a/x", "/b"),
+        (r#"{"id":"a","hosts":["a.example"],"listen_pa"#, "http://a.example/any", "/a/x"),
+        (r#"{"id":"a","hosts":["a.example"],"listen_path":"no slash"}"#, "http://a.example/any", "/a/x"),
+        (r#"{"id":"a","hosts":["a.example"],"listen_path":7,"backend_"#, "http://a.example/any", "/a/x"),
+        (r#"{"id":"a","listen_path":"/a","listen_port":{},"#, "/a/x", "/b"),
+    ] {
+        let folder = Folder::new();
+        let target = target("catch-all");
+        {
+            let running = Running::new(&folder);
+            running.api().batch(&protected(target));
+            running.api().good("PUT", "/v1/proxies/rest", &proxy("rest", "/", target));
+        }
+        folder.by_hand("proxies", "a", Some(row));
+        let running = Running::new(&folder);
+        let mut client = running.client();
+        let refused = client.get(closed, Some("ann-key"));
+        assert_eq!(refused.status, 503, "{row}: {refused:?}");
+        assert_eq!(client.get(open, None).status, 200, "{row}");
+        assert_eq!(running.broken(), ["proxies/a"], "{row}");
+        assert_eq!(running.status()["proxies"]["quarantined"][0]["id"], "a", "{row}");
+        running.api().good("PUT", "/v1/proxies/a", &proxy("a", "/a", target));
+        assert_eq!(client.get("/a/x", None).status, 401, "{row}");
+        assert_eq!(running.broken(), Vec::<String>::new(), "{row}");
+    }
+}
+
 #[test]
 fn a_broken_row_of_a_proxy_hinders_no_change_of_what_it_refers_to() {
     let folder = Folder::new();

@@ -374,7 +374,7 @@ impl Trial<'_, '_> {
     fn refuse(&mut self, (kind, id): (Kind, Option<&str>), scope: Option<Scope>, problems: Problems) {
         match (self.refusal, id) {
             (Refusal::Object, Some(id)) => self.catalog.broken.note(kind, id, scope, problems),
-            (Refusal::Edit, _) | (Refusal::Object, None) => self.problems.0.extend(problems.0),
+            (Refusal::Edit, _) | (Refusal::Object, None) => self.problems.extend(problems.0),
         }
     }
 }

@@ -139,6 +139,10 @@ pub struct Document {
     pub gateway: Gateway,
     /// The paths of problems in the settings section.
     pub gateway_damage: Vec<String>,
+    /// Whether the text has any section at all.
+    pub has_sections: bool,
+    /// Whether there is a `proxies` section, be it an empty list.
+    pub has_proxies: bool,
     /// Readable proxies.
     pub proxies: Items<Proxy>,
     /// Readable consumers.
@@ -151,6 +155,26 @@ pub struct Document {
     pub problems: Problems,
     /// Where everything stands, for the problems still to be found.
     pub places: Places,
+}
+
+impl Document {
+    /// Refuses a text without a `proxies` section: an empty or half-written file is not a wish to serve nothing.
+    pub fn require_proxies(&mut self) {
+        self.require(self.has_proxies);
+    }
+
+    /// Refuses a text without any section, which may well be a file that was not written yet.
+    pub fn require_sections(&mut self) {
+        self.require(self.has_sections);
+    }
+
+    fn require(&mut self, is_there: bool) {
+        if !is_there && self.problems.is_empty() {
+            let mut problem = Problem::new("", "there is no `proxies` section");
+            problem.file.clone_from(&self.places.file);
+            self.problems.push(problem.remedy("write `proxies: []` for a gateway without proxies"));
+        }
+    }
 }
 
 /// The readable items of one section.
@@ -301,6 +325,7 @@ fn read(mut root: Node, problems: Problems, before: usize) -> Document {
     let mut damage = Damage::new(&document.problems.0[before..]);
     for mut entry in entries {
         let problems = &mut document.problems;
+        document.has_sections = true;
         match entry.key.as_str() {
             "version" => version(&entry.value, problems),
             "gateway" => {
@@ -309,7 +334,10 @@ fn read(mut root: Node, problems: Problems, before: usize) -> Document {
                     document.gateway = convert(entry.value, "gateway", problems).unwrap_or_default();
                 }
             }
-            "proxies" => document.proxies = items(entry.value, "proxies", &mut damage, problems),
+            "proxies" => {
+                document.has_proxies = true;
+                document.proxies = items(entry.value, "proxies", &mut damage, problems);
+            }
             "consumers" => document.consumers = items(entry.value, "consumers", &mut damage, problems),
             "upstreams" => document.upstreams = items(entry.value, "upstreams", &mut damage, problems),
             "plugin_configs" => {
@@ -366,7 +394,7 @@ fn version(node: &Node, problems: &mut Problems) {
     if let Value::Text { text, .. } = &node.value
         && text != "1"
     {
-        problems.0.push(
+        problems.push(
             Problem { line: node.line, ..Problem::new("version", format!("version `{text}` is not known")) }
                 .remedy("write \"1\""),
         );
@@ -412,7 +440,7 @@ fn convert<T: DeserializeOwned>(node: Node, at: &str, problems: &mut Problems) -
     match serde_json::from_value(node.into_json()) {
         Ok(value) => Some(value),
         Err(error) => {
-            problems.0.push(Problem { line, ..Problem::new(at, error.to_string()) });
+            problems.push(Problem { line, ..Problem::new(at, error.to_string()) });
             None
         }
     }

@@ -15,12 +15,31 @@ pub struct Problem {
     pub message: String,
     /// What to write instead.
     pub remedy: Option<String>,
+    /// How many problems beyond [`MAX_PROBLEMS`] this one stands for; 0 for a problem of its own.
+    pub more: usize,
 }
+
+/// Problems kept of one configuration; of those beyond it only the number is kept.
+pub const MAX_PROBLEMS: usize = 1000;
+/// Bytes kept of a problem's path and of its message.
+const MAX_TEXT_BYTES: usize = 2048;
 
 impl Problem {
     /// A problem at `path`, its line to be filled in by whoever knows the document.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { file: String::new(), line: 0, path: path.into(), message: message.into(), remedy: None }
+        Self {
+            file: String::new(),
+            line: 0,
+            path: path.into(),
+            message: message.into(),
+            remedy: None,
+            more: 0,
+        }
+    }
+
+    /// What to write instead; what stands for many problems has none.
+    pub fn shown_remedy(&self) -> Option<&str> {
+        self.remedy.as_deref().filter(|_| self.more == 0)
     }
 
     /// Adds what to write instead.
@@ -46,7 +65,7 @@ impl fmt::Display for Problem {
             write!(f, "{}: ", self.path)?;
         }
         f.write_str(&self.message)?;
-        match &self.remedy {
+        match self.shown_remedy() {
             Some(remedy) => write!(f, " ({remedy})"),
             None => Ok(()),
         }
@@ -60,14 +79,55 @@ pub struct Problems(pub Vec<Problem>);
 impl Problems {
     /// A list of one.
     pub fn one(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self(vec![Problem::new(path, message)])
+        let mut problems = Self::default();
+        problems.add(path, message);
+        problems
     }
 
     /// Adds a problem and hands it back, so that a remedy can follow.
     pub fn add(&mut self, path: impl Into<String>, message: impl Into<String>) -> &mut Problem {
-        self.0.push(Problem::new(path, message));
+        self.push(Problem::new(path, message))
+    }
+
+    /// Adds a problem and hands it back; beyond [`MAX_PROBLEMS`] it is only counted.
+    pub fn push(&mut self, mut problem: Problem) -> &mut Problem {
+        let weight = problem.more.max(1);
+        let counted = match self.0.last() {
+            Some(last) if last.more > 0 => Some(last.more),
+            _ if self.0.len() >= MAX_PROBLEMS => Some(0),
+            _ => None,
+        };
+        if let Some(before) = counted {
+            if before > 0 {
+                self.0.pop();
+            }
+            let more = before + weight;
+            let plural = if more == 1 { "" } else { "s" };
+            problem = Problem { more, ..Problem::new("", format!("and {more} more problem{plural}")) };
+        } else {
+            clip(&mut problem.path);
+            clip(&mut problem.message);
+        }
+        self.0.push(problem);
         let last = self.0.len() - 1;
         &mut self.0[last]
+    }
+
+    /// Adds several problems.
+    pub fn extend(&mut self, more: impl IntoIterator<Item = Problem>) {
+        for problem in more {
+            self.push(problem);
+        }
+    }
+
+    /// How many problems there are, also those that are only counted.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|problem| problem.more.max(1)).sum()
+    }
+
+    /// Whether further problems are only counted.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MAX_PROBLEMS
     }
 
     /// True when nothing is wrong.
@@ -84,6 +144,15 @@ impl Problems {
     }
 }
 
+/// Cuts a text that is too long to be shown.
+fn clip(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        let end = (0..=MAX_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, problem) in self.0.iter().enumerate() {
@@ -93,5 +162,29 @@ impl fmt::Display for Problems {
             write!(f, "{problem}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_beyond_the_limit_are_counted_and_not_kept() {
+        let mut problems = Problems::default();
+        for n in 0..MAX_PROBLEMS + 5 {
+            problems.add(format!("proxies[{n}]"), "wrong").remedy = Some("mend it".to_owned());
+        }
+        assert_eq!((problems.0.len(), problems.count()), (MAX_PROBLEMS + 1, MAX_PROBLEMS + 5));
+        assert!(problems.to_string().ends_with("wrong (mend it)\nand 5 more problems"), "{problems}");
+        let mut all = Problems::one("a", "one");
+        all.extend(problems.0);
+        assert_eq!((all.0.len(), all.count()), (MAX_PROBLEMS + 1, MAX_PROBLEMS + 6));
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let problems = Problems::one("", "é".repeat(10_000));
+        assert!(problems.0[0].message.len() < 2100);
     }
 }

@@ -90,8 +90,8 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     unique::credentials(&consumers, &mut problems);
 
     let mut all = document.problems.clone();
-    all.0.extend(document.places.locate(problems).0);
-    all.0.sort_by_key(|problem| problem.line);
+    all.extend(document.places.locate(problems).0);
+    all.0.sort_by_key(|problem| (problem.more > 0, problem.line));
     let model = Model {
         settings: Arc::new(settings.unwrap_or_default()),
         proxies: proxies.into_iter().map(|(_, proxy)| Arc::new(proxy)).collect(),
@@ -102,7 +102,8 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     all.into_result(model)
 }
 
-/// Reads and resolves a text in one go; `adjust` lays environment and flags over its `gateway` section.
+/// Reads and resolves a text in one go; `adjust` lays environment and flags over its `gateway` section, and may ask more
+/// of the document.
 ///
 /// # Errors
 /// Every problem of the text, and those `adjust` found.
@@ -111,14 +112,14 @@ pub fn load(
     origin: &file::Origin,
     references: &dyn file::References,
     plugins: &dyn PluginCheck,
-    adjust: impl FnOnce(&mut file::Gateway) -> Problems,
+    adjust: impl FnOnce(&mut Document) -> Problems,
 ) -> Result<Model, Problems> {
     let mut read = file::parse(text, origin, references);
-    let mut problems = adjust(&mut read.gateway);
+    let mut problems = adjust(&mut read);
     match document(&read, &origin.folder, plugins) {
         Ok(model) => problems.into_result(model),
         Err(more) => {
-            problems.0.extend(more.0);
+            problems.extend(more.0);
             Err(problems)
         }
     }
@@ -152,7 +153,7 @@ fn taken<T>(
         Ok(value) => Some(value),
         Err(more) => {
             let damage = damage.map_or(&[][..], Vec::as_slice);
-            problems.0.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, at, damage)));
+            problems.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, at, damage)));
             None
         }
     }

@@ -97,7 +97,7 @@ pub fn apply(
             How::Key => key = Some(layer.folder.join(text).display().to_string()),
             _ => match setting.read(text, layer.folder) {
                 Ok(change) => change.lay_over(gateway),
-                Err(problems) => applied.problems.0.extend(problems.0),
+                Err(problems) => applied.problems.extend(problems.0),
             },
         }
     }

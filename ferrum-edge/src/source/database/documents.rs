@@ -147,13 +147,24 @@ pub(super) fn put_sent(edit: &mut Edit, kind: Kind, at: &str, sent: (&str, &str)
 /// Where a damaged object stands.
 fn place_of<T: DeserializeOwned>(object: &Object) -> Option<T> {
     let whole = serde_json::from_str::<Map<String, Value>>(&object.document).ok();
-    let (fields, kept) = match object.kind {
-        Kind::Proxies => (whole?, PLACE_OF_PROXY),
-        Kind::PluginConfigs => return place_of_plugin(whole.unwrap_or_else(|| beginning(&object.document))),
-        Kind::Upstreams | Kind::Consumers => (whole?, &["id"][..]),
-    };
-    let fields: Map<String, Value> =
-        fields.into_iter().filter(|(key, _)| kept.contains(&key.as_str())).collect();
+    let fields = whole.unwrap_or_else(|| beginning(&object.document));
+    match object.kind {
+        Kind::Proxies => place_of_proxy(fields),
+        Kind::PluginConfigs => place_of_plugin(fields),
+        Kind::Upstreams | Kind::Consumers => None,
+    }
+}
+
+/// What traffic a damaged proxy takes, for as far as its fields tell; each is read by itself. Fewer fields are more
+/// traffic, and all of it is refused: what was meant for this proxy must not reach another one.
+fn place_of_proxy<T: DeserializeOwned>(mut fields: Map<String, Value>) -> Option<T> {
+    fields.retain(|key, value| {
+        let alone = Map::from_iter([(key.clone(), value.take())]);
+        let is_good = PLACE_OF_PROXY.contains(&key.as_str())
+            && serde_json::from_value::<file::Proxy>(Value::Object(alone.clone())).is_ok();
+        *value = alone.into_iter().next().map(|(_, value)| value).unwrap_or_default();
+        is_good
+    });
     serde_json::from_value(Value::Object(fields)).ok()
 }
 

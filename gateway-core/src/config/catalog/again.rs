@@ -28,7 +28,7 @@ pub(super) fn again(before: &Proxy, references: &[Reference], known: &Known) -> 
         let Reference::PluginConfig(id) = reference else { continue };
         match named(id, &before.id, known) {
             Ok(config) => plugins.extend(config),
-            Err(problem) => problems.0.push(problem),
+            Err(problem) => problems.extend([problem]),
         }
     }
     let is_missing =

@@ -75,7 +75,7 @@ impl Trial<'_, '_> {
         let serves = before.filter(|route| route.quarantine.is_none());
         match self.refusal {
             Refusal::Edit if is_own => {
-                self.problems.0.extend(problems.0);
+                self.problems.extend(problems.0);
                 return None;
             }
             Refusal::Object if is_own && serves.is_some() => {
@@ -130,7 +130,7 @@ impl Trial<'_, '_> {
             path: String::new(),
             ..problem
         };
-        self.problems.0.extend(problems.0.into_iter().map(why));
+        self.problems.extend(problems.0.into_iter().map(why));
     }
 
     /// A proxy's hosts and path, or its ports, are another's.
@@ -139,7 +139,7 @@ impl Trial<'_, '_> {
         let had_none = !self.against.previous.by_id.contains_key(&proxy.id)
             && self.catalog.broken.has(Kind::Proxies, proxy.id.as_str());
         if self.refusal == Refusal::Edit && (is_own || !had_none) {
-            self.problems.0.extend(lost.problems.0);
+            self.problems.extend(lost.problems.0);
             return;
         }
         self.catalog.broken.note(Kind::Proxies, proxy.id.as_str(), None, lost.problems);

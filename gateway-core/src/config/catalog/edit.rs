@@ -80,7 +80,7 @@ impl<T> Put<T> {
         let mut all = damage.clone();
         if let Err(more) = resolved {
             let paths: Vec<String> = damage.0.iter().map(|problem| problem.path.clone()).collect();
-            all.0.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, &self.at, &paths)));
+            all.extend(more.0.into_iter().filter(|problem| is_news(&problem.path, &self.at, &paths)));
         }
         Err(all)
     }

@@ -31,9 +31,7 @@ struct Checker<'s, 'p> {
 
 impl<'s> Checker<'s, '_> {
     fn problem(&mut self, line: u32, message: String) -> &mut Problem {
-        self.problems.0.push(Problem { line, ..Problem::new(self.trail.as_str(), message) });
-        let last = self.problems.0.len() - 1;
-        &mut self.problems.0[last]
+        self.problems.push(Problem { line, ..Problem::new(self.trail.as_str(), message) })
     }
 
     fn check(&mut self, schema: &'s Json, node: &mut Node) {
@@ -131,8 +129,8 @@ impl<'s> Checker<'s, '_> {
             Checker { root: self.root, trail, problems: &mut problems }.check(schema, &mut attempt);
             (problems, attempt)
         });
-        if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.0.len()) {
-            self.problems.0.extend(problems.0);
+        if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.count()) {
+            self.problems.extend(problems.0);
             *node = attempt;
         }
     }
@@ -259,6 +257,11 @@ impl<'s> Checker<'s, '_> {
     }
 
     fn unknown(&mut self, key: &str, line: u32, known: Option<&serde_json::Map<String, Json>>) {
+        if self.problems.is_full() {
+            // Looking for what was meant takes long, and nobody sees it.
+            self.problem(line, String::new());
+            return;
+        }
         let elsewhere =
             ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, remedy)| (*remedy).to_owned());
         let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));

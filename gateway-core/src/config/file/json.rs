@@ -15,7 +15,7 @@ use crate::config::problem::{Problem, Problems};
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         let line = u32::try_from(error.line()).unwrap_or(0);
-        problems.0.push(Problem { line, ..Problem::new("", format!("this is not JSON: {error}")) });
+        problems.push(Problem { line, ..Problem::new("", format!("this is not JSON: {error}")) });
         return None;
     }
     let mut scanner = Scanner { text, at: 0, line: 1, trail: Trail::default(), problems };

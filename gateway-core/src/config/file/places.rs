@@ -10,7 +10,7 @@ use crate::config::problem::Problems;
 /// large, pays nothing.
 #[derive(Debug, Default)]
 pub struct Places {
-    file: String,
+    pub(super) file: String,
     text: String,
     format: Option<Format>,
 }
@@ -28,7 +28,8 @@ impl Places {
     /// Fills in the file and the line of each problem that has neither; a missing key gets the line of what lacks it.
     #[must_use]
     pub fn locate(&self, mut problems: Problems) -> Problems {
-        let mut lost = problems.0.iter_mut().filter(|p| p.file.is_empty() && p.line == 0).peekable();
+        let mut lost =
+            problems.0.iter_mut().filter(|p| p.file.is_empty() && p.line == 0 && p.more == 0).peekable();
         if lost.peek().is_none() {
             return problems;
         }

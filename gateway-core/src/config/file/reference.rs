@@ -64,7 +64,7 @@ fn walk(node: &mut Node, trail: &mut Trail, expander: &Expander<'_>, problems: &
                 *text = expanded;
             }
             Err(problem) => {
-                problems.0.push(Problem { line: node.line, path: trail.as_str().to_owned(), ..problem })
+                problems.push(Problem { line: node.line, path: trail.as_str().to_owned(), ..problem });
             }
         },
         _ => {}

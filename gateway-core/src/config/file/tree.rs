@@ -1,5 +1,8 @@
 //! A document as a tree in which everything knows its line.
 
+/// Bytes of text that count as one node.
+const NODE_BYTES: usize = 128;
+
 /// One value and its line.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
@@ -43,11 +46,14 @@ impl Node {
         }
     }
 
-    /// The number of nodes, itself included.
+    /// The number of nodes, itself included; a long text or key counts as several.
     pub(super) fn size(&self) -> usize {
         1 + match &self.value {
             Value::List(nodes) => nodes.iter().map(Self::size).sum(),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.size()).sum(),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| entry.key.len() / NODE_BYTES + entry.value.size()).sum()
+            }
+            Value::Text { text, .. } => text.len() / NODE_BYTES,
             _ => 0,
         }
     }

@@ -9,7 +9,8 @@ use crate::config::problem::{Problem, Problems};
 
 /// Lists and maps inside one another.
 pub(super) const MAX_DEPTH: usize = 64;
-/// Values that aliases may add to those in the text, so that a short text cannot unfold to a huge document.
+/// Values that anchors keep and aliases add to those in the text, so that a short text cannot unfold to a huge document.
+/// Long texts count as several.
 const MAX_ALIASED: usize = 100_000;
 
 /// Reads a text; `None` when it isn't YAML at all, which is then a problem.
@@ -24,7 +25,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     match composer.document() {
         Ok(root) => Some(root),
         Err(Broken { line, message }) => {
-            problems.0.push(Problem { line, ..Problem::new("", message) });
+            problems.push(Problem { line, ..Problem::new("", message) });
             None
         }
     }
@@ -98,6 +99,7 @@ impl<'t> Composer<'t, '_> {
             _ => return Ok(Node { line, value: Value::Null }),
         };
         if anchor != 0 {
+            self.copied(&node, line)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -107,12 +109,19 @@ impl<'t> Composer<'t, '_> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(Broken { line, message: "this alias stands inside its own anchor".to_owned() });
         };
+        let node = node.clone();
+        self.copied(&node, line)?;
+        Ok(node)
+    }
+
+    /// Counts a copy of a node, for an anchor or an alias.
+    fn copied(&mut self, node: &Node, line: u32) -> Result<(), Broken> {
         self.aliased += node.size();
         if self.aliased > MAX_ALIASED {
-            let message = format!("aliases unfold to more than {MAX_ALIASED} values");
+            let message = format!("anchors and aliases unfold to more than {MAX_ALIASED} values");
             return Err(Broken { line, message });
         }
-        Ok(node.clone())
+        Ok(())
     }
 
     fn list(&mut self, depth: usize) -> Result<Vec<Node>, Broken> {
@@ -164,7 +173,7 @@ impl<'t> Composer<'t, '_> {
 
 /// A key that stands twice: which of the two was meant, nobody can tell.
 pub(super) fn duplicate(at: &Trail, line: u32, first: u32, problems: &mut Problems) {
-    problems.0.push(
+    problems.push(
         Problem {
             line,
             ..Problem::new(at.as_str(), format!("this key stands here already, on line {first}"))

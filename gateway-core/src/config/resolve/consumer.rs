@@ -164,7 +164,7 @@ fn credential(
             return None;
         }
     };
-    let before = notes.problems.0.len();
+    let before = notes.problems.count();
     for (name, value) in &fields {
         let known = name == kind.key || kind.or.contains(&name.as_str());
         let at = format!("{at}.{name}");
@@ -190,7 +190,7 @@ fn credential(
         let keys: Vec<&str> = std::iter::once(kind.key).chain(kind.or.iter().copied()).collect();
         notes.add(at, message.replace("{}", &keys.join("` or `")));
     }
-    if notes.problems.0.len() > before {
+    if notes.problems.count() > before {
         return None;
     }
     if !kind.unique {

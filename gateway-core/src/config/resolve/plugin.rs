@@ -113,7 +113,7 @@ fn settings(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn P
         for mut problem in problems.0 {
             let dot = if problem.path.is_empty() || problem.path.starts_with('[') { "" } else { "." };
             problem.path = format!("{}.config{dot}{}", notes.at, problem.path);
-            notes.problems.0.push(problem);
+            notes.problems.push(problem);
         }
     }
     config

@@ -49,13 +49,16 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
 }
 
 /// What is left of a proxy that can't be resolved: the requests or ports it takes, and no way on. `None` when not even
-/// that can be told.
+/// that can be told. Where its hosts are known and its path is not, it takes everything for them that no other proxy does.
 pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -> Option<Proxy> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref())?;
     let (scheme, http_version) =
         backend::scheme(&mut notes, written).unwrap_or((Scheme::Http, BackendHttp::Auto));
-    let traffic = traffic::traffic(&mut notes, written, scheme)?;
+    let traffic = traffic::traffic(&mut notes, written, scheme).or_else(|| {
+        let anywhere = file::Proxy { listen_path: None, ..written.clone() };
+        traffic::traffic(&mut notes, &anywhere, scheme)
+    })?;
     let upstream = Upstream {
         id: id.clone(),
         name: None,
