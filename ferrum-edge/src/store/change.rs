@@ -88,6 +88,10 @@ impl Change {
         let begun = async {
             let mut lease = core.writer.open(&opening, busy).await?;
             let head = read::head(lease.link()?, &lock).await?;
+            if core.location.engine() == Engine::Postgres {
+                // Was meant for the writers' lock. A COMMIT that notifies waits for every other one on the server.
+                lease.link()?.script("SET LOCAL lock_timeout = 0").await?;
+            }
             let base = history::mark(lease.link()?, head.revision).await?;
             Ok::<_, Failure>((lease, head, base))
         };

@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use super::object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES};
 
+/// How long something lasted, where that is known.
+fn lasting(word: &str, time: Duration) -> String {
+    if time.is_zero() { " in time".to_owned() } else { format!("{word} {time:?}") }
+}
+
 /// Why the store did not do what was asked. No text in it holds a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,7 +27,7 @@ pub enum StoreError {
         cause: String,
     },
     /// The server took too long; nothing was changed.
-    #[error("the database at {at} did not answer within {after:?}")]
+    #[error("the database at {at} did not answer{}", lasting(" within", *after))]
     Timeout {
         /// Which.
         at: String,
@@ -55,7 +60,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Another writer held the database for too long; nothing was changed.
-    #[error("another writer has held the database for {waited:?}")]
+    #[error("another writer did not let go of the database{}", lasting(" within", *waited))]
     Busy {
         /// How long it was waited for.
         waited: Duration,

@@ -1,5 +1,9 @@
 //! The tables, and how they come to be.
 
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
 use super::StoreError;
 use super::link::Link;
 use super::link::failure::Failure;
@@ -93,7 +97,7 @@ pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Mi
     match link.engine() {
         Engine::Sqlite => {
             link.script(&format!("PRAGMA page_size = {}", sqlite::PAGE_BYTES)).await?;
-            link.script("PRAGMA journal_mode = WAL").await?;
+            write_ahead(&mut link, location, busy).await?;
             link.script("BEGIN IMMEDIATE").await?;
         }
         Engine::Postgres => {
@@ -135,6 +139,34 @@ pub(super) async fn migrate(location: &Location, options: &Options) -> Result<Mi
     }
     Ok(Migrated { from, to: KNOWN })
 }
+
+/// Switches SQLite's file to a write-ahead log. SQLite does not wait for other connections there, whatever its busy
+/// timeout is, because two that switch at once could wait for each other; so the waiting is done here.
+async fn write_ahead(link: &mut Link, location: &Location, busy: Duration) -> Result<(), Failure> {
+    let deadline = Instant::now() + busy;
+    loop {
+        let mode = match link.row("PRAGMA journal_mode = WAL", Vec::new()).await {
+            Ok(row) => row.map_or(Ok(String::new()), |row| row.text(0))?,
+            Err(failure) if failure.is_busy() && Instant::now() < deadline => {
+                sleep(SWITCH_AGAIN).await;
+                continue;
+            }
+            Err(failure) if failure.is_busy() => return Err(StoreError::Busy { waited: busy }.into()),
+            Err(failure) => return Err(failure),
+        };
+        return match mode.as_str() {
+            "wal" => Ok(()),
+            mode => Err(StoreError::Refused {
+                at: location.to_string(),
+                cause: format!("its journal mode stays `{mode}`; the file has to be on a local disk"),
+            }
+            .into()),
+        };
+    }
+}
+
+/// Between two attempts to switch the journal mode.
+const SWITCH_AGAIN: Duration = Duration::from_millis(5);
 
 /// The advisory lock of those who migrate: an arbitrary number, the same in every version.
 const LOCK: u32 = 0x6665_7272;

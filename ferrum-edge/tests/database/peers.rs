@@ -9,7 +9,7 @@ use ferrum_edge::store::{Engine, Location, Options, Store};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 
-use crate::client::{target, until};
+use crate::client::{PATIENCE, target, until};
 use crate::place::{Folder, Running, consumer, protected, proxy, text};
 use crate::servers::{Server, shared};
 
@@ -33,8 +33,15 @@ pub(crate) fn database(server: &Server, name: &str) -> Location {
     })
 }
 
+/// Waits for a busy machine as long as it takes.
 pub(crate) fn start(location: &Location) -> Running {
-    Running::on(impatient(location))
+    let options = Options {
+        connect_timeout: PATIENCE,
+        busy_timeout: PATIENCE,
+        statement_timeout: PATIENCE * 2,
+        ..Options::default()
+    };
+    Running::on(Database { options, ..Running::database(location.clone()) })
 }
 
 /// Doesn't wait long for a server that is away.
@@ -82,9 +89,26 @@ fn followed(engine: Engine) {
 
 #[test]
 fn both_write_at_once_and_nothing_is_lost() {
+    both_write(&database(shared(Engine::Postgres), "test_both"));
+}
+
+#[test]
+fn both_write_at_once_and_nothing_is_lost_on_mariadb() {
+    both_write(&database(shared(Engine::MySql), "test_both"));
+}
+
+#[test]
+fn both_write_at_once_and_nothing_is_lost_on_sqlite() {
+    let folder = Folder::new();
+    both_write(&folder.location());
+}
+
+fn both_write(location: &Location) {
     const EACH: usize = 30;
-    let location = database(shared(Engine::Postgres), "test_both");
-    let gateways = [start(&location), start(&location)];
+    // Both begin at once, with nothing there yet where that is possible.
+    let gateways = thread::scope(|scope| {
+        [(); 2].map(|()| scope.spawn(|| start(location))).map(|starting| starting.join().unwrap())
+    });
     let target = target("behind");
     gateways[0].api().good("PUT", "/v1/proxies/shared", &named(target, 0));
     thread::scope(|scope| {
@@ -148,7 +172,7 @@ fn traffic_goes_on_while_the_database_is_away_and_everybody_catches_up() {
     let target = target("behind");
     let copied = folder.path().join("last-good.db");
     let with_copy = || Database { mirror: Some(copied.clone()), ..impatient(&location) };
-    let one = start(&location);
+    let one = Running::on(impatient(&location));
     let late = Running::on(with_copy());
     one.api().batch(&protected(target));
     late.follows(1);

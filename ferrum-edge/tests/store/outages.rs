@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrum_edge::store::{Engine, Kind, Location, Options, Store, StoreError};
+use sqlx::{Connection, Executor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -54,6 +55,56 @@ async fn postgres_is_killed_and_started_again() {
 #[tokio::test]
 async fn mariadb_is_killed_and_started_again() {
     a_server_that_is_killed_and_started_again(Engine::MySql).await;
+}
+
+/// A commit that notifies waits for the one before it, of whatever database on the server; that is no other writer on
+/// this database, and nothing the writers' timeout is for.
+#[tokio::test]
+async fn a_commit_waits_for_other_databases_commits_on_the_server() {
+    let server = Server::start(Engine::Postgres);
+    let place = Place::within(&server).await;
+    let mut admin = Session::new(&server).await;
+    // From here on a commit waits for a standby that never comes, unless its session asks for less.
+    admin.sql("ALTER ROLE ferrum SET synchronous_commit = 'local'").await.unwrap();
+    let busy_timeout = Duration::from_millis(200);
+    let store = place.open(Options { busy_timeout, ..options() });
+    store.migrate().await.unwrap();
+    admin.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
+    admin.sql("SELECT pg_reload_conf()").await.unwrap();
+    let mut other = Session::new(&server).await;
+    other.sql("SET synchronous_commit = 'on'").await.unwrap();
+    let held = tokio::spawn(async move { other.sql("CREATE TABLE elsewhere (); NOTIFY elsewhere").await });
+    timeout(PATIENCE, admin.waits("IPC")).await.unwrap();
+    let writing = tokio::spawn(async move { write(&store, vec![put(Kind::Proxies, "p", "1")]).await });
+    timeout(PATIENCE, admin.waits("Lock")).await.unwrap();
+    tokio::time::sleep(busy_timeout * 3).await;
+    assert!(!writing.is_finished());
+    admin.sql("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
+    admin.sql("SELECT pg_reload_conf()").await.unwrap();
+    assert_eq!(timeout(PATIENCE, writing).await.unwrap().unwrap(), 1);
+    held.await.unwrap().unwrap();
+}
+
+/// A connection beside the store.
+struct Session(sqlx::PgConnection);
+
+impl Session {
+    async fn new(server: &Server) -> Self {
+        Self(sqlx::PgConnection::connect(&server.url("postgres")).await.unwrap())
+    }
+
+    async fn sql(&mut self, sql: &'static str) -> sqlx::Result<sqlx::postgres::PgQueryResult> {
+        self.0.execute(sqlx::raw_sql(sql)).await
+    }
+
+    /// Until another session waits for something of this kind.
+    async fn waits(&mut self, what: &str) {
+        let sql = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE wait_event_type = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        while sqlx::query_scalar::<_, i64>(sql).bind(what).fetch_one(&mut self.0).await.unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 /// What a network does to what goes through it.

@@ -1,6 +1,9 @@
 //! The tables, and those that are not there or not ours.
 
-use ferrum_edge::store::{Engine, Kind, Migrated, StoreError};
+use std::time::Duration;
+
+use ferrum_edge::store::{Engine, Kind, Migrated, Options, StoreError};
+use sqlx::{ConnectOptions, Executor};
 
 use crate::place::{Place, ann, options, put, refused, write};
 
@@ -16,6 +19,26 @@ pub(crate) async fn migrating_twice_and_at_once_is_migrating(engine: Engine) {
     write(&stores[0], vec![put(Kind::Proxies, "p", "{}")]).await;
     assert_eq!(stores[1].migrate().await.unwrap(), Migrated { from: 1, to: 1 });
     assert_eq!(stores[2].count(Kind::Proxies).await.unwrap(), 1);
+}
+
+/// While somebody holds a fresh file, SQLite refuses the switch to its log at once; it is waited for all the same.
+#[tokio::test]
+async fn a_fresh_sqlite_file_that_somebody_holds_is_waited_for() {
+    let place = Place::bare(Engine::Sqlite).await;
+    let path = place.open(options()).location().path().unwrap().to_owned();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::File::create(&path).unwrap();
+    let mut other = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    other.execute("BEGIN IMMEDIATE; CREATE TABLE held (id INTEGER)").await.unwrap();
+    let impatient = Options { busy_timeout: Duration::from_millis(50), ..options() };
+    let error = place.open(impatient).migrate().await.unwrap_err();
+    assert!(matches!(error, StoreError::Busy { waited } if !waited.is_zero()), "{error}");
+    let store = place.open(options());
+    let migrating = tokio::spawn(async move { store.migrate().await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!migrating.is_finished());
+    other.execute("ROLLBACK").await.unwrap();
+    assert_eq!(migrating.await.unwrap().unwrap(), Migrated { from: 0, to: 1 });
 }
 
 pub(crate) async fn a_newer_schema_is_refused(engine: Engine) {

@@ -50,6 +50,15 @@ impl Failure {
         }
     }
 
+    /// Whether another connection was in the way.
+    pub(in crate::store) fn is_busy(&self) -> bool {
+        match self {
+            Self::Sqlx(sqlx::Error::Database(error)) => kind(error.as_ref()) == Kind::Busy,
+            Self::Said(StoreError::Busy { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Whether a commit that failed so may have been carried out nevertheless.
     pub(in crate::store) fn leaves_doubt(&self) -> bool {
         match self {
