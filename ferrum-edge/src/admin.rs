@@ -4,6 +4,7 @@
 
 mod access;
 mod bulk;
+mod door;
 mod effective;
 mod endpoints;
 mod health;
@@ -16,7 +17,6 @@ mod resources;
 mod status;
 mod targets;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,24 +26,24 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 use crate::app::Engine;
 use crate::export::prometheus;
 use crate::source::database::Keeper;
 pub use access::{Access, AccessError, Role};
+use door::{Door, Visit};
 use request::Gate;
 
-/// Connections at a time; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 64;
 /// Bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// For a request's head to arrive.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// For an answer to be made.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// For a change to be read, checked, written and served.
@@ -71,18 +71,11 @@ impl FromRef<Admin> for Arc<Engine> {
 
 /// Serves until the runtime ends.
 pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin) -> Result<(), String> {
-    let router = router(admin);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let service = TowerToHyperService::new(router(admin));
+    let door = Door::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-        match listener.accept().await {
-            Ok((tcp, _)) => {
-                let serving = connection(tcp, router.clone());
-                tokio::spawn(async move {
-                    serving.await;
-                    drop(place);
-                });
-            }
+        match door.accept(&listener).await {
+            Ok(tcp) => drop(tokio::spawn(connection(tcp, service.clone(), door.enter()))),
             Err(error) => {
                 tracing::warn!(%error, "the admin listener could not accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -91,18 +84,26 @@ pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin) -> Result<()
     }
 }
 
-fn connection(tcp: TcpStream, router: Router) -> impl Future<Output = ()> + Send {
-    let service = TowerToHyperService::new(router);
+async fn connection(tcp: TcpStream, service: TowerToHyperService<Router>, visit: Visit) {
+    let visit = &visit;
+    let service = service_fn(|request: Request<Incoming>| {
+        let service = service.clone();
+        async move {
+            let Some(_served) = visit.serve(health::PATHS.contains(&request.uri().path())).await else {
+                return Ok(problem::crowded());
+            };
+            service.call(request).await
+        }
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(tcp), service);
-    async move {
-        match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
-            Ok(Ok(())) | Err(_) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "an admin connection ended"),
-        }
+    match visit.during(tokio::time::timeout(CONNECTION_TIMEOUT, serving)).await {
+        None => tracing::debug!("an admin connection was closed for a new one"),
+        Some(Ok(Err(error))) => tracing::debug!(%error, "an admin connection ended"),
+        Some(Ok(Ok(())) | Err(_)) => {}
     }
 }
 
@@ -127,7 +128,7 @@ fn router(admin: Admin) -> Router<()> {
 }
 
 /// What holds for every answer.
-async fn limits(request: Request, next: Next) -> Response {
+async fn limits(request: Request<axum::body::Body>, next: Next) -> Response {
     let is_read = request.method().is_safe();
     let answer =
         tokio::time::timeout(if is_read { ANSWER_TIMEOUT } else { WRITE_TIMEOUT }, next.run(request));

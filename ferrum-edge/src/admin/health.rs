@@ -12,6 +12,9 @@ use axum::response::{IntoResponse, Response};
 use crate::app::Addresses;
 use crate::app::Engine;
 
+/// Where health is asked for: always answered, whoever else keeps the listener busy.
+pub(super) const PATHS: [&str; 4] = ["/livez", "/healthz", "/readyz", "/startupz"];
+
 /// One thing looked at.
 struct Check {
     name: &'static str,

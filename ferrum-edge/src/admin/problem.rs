@@ -41,6 +41,14 @@ pub(super) fn invalid(problems: &Problems) -> Response {
     with_errors(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &detail, errors.collect())
 }
 
+/// Too many requests are being answered.
+pub(super) fn crowded() -> Response {
+    let mut response =
+        problem(StatusCode::SERVICE_UNAVAILABLE, "crowded", "Too many requests are being answered");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 /// A name that stands twice in one object of a body.
 pub(super) fn twice(pointer: &str) -> Response {
     let detail = format!("`{pointer}` stands in the body twice; nothing was changed");

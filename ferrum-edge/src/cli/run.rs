@@ -8,6 +8,7 @@ use std::{fs, io};
 use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
 use gateway_core::plugin::Registry;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -122,6 +123,7 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
+    raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
         runtime.block_on(async {
@@ -142,6 +144,17 @@ pub(super) fn serve(
         print::error(format_args!("the gateway could not start: {error}"));
         FAILED
     })
+}
+
+/// Raises the soft limit on file descriptors to the hard one: the soft one is low for programs that use `select`.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::warn!(%error, "the limit on file descriptors can't be raised");
+    }
 }
 
 /// The signals of a process.

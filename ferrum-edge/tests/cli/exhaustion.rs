@@ -1,0 +1,65 @@
+//! Clients that take what the admin listener needs.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use super::process::{Folder, Gateway, get, spec, until};
+
+/// Runs the gateway under other limits on file descriptors.
+fn limited(folder: &Folder, limits: &str) -> Gateway {
+    Gateway::start(folder, |command| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!(r#"{limits}; exec "$@""#), "limited"]).arg(command.get_program());
+        shell
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        for (name, _) in command.get_envs().filter(|(_, value)| value.is_none()) {
+            shell.env_remove(name);
+        }
+        shell.current_dir(folder.path(".")).stdin(std::process::Stdio::null());
+        shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        *command = shell;
+    })
+}
+
+fn silent(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
+    (0..connections).map_while(|_| TcpStream::connect(address).ok()).collect()
+}
+
+#[test]
+fn silent_connections_do_not_keep_the_admin_listener_from_answering() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "one"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let held = silent(gateway.admin, 700);
+    for path in ["/livez", "/readyz", "/metrics", "/v1/status"] {
+        assert!(get(gateway.admin, path).starts_with("HTTP/1.1 200"), "{path}");
+    }
+    // The oldest went for the new ones.
+    let mut first = &held[0];
+    assert_eq!(first.read(&mut [0]).unwrap_or_default(), 0);
+}
+
+#[test]
+fn the_soft_limit_on_descriptors_is_raised() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "one"));
+    let gateway = limited(&folder, "ulimit -S -n 100; ulimit -H -n 1000");
+    assert!(get(gateway.admin, "/metrics").contains("\nprocess_max_fds 1000\n"));
+}
+
+#[test]
+fn health_is_answered_when_descriptors_have_run_out() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(2, "one"));
+    let gateway = limited(&folder, "ulimit -n 80");
+    let held = silent(gateway.http, 200);
+    until("descriptors have run out", || gateway.log().contains("accepting connections failed"));
+    for _ in 0..20 {
+        assert!(get(gateway.admin, "/livez").starts_with("HTTP/1.1 200"));
+        assert!(get(gateway.admin, "/readyz").starts_with("HTTP/1.1 200"));
+    }
+    drop(held);
+    until("the gateway serves again", || get(gateway.http, "/").ends_with("one"));
+}
