@@ -64,12 +64,12 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] ServerTlsError),
     /// A proxy terminates TLS or DTLS without anything to show.
-    #[error("proxy `{proxy}` has `frontend_tls: true` and needs {wanted} under `gateway.tls.certificates`")]
+    #[error("proxy `{proxy}` has `frontend_tls: true`, which `gateway.tls` does not allow: {reason}")]
     NoCertificate {
         /// The proxy's id.
         proxy: String,
-        /// What is missing.
-        wanted: &'static str,
+        /// What is missing or not possible.
+        reason: String,
     },
     /// The database has nothing to serve.
     #[error(transparent)]

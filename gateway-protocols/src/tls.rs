@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod early;
+pub(crate) mod names;
 pub mod pem;
 pub mod server;
 mod sessions;

@@ -10,11 +10,14 @@ mod cookie;
 pub mod dtls;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod greet;
 mod hello;
 mod initial;
 mod leg;
 mod port;
 mod ready;
+mod restart;
+mod retry;
 mod session;
 
 use std::net::UdpSocket;

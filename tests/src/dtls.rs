@@ -1,5 +1,9 @@
 //! DTLS through the gateway: ended and begun there, attacked, stalled, and said goodbye to.
 
+mod certificates;
+mod restarts;
+mod retry;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

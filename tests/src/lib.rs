@@ -3,6 +3,7 @@
 
 mod support;
 
+mod certificates;
 mod dtls;
 mod early;
 mod embedding;

@@ -194,14 +194,17 @@ fn certified(
 ) -> Result<(), StartError> {
     for route in snapshot.streams.on(transport, port) {
         let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
-        let (has, wanted) = match transport {
-            Transport::Tcp => (!snapshot.settings.tls.certificates.is_empty(), "a certificate"),
-            Transport::Udp => {
-                (frontend.dtls().has_certificate(), "a certificate with an ECDSA key, for DTLS")
+        if !terminates {
+            continue;
+        }
+        let problem = match transport {
+            Transport::Tcp => {
+                snapshot.settings.tls.certificates.is_empty().then(|| "there is no certificate".into())
             }
+            Transport::Udp => frontend.dtls().problem(),
         };
-        if terminates && !has {
-            return Err(StartError::NoCertificate { proxy: route.proxy.id.to_string(), wanted });
+        if let Some(reason) = problem {
+            return Err(StartError::NoCertificate { proxy: route.proxy.id.to_string(), reason });
         }
     }
     Ok(())

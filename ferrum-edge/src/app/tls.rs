@@ -90,9 +90,9 @@ fn without_early_data(rules: &FrontendTls) -> FrontendTls {
     FrontendTls { early_data: false, ..rules.clone() }
 }
 
-/// Not an error by itself: only proxies that terminate DTLS need such a certificate, and they are refused without.
+/// Not an error by itself: only proxies that terminate DTLS need what it can't do, and they are refused.
 fn load_dtls(dtls: &DtlsRules, rules: &FrontendTls) {
-    if let Err(error) = dtls.load(&rules.certificates) {
+    if let Err(error) = dtls.load(rules) {
         tracing::debug!(%error, "no certificate for DTLS");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use gateway_core::config::model::Model;
+use gateway_core::config::model::{Model, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_protocols::tls;
 use gateway_protocols::tls::server::Certificates;
+use gateway_protocols::udp::dtls::{self, DtlsRules};
 
 /// Every file of no use.
 pub(super) fn check(model: &Model) -> Problems {
@@ -21,17 +22,48 @@ pub(super) fn check(model: &Model) -> Problems {
     {
         problems.add("gateway.tls.client_ca_path", error.to_string());
     }
-    // Many proxies share their rules; each file is read and told once.
+    if problems.0.is_empty() {
+        terminated(model, &mut problems);
+    }
+    // Many proxies share their rules; each file is read once, and its problem reported once.
     let mut seen = HashSet::new();
     for proxy in &model.proxies {
         let Some(rules) = proxy.backend.tls.as_deref() else { continue };
         let has_files = rules.ca_path.is_some() || rules.client_cert.is_some();
-        if has_files
-            && seen.insert(rules)
-            && let Err(error) = tls::client::build(rules, None)
-        {
+        let datagrams = proxy.backend.scheme == Scheme::Dtls;
+        if !has_files || !seen.insert((rules, datagrams)) {
+            continue;
+        }
+        let checked = match datagrams {
+            true => dtls::check_target(rules),
+            false => tls::client::build(rules, None).map(drop),
+        };
+        if let Err(error) = checked {
             problems.add(format!("proxies.{}", proxy.id), format!("TLS towards its targets: {error}"));
         }
     }
     problems
+}
+
+/// Proxies that terminate TLS or DTLS must have a certificate to show.
+fn terminated(model: &Model, problems: &mut Problems) {
+    let rules = &model.settings.tls;
+    let mut without_dtls = None;
+    for proxy in &model.proxies {
+        let Traffic::Stream(stream) = &proxy.traffic else { continue };
+        if !stream.frontend_tls {
+            continue;
+        }
+        let reason = match proxy.backend.scheme {
+            Scheme::Udp | Scheme::Dtls => without_dtls
+                .get_or_insert_with(|| DtlsRules::default().load(rules).err().map(|error| error.to_string()))
+                .clone(),
+            _ => rules.certificates.is_empty().then(|| "there is no certificate".to_owned()),
+        };
+        if let Some(reason) = reason {
+            let path = format!("proxies.{}.frontend_tls", proxy.id);
+            problems.add(path, reason).remedy =
+                Some("add a certificate it can use to `gateway.tls.certificates`".to_owned());
+        }
+    }
 }

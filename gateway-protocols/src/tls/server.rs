@@ -1,6 +1,5 @@
 //! What is shown to clients: certificates by SNI, read again on reload without touching connections.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use gateway_core::config::model::{CertificateFiles, FrontendTls, TlsVersion};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls_pki_types::CertificateDer;
 
+use super::names::ByName;
 use super::pem::{self, PemError};
 use super::sessions::Sessions;
 
@@ -32,16 +31,7 @@ pub enum ServerTlsError {
 /// The current certificates; swapped whole on reload.
 #[derive(Default)]
 pub struct Certificates {
-    current: ArcSwapOption<Store>,
-}
-
-/// Certificates by the names they carry.
-#[derive(Default)]
-struct Store {
-    exact: HashMap<Box<str>, Arc<CertifiedKey>>,
-    /// `*.example.com`, by `example.com`.
-    wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
-    default: Option<Arc<CertifiedKey>>,
+    current: ArcSwapOption<ByName<Arc<CertifiedKey>>>,
 }
 
 impl Certificates {
@@ -50,40 +40,26 @@ impl Certificates {
     /// # Errors
     /// The first bad file; the certificates in use stay.
     pub fn load(&self, files: &[CertificateFiles]) -> Result<(), ServerTlsError> {
-        let mut store = Store::default();
+        let mut store = ByName::default();
         for file in files {
-            store.add(Arc::new(certified_key(file)?));
+            let key = Arc::new(certified_key(file)?);
+            store.add(&key.cert[0], &key);
         }
         self.current.store(Some(Arc::new(store)));
         Ok(())
     }
 }
 
-impl Store {
-    fn add(&mut self, key: Arc<CertifiedKey>) {
-        for name in names(&key.cert[0]) {
-            let name = name.to_ascii_lowercase();
-            match name.strip_prefix("*.") {
-                Some(parent) => self.wildcard.entry(parent.into()).or_insert_with(|| key.clone()),
-                None => self.exact.entry(name.into()).or_insert_with(|| key.clone()),
-            };
-        }
-        self.default.get_or_insert(key);
-    }
-
-    fn find(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
-        let found = name.and_then(|name| {
-            // rustls hands names over in lower case and without a trailing dot.
-            let parent = name.split_once('.').map(|(_, parent)| parent);
-            self.exact.get(name).or_else(|| self.wildcard.get(parent?))
-        });
-        found.or(self.default.as_ref()).cloned()
-    }
-}
-
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current.load().as_ref()?.find(hello.server_name())
+        let current = self.current.load();
+        // rustls hands names over in lower case and without a trailing dot.
+        let mut found = current.as_ref()?.find(hello.server_name());
+        let first = found.next()?;
+        // Of several certificates with the same name, the first with a key the client can check. Where there is none
+        // the handshake fails whichever is shown.
+        let usable = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(hello.signature_schemes()).is_some();
+        std::iter::once(first).chain(found).find(usable).or(Some(first)).cloned()
     }
 }
 
@@ -100,14 +76,6 @@ fn certified_key(file: &CertificateFiles) -> Result<CertifiedKey, ServerTlsError
         let (cert, key) = (file.cert_path.display(), file.key_path.display());
         ServerTlsError::Unusable(format!("{cert} and {key}: {error}"))
     })
-}
-
-/// The DNS names of a certificate's subjectAltName.
-fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
-    match webpki::EndEntityCert::try_from(certificate) {
-        Ok(parsed) => parsed.valid_dns_names().map(str::to_owned).collect(),
-        Err(_) => Vec::new(),
-    }
 }
 
 /// Builds the server's side of TLS.

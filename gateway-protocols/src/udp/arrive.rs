@@ -14,15 +14,14 @@ use gateway_core::stream::session::Session as Seen;
 use gateway_core::stream::table::{Transport, rules};
 
 use super::connections::{Found, Stray};
-use super::cookie::Claim;
 use super::hello::Hello;
 use super::initial::{Asked, Opening, is_short};
-use super::leg::{Emit, Leg};
+use super::leg::Leg;
 use super::port::{Port, slot_of};
 use super::session::{Session, Stage, Whence};
 
 /// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
-const MAX_HANDSHAKES: usize = 1024;
+pub(super) const MAX_HANDSHAKES: usize = 1024;
 /// Clients at a time whose first words do not yet say which proxy they are for.
 const MAX_ARRIVALS: usize = 1024;
 /// Datagrams such a client may send before it has said so.
@@ -104,46 +103,8 @@ impl Port {
         }
     }
 
-    /// Answers a client's first words over DTLS. Until the cookie it gets comes back nothing is kept: neither a place
-    /// among the sessions, nor a handshake.
-    fn greet(
-        &mut self,
-        (whence, name): (Whence, Option<String>),
-        route: &Arc<Route>,
-        datagram: &[u8],
-        now: Instant,
-    ) {
-        let Some(hello) = Hello::read(datagram) else { return };
-        let claim = Claim { hello: &hello, client: whence.client };
-        let Some(engine) = self.dtls.server(now) else { return };
-        let mut client = Leg::sealed(engine, None);
-        let wire = &self.wire;
-        let Some(proof) = claim.proof() else {
-            let Some(fresh) = claim.fresh() else { return };
-            // Whatever is wrong with it, there is nobody to tell: the address may be anybody's.
-            let _answered = fresh.during(&hello, || {
-                client.receive(datagram, &mut |emit| {
-                    if let Emit::Wire(bytes) = emit {
-                        wire.reply(whence, bytes);
-                    }
-                })
-            });
-            return;
-        };
-        // What the engine would have heard and said first; the client has its answer already.
-        let before = hello.without_cookie(proof.padding);
-        if proof.during(&hello, || client.receive(&before, &mut |_| ())).is_err() {
-            return;
-        }
-        if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
-            return;
-        }
-        let Some(key) = self.begin((whence, name), route, client, now) else { return };
-        proof.during(&hello, || self.forward(key, datagram, now));
-    }
-
     /// Begins a session for a new client; `None` when there are as many as there may be.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         (whence, name): (Whence, Option<String>),
         route: &Arc<Route>,
@@ -151,8 +112,15 @@ impl Port {
         now: Instant,
     ) -> Option<u64> {
         let protocol = if matches!(client, Leg::Plain) { "udp" } else { "dtls" };
-        let seen = self.seen(whence, name);
-        let Some(flow) = Flow::begin(self.worker.recorder().clone(), route.clone(), seen, protocol) else {
+        let flow = |port: &Self| {
+            let seen = port.seen(whence, name.clone());
+            Flow::begin(port.worker.recorder().clone(), route.clone(), seen, protocol)
+        };
+        let mut begun = flow(self);
+        if begun.is_none() && self.yield_place(whence) {
+            begun = flow(self);
+        }
+        let Some(flow) = begun else {
             self.worker.connection_refused();
             return None;
         };
@@ -163,7 +131,7 @@ impl Port {
             self.generations.resize(slot + 1, 0);
         }
         let key = u64::from(self.generations[slot]) << 32 | slot as u64;
-        self.by_client.insert(whence, key);
+        self.join(whence, key);
         self.expiry.push_back((now + idle, key));
         if plain {
             self.open(key);
@@ -187,7 +155,7 @@ impl Port {
 
     /// Ends the oldest client's handshake: those that never go on must not keep everybody else out. False when there
     /// is none.
-    fn make_room(&mut self) -> bool {
+    pub(super) fn make_room(&mut self) -> bool {
         for _ in 0..self.handshakes.len() {
             let Some(key) = self.handshakes.pop_front() else { break };
             if !self.is_current(key) {

@@ -13,6 +13,7 @@ use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
 use super::hello::Hello;
+use super::retry::TranscriptHashes;
 
 /// Bytes of a cookie, which the engine decides.
 const COOKIE: usize = 32;
@@ -22,6 +23,10 @@ const NOTE: usize = 2;
 const PERIOD: Duration = Duration::from_secs(60);
 /// What the note says of a hello without padding.
 const NO_PADDING: u16 = u16::MAX;
+/// What it says of a cookie with the first hello's hash; no hello has so much padding.
+const WITH_HASH: u16 = u16::MAX - 1;
+/// The longest hash of a suite: SHA-384.
+const MAX_HASH: usize = 48;
 
 thread_local! {
     /// The cookie for a client with this random, while an engine reads its hello.
@@ -38,16 +43,19 @@ pub(super) struct Claim<'h, 'd> {
 /// What a cookie proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Proof {
-    cookie: [u8; COOKIE],
+    pub(super) cookie: [u8; COOKIE],
     /// Padding of the hello it was given for.
     pub(super) padding: Option<u16>,
 }
+
+/// Bytes of what proves an address in a cookie that carries the first hello's hash behind it.
+const SHORT_PROOF: usize = 16;
 
 impl Claim<'_, '_> {
     /// A cookie for this client.
     pub(super) fn fresh(&self) -> Option<Proof> {
         let padding = self.hello.padding();
-        let cookie = self.made(padding.unwrap_or(NO_PADDING), period())?;
+        let cookie = self.made(padding.unwrap_or(NO_PADDING), period(), &[])?;
         Some(Proof { cookie, padding })
     }
 
@@ -55,37 +63,48 @@ impl Claim<'_, '_> {
     pub(super) fn proof(&self) -> Option<Proof> {
         let cookie: [u8; COOKIE] = self.hello.cookie()?.try_into().ok()?;
         let note = u16::from_be_bytes(*cookie.first_chunk::<NOTE>()?);
-        let now = period();
-        [Some(now), now.checked_sub(1)]
-            .into_iter()
-            .flatten()
-            // Not secret from those who may see it: a guess at it is as good as any other 30 bytes.
-            .any(|period| self.made(note, period).is_some_and(|ours| same(&ours, &cookie)))
+        periods()
+            .any(|period| self.made(note, period, &[]).is_some_and(|ours| same(&ours, &cookie)))
             .then_some(Proof { cookie, padding: (note != NO_PADDING).then_some(note) })
     }
 
-    fn made(&self, note: u16, period: u64) -> Option<[u8; COOKIE]> {
+    /// A cookie for this client that carries the hash of its hello (RFC 8446 §4.2.2).
+    pub(super) fn with_hash(&self, hash: &[u8]) -> Option<Vec<u8>> {
+        let proof = self.made(WITH_HASH, period(), hash)?;
+        Some([proof.first_chunk::<SHORT_PROOF>()?, hash].concat())
+    }
+
+    /// The hash in the hello's cookie, if it is one of ours for this client and not too old.
+    pub(super) fn proven_hash(&self) -> Option<&[u8]> {
+        let (proof, hash) = self.hello.cookie()?.split_first_chunk::<SHORT_PROOF>()?;
+        let fits =
+            |ours: [u8; COOKIE]| ours.first_chunk::<SHORT_PROOF>().is_some_and(|ours| same(ours, proof));
+        periods().any(|period| self.made(WITH_HASH, period, hash).is_some_and(fits)).then_some(hash)
+    }
+
+    /// What only this gateway can make for this client, hello and hash.
+    fn made(&self, note: u16, period: u64, hash: &[u8]) -> Option<[u8; COOKIE]> {
         static SECRET: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
             let mut secret = [0; 32];
             crate::tls::provider().secure_random.fill(&mut secret).ok()?;
             Some(secret)
         });
-        let mut data = [0; NOTE + 8 + 18 + 32];
+        let mut data = [0; NOTE + 8 + 18 + 32 + MAX_HASH];
         let mut room = data.as_mut_slice();
         let ip = match self.client.ip() {
             std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             std::net::IpAddr::V6(ip) => ip,
         };
         let port = self.client.port().to_be_bytes();
-        for piece in [&note.to_be_bytes()[..], &period.to_be_bytes(), &ip.octets(), &port, self.hello.random]
-        {
+        let (note, period) = (note.to_be_bytes(), period.to_be_bytes());
+        for piece in [&note[..], &period, &ip.octets(), &port, self.hello.random, hash] {
             let (head, rest) = room.split_at_mut_checked(piece.len())?;
             head.copy_from_slice(piece);
             room = rest;
         }
         let secret = (*SECRET)?;
         let mut cookie = aws_lc_rs::default_provider().hmac_provider.hmac_sha256(&secret, &data).ok()?;
-        cookie.first_chunk_mut::<NOTE>()?.copy_from_slice(&note.to_be_bytes());
+        cookie.first_chunk_mut::<NOTE>()?.copy_from_slice(&note);
         Some(cookie)
     }
 }
@@ -98,6 +117,12 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 fn period() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_secs() / PERIOD.as_secs()
+}
+
+/// Those whose cookies are good now.
+fn periods() -> impl Iterator<Item = u64> {
+    let now = period();
+    [Some(now), now.checked_sub(1)].into_iter().flatten()
 }
 
 impl Proof {
@@ -117,9 +142,13 @@ impl Proof {
 }
 
 /// aws-lc-rs, with cookies of ours: of all keyed hashes an engine computes, only that of a cookie is over the client's
-/// random alone.
+/// random alone. Transcripts may begin otherwise than the engine believes.
 pub(super) fn provider() -> CryptoProvider {
-    CryptoProvider { hmac_provider: &OurCookies, ..aws_lc_rs::default_provider() }
+    CryptoProvider {
+        hmac_provider: &OurCookies,
+        hash_provider: &TranscriptHashes,
+        ..aws_lc_rs::default_provider()
+    }
 }
 
 #[derive(Debug)]

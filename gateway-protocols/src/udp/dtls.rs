@@ -1,21 +1,34 @@
-//! DTLS rules made ready: what is shown to clients, and how targets are judged.
+//! DTLS rules made ready: what is shown to clients and asked of them, and how targets are judged.
+
+mod verify;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use arc_swap::ArcSwapOption;
 use dimpl::{Config, Dtls, DtlsCertificate};
-use gateway_core::config::model::{BackendTls, CertificateFiles};
-use rustls::RootCertStore;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use gateway_core::config::model::{BackendTls, CertificateFiles, FrontendTls, TlsVersion};
+use rustls_pki_types::CertificateDer;
 
 use super::cookie;
-use crate::tls::client::{ClientTlsError, public_roots, server_name};
+use crate::tls::client::ClientTlsError;
+use crate::tls::names::ByName;
 use crate::tls::pem;
+pub(super) use verify::Verifier;
 
 /// DTLS for the gateway's UDP ports. Certificates are read again on reload; sessions keep theirs.
 #[derive(Default)]
 pub struct DtlsRules {
-    shown: arc_swap::ArcSwapOption<DtlsCertificate>,
+    /// None until something has been loaded; an error where the settings can't be carried out over DTLS.
+    current: ArcSwapOption<Result<Rules, String>>,
+}
+
+/// Settings that DTLS can carry out.
+struct Rules {
+    certificates: ByName<Arc<DtlsCertificate>>,
+    /// Checks clients' certificates, without which nobody gets in.
+    clients: Option<Verifier>,
+    only_13: bool,
 }
 
 impl std::fmt::Debug for DtlsRules {
@@ -30,62 +43,127 @@ const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 const MTU: usize = 1200;
 
 impl DtlsRules {
-    /// Reads the first certificate with a key DTLS can use (ECDSA).
+    /// Reads the certificates DTLS can show: ECDSA keys on P-256 or P-384, a leaf without intermediate certificates.
+    /// Others are for TLS only and are passed over.
     ///
     /// # Errors
-    /// When there are certificates and none of them has such a key.
-    pub fn load(&self, files: &[CertificateFiles]) -> Result<(), ClientTlsError> {
-        let Some(first) = files.first() else {
-            self.shown.store(None);
-            return Ok(());
+    /// When none is usable, or when DTLS can't ask for client certificates the way the settings say. Clients are then
+    /// not served.
+    pub fn load(&self, rules: &FrontendTls) -> Result<(), ClientTlsError> {
+        let (current, result) = match Rules::read(rules) {
+            Ok(rules) => (Ok(rules), Ok(())),
+            Err(error) => (Err(error.to_string()), Err(error)),
         };
-        let mut unusable = None;
-        for file in files {
-            match usable(file) {
-                Ok(certificate) => {
-                    self.shown.store(Some(Arc::new(certificate)));
-                    return Ok(());
-                }
-                Err(error) => unusable = Some(error),
-            }
+        self.current.store(Some(Arc::new(current)));
+        result
+    }
+
+    /// Why clients can't be served, if they can't.
+    pub fn problem(&self) -> Option<String> {
+        match &*self.current.load_full()? {
+            Ok(_) => None,
+            Err(problem) => Some(problem.clone()),
         }
-        self.shown.store(None);
-        Err(unusable.unwrap_or_else(|| ClientTlsError::Unusable(first.cert_path.display().to_string())))
     }
 
-    /// Whether clients can be terminated at all.
-    pub fn has_certificate(&self) -> bool {
-        self.shown.load().is_some()
-    }
-
-    /// An engine for a client; `None` without a certificate. Cookies are exchanged before anything else, so that
-    /// nobody makes the gateway answer to a forged address at length.
-    pub(super) fn server(&self, now: Instant) -> Option<Dtls> {
+    /// An engine for a client that asks for this name, and what checks its certificate; `None` where DTLS can't be
+    /// served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
+    /// at length.
+    pub(super) fn server(&self, name: Option<&str>, now: Instant) -> Option<(Dtls, Option<Verifier>)> {
         /// Made once: making one has the engine test its cryptography.
-        static CONFIG: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| {
-            let builder = Config::builder()
-                .with_crypto_provider(cookie::provider())
-                .mtu(MTU)
-                .require_client_certificate(false)
-                .use_server_cookie(true)
-                .handshake_timeout(HANDSHAKE);
-            builder.build().ok().map(Arc::new)
-        });
-        let shown = self.shown.load_full()?;
-        Some(Dtls::new_auto(CONFIG.clone()?, DtlsCertificate::clone(&shown), now))
+        static OPEN: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(false));
+        static WITH_CERTIFICATES: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(true));
+        let current = self.current.load_full()?;
+        let rules = Result::as_ref(&current).ok()?;
+        let config = if rules.clients.is_some() { WITH_CERTIFICATES.clone()? } else { OPEN.clone()? };
+        let shown = DtlsCertificate::clone(rules.certificates.find(name).next()?);
+        let engine = match rules.only_13 {
+            true => Dtls::new_13(config, shown, now),
+            false => Dtls::new_auto(config, shown, now),
+        };
+        Some((engine, rules.clients.clone()))
     }
 }
 
-/// ECDSA keys only; the engine has no RSA.
-fn usable(file: &CertificateFiles) -> Result<DtlsCertificate, ClientTlsError> {
-    let chain = pem::chain(&file.cert_path)?;
-    let key = pem::key(&file.key_path)?;
-    let is_ecdsa = rustls::crypto::aws_lc_rs::sign::any_ecdsa_type(&key).is_ok();
-    if !is_ecdsa {
-        let key = file.key_path.display();
+fn config(client_certificates: bool) -> Option<Arc<Config>> {
+    let builder = Config::builder()
+        .with_crypto_provider(cookie::provider())
+        .mtu(MTU)
+        .require_client_certificate(client_certificates)
+        .use_server_cookie(true)
+        .handshake_timeout(HANDSHAKE);
+    builder.build().ok().map(Arc::new)
+}
+
+impl Rules {
+    fn read(rules: &FrontendTls) -> Result<Self, ClientTlsError> {
+        let unusable = |reason: &str| ClientTlsError::Unusable(reason.to_owned());
+        let mut certificates = ByName::default();
+        let mut passed_over = None;
+        for files in &rules.certificates {
+            match usable(files) {
+                Ok((leaf, shown)) => certificates.add(&leaf, &Arc::new(shown)),
+                Err(error) => passed_over = passed_over.or(Some(error)),
+            }
+        }
+        if certificates.is_empty() {
+            return Err(passed_over.unwrap_or_else(|| unusable("DTLS needs a certificate with an ECDSA key")));
+        }
+        let clients = match &rules.client_ca_path {
+            None => None,
+            Some(_) if !rules.client_cert_required => {
+                return Err(unusable("DTLS can't ask for a client certificate without requiring one"));
+            }
+            Some(path) => Some(Verifier::clients(path)?),
+        };
+        Ok(Self { certificates, clients, only_13: rules.min_version == TlsVersion::Tls13 })
+    }
+}
+
+/// The leaf, and what the engine shows. It has no RSA, and sends one certificate only: a chain with intermediate ones
+/// would be cut, and refused by clients that trust the root alone.
+fn usable(files: &CertificateFiles) -> Result<(CertificateDer<'static>, DtlsCertificate), ClientTlsError> {
+    let chain = pem::chain(&files.cert_path)?;
+    let key = pem::key(&files.key_path)?;
+    let engine = dimpl::crypto::aws_lc_rs::default_provider();
+    if engine.key_provider.load_private_key(key.secret_der()).is_err() {
+        let key = files.key_path.display();
         return Err(ClientTlsError::Unusable(format!("{key}: DTLS needs an ECDSA key (P-256 or P-384)")));
     }
-    Ok(DtlsCertificate { certificate: chain[0].to_vec(), private_key: key.secret_der().to_vec() })
+    let intermediates = chain.iter().skip(1).filter(|certificate| !is_root(certificate)).count();
+    if intermediates > 0 {
+        let path = files.cert_path.display();
+        return Err(ClientTlsError::Unusable(format!(
+            "{path}: DTLS can send one certificate only, and this chain has {intermediates} intermediate ones; \
+             use a certificate that its clients trust without them"
+        )));
+    }
+    let leaf = chain[0].clone();
+    let shown = DtlsCertificate { certificate: leaf.to_vec(), private_key: key.secret_der().to_vec() };
+    Ok((leaf, shown))
+}
+
+/// Whether a certificate names itself as its issuer: clients have those already.
+fn is_root(certificate: &CertificateDer<'_>) -> bool {
+    webpki::EndEntityCert::try_from(certificate).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
+}
+
+/// Checks whether rules towards targets can be carried out over DTLS.
+///
+/// # Errors
+/// When a file is of no use, or the client certificate is one that DTLS can't show.
+pub fn check_target(rules: &BackendTls) -> Result<(), ClientTlsError> {
+    if let Some(path) = rules.ca_path.as_ref().filter(|_| rules.verify) {
+        pem::roots(path)?;
+    }
+    own_certificate(rules).map(drop)
+}
+
+/// The certificate shown to targets, where the rules name one.
+fn own_certificate(rules: &BackendTls) -> Result<Option<DtlsCertificate>, ClientTlsError> {
+    let Some((cert_path, key_path)) = &rules.client_cert else { return Ok(None) };
+    let files = CertificateFiles { cert_path: cert_path.clone(), key_path: key_path.clone() };
+    usable(&files).map(|(_, shown)| Some(shown))
 }
 
 /// An engine for a target.
@@ -94,10 +172,8 @@ fn usable(file: &CertificateFiles) -> Result<DtlsCertificate, ClientTlsError> {
 /// When the client certificate is of no use.
 pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTlsError> {
     let unusable = |what: &dyn std::fmt::Display| ClientTlsError::Unusable(what.to_string());
-    let certificate = match &rules.client_cert {
-        Some((cert_path, key_path)) => {
-            usable(&CertificateFiles { cert_path: cert_path.clone(), key_path: key_path.clone() })?
-        }
+    let certificate = match own_certificate(rules)? {
+        Some(shown) => shown,
         // Shown only to targets that insist on one; the engine wants something to show.
         None => throwaway().ok_or_else(|| unusable(&"no certificate could be made"))?,
     };
@@ -120,44 +196,4 @@ fn throwaway() -> Option<DtlsCertificate> {
         Some(DtlsCertificate { certificate: made.der().to_vec(), private_key: key.serialize_der() })
     });
     MADE.clone()
-}
-
-/// Checks a target's certificate, which the engine leaves to us.
-pub(super) struct Verifier {
-    roots: Arc<RootCertStore>,
-    name: ServerName<'static>,
-}
-
-impl Verifier {
-    /// For a target; `None` where the operator switched verification off.
-    ///
-    /// # Errors
-    /// When the CA file is of no use.
-    pub(super) fn new(rules: &BackendTls, host: &str) -> Result<Option<Self>, ClientTlsError> {
-        if !rules.verify {
-            return Ok(None);
-        }
-        let roots = match &rules.ca_path {
-            Some(path) => Arc::new(pem::roots(path)?),
-            None => public_roots(),
-        };
-        Ok(Some(Self { roots, name: server_name(rules, host)? }))
-    }
-
-    /// Whether the certificate leads to a trusted root and carries the name. DTLS hands over the leaf alone, so it
-    /// must be signed by a root directly.
-    pub(super) fn accepts(&self, certificate: &[u8]) -> bool {
-        let der = CertificateDer::from(certificate);
-        let Ok(leaf) = webpki::EndEntityCert::try_from(&der) else { return false };
-        let chain = leaf.verify_for_usage(
-            crate::tls::provider().signature_verification_algorithms.all,
-            &self.roots.roots,
-            &[],
-            UnixTime::now(),
-            webpki::KeyUsage::server_auth(),
-            None,
-            None,
-        );
-        chain.is_ok() && leaf.verify_is_valid_for_subject_name(&self.name).is_ok()
-    }
 }

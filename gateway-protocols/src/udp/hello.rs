@@ -6,6 +6,8 @@
 pub(super) struct Hello<'d> {
     /// The record's version, epoch and sequence number, as they came.
     record: &'d [u8],
+    /// The message's number, as it came.
+    number: &'d [u8],
     /// The message's body, from `client_version` on.
     body: &'d [u8],
     pub(super) random: &'d [u8; 32],
@@ -23,31 +25,41 @@ const RECORD: usize = 13;
 /// A handshake message's head.
 const MESSAGE: usize = 12;
 const HANDSHAKE: u8 = 22;
-const CLIENT_HELLO: u8 = 1;
+pub(super) const CLIENT_HELLO: u8 = 1;
 /// Extensions (RFC 7685, RFC 9147 §5.3).
 const PADDING: u16 = 21;
-const COOKIE: u16 = 44;
+pub(super) const COOKIE: u16 = 44;
+pub(super) const KEY_SHARE: u16 = 51;
 
 /// Takes bytes from the front.
-struct Reader<'d>(&'d [u8]);
+pub(super) struct Reader<'d>(pub(super) &'d [u8]);
 
 impl<'d> Reader<'d> {
-    fn take(&mut self, length: usize) -> Option<&'d [u8]> {
+    pub(super) fn take(&mut self, length: usize) -> Option<&'d [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
     /// A number of so many bytes.
-    fn number(&mut self, bytes: usize) -> Option<usize> {
+    pub(super) fn number(&mut self, bytes: usize) -> Option<usize> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
     /// Bytes after their length, which takes so many bytes.
-    fn vector(&mut self, bytes: usize) -> Option<&'d [u8]> {
+    pub(super) fn vector(&mut self, bytes: usize) -> Option<&'d [u8]> {
         let length = self.number(bytes)?;
         self.take(length)
     }
+}
+
+/// Each with its kind, until the bytes end.
+pub(super) fn extensions(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut reader = Reader(bytes);
+    std::iter::from_fn(move || {
+        let kind = u16::try_from(reader.number(2)?).ok()?;
+        Some((kind, reader.vector(2)?))
+    })
 }
 
 impl<'d> Hello<'d> {
@@ -69,7 +81,7 @@ impl<'d> Hello<'d> {
             return None;
         }
         let length = message.number(3)?;
-        message.take(2)?;
+        let number = message.take(2)?;
         if message.number(3)? != 0 || message.number(3)? != length {
             return None;
         }
@@ -84,7 +96,7 @@ impl<'d> Hello<'d> {
         reader.vector(1)?;
         let choices = from.get(..from.len() - reader.0.len())?;
         let extensions = if reader.0.is_empty() { &[] } else { reader.vector(2)? };
-        Some(Self { record, body, random, session, legacy_cookie, choices, extensions })
+        Some(Self { record, number, body, random, session, legacy_cookie, choices, extensions })
     }
 
     /// The cookie, of either version.
@@ -108,11 +120,7 @@ impl<'d> Hello<'d> {
     }
 
     fn extensions(&self) -> impl Iterator<Item = (u16, &'d [u8])> + use<'d> {
-        let mut reader = Reader(self.extensions);
-        std::iter::from_fn(move || {
-            let kind = u16::try_from(reader.number(2)?).ok()?;
-            Some((kind, reader.vector(2)?))
-        })
+        extensions(self.extensions)
     }
 
     /// The hello before this one, which had no cookie and so much padding. Everything else is the same (RFC 8446
@@ -133,6 +141,50 @@ impl<'d> Hello<'d> {
             }
         }
         pad(&mut extensions);
+        self.first(&extensions)
+    }
+
+    /// A hello before this one that has neither a cookie nor a key share.
+    pub(super) fn without_key_share(&self) -> Vec<u8> {
+        let mut extensions = Vec::with_capacity(self.extensions.len());
+        for (kind, data) in self.extensions() {
+            match kind {
+                COOKIE => {}
+                KEY_SHARE => extension(&mut extensions, kind, &[0, 0]),
+                _ => extension(&mut extensions, kind, data),
+            }
+        }
+        self.first(&extensions)
+    }
+
+    /// This hello with another cookie (DTLS 1.3).
+    pub(super) fn with_cookie(&self, cookie: &[u8]) -> Vec<u8> {
+        let mut extensions = Vec::with_capacity(self.extensions.len());
+        for (kind, data) in self.extensions() {
+            match kind {
+                COOKIE => extension(&mut extensions, kind, &[&short(cookie.len())[..], cookie].concat()),
+                _ => extension(&mut extensions, kind, data),
+            }
+        }
+        datagram(CLIENT_HELLO, (self.record, self.number), &self.body_with(&extensions))
+    }
+
+    /// The message's body, as it came.
+    pub(super) fn body(&self) -> &'d [u8] {
+        self.body
+    }
+
+    /// The very first datagram of a client, with these extensions.
+    fn first(&self, extensions: &[u8]) -> Vec<u8> {
+        let mut record = [0; 10];
+        for (to, from) in record.iter_mut().zip(self.record.iter().take(2)) {
+            *to = *from;
+        }
+        datagram(CLIENT_HELLO, (&record, &[0, 0]), &self.body_with(extensions))
+    }
+
+    /// The body with other extensions, and without the cookie of DTLS 1.2.
+    fn body_with(&self, extensions: &[u8]) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.body.len() + extensions.len());
         body.extend_from_slice(self.body.get(..34).unwrap_or_default());
         body.push(u8::try_from(self.session.len()).unwrap_or_default());
@@ -141,31 +193,41 @@ impl<'d> Hello<'d> {
         body.extend_from_slice(self.choices);
         if !self.extensions.is_empty() {
             body.extend_from_slice(&short(extensions.len()));
-            body.extend_from_slice(&extensions);
+            body.extend_from_slice(extensions);
         }
-        let mut datagram = Vec::with_capacity(RECORD + MESSAGE + body.len());
-        datagram.push(HANDSHAKE);
-        datagram.extend_from_slice(self.record.get(..2).unwrap_or_default());
-        // Epoch and sequence number: the very first record.
-        datagram.extend_from_slice(&[0; 8]);
-        datagram.extend_from_slice(&short(MESSAGE + body.len()));
-        datagram.push(CLIENT_HELLO);
-        datagram.extend_from_slice(&three(body.len()));
-        datagram.extend_from_slice(&[0; 5]);
-        datagram.extend_from_slice(&three(body.len()));
-        datagram.extend_from_slice(&body);
-        datagram
+        body
     }
 }
 
-fn extension(out: &mut Vec<u8>, kind: u16, data: &[u8]) {
+/// A record with one whole handshake message. Its head is the record's version, epoch and sequence number, and the
+/// message's own number.
+pub(super) fn datagram(kind: u8, (record, number): (&[u8], &[u8]), body: &[u8]) -> Vec<u8> {
+    let mut datagram = Vec::with_capacity(RECORD + MESSAGE + body.len());
+    datagram.push(HANDSHAKE);
+    datagram.extend_from_slice(record);
+    datagram.extend_from_slice(&short(MESSAGE + body.len()));
+    datagram.push(kind);
+    datagram.extend_from_slice(&three(body.len()));
+    datagram.extend_from_slice(number);
+    datagram.extend_from_slice(&[0; 3]);
+    datagram.extend_from_slice(&three(body.len()));
+    datagram.extend_from_slice(body);
+    datagram
+}
+
+/// A handshake message as a transcript has it (RFC 9147 §5.2).
+pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &three(body.len()), body].concat()
+}
+
+pub(super) fn extension(out: &mut Vec<u8>, kind: u16, data: &[u8]) {
     out.extend_from_slice(&kind.to_be_bytes());
     out.extend_from_slice(&short(data.len()));
     out.extend_from_slice(data);
 }
 
 /// A length in two bytes; everything here came in one datagram.
-fn short(length: usize) -> [u8; 2] {
+pub(super) fn short(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or_default().to_be_bytes()
 }
 

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use dimpl::{Dtls, Output};
+use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
 
 use super::dtls::Verifier;
+use super::retry::Transcript;
 
 /// What a leg has to say.
 pub(super) enum Emit<'a> {
@@ -26,6 +27,12 @@ pub(super) enum Leg {
 pub(super) struct Sealed {
     engine: Dtls,
     verifier: Option<Verifier>,
+    /// The peer has shown a certificate that was accepted.
+    certified: bool,
+    /// The random of the client's hello, by which it is told from one of a client that begins anew.
+    random: Option<[u8; 32]>,
+    /// Where the engine's transcript begins otherwise than it believes; until the handshake is over.
+    transcript: Option<Transcript>,
     ready: bool,
     /// Payload that waits for the handshake.
     waiting: VecDeque<Vec<u8>>,
@@ -36,6 +43,8 @@ pub(super) struct Sealed {
 /// Why a leg is dead; a stable word for the record.
 pub(super) type Dead = &'static str;
 
+/// A fatal alert of DTLS 1.2 before there are keys, with a record number beyond those of a handshake.
+const BAD_CERTIFICATE: [u8; 15] = [21, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 2, 2, 42];
 /// Datagrams that wait for a handshake; later ones are lost, as UDP may lose them.
 const MAX_WAITING: usize = 16;
 /// The engine's largest output: a whole UDP datagram.
@@ -47,9 +56,51 @@ thread_local! {
     static SCRATCH: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
+/// Why an engine gave up.
+fn reason(error: &dimpl::Error) -> Dead {
+    match error {
+        dimpl::Error::CertificateError(
+            CertificateError::NoClientCertificateReceived | CertificateError::NoServerCertificateReceived,
+        ) => "dtls_certificate_missing",
+        dimpl::Error::CertificateError(_) => "dtls_certificate_refused",
+        _ => "dtls_failed",
+    }
+}
+
 impl Leg {
     pub(super) fn sealed(engine: Dtls, verifier: Option<Verifier>) -> Self {
-        Self::Dtls(Box::new(Sealed { engine, verifier, ready: false, waiting: VecDeque::new(), wake: None }))
+        Self::Dtls(Box::new(Sealed {
+            engine,
+            verifier,
+            certified: false,
+            random: None,
+            transcript: None,
+            ready: false,
+            waiting: VecDeque::new(),
+            wake: None,
+        }))
+    }
+
+    /// Keeps the random of the client's hello.
+    pub(super) fn begun_with(&mut self, random: [u8; 32]) {
+        if let Self::Dtls(sealed) = self {
+            sealed.random = Some(random);
+        }
+    }
+
+    /// The random of a DTLS client's hello.
+    pub(super) fn random(&self) -> Option<&[u8; 32]> {
+        match self {
+            Self::Plain => None,
+            Self::Dtls(sealed) => sealed.random.as_ref(),
+        }
+    }
+
+    /// Has the engine's transcript begin like this.
+    pub(super) fn correct(&mut self, transcript: Transcript) {
+        if let Self::Dtls(sealed) = self {
+            sealed.transcript = Some(transcript);
+        }
     }
 
     /// Whether payload passes now.
@@ -69,8 +120,14 @@ impl Leg {
             }
             Self::Dtls(sealed) => sealed.guarded(|it| {
                 it.engine.handle_timeout(Instant::now()).map_err(|_| "dtls_timeout")?;
-                it.engine.handle_packet(datagram).map_err(|_| "dtls_failed")?;
-                it.drain(emit)
+                match it.engine.handle_packet(datagram) {
+                    Ok(()) => it.drain(emit),
+                    Err(error) => {
+                        // The engine may have an alert for the peer.
+                        it.with_scratch(|it, scratch| it.last_words(scratch, emit));
+                        Err(reason(&error))
+                    }
+                }
             }),
         }
     }
@@ -123,14 +180,43 @@ impl Leg {
 impl Sealed {
     /// A defect in the engine ends this session and no other.
     fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Dead>) -> Result<(), Dead> {
-        catch_unwind(AssertUnwindSafe(|| work(self))).unwrap_or(Err("dtls_panicked"))
+        let transcript = self.transcript.clone();
+        let work = AssertUnwindSafe(|| match transcript {
+            Some(transcript) => transcript.during(|| work(self)),
+            None => work(self),
+        });
+        catch_unwind(work).unwrap_or(Err("dtls_panicked"))
     }
 
     fn drain(&mut self, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
+        self.with_scratch(|it, scratch| it.drain_through(scratch, emit))
+    }
+
+    fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Self, &mut Vec<u8>) -> T) -> T {
         let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; OUTPUT]);
-        let drained = self.drain_through(&mut scratch, emit);
+        let done = work(self, &mut scratch);
         SCRATCH.with_borrow_mut(|buffers| buffers.push(scratch));
-        drained
+        done
+    }
+
+    /// Sends what the engine has to say, and passes nothing on.
+    fn last_words(&mut self, scratch: &mut [u8], emit: &mut dyn FnMut(Emit<'_>)) {
+        loop {
+            match self.engine.poll_output(scratch) {
+                Output::Packet(bytes) => emit(Emit::Wire(bytes)),
+                Output::Timeout(_) | Output::BufferTooSmall { .. } => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells a peer that its certificate is refused. Engines leave that to us as well.
+    fn turn_away(&mut self, scratch: &mut [u8], emit: &mut dyn FnMut(Emit<'_>)) {
+        if self.engine.protocol_version() == Some(ProtocolVersion::DTLS1_2) {
+            emit(Emit::Wire(&BAD_CERTIFICATE));
+        } else if self.engine.close().is_ok() {
+            self.last_words(scratch, emit);
+        }
     }
 
     fn drain_through(&mut self, scratch: &mut Vec<u8>, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
@@ -138,13 +224,20 @@ impl Sealed {
             match self.engine.poll_output(scratch) {
                 Output::Packet(bytes) => emit(Emit::Wire(bytes)),
                 Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
-                Output::PeerCert(certificate)
-                    if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) =>
-                {
+                Output::PeerCert(certificate) => {
+                    if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) {
+                        self.turn_away(scratch, emit);
+                        return Err("dtls_certificate_refused");
+                    }
+                    self.certified = true;
+                }
+                // No engine goes on without one; nothing is passed on if it did.
+                Output::Connected if self.verifier.is_some() && !self.certified => {
                     return Err("dtls_certificate_refused");
                 }
                 Output::Connected => {
                     self.ready = true;
+                    self.transcript = None;
                     while let Some(payload) = self.waiting.pop_front() {
                         self.engine.send_application_data(&payload).map_err(|_| "dtls_failed")?;
                     }

@@ -32,6 +32,8 @@ pub(super) struct Port {
     pub(super) wire: Wire,
     pub(super) sessions: Slab<Session>,
     pub(super) by_client: HashMap<Whence, u64>,
+    /// Handshakes from the addresses of sessions, whose clients may have begun anew.
+    pub(super) beside: HashMap<Whence, u64>,
     pub(super) arrivals: Arrivals,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
@@ -109,6 +111,7 @@ impl Port {
             wire: Wire { socket: tokio::net::UdpSocket::from_std(socket)?, state, local },
             sessions: Slab::new(),
             by_client: HashMap::new(),
+            beside: HashMap::new(),
             arrivals: Arrivals::default(),
             connections,
             strays,
@@ -202,6 +205,7 @@ impl Port {
 
     fn take_request(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
         match self.by_client.get(&whence) {
+            Some(key) if self.is_sealed(*key) => self.take_sealed(whence, *key, datagram, now),
             Some(key) => self.forward(*key, datagram, now),
             None => self.arrive(whence, datagram, now),
         }
@@ -210,14 +214,16 @@ impl Port {
     /// A datagram of a session's client.
     pub(super) fn forward(&mut self, key: u64, datagram: &[u8], now: Instant) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
-        session.last = now;
         let was_ready = session.client.is_ready();
         let (wire, whence) = (&self.wire, session.whence);
-        let result = session.take_request(datagram, &mut |bytes| wire.reply(whence, bytes));
+        let result = session.take_request((datagram, now), &mut |bytes| wire.reply(whence, bytes));
         let (is_ready, has_ids) = (session.client.is_ready(), session.ids.is_some());
         match result {
             Err(reason) => self.end(key, reason),
-            Ok(()) if !was_ready && is_ready => self.open(key),
+            Ok(()) if !was_ready && is_ready => {
+                self.settle(whence, key);
+                self.open(key);
+            }
             Ok(()) if has_ids => self.learn(key, datagram),
             Ok(()) => {}
         }
@@ -363,6 +369,7 @@ impl Port {
         if self.sessions.is_empty() {
             // A flood's memory goes back once it is over.
             self.by_client.shrink_to_fit();
+            self.beside.shrink_to_fit();
             self.sessions.shrink_to_fit();
             self.expiry.shrink_to_fit();
             self.generations.shrink_to_fit();
@@ -373,7 +380,7 @@ impl Port {
         let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);
-        self.by_client.remove(&session.whence);
+        self.leave(session.whence, key);
         if let Some(ids) = &session.ids {
             self.connections.forget(ids);
         }

@@ -86,33 +86,45 @@ impl Session {
     }
 
     /// A datagram came from the client. `reply` sends to the client.
-    pub(super) fn take_request(&mut self, datagram: &[u8], reply: &mut dyn FnMut(&[u8])) -> Result<(), Dead> {
+    pub(super) fn take_request(
+        &mut self,
+        (datagram, now): (&[u8], Instant),
+        reply: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Dead> {
         self.taken += datagram.len() as u64;
+        // Of an established DTLS session only what its client has sealed keeps it: anybody can send the rest.
+        let mut heard = !self.client.is_ready();
         let (stage, early) = (&mut self.stage, &mut self.early);
         let mut dead = Ok(());
-        self.client.receive(datagram, &mut |emit| match emit {
+        let received = self.client.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => reply(bytes),
-            Emit::Payload(payload) => match stage {
-                // The handshake was done a moment ago; the target is asked for once this datagram is read.
-                Stage::Greeting(_) => {
-                    if early.len() < MAX_WAITING {
-                        early.push(payload.to_vec());
+            Emit::Payload(payload) => {
+                heard = true;
+                match stage {
+                    // The handshake was done a moment ago; the target is asked for once this datagram is read.
+                    Stage::Greeting(_) => {
+                        if early.len() < MAX_WAITING {
+                            early.push(payload.to_vec());
+                        }
+                    }
+                    Stage::Opening(waiting, _) => {
+                        if waiting.len() < MAX_WAITING {
+                            waiting.push(payload.to_vec());
+                        }
+                    }
+                    Stage::Open(open) => {
+                        let sent = open.forward(payload);
+                        if dead.is_ok() {
+                            dead = sent;
+                        }
                     }
                 }
-                Stage::Opening(waiting, _) => {
-                    if waiting.len() < MAX_WAITING {
-                        waiting.push(payload.to_vec());
-                    }
-                }
-                Stage::Open(open) => {
-                    let sent = open.forward(payload);
-                    if dead.is_ok() {
-                        dead = sent;
-                    }
-                }
-            },
-        })?;
-        dead
+            }
+        });
+        if heard {
+            self.last = now;
+        }
+        received.and(dead)
     }
 
     /// A datagram came from the target.
@@ -271,7 +283,7 @@ impl Opener for OutletOpener {
         let socket = connected(address).map_err(|_| Cause::ConnectFailed)?;
         let leg = match &backend.tls {
             Some(rules) if backend.scheme == Scheme::Dtls => {
-                let verifier = Verifier::new(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
+                let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
                 let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
                 Leg::sealed(engine, verifier)
             }

@@ -1,5 +1,7 @@
 //! DTLS by the dimpl crate's engine, either side of it, over a socket of the test's own.
 
+mod retry;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,8 +32,7 @@ pub(crate) struct Peer {
     wake: Instant,
 }
 
-fn certificate() -> DtlsCertificate {
-    let identity = tls::localhost();
+fn certificate(identity: &tls::Identity) -> DtlsCertificate {
     let certificate = CertificateDer::from_pem_file(&identity.cert).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(&identity.key).expect("a key");
     DtlsCertificate { certificate: certificate.to_vec(), private_key: key.secret_der().to_vec() }
@@ -49,13 +50,31 @@ impl Peer {
 
     /// A client that has not begun its handshake.
     pub(crate) async fn client(to: SocketAddr, offer: Offer) -> Self {
+        Self::client_showing(to, offer, tls::localhost()).await
+    }
+
+    /// As [`Peer::client`], with a certificate for servers that ask for one.
+    pub(crate) async fn client_showing(to: SocketAddr, offer: Offer, identity: &tls::Identity) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         socket.connect(to).await.expect("an address");
-        let now = Instant::now();
+        Self::client_on(socket, offer, identity)
+    }
+
+    /// As [`Peer::client_showing`], over a connected socket.
+    pub(crate) fn client_on(socket: UdpSocket, offer: Offer, identity: &tls::Identity) -> Self {
+        Self::client_with(socket, offer, (config(), identity))
+    }
+
+    fn client_with(
+        socket: UdpSocket,
+        offer: Offer,
+        (config, identity): (Arc<Config>, &tls::Identity),
+    ) -> Self {
+        let (shown, now) = (certificate(identity), Instant::now());
         let mut engine = match offer {
-            Offer::Both => Dtls::new_auto(config(), certificate(), now),
-            Offer::Dtls12 => Dtls::new_12(config(), certificate(), now),
-            Offer::Dtls13 => Dtls::new_13(config(), certificate(), now),
+            Offer::Both => Dtls::new_auto(config, shown, now),
+            Offer::Dtls12 => Dtls::new_12(config, shown, now),
+            Offer::Dtls13 => Dtls::new_13(config, shown, now),
         };
         engine.set_active(true);
         Self::new(socket, engine)
@@ -73,7 +92,7 @@ impl Peer {
         let mut buffer = vec![0; 4096];
         let (length, from) = soon(socket.recv_from(&mut buffer)).await.expect("a client");
         socket.connect(from).await.expect("an address");
-        let mut engine = Dtls::new_auto(config(), certificate(), Instant::now());
+        let mut engine = Dtls::new_auto(config(), certificate(tls::localhost()), Instant::now());
         engine.set_active(false);
         let mut peer = Self::new(socket, engine);
         peer.take(&buffer[..length]);
@@ -104,12 +123,15 @@ impl Peer {
     pub(crate) async fn prove(&mut self) -> Vec<u8> {
         self.drain().await;
         let mut buffer = vec![0; 65_536];
-        let length = soon(self.socket.recv(&mut buffer)).await.expect("a cookie");
-        self.take(&buffer[..length]);
-        let words = self.words();
-        let hello = words.last().expect("another hello").clone();
-        self.socket.send(&hello).await.expect("sent");
-        hello
+        loop {
+            // What is no cookie may be for another client at this socket.
+            let length = soon(self.socket.recv(&mut buffer)).await.expect("a cookie");
+            self.take(&buffer[..length]);
+            if let Some(hello) = self.words().last() {
+                self.socket.send(hello).await.expect("sent");
+                return hello.clone();
+            }
+        }
     }
 
     /// Goes on until the handshake is done, and puts the first payload into the same datagram as its last words.
@@ -135,6 +157,18 @@ impl Peer {
         let taken = self.engine.send_application_data(payload).expect("payload");
         assert_eq!(taken, payload.len());
         self.drain().await;
+    }
+
+    /// Goes on, and says this once it may, until it is answered or refused at the handshake; then only waits.
+    pub(crate) async fn insist(&mut self, payload: &[u8]) {
+        drop(self.engine.send_application_data(payload));
+        self.drain().await;
+        while self.inbox.is_empty() {
+            match self.closed {
+                true => std::future::pending().await,
+                false => self.step().await,
+            }
+        }
     }
 
     /// The next payload.
@@ -167,6 +201,16 @@ impl Peer {
         assert!(self.inbox.is_empty(), "payload before the farewell");
     }
 
+    /// Goes on until the handshake is done, or the other side is silent for a while; whether it was done.
+    pub(crate) async fn is_let_in(&mut self) -> bool {
+        self.drain().await;
+        let until = Instant::now() + std::time::Duration::from_secs(2);
+        while !self.ready && !self.closed && Instant::now() < until {
+            let _elapsed = tokio::time::timeout_at(until.into(), self.step()).await;
+        }
+        self.ready
+    }
+
     /// Goes on until the other side has gone or has said nothing for a while; whether payload ever came.
     pub(crate) async fn hears_payload(&mut self) -> bool {
         let until = Instant::now() + std::time::Duration::from_secs(2);
@@ -188,7 +232,8 @@ impl Peer {
         self.drain().await;
     }
 
-    fn take(&mut self, datagram: &[u8]) {
+    /// Takes a datagram that was read from its socket.
+    pub(crate) fn take(&mut self, datagram: &[u8]) {
         self.engine.handle_timeout(Instant::now()).expect("in time");
         // What is not understood is passed over.
         drop(self.engine.handle_packet(datagram));

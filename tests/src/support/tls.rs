@@ -46,6 +46,11 @@ impl Authority {
         Self { issuer, folder }
     }
 
+    /// What signs for it.
+    pub(crate) fn issuer(&self) -> &CertifiedIssuer<'static, KeyPair> {
+        &self.issuer
+    }
+
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
@@ -57,21 +62,29 @@ impl Authority {
 
     /// A certificate for `names`, in files called `file`.
     pub(crate) fn issue(&self, file: &str, names: &[&str]) -> Identity {
+        self.issue_for(file, names, &KeyPair::generate().expect("a key"))
+    }
+
+    /// As [`Authority::issue`], for a key of the test's own.
+    pub(crate) fn issue_for(&self, file: &str, names: &[&str], key: &KeyPair) -> Identity {
         let identity = Identity {
             cert: self.folder.join(format!("{file}.pem")),
             key: self.folder.join(format!("{file}.key")),
         };
-        self.reissue(&identity, names);
+        self.write(&identity, names, key);
         identity
     }
 
     /// Replaces a certificate's files.
     pub(crate) fn reissue(&self, identity: &Identity, names: &[&str]) {
+        self.write(identity, names, &KeyPair::generate().expect("a key"));
+    }
+
+    fn write(&self, identity: &Identity, names: &[&str], key: &KeyPair) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let key = KeyPair::generate().expect("a key");
         let cert = CertificateParams::new(names)
             .expect("names")
-            .signed_by(&key, &self.issuer)
+            .signed_by(key, &self.issuer)
             .expect("a certificate");
         std::fs::write(&identity.cert, cert.pem()).expect("a file");
         std::fs::write(&identity.key, key.serialize_pem()).expect("a file");

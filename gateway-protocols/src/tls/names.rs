@@ -1,0 +1,66 @@
+//! Certificates by the names they carry; several may carry the same, such as one with an RSA key beside one with ECDSA.
+
+use std::collections::HashMap;
+
+use rustls_pki_types::CertificateDer;
+
+/// Certificates, found by the name a client asks for.
+pub(crate) struct ByName<T> {
+    exact: HashMap<Box<str>, Vec<T>>,
+    /// `*.example.com`, by `example.com`.
+    wildcard: HashMap<Box<str>, Vec<T>>,
+    /// For everybody else: the first certificate, and those with the same names.
+    default: Vec<T>,
+    default_names: Vec<String>,
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        let (exact, wildcard) = (HashMap::new(), HashMap::new());
+        Self { exact, wildcard, default: Vec::new(), default_names: Vec::new() }
+    }
+}
+
+impl<T: Clone> ByName<T> {
+    /// Adds what is shown for the names of this certificate.
+    pub(crate) fn add(&mut self, certificate: &CertificateDer<'_>, shown: &T) {
+        let names = names(certificate);
+        for name in &names {
+            let shown_for = match name.strip_prefix("*.") {
+                Some(parent) => self.wildcard.entry(parent.into()),
+                None => self.exact.entry(name.as_str().into()),
+            };
+            shown_for.or_default().push(shown.clone());
+        }
+        if self.default.is_empty() {
+            self.default_names.clone_from(&names);
+        }
+        if self.default_names == names {
+            self.default.push(shown.clone());
+        }
+    }
+
+    /// Those for a name (lower case, no trailing dot), in the order they were added, exact names first. Those for
+    /// everybody else when nothing carries the name.
+    pub(crate) fn find(&self, name: Option<&str>) -> impl Iterator<Item = &T> {
+        let exact = name.and_then(|name| self.exact.get(name));
+        let wildcard =
+            name.and_then(|name| name.split_once('.')).and_then(|(_, parent)| self.wildcard.get(parent));
+        let default = (exact.is_none() && wildcard.is_none()).then_some(&self.default);
+        [exact, wildcard, default].into_iter().flatten().flatten()
+    }
+
+    /// Whether there is none at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.default.is_empty()
+    }
+}
+
+/// The DNS names of a certificate's subjectAltName, in lower case, sorted, each once.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
+    let mut names: Vec<String> = parsed.valid_dns_names().map(str::to_ascii_lowercase).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

@@ -1,0 +1,102 @@
+//! The first datagrams of a client over DTLS, until its address is proved. Nothing is kept before that: neither a place
+//! among the sessions, nor a handshake.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gateway_core::config::snapshot::Route;
+
+use super::arrive::MAX_HANDSHAKES;
+use super::cookie::{Claim, Proof};
+use super::hello::Hello;
+use super::leg::{Emit, Leg};
+use super::port::Port;
+use super::retry::Retry;
+use super::session::Whence;
+
+/// A client's engine that has heard what came before the hello with the cookie.
+struct Proven {
+    client: Leg,
+    proof: Proof,
+    /// The hello with the cookie, as the engine is to hear it; `None` for as it came.
+    second: Option<Vec<u8>>,
+}
+
+impl Port {
+    /// Answers a client's first hello with a cookie, and begins a session at the second.
+    pub(super) fn greet(
+        &mut self,
+        (whence, name): (Whence, Option<String>),
+        route: &Arc<Route>,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let Some(hello) = Hello::read(datagram) else { return };
+        let claim = Claim { hello: &hello, client: whence.client };
+        let asked = hello.server_name().flatten();
+        let Some((engine, verifier)) = self.dtls.server(asked.as_deref(), now) else { return };
+        let client = Leg::sealed(engine, verifier);
+        let proven = if let Some(proof) = claim.proof() {
+            repeated(&claim, proof, client)
+        } else if let Some(hash) = claim.proven_hash() {
+            retried(&claim, hash, client)
+        } else {
+            return self.challenge(whence, &claim, client, datagram);
+        };
+        let Some(Proven { mut client, proof, second }) = proven else { return };
+        client.begun_with(*hello.random);
+        if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
+            return;
+        }
+        let Some(key) = self.begin((whence, name), route, client, now) else { return };
+        let datagram = second.as_deref().unwrap_or(datagram);
+        proof.during(&hello, || self.forward(key, datagram, now));
+    }
+
+    /// Asks a client to come back with a cookie. The engine that says so is dropped.
+    fn challenge(&self, whence: Whence, claim: &Claim<'_, '_>, mut client: Leg, datagram: &[u8]) {
+        let Some(fresh) = claim.fresh() else { return };
+        let wire = &self.wire;
+        // Whatever is wrong with it, there is nobody to tell: the address may be anybody's.
+        let _answered = fresh.during(claim.hello, || {
+            client.receive(datagram, &mut |emit| {
+                let Emit::Wire(bytes) = emit else { return };
+                match Retry::read(bytes) {
+                    None => wire.reply(whence, bytes),
+                    Some(retry) => {
+                        if let Some(bytes) = retry.answer(claim) {
+                            wire.reply(whence, &bytes);
+                        }
+                    }
+                }
+            })
+        });
+    }
+}
+
+/// For a client that repeats its hello with the cookie: the engine hears the first one again.
+fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg) -> Option<Proven> {
+    let before = claim.hello.without_cookie(proof.padding);
+    // The client has the answer already.
+    proof.during(claim.hello, || client.receive(&before, &mut |_| ())).ok()?;
+    Some(Proven { client, proof, second: None })
+}
+
+/// For a client that was asked for another key share: the engine asks for it again, and its transcript is put right.
+fn retried(claim: &Claim<'_, '_>, hash: &[u8], mut client: Leg) -> Option<Proven> {
+    let proof = claim.fresh()?;
+    let first = claim.hello.without_key_share();
+    let second = claim.hello.with_cookie(&proof.cookie);
+    let mut transcript = None;
+    let answered = proof.during(claim.hello, || {
+        client.receive(&first, &mut |emit| {
+            if let Emit::Wire(bytes) = emit {
+                let retry = Retry::read(bytes);
+                transcript = retry.and_then(|retry| retry.transcript((claim, hash), (&first, &second)));
+            }
+        })
+    });
+    answered.ok()?;
+    client.correct(transcript?);
+    Some(Proven { client, proof, second: Some(second) })
+}

@@ -1,0 +1,79 @@
+//! A client of DTLS 1.3 whose first key share is of a group that nobody here has: it is changed on the way out, and the
+//! client hashes what it really sent.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use dimpl::Config;
+use dimpl::crypto::{
+    Buf, CryptoProvider, Dtls13CipherSuite, HashAlgorithm, HashContext, HashProvider, NamedGroup,
+    SupportedKxGroup, aws_lc_rs,
+};
+use tokio::net::UdpSocket;
+
+use super::super::tls;
+use super::{Offer, Peer};
+
+/// Hellos as their clients believe them, and as they were sent; without what only datagrams have.
+static SENT: Mutex<Vec<(Vec<u8>, Vec<u8>)>> = Mutex::new(Vec::new());
+
+#[derive(Debug)]
+struct Hashes;
+
+#[derive(Debug)]
+struct Hash(Box<dyn HashContext>);
+
+impl HashProvider for Hashes {
+    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
+        Box::new(Hash(aws_lc_rs::default_provider().hash_provider.create_hash(algorithm)))
+    }
+}
+
+impl HashContext for Hash {
+    fn update(&mut self, data: &[u8]) {
+        let sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
+        match sent.iter().find(|(believed, _)| believed == data) {
+            Some((_, sent)) => self.0.update(sent),
+            None => self.0.update(data),
+        }
+    }
+
+    fn clone_and_finalize(&self, out: &mut Buf) {
+        self.0.clone_and_finalize(out);
+    }
+}
+
+impl Peer {
+    /// A client whose first key share is of X448, and whose suite is this; before its handshake.
+    pub(crate) fn client_retrying(socket: UdpSocket, suite: Dtls13CipherSuite) -> Self {
+        /// The last one of others is the first one here: what is offered is not what the gateway would ask for.
+        static GROUPS: LazyLock<&[&dyn SupportedKxGroup]> = LazyLock::new(|| {
+            let groups = aws_lc_rs::default_provider().kx_groups;
+            Box::leak(groups.iter().rev().copied().collect::<Box<[_]>>())
+        });
+        let provider =
+            CryptoProvider { hash_provider: &Hashes, kx_groups: *GROUPS, ..aws_lc_rs::default_provider() };
+        let config = Config::builder()
+            .with_crypto_provider(provider)
+            .mtu(1200)
+            .dtls13_cipher_suites(&[suite])
+            .kx_groups(&[NamedGroup::Secp384r1, NamedGroup::X25519])
+            .build()
+            .expect("a configuration");
+        Self::client_with(socket, Offer::Dtls13, (Arc::new(config), tls::localhost()))
+    }
+
+    /// Says its first hello, with the group of its key share changed.
+    pub(crate) async fn say_unknown_share(&mut self) {
+        let words = self.words();
+        let [hello] = words.as_slice() else { panic!("one hello, not {}", words.len()) };
+        // The extension, its length, that of the list, and the group.
+        let share = [0, 51, 0, 103, 0, 101, 0, 24];
+        let at = hello.windows(share.len()).position(|bytes| bytes == share).expect("a key share") + 7;
+        let mut sent = hello.clone();
+        sent[at] = 30;
+        let transcript = |datagram: &[u8]| [&datagram[13..17], &datagram[25..]].concat();
+        let pair = (transcript(hello), transcript(&sent));
+        SENT.lock().unwrap_or_else(PoisonError::into_inner).push(pair);
+        self.socket.send(&sent).await.expect("sent");
+    }
+}
