@@ -5,6 +5,7 @@ pub mod bind;
 mod h1;
 mod h2;
 pub(crate) mod h3;
+mod proxied;
 mod registry;
 mod tcp;
 

@@ -14,6 +14,7 @@ mod http3;
 mod matrix;
 mod oracle;
 mod plugins;
+mod proxy_protocol;
 mod reload;
 mod review;
 mod routing;

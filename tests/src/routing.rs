@@ -1,6 +1,7 @@
 //! From a request to its target, as clients and targets see it.
 
 mod balancing;
+mod claims;
 mod headers;
 
 use crate::support::edge::Edge;

@@ -20,7 +20,7 @@ pub(super) const CLASSES: usize = 5;
 /// HTTP versions as labels.
 pub(super) const VERSIONS: [&str; 3] = ["1.1", "2", "3"];
 /// Protocols of sessions as labels.
-pub(super) const SESSIONS: [&str; 4] = ["tcp", "udp", "websocket", "other"];
+pub(super) const SESSIONS: [&str; 6] = ["tcp", "udp", "dtls", "websocket", "http", "other"];
 /// Reasons with a counter of their own; the table of causes has half as many.
 const MAX_REASONS: usize = 64;
 

@@ -28,6 +28,7 @@ pub(crate) use check::nearest;
 pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,
+    UnderscoresInHeaders,
 };
 pub use places::Places;
 pub use plugin::{PluginConfig, Scope};

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{ALLOW, CONTENT_LENGTH, HOST};
+use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::exchange::Exchange;
@@ -44,13 +45,16 @@ fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<
     if hosts.next().is_some() {
         return Err(Box::new(Reply::new(Cause::BadHost).closing()));
     }
+    if let Some(authority) = uri.authority() {
+        check_target(uri, authority)?;
+    }
     match (first, uri.authority()) {
-        // http::Uri has checked an authority; userinfo in one is refused (RFC 9110 §4.2.4).
-        (_, Some(authority)) if authority.as_str().contains('@') => {
-            Err(Box::new(Reply::new(Cause::BadHost).detail("user information is not allowed in a target")))
-        }
-        // RFC 9114 §4.3.1, RFC 9113 §8.3.1: two names could be routed by the one and served by the other. An absolute
-        // target of HTTP/1.1 wins instead (RFC 9112 §3.2.2).
+        // RFC 9112 §3.2.2: the target wins over Host, which has to be there and valid all the same.
+        (host, Some(_)) if version == http::Version::HTTP_11 => match host {
+            Some(host) if is_host(host.as_bytes()) => Ok(()),
+            _ => Err(Box::new(Reply::new(Cause::BadHost).closing())),
+        },
+        // RFC 9114 §4.3.1, RFC 9113 §8.3.1: two names could be routed by the one and served by the other.
         (Some(host), Some(authority))
             if version > http::Version::HTTP_11
                 && !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) =>
@@ -61,6 +65,35 @@ fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<
         (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
         (None, None) if version < http::Version::HTTP_11 => Ok(()),
         _ => Err(Box::new(Reply::new(Cause::BadHost).closing())),
+    }
+}
+
+/// What [`Uri`] lets pass: user information (RFC 9110 §4.2.4), ports that are none, schemes the gateway has no targets for.
+fn check_target(uri: &Uri, authority: &Authority) -> Result<(), Box<Reply>> {
+    let refused = |detail| Err(Box::new(Reply::new(Cause::BadHost).detail(detail).closing()));
+    if authority.as_str().contains('@') {
+        return refused("user information is not allowed in a target");
+    }
+    if uri.scheme().is_some_and(|scheme| *scheme != Scheme::HTTP && *scheme != Scheme::HTTPS) {
+        return refused("only http and https targets are served");
+    }
+    let after_host = authority.as_str().strip_prefix(authority.host());
+    if !after_host.is_some_and(|port| is_port(port.as_bytes())) {
+        return refused("the port is malformed");
+    }
+    Ok(())
+}
+
+/// Nothing, or a colon and a port; none is beyond 65535.
+fn is_port(port: &[u8]) -> bool {
+    match port {
+        [] | [b':'] => true,
+        [b':', digits @ ..] => {
+            let digits =
+                std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|c| c.is_ascii_digit()));
+            digits.is_some_and(|text| text.parse::<u16>().is_ok())
+        }
+        _ => false,
     }
 }
 
@@ -87,12 +120,7 @@ fn is_host(host: &[u8]) -> bool {
             && name.len() <= 253
             && name.iter().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b'_' | b'~' | b'%'))
     });
-    let port_ok = match port {
-        [] => true,
-        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    name_ok && port_ok
+    name_ok && is_port(port)
 }
 
 /// Refuses a body that is declared to be larger than its proxy's `limit` in bytes; zero is no limit.
@@ -247,7 +275,9 @@ mod tests {
         for good in ["a", "a.example:80", "10.0.0.1:65535", "[::1]:8000", "[::1]", "my_host"] {
             assert!(is_host(good.as_bytes()), "{good}");
         }
-        for bad in ["", ":80", "a b", "a/b", "a:b", "[::1", "[::1]x", "a@b", "a:123456", "a,b"] {
+        for bad in
+            ["", ":80", "a b", "a/b", "a:b", "[::1", "[::1]x", "a@b", "a:123456", "a:65536", "a:+1", "a,b"]
+        {
             assert!(!is_host(bad.as_bytes()), "{bad}");
         }
     }

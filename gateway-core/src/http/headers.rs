@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use super::early::{EARLY_DATA, MARK};
 use super::exchange::{Exchange, canonical};
 use super::forwarding::{Forwarding, X_FORWARDED_FOR};
-use crate::config::model::Settings;
+use super::reply::{Cause, Reply};
+use crate::config::model::{Settings, Underscores};
 
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -29,13 +30,20 @@ const MAX_HOPS: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// A request from a client.
-    Request,
+    Request {
+        /// Whether the client is a trusted proxy.
+        trusted: bool,
+        /// What becomes of names with underscores.
+        underscores: Underscores,
+    },
     /// A response from a target.
     Response,
 }
 
 /// Removes what belongs to one hop only (RFC 9110 §7.6.1): the fields `Connection` names and the well-known ones.
-/// From requests it also removes identity headers, which only this gateway may set.
+/// From requests it also removes what a client may not say: identity headers, which only this gateway may set, certificates
+/// of its own, which only a trusted proxy may pass on, and names with underscores, which CGI and WSGI take for names with
+/// hyphens.
 pub fn strip(headers: &mut HeaderMap, side: Side) {
     let mut doomed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     for name in headers.keys() {
@@ -77,7 +85,12 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 /// asked for, which is the gateway.
 fn is_of_the_side(name: &HeaderName, side: Side) -> bool {
     match side {
-        Side::Request => is_identity(name) || *name == ALT_USED,
+        Side::Request { trusted, underscores } => {
+            *name == ALT_USED
+                || is_identity(name.as_str())
+                || (!trusted && is_certificate(name.as_str()))
+                || (has_underscore(name) && (underscores != Underscores::Allow || poses(name, trusted)))
+        }
         Side::Response => *name == ALT_SVC,
     }
 }
@@ -93,8 +106,48 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 }
 
 /// Headers that tell a target who the caller is; believed only from the gateway itself.
-fn is_identity(name: &HeaderName) -> bool {
-    name.as_str().starts_with("x-consumer-") || name.as_str() == "x-credential-identifier"
+fn is_identity(name: &str) -> bool {
+    name.starts_with("x-consumer-") || name == "x-credential-identifier"
+}
+
+/// Headers that tell a target which certificate the client showed (RFC 9440, and Envoy's).
+fn is_certificate(name: &str) -> bool {
+    matches!(name, "client-cert" | "client-cert-chain" | "x-forwarded-client-cert")
+}
+
+/// Whether a name with underscores could be taken for one of those that a client may not use or that say where it comes
+/// from: those are removed even where underscores are allowed.
+fn poses(name: &HeaderName, trusted: bool) -> bool {
+    let plain = name.as_str().replace('_', "-");
+    is_identity(&plain)
+        || (!trusted && is_certificate(&plain))
+        || plain.starts_with("x-forwarded-")
+        || matches!(plain.as_str(), "x-real-ip" | "content-length" | "transfer-encoding" | "early-data")
+}
+
+/// Whether the name has one, eight bytes at a time: it is asked of every field of every request.
+fn has_underscore(name: &HeaderName) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    const UNDERSCORES: u64 = ONES * b'_' as u64;
+    let (words, rest) = name.as_str().as_bytes().as_chunks::<8>();
+    let in_word = |word: &[u8; 8]| {
+        // A byte that is an underscore becomes zero; a zero borrows from its highest bit.
+        let zeros = u64::from_ne_bytes(*word) ^ UNDERSCORES;
+        zeros.wrapping_sub(ONES) & !zeros & (ONES << 7) != 0
+    };
+    words.iter().any(in_word) || rest.contains(&b'_')
+}
+
+/// Refuses a request with an underscore in a field's name, where the settings say so.
+///
+/// # Errors
+/// The refusal.
+pub fn check_names(headers: &HeaderMap, underscores: Underscores) -> Result<(), Box<Reply>> {
+    if underscores == Underscores::Reject && headers.keys().any(has_underscore) {
+        let detail = "a header field's name has an underscore";
+        return Err(Box::new(Reply::new(Cause::BadRequest).detail(detail)));
+    }
+    Ok(())
 }
 
 /// Finds the client's address behind trusted proxies: the rightmost hop of `X-Forwarded-For` that is not trusted.

@@ -320,7 +320,10 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     guard::check(exchange, &settings.limits)?;
     normalise(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
-    headers::strip(&mut exchange.request.headers, Side::Request);
+    headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
+    let side =
+        Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
+    headers::strip(&mut exchange.request.headers, side);
     let found = snapshot.routes.find(exchange.authority(), exchange.request.uri.path());
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     let route: &'s Route = found.route;

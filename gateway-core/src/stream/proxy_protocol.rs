@@ -14,10 +14,12 @@ pub enum Header {
     Malformed,
 }
 
-/// Bytes of a header at most; version 2 allows extensions of up to 64 KiB, nobody sends so many.
-pub const MAX_HEADER: usize = 2 << 10;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Bytes of a header at most: version 2 says the length of what follows its first 16 bytes in 16 bits.
+pub const MAX_HEADER: usize = 16 + u16::MAX as usize;
 const MAX_V1: usize = 107;
+/// The extension of version 2 with a CRC32c of the whole header.
+const CRC32C: u8 = 3;
 
 /// Reads a header off the first bytes of a connection.
 pub fn parse(bytes: &[u8]) -> Header {
@@ -44,8 +46,8 @@ fn version1(bytes: &[u8]) -> Header {
     }
     let mut address = || words.next()?.parse::<IpAddr>().ok();
     let (source, destination) = (address(), address());
-    let mut port = || words.next()?.parse::<u16>().ok();
-    let (source_port, destination_port) = (port(), port());
+    let mut number = || port(words.next()?);
+    let (source_port, destination_port) = (number(), number());
     let (Some(source), Some(destination), Some(source_port), Some(destination_port), None) =
         (source, destination, source_port, destination_port, words.next())
     else {
@@ -63,25 +65,62 @@ fn version1(bytes: &[u8]) -> Header {
     Header::Ends(end + 2, Some(ends))
 }
 
+/// A decimal number without a sign or leading zeros.
+fn port(word: &str) -> Option<u16> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    (digits && (word == "0" || !word.starts_with('0'))).then(|| word.parse().ok())?
+}
+
 fn version2(bytes: &[u8]) -> Header {
     let Some(&[command, family, high, low]) = bytes.get(12..16) else { return Header::More };
     let length = usize::from(high) << 8 | usize::from(low);
-    if command >> 4 != 2 || command & 15 > 1 || length + 16 > MAX_HEADER {
+    if command >> 4 != 2 || command & 15 > 1 {
         return Header::Malformed;
     }
-    let Some(block) = bytes.get(16..16 + length) else { return Header::More };
     let whole = 16 + length;
+    let (Some(block), Some(header)) = (bytes.get(16..whole), bytes.get(..whole)) else { return Header::More };
     if command & 15 == 0 {
-        // LOCAL: the proxy speaks for itself.
+        // LOCAL: the proxy speaks for itself, and the rest says nothing.
         return Header::Ends(whole, None);
     }
-    let ends = match family >> 4 {
-        1 => ends_of::<4, Ipv4Addr>(block),
-        2 => ends_of::<16, Ipv6Addr>(block),
-        // Unspecified, or a Unix socket: nothing we could use, and nothing wrong.
-        _ => return Header::Ends(whole, None),
+    let (addresses, ends) = match family >> 4 {
+        0 => (0, None),
+        1 => (12, ends_of::<4, Ipv4Addr>(block)),
+        2 => (36, ends_of::<16, Ipv6Addr>(block)),
+        // A Unix socket: nothing we could use, and nothing wrong.
+        3 => (216, None),
+        _ => return Header::Malformed,
     };
-    ends.map_or(Header::Malformed, |ends| Header::Ends(whole, Some(ends)))
+    match block.get(addresses..).and_then(|extensions| intact(header, extensions)) {
+        Some(true) => Header::Ends(whole, ends),
+        Some(false) | None => Header::Malformed,
+    }
+}
+
+/// Whether a header's checksum is right, where its extensions have one; `None` when they go beyond its end.
+fn intact(header: &[u8], mut extensions: &[u8]) -> Option<bool> {
+    let mut intact = true;
+    while let Some((&[kind, high, low], rest)) = extensions.split_first_chunk() {
+        let (value, rest) = rest.split_at_checked(usize::from(high) << 8 | usize::from(low))?;
+        if kind == CRC32C {
+            let at = header.len() - rest.len() - value.len();
+            let said = u32::from_be_bytes(value.try_into().ok()?);
+            let (before, after) = (header.get(..at)?, header.get(at + value.len()..)?);
+            // The checksum is of the header with zeros in its own place.
+            intact &= crc32c([before, &[0; 4], after]) == said;
+        }
+        extensions = rest;
+    }
+    extensions.is_empty().then_some(intact)
+}
+
+/// CRC32c (RFC 3720 §12.1) of these pieces. Headers are few and short: a bit at a time will do.
+fn crc32c(pieces: [&[u8]; 3]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    let bytes = pieces.into_iter().flatten();
+    !bytes.fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg()))
+    })
 }
 
 fn ends_of<const N: usize, A: From<[u8; N]> + Into<IpAddr>>(
@@ -178,12 +217,51 @@ mod tests {
             b"PROXY TCP4 2001:db8::1 198.51.100.2 1 2\r\n",
             b"PROXY TCP4 192.0.2.1 198.51.100.2 1 2 3\r\n",
             b"PROXY TCP4 192.0.2.1 198.51.100.2 1 65536\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.2 +1 2\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.2 01 2\r\n",
             &[b"PROXY ".as_slice(), &[b'x'; 200]].concat(),
             &[SIGNATURE.as_slice(), &[0x11, 0x11, 0, 12], &[0; 12]].concat(),
             &[SIGNATURE.as_slice(), &[0x21, 0x11, 0, 4], &[0; 4]].concat(),
-            &[SIGNATURE.as_slice(), &[0x21, 0x11, 0xff, 0xff]].concat(),
+            &[SIGNATURE.as_slice(), &[0x21, 0x41, 0, 0]].concat(),
         ] {
             assert_eq!(parse(bad), Header::Malformed, "{:?}", String::from_utf8_lossy(bad));
         }
+    }
+
+    /// A header of version 2 from 192.0.2.1:1 to 198.51.100.2:2 with these extensions.
+    fn extended(extensions: &[u8]) -> Vec<u8> {
+        let mut bytes = header(2, "192.0.2.1:1".parse().unwrap(), "198.51.100.2:2".parse().unwrap());
+        bytes[14..16].copy_from_slice(&u16::try_from(12 + extensions.len()).unwrap().to_be_bytes());
+        bytes.extend_from_slice(extensions);
+        bytes
+    }
+
+    #[test]
+    fn extensions_are_as_long_as_they_say() {
+        let good = extended(&[4, 0, 0, 2, 0, 3, b'a', b'b', b'c']);
+        assert!(matches!(parse(&good), Header::Ends(37, Some(_))));
+        for bad in [&[4][..], &[4, 0], &[4, 0, 1], &[2, 0, 4, 1, 2, 3], &[2, 0xff, 0xff]] {
+            assert_eq!(parse(&extended(bad)), Header::Malformed, "{bad:?}");
+        }
+        // As many as the length can say.
+        let mut most = vec![4, 0xff, 0xf0];
+        most.resize(65_523, 0);
+        assert_eq!(parse(&extended(&most)[..65_550]), Header::More);
+        assert!(matches!(parse(&extended(&most)), Header::Ends(65_551, Some(_))));
+    }
+
+    #[test]
+    fn a_checksum_has_to_be_right() {
+        assert_eq!(crc32c([b"1234", b"567", b"89"]), 0xE306_9283, "the check value of CRC-32C");
+        let mut bytes = extended(&[3, 0, 4, 0, 0, 0, 0, 4, 0, 1, 9]);
+        let sum = crc32c([&bytes, &[], &[]]);
+        bytes[31..35].copy_from_slice(&sum.to_be_bytes());
+        assert!(matches!(parse(&bytes), Header::Ends(39, Some(_))));
+        for at in [12, 16, 27, 31, 34, 38] {
+            let mut other = bytes.clone();
+            other[at] ^= if at == 12 { 0x20 } else { 1 };
+            assert_eq!(parse(&other), Header::Malformed, "byte {at}");
+        }
+        assert_eq!(parse(&extended(&[3, 0, 2, 0, 0])), Header::Malformed, "it has four bytes");
     }
 }

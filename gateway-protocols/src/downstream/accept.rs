@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use gateway_core::config::model::Settings;
 use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::limit::concurrency::Permit;
+use gateway_core::stream::pipeline;
+use gateway_core::stream::session::Session;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use super::proxied::Ends;
 use super::{Entry, h1, h2};
 use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
@@ -92,7 +96,7 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 /// that a connection costs what its own way needs and not what the largest would.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
-    tcp: TcpStream,
+    mut tcp: TcpStream,
     peer: SocketAddr,
     entrance: Entrance,
     entry: Arc<Entry>,
@@ -103,6 +107,14 @@ pub(crate) async fn serve(
     }
     let settings = worker.snapshot().settings.clone();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+    let mut ends = Ends { peer, local, trusted };
+    if settings.accept_proxy_protocol
+        && entrance.stream_port().is_none()
+        && !Box::pin(announced(&worker, &mut tcp, &mut ends, &settings)).await
+    {
+        return;
+    }
+    let Ends { peer, local, trusted } = ends;
     let (link, tls) = match entrance {
         Entrance::Stream { port, tls } => {
             return Box::pin(super::tcp::serve(&worker, tcp, (peer, local, trusted), (port, tls))).await;
@@ -137,6 +149,16 @@ pub(crate) async fn serve(
         return Box::pin(h2::serve(&worker, link, client, &entry)).await;
     }
     by_preface(&worker, link, client, &entry).await;
+}
+
+/// Reads the PROXY protocol header of an HTTP connection; one without it is recorded and false.
+async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settings: &Settings) -> bool {
+    let deadline = deadline(settings.client_timeouts.handshake);
+    let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
+    let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
+    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
+    pipeline::refuse(worker.recorder().as_ref(), "http", Session::new(client), reason);
+    false
 }
 
 /// Serves a TLS connection whose requests may come before the handshake is over.

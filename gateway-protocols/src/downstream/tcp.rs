@@ -4,12 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use bytes::{Buf, BytesMut};
-use gateway_core::config::model::Settings;
+use bytes::BytesMut;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::stream::pipeline;
-use gateway_core::stream::proxy_protocol::{self, Header};
 use gateway_core::stream::session::Session;
 use gateway_core::stream::sniff::{self, Hello};
 use gateway_core::stream::table::{Transport, rules};
@@ -18,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::accept::facts;
+use super::proxied::Ends;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
 use crate::upstream::Inbound;
@@ -27,9 +26,7 @@ use crate::worker::Worker;
 struct Arrival {
     tcp: TcpStream,
     ahead: BytesMut,
-    peer: SocketAddr,
-    local: SocketAddr,
-    trusted: bool,
+    ends: Ends,
 }
 
 /// Why a connection ends before it has a proxy; a stable word for its record.
@@ -43,12 +40,12 @@ pub(super) async fn serve(
     (port, tls): (u16, Arc<ArcSwap<ServerConfig>>),
 ) {
     let snapshot = worker.snapshot();
-    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), peer, local, trusted };
+    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), ends: Ends { peer, local, trusted } };
     let timeout = snapshot.settings.client_timeouts.handshake;
     let arriving = arrive(&mut arrival, &snapshot, port);
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
-    let Arrival { tcp, ahead, peer, local, trusted } = arrival;
+    let Arrival { tcp, ahead, ends: Ends { peer, local, trusted } } = arrival;
     let (route, name) = match chosen {
         Ok(chosen) => chosen,
         Err(reason) => {
@@ -100,7 +97,7 @@ async fn arrive(
 ) -> Result<(Arc<Route>, Option<String>), Refusal> {
     let routes = snapshot.streams.on(Transport::Tcp, port);
     if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
-        arrival.proxy_header(&snapshot.settings).await?;
+        arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
     }
     let name = match snapshot.streams.asks_for_name(Transport::Tcp, port) {
         true => arrival.server_name().await?,
@@ -118,29 +115,6 @@ impl Arrival {
             Ok(0) => Err("closed_early"),
             Err(_) => Err("client_reset"),
             Ok(_) => Ok(()),
-        }
-    }
-
-    /// Reads the PROXY protocol header a trusted proxy sends; anybody else's connection is refused, since its
-    /// header, or its absence, can't be told from a lie.
-    async fn proxy_header(&mut self, settings: &Settings) -> Result<(), Refusal> {
-        if !self.trusted {
-            return Err("proxy_protocol_untrusted");
-        }
-        loop {
-            match proxy_protocol::parse(&self.ahead) {
-                Header::Ends(length, ends) => {
-                    self.ahead.advance(length);
-                    if let Some((source, destination)) = ends {
-                        (self.peer, self.local) = (source, destination);
-                        let from = source.ip().to_canonical();
-                        self.trusted = settings.trusted_proxies.iter().any(|net| net.contains(&from));
-                    }
-                    return Ok(());
-                }
-                Header::More => self.fill().await?,
-                Header::Malformed => return Err("proxy_protocol_malformed"),
-            }
         }
     }
 

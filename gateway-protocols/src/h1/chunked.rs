@@ -117,6 +117,9 @@ impl Chunked {
             return Ok(Piece::End(None));
         }
         let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") else {
+            if has_bare_line_feed(buffer) {
+                return Err(ChunkError("bare line feed in trailers"));
+            }
             // Its end, were it within the limit, would be here; the same whether it comes at once or in pieces.
             return if buffer.len() >= MAX_TRAILERS + b"\r\n\r\n".len() {
                 Err(ChunkError("trailers too large"))
@@ -128,7 +131,7 @@ impl Chunked {
             return Err(ChunkError("trailers too large"));
         }
         let section = buffer.split_to(end + 4).freeze();
-        if memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r') {
+        if has_bare_line_feed(&section) {
             return Err(ChunkError("bare line feed in trailers"));
         }
         self.state = State::Done;
@@ -194,24 +197,62 @@ fn take_line(buffer: &mut BytesMut, limit: usize) -> Result<Option<BytesMut>, Ch
     }
 }
 
-/// `1*HEXDIG`, then nothing or an extension, which is ignored.
+fn has_bare_line_feed(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', bytes).any(|at| at == 0 || bytes[at - 1] != b'\r')
+}
+
+/// `1*HEXDIG`, then nothing or extensions, which are ignored but have to be well-formed (RFC 9112 §7.1.1).
 fn size(line: &[u8]) -> Result<u64, ChunkError> {
     let digits = line.iter().take_while(|c| c.is_ascii_hexdigit()).count();
     if digits == 0 || digits > 15 {
         return Err(ChunkError("size"));
     }
-    match line.get(digits) {
-        None | Some(b';') => {}
-        Some(b' ' | b'\t') if line[digits..].trim_ascii().first().is_none_or(|c| *c == b';') => {}
-        Some(_) => return Err(ChunkError("size")),
+    let (size, mut rest) = line.split_at(digits);
+    while !rest.is_empty() {
+        rest = extension(rest).ok_or(ChunkError("extension"))?;
     }
-    if line[digits..].iter().any(|c| c.is_ascii_control() && *c != b'\t') {
-        return Err(ChunkError("extension"));
-    }
-    std::str::from_utf8(&line[..digits])
+    std::str::from_utf8(size)
         .ok()
         .and_then(|text| u64::from_str_radix(text, 16).ok())
         .ok_or(ChunkError("size"))
+}
+
+/// Takes one extension off the front: a semicolon, a name, and a value if it has one; blanks around the signs.
+fn extension(line: &[u8]) -> Option<&[u8]> {
+    let (b';', rest) = blanks(line).split_first()? else { return None };
+    let rest = token(blanks(rest))?;
+    match blanks(rest).split_first() {
+        Some((b'=', value)) => match blanks(value).split_first() {
+            Some((b'"', quoted)) => end_of_quoted(quoted),
+            _ => token(blanks(value)),
+        },
+        // Blanks belong to a sign that follows.
+        _ => Some(rest),
+    }
+}
+
+fn blanks(bytes: &[u8]) -> &[u8] {
+    let blanks = bytes.iter().take_while(|c| matches!(c, b' ' | b'\t')).count();
+    &bytes[blanks..]
+}
+
+/// What follows a token at the front; `None` without one.
+fn token(bytes: &[u8]) -> Option<&[u8]> {
+    let is_sign = |c: u8| b"!#$%&'*+-.^_`|~".contains(&c);
+    let length = bytes.iter().take_while(|c| c.is_ascii_alphanumeric() || is_sign(**c)).count();
+    (length > 0).then(|| &bytes[length..])
+}
+
+/// What follows the closing quote (RFC 9110 §5.6.4).
+fn end_of_quoted(mut bytes: &[u8]) -> Option<&[u8]> {
+    loop {
+        bytes = match bytes {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', b'\t' | b' '..=b'~' | 0x80.., rest @ ..] => rest,
+            [b'\t' | b' '..=b'[' | b']'..=b'~' | 0x80.., rest @ ..] => rest,
+            _ => return None,
+        };
+    }
 }
 
 #[cfg(test)]
@@ -262,10 +303,46 @@ mod tests {
             b"\r\n4\r\nWiki\r\n0\r\n\r\n",
             b"1ffffffffffffffff\r\n",
             b"4;\x01\r\nWiki\r\n0\r\n\r\n",
+            b"4;\r\nWiki\r\n0\r\n\r\n",
+            b"4 \r\nWiki\r\n0\r\n\r\n",
+            b"4;a;\r\nWiki\r\n0\r\n\r\n",
+            b"4;a \r\nWiki\r\n0\r\n\r\n",
+            b"4;=a\r\nWiki\r\n0\r\n\r\n",
+            b"4;a=\r\nWiki\r\n0\r\n\r\n",
+            b"4;bad[=x\r\nWiki\r\n0\r\n\r\n",
+            b"4;a=\"b\r\nWiki\r\n0\r\n\r\n",
+            b"4;a=\"b\\\r\nWiki\r\n0\r\n\r\n",
+            b"4;a=\"\x7f\"\r\nWiki\r\n0\r\n\r\n",
+            b"4;a=\"b\"c\r\nWiki\r\n0\r\n\r\n",
+            b"0\r\n\n",
+            b"0\r\nx: 1\r\n\n",
+            b"0\r\nx: 1\n\n",
             b"0\r\nbad name: x\r\n\r\n",
             b"0\r\nx: 1\ny: 2\r\n\r\n",
         ] {
             assert!(read_all(bad, 1000).is_err(), "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn extensions_are_passed_over() {
+        for line in [
+            "4;a",
+            "4;a=b",
+            "4 ; a = b",
+            "4;a;b=c;d",
+            "4\t;\ta=\"b;c \\\" \"",
+            "4;a=\"\"",
+            "4;a=\"\u{e9}\";b",
+        ] {
+            let wire = format!("{line}\r\nWiki\r\n0;last=1\r\n\r\n");
+            for step in [1, 1000] {
+                assert_eq!(
+                    read_all(wire.as_bytes(), step).map(|read| read.0),
+                    Ok(b"Wiki".to_vec()),
+                    "{line}"
+                );
+            }
         }
     }
 

@@ -283,8 +283,11 @@ impl Seen {
         } else if *name == TRANSFER_ENCODING {
             // Exactly `chunked`; any other coding is refused.
             let repeated = std::mem::replace(&mut self.chunked, true);
-            if repeated || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
-                return Err(HeadError::Coding);
+            if repeated {
+                return Err(BAD_CODING);
+            }
+            if !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(other_coding(value.as_bytes()));
             }
         } else if *name == CONNECTION {
             self.connection.note(value.as_bytes());
@@ -295,6 +298,19 @@ impl Seen {
         Ok(())
     }
 }
+
+/// Why codings other than `chunked` alone are refused: 501 for those that are not known, 400 for what is no list of
+/// codings or says `chunked` anywhere but at its end, where readers would see different bodies (RFC 9112 §6.1, §6.3).
+fn other_coding(value: &[u8]) -> HeadError {
+    let mut codings = value.split(|c| *c == b',').map(<[u8]>::trim_ascii).rev().enumerate();
+    let known = codings.all(|(after, coding)| {
+        let misplaced = after > 0 && coding.eq_ignore_ascii_case(b"chunked");
+        HeaderName::from_bytes(coding).is_ok() && !misplaced && !coding.eq_ignore_ascii_case(b"identity")
+    });
+    if known { HeadError::Coding } else { BAD_CODING }
+}
+
+const BAD_CODING: HeadError = HeadError::Malformed("transfer-encoding");
 
 /// Fields plugins and the gateway add on the way.
 const ADDED_FIELDS: usize = 2;

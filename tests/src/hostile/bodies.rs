@@ -72,6 +72,11 @@ async fn broken_chunks_are_refused_and_what_follows_is_not_read() {
         "-4\r\nabcd\r\n0\r\n\r\n",
         "fffffffffffffffff\r\nabcd\r\n0\r\n\r\n",
         "4;\u{1}\r\nabcd\r\n0\r\n\r\n",
+        "4;\r\nabcd\r\n0\r\n\r\n",
+        "4 \r\nabcd\r\n0\r\n\r\n",
+        "4;bad[=x\r\nabcd\r\n0\r\n\r\n",
+        "4;a=\"b\r\nabcd\r\n0\r\n\r\n",
+        "0\r\n\n",
         "0\r\nbad name: x\r\n\r\n",
         "0\r\nx: 1\ny: 2\r\n\r\n",
     ] {

@@ -76,6 +76,10 @@ async fn bodies_that_break() {
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n", "upstream_closed"),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n\r\n", "upstream_garbage"),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalfX\r\n0\r\n\r\n", "upstream_garbage"),
+        ("transfer-encoding: chunked\r\n\r\n4;\r\nhalf\r\n0\r\n\r\n", "upstream_garbage"),
+        ("transfer-encoding: chunked\r\n\r\n4 \r\nhalf\r\n0\r\n\r\n", "upstream_garbage"),
+        ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0;bad[=x\r\n\r\n", "upstream_garbage"),
+        ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\n", "upstream_garbage"),
     ] {
         for down in [Kind::H1, Kind::H2] {
             let port = Port::listen(None).await;

@@ -44,8 +44,24 @@ pub struct Gateway {
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
     #[schemars(range(max = 86_400))]
     pub drain_timeout_seconds: Option<Seconds>,
-    /// Accepts a PROXY protocol header on http and https, from trusted proxies only. Default false.
+    /// Requires a PROXY protocol header (version 1 or 2) on every http and https connection, from trusted proxies only;
+    /// others are closed. Not together with `http3`. Default false.
     pub accept_proxy_protocol: Option<bool>,
+    /// What becomes of clients' header fields with underscores in their names, which many servers take for the same
+    /// names with hyphens. Default `drop`.
+    pub underscores_in_headers: Option<UnderscoresInHeaders>,
+}
+
+/// What becomes of header fields with underscores in their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UnderscoresInHeaders {
+    /// They are removed before anything looks at the request.
+    Drop,
+    /// They pass, except those that could be taken for a field that says who or where the client is.
+    Allow,
+    /// The request is refused with 400.
+    Reject,
 }
 
 /// Where to listen: `off`, a port, an address with a port, or the two apart.

@@ -177,9 +177,9 @@ pub struct Proxy {
     /// Seconds after which a silent TCP session ends. Default 300; 0 is off.
     #[schemars(range(max = 86_400))]
     pub tcp_idle_timeout_seconds: Option<Seconds>,
-    /// Reads a PROXY protocol header first on a stream proxy, from trusted proxies only. Default false.
+    /// Requires a PROXY protocol header on a TCP stream proxy, from trusted proxies only. Default false.
     pub accept_proxy_protocol: Option<bool>,
-    /// Sends a PROXY protocol header of version 1 or 2 to the target of a stream proxy. Default none.
+    /// Sends a PROXY protocol header of version 1 or 2 to the target of a TCP stream proxy. Default none.
     #[schemars(range(min = 1, max = 2))]
     pub send_proxy_protocol: Option<u32>,
     /// Methods that are let through; others get 405 with `Allow`. Default all.

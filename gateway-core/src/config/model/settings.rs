@@ -38,8 +38,22 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// How long a drain waits for exchanges to end. Default 30 s.
     pub drain_timeout: Duration,
-    /// Accepts a PROXY protocol header on http and https from trusted proxies. Default false.
+    /// Requires a PROXY protocol header on http and https, from trusted proxies. Default false.
     pub accept_proxy_protocol: bool,
+    /// What becomes of clients' header fields with underscores in their names. Default they are dropped.
+    pub underscores_in_headers: Underscores,
+}
+
+/// What becomes of clients' header fields with underscores in their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Underscores {
+    /// They don't reach plugins and targets.
+    #[default]
+    Drop,
+    /// They pass, except those that could be taken for a field that says who the client is.
+    Allow,
+    /// The request is refused with 400.
+    Reject,
 }
 
 /// Certificates shown to clients, and what is asked of theirs.
@@ -135,6 +149,7 @@ impl Default for Settings {
             access_log: None,
             drain_timeout: Duration::from_secs(30),
             accept_proxy_protocol: false,
+            underscores_in_headers: Underscores::Drop,
         }
     }
 }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::{Fault, Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, Settings, TlsVersion,
+    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, Settings, TlsVersion, Underscores,
 };
 use crate::config::problem::Problems;
 use crate::config::units::Bytes;
@@ -59,6 +59,11 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
         drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
+        underscores_in_headers: match written.underscores_in_headers {
+            Some(file::UnderscoresInHeaders::Allow) => Underscores::Allow,
+            Some(file::UnderscoresInHeaders::Reject) => Underscores::Reject,
+            Some(file::UnderscoresInHeaders::Drop) | None => Underscores::Drop,
+        },
     }
 }
 
@@ -71,6 +76,10 @@ fn together(notes: &mut Notes<'_>, settings: &Settings) {
     if settings.accept_proxy_protocol && settings.trusted_proxies.is_empty() {
         notes.add("accept_proxy_protocol", "nobody is trusted to send a PROXY protocol header").remedy =
             Some("name the balancer's addresses in `trusted_proxies`".to_owned());
+    }
+    if settings.accept_proxy_protocol && settings.http3 {
+        notes.add("http3", "a PROXY protocol header is required, and HTTP/3 has none").remedy =
+            Some("remove it, or `accept_proxy_protocol`".to_owned());
     }
 }
 

@@ -204,6 +204,8 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
         ),
         ("udp_max_sessions", true, written.udp_max_sessions.is_some()),
         ("tcp_idle_timeout_seconds", false, written.tcp_idle_timeout_seconds.is_some()),
+        ("accept_proxy_protocol", false, written.accept_proxy_protocol == Some(true)),
+        ("send_proxy_protocol", false, written.send_proxy_protocol.is_some()),
     ];
     for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {
         let transport = if *of_udp { "UDP" } else { "TCP" };

@@ -157,8 +157,14 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "FERRUM_ACCEPT_PROXY_PROTOCOL",
         key: "accept_proxy_protocol",
-        doc: "Accepts a PROXY protocol header on http and https, from trusted proxies only. Default false.",
+        doc: "Requires a PROXY protocol header on http and https, from trusted proxies only. Default false.",
         how: How::Switch,
+    },
+    Setting {
+        name: "FERRUM_UNDERSCORES_IN_HEADERS",
+        key: "underscores_in_headers",
+        doc: "What becomes of clients' header fields with underscores: drop, allow or reject. Default drop.",
+        how: How::Value,
     },
     Setting {
         name: "FERRUM_ADD_FORWARDED_HEADER",

@@ -9,6 +9,8 @@ use super::*;
 use crate::http::body::Body;
 use crate::http::exchange::Client;
 
+const CLIENT: Side = Side::Request { trusted: false, underscores: Underscores::Drop };
+
 fn exchange(peer: &str, trusted: bool, fields: &[(&str, &str)]) -> Exchange {
     let mut request = Request::new(Body::empty());
     for (name, value) in fields {
@@ -40,7 +42,7 @@ fn hop_by_hop_fields_and_those_connection_names_are_removed() {
             ("accept", "*/*"),
         ],
     );
-    strip(&mut it.request.headers, Side::Request);
+    strip(&mut it.request.headers, CLIENT);
     let left: Vec<_> = it.request.headers.keys().map(HeaderName::as_str).collect();
     assert_eq!(left, ["accept"]);
 }
@@ -55,7 +57,7 @@ fn connection_cannot_remove_what_others_check() {
             ("authorization", "Bearer x"),
         ],
     );
-    strip(&mut it.request.headers, Side::Request);
+    strip(&mut it.request.headers, CLIENT);
     assert_eq!(field(&it, "authorization"), ["Bearer x"]);
 }
 
@@ -63,8 +65,51 @@ fn connection_cannot_remove_what_others_check() {
 fn identity_of_a_client_is_not_believed() {
     let mut it =
         exchange("192.0.2.1", false, &[("X-Consumer-Username", "admin"), ("x-consumer-groups", "root")]);
-    strip(&mut it.request.headers, Side::Request);
+    strip(&mut it.request.headers, CLIENT);
     assert!(it.request.headers.is_empty());
+}
+
+#[test]
+fn underscores_are_found_wherever_they_are() {
+    for length in 1..40 {
+        for at in 0..length {
+            let mut name = vec![b'^'; length];
+            assert!(!has_underscore(&HeaderName::from_bytes(&name).unwrap()), "{length}");
+            name[at] = b'_';
+            assert!(has_underscore(&HeaderName::from_bytes(&name).unwrap()), "{at} of {length}");
+        }
+    }
+}
+
+#[test]
+fn what_a_client_may_say_depends_on_who_it_is() {
+    let fields = [
+        ("client-cert", "x"),
+        ("client-cert-chain", "x"),
+        ("x-forwarded-client-cert", "x"),
+        ("x_consumer_username", "x"),
+        ("x_forwarded_for", "x"),
+        ("x-forwarded_for", "x"),
+        ("client_cert", "x"),
+        ("my_field", "x"),
+        ("x-other", "x"),
+    ];
+    for (trusted, underscores, expected) in [
+        (false, Underscores::Drop, &["x-other"][..]),
+        (false, Underscores::Reject, &["x-other"]),
+        (false, Underscores::Allow, &["my_field", "x-other"]),
+        (
+            true,
+            Underscores::Drop,
+            &["client-cert", "client-cert-chain", "x-forwarded-client-cert", "x-other"],
+        ),
+    ] {
+        let mut it = exchange("192.0.2.1", trusted, &fields);
+        strip(&mut it.request.headers, Side::Request { trusted, underscores });
+        let mut left: Vec<_> = it.request.headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, expected, "{trusted} {underscores:?}");
+    }
 }
 
 #[test]
