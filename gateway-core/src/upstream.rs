@@ -51,6 +51,9 @@ pub struct Call<'a> {
     pub begun: Instant,
     /// What the request needs of the target.
     pub dialect: Dialect,
+    /// Whether the target is to be told that trailers are taken: the client said so, or it is gRPC, whose servers take
+    /// its absence for a proxy that drops them.
+    pub trailers: bool,
     /// The protocol asked for when the dialect is an upgrade.
     pub upgrade: Option<&'a HeaderValue>,
 }

@@ -18,6 +18,7 @@ mod proxy_protocol;
 mod reload;
 mod review;
 mod routing;
+mod semantics;
 mod tcp;
 mod tidy;
 mod udp;

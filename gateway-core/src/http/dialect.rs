@@ -41,6 +41,11 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
 }
 
 impl Dialect {
+    /// Whether targets have to be told that trailers are taken: gRPC's take its absence for a proxy that drops them.
+    pub(super) fn needs_trailers(self) -> bool {
+        self == Self::Grpc
+    }
+
     /// How long the client waits, where it says so. The header goes on to the target, which keeps time as well.
     pub fn patience(self, headers: &HeaderMap) -> Option<Duration> {
         match self {

@@ -42,6 +42,8 @@ pub struct Exchange {
     pub deadline: Option<Instant>,
     /// When the head had been read.
     pub started: Instant,
+    /// Whether the client takes trailers (`TE: trailers`).
+    pub trailers: bool,
     /// Whether it is carried out before the client's handshake is over (RFC 8470).
     pub early: bool,
     /// What the names in the route's path stood for; `None` where it has none.
@@ -129,6 +131,7 @@ impl Exchange {
             identity: None,
             deadline: None,
             started: Instant::now(),
+            trailers: false,
             early: false,
             captures: None,
             state: State::default(),

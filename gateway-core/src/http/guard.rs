@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::header::{ALLOW, CONTENT_LENGTH, HOST};
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HOST, MAX_FORWARDS};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
@@ -35,7 +36,37 @@ pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Box<Reply>> {
     if request.headers.len() > limits.max_headers {
         return Err(Box::new(Reply::new(Cause::HeadersTooLarge).detail("there are too many header fields")));
     }
+    // Over HTTP/1.1 the adapter looks at it, and nobody has to search for it.
+    if request.version > http::Version::HTTP_11
+        && request
+            .headers
+            .get(EXPECT)
+            .is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
+        return Err(Box::new(Reply::new(Cause::ExpectationFailed)));
+    }
     check_host(&request.uri, &request.headers, request.version)
+}
+
+/// Answers OPTIONS that ask the gateway itself: for `*`, or with a `Max-Forwards` that is used up (RFC 9110 §7.6.2,
+/// §9.3.7). One with some left is counted down.
+///
+/// # Errors
+/// The answer.
+pub fn options(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
+    if exchange.request.method != Method::OPTIONS {
+        return Ok(());
+    }
+    let left =
+        exchange.request.headers.get(MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    if exchange.request.uri.path() == "*" || left == Some(0) {
+        let answer = Reply { body: Some(Bytes::new()), ..Reply::new(Cause::Options) };
+        return Err(Box::new(answer.header(ALLOW, METHODS)));
+    }
+    if let Some(left) = left {
+        exchange.request.headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1));
+    }
+    Ok(())
 }
 
 /// RFC 9112 §3.2: exactly one valid Host in HTTP/1.1; `:authority` (or an absolute target) wins over it.

@@ -26,6 +26,13 @@ const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
 
+/// What was said in fields that are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripped {
+    /// The sender takes trailers (`TE: trailers`).
+    pub trailers: bool,
+}
+
 /// Which side a message comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -44,7 +51,7 @@ pub enum Side {
 /// From requests it also removes what a client may not say: identity headers, which only this gateway may set, certificates
 /// of its own, which only a trusted proxy may pass on, and names with underscores, which CGI and WSGI take for names with
 /// hyphens.
-pub fn strip(headers: &mut HeaderMap, side: Side) {
+pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
     let mut doomed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     for name in headers.keys() {
         if is_hop_by_hop(name) || is_of_the_side(name, side) {
@@ -52,8 +59,9 @@ pub fn strip(headers: &mut HeaderMap, side: Side) {
         }
     }
     if doomed.is_empty() {
-        return;
+        return Stripped { trailers: false };
     }
+    let trailers = doomed.contains(&TE) && takes_trailers(headers);
     for value in headers.get_all(CONNECTION) {
         for token in value.as_bytes().split(|c| *c == b',') {
             // `close` and `keep-alive` name no field; framing and Host can't be declared hop-by-hop, or a client
@@ -68,6 +76,13 @@ pub fn strip(headers: &mut HeaderMap, side: Side) {
     for name in doomed {
         headers.remove(name);
     }
+    Stripped { trailers }
+}
+
+/// Whether `TE` has `trailers` among what it lists (RFC 9110 §10.1.4).
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(TE).into_iter().flat_map(|value| value.as_bytes().split(|c| *c == b','));
+    codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
@@ -86,10 +101,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
 fn is_of_the_side(name: &HeaderName, side: Side) -> bool {
     match side {
         Side::Request { trusted, underscores } => {
-            *name == ALT_USED
-                || is_identity(name.as_str())
-                || (!trusted && is_certificate(name.as_str()))
-                || (has_underscore(name) && (underscores != Underscores::Allow || poses(name, trusted)))
+            may_be_claim(name.as_str().as_bytes()) && is_claim(name, trusted, underscores)
         }
         Side::Response => *name == ALT_SVC,
     }
@@ -103,6 +115,21 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         || *name == X_FORWARDED_FOR
         // RFC 8470 §5.1: no intermediary may lose it.
         || *name == EARLY_DATA
+}
+
+/// Whether [`is_claim`] has to look at a name: asked of every field of every request, so it is coarse and quick.
+fn may_be_claim(name: &[u8]) -> bool {
+    has_underscore(name)
+        || matches!(name, [b'x', b'-', b'c' | b'f', ..] | [b'c', b'l', b'i', ..] | [b'a', b'l', b't', ..])
+}
+
+/// Whether a client may not say this.
+fn is_claim(name: &HeaderName, trusted: bool, underscores: Underscores) -> bool {
+    *name == ALT_USED
+        || is_identity(name.as_str())
+        || (!trusted && is_certificate(name.as_str()))
+        || (has_underscore(name.as_str().as_bytes())
+            && (underscores != Underscores::Allow || poses(name, trusted)))
 }
 
 /// Headers that tell a target who the caller is; believed only from the gateway itself.
@@ -125,17 +152,24 @@ fn poses(name: &HeaderName, trusted: bool) -> bool {
         || matches!(plain.as_str(), "x-real-ip" | "content-length" | "transfer-encoding" | "early-data")
 }
 
-/// Whether the name has one, eight bytes at a time: it is asked of every field of every request.
-fn has_underscore(name: &HeaderName) -> bool {
-    const ONES: u64 = u64::MAX / 255;
-    const UNDERSCORES: u64 = ONES * b'_' as u64;
-    let (words, rest) = name.as_str().as_bytes().as_chunks::<8>();
-    let in_word = |word: &[u8; 8]| {
+/// Whether the name has one. Names of 4 to 16 bytes, as most are, are looked at in one or two pieces that may overlap.
+fn has_underscore(name: &[u8]) -> bool {
+    let has = |word: u64| {
+        const ONES: u64 = u64::MAX / 255;
         // A byte that is an underscore becomes zero; a zero borrows from its highest bit.
-        let zeros = u64::from_ne_bytes(*word) ^ UNDERSCORES;
+        let zeros = word ^ (ONES * u64::from(b'_'));
         zeros.wrapping_sub(ONES) & !zeros & (ONES << 7) != 0
     };
-    words.iter().any(in_word) || rest.contains(&b'_')
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        let ends = has(u64::from_ne_bytes(*first)) || has(u64::from_ne_bytes(*last));
+        return ends || (name.len() > 16 && name.contains(&b'_'));
+    }
+    match (name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last)) => {
+            has(u64::from(u32::from_ne_bytes(*first)) << 32 | u64::from(u32::from_ne_bytes(*last)))
+        }
+        _ => name.contains(&b'_'),
+    }
 }
 
 /// Refuses a request with an underscore in a field's name, where the settings say so.
@@ -143,7 +177,9 @@ fn has_underscore(name: &HeaderName) -> bool {
 /// # Errors
 /// The refusal.
 pub fn check_names(headers: &HeaderMap, underscores: Underscores) -> Result<(), Box<Reply>> {
-    if underscores == Underscores::Reject && headers.keys().any(has_underscore) {
+    if underscores == Underscores::Reject
+        && headers.keys().any(|name| has_underscore(name.as_str().as_bytes()))
+    {
         let detail = "a header field's name has an underscore";
         return Err(Box::new(Reply::new(Cause::BadRequest).detail(detail)));
     }

@@ -238,6 +238,7 @@ impl<U: Upstream> Pipeline<U> {
                 forwarding: &end.exchange.forwarding,
                 begun,
                 dialect: end.exchange.dialect,
+                trailers: end.exchange.trailers || end.exchange.dialect.needs_trailers(),
                 upgrade: end.exchange.upgrade.as_ref(),
             };
             let pause = match self.upstream.send(call, body, downstream).await {
@@ -319,11 +320,12 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     exchange.deadline = patience.map(|patience| exchange.started + patience);
     guard::check(exchange, &settings.limits)?;
     normalise(exchange)?;
+    guard::options(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
     let side =
         Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
-    headers::strip(&mut exchange.request.headers, side);
+    exchange.trailers = headers::strip(&mut exchange.request.headers, side).trailers;
     let found = snapshot.routes.find(exchange.authority(), exchange.request.uri.path());
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     let route: &'s Route = found.route;

@@ -36,6 +36,10 @@ pub enum Cause {
     MethodNotAllowed,
     /// The gateway never takes this method.
     MethodUnknown,
+    /// The request expects something other than `100-continue`.
+    ExpectationFailed,
+    /// Asked what the gateway as a whole takes; no failure.
+    Options,
     /// Credentials are missing or wrong.
     Unauthenticated,
     /// Known, but not allowed.
@@ -115,6 +119,8 @@ impl Cause {
             Self::NoRoute => row(404, 12, "destination_not_found", "no_route", "No proxy takes this host and path"),
             Self::MethodNotAllowed => row(405, 12, "http_request_denied", "method_not_allowed", "The method is not allowed here"),
             Self::MethodUnknown => row(405, 12, "http_request_denied", "method_unsupported", "The gateway does not take this method"),
+            Self::ExpectationFailed => row(417, 12, "http_request_error", "expectation_failed", "The expectation is not supported"),
+            Self::Options => row(200, 12, "", "options", "The gateway's methods"),
             Self::Unauthenticated => row(401, 16, "http_request_denied", "unauthenticated", "Authentication required"),
             Self::Forbidden => row(403, 7, "http_request_denied", "forbidden", "Not allowed"),
             Self::TooManyRequests => row(429, 8, "http_request_denied", "too_many_requests", "Too many requests"),

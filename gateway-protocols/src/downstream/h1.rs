@@ -192,6 +192,8 @@ async fn exchange(
     responder: &mut Responder,
 ) -> (After, Option<Reader>) {
     let RequestHead { mut request, framing, keep_alive: _, expects, expects_continue, upgrade } = *head;
+    // RFC 9110 §10.1.1: HTTP/1.0 knows no expectations.
+    let unexpected = expects && !expects_continue && request.version() == Version::HTTP_11;
     if expects {
         request.headers_mut().remove(http::header::EXPECT);
     }
@@ -225,7 +227,15 @@ async fn exchange(
     let mut exchange = Box::new(Exchange::new(request.map(|()| body), client));
     exchange.upgrade = upgrade;
     let delivery = {
-        let mut serving = pin!(worker.pipeline().serve(snapshot, exchange, responder));
+        let mut serving = pin!(async {
+            match unexpected {
+                true => {
+                    let reply = Reply::new(Cause::ExpectationFailed);
+                    worker.pipeline().refuse(exchange, reply, responder).await
+                }
+                false => worker.pipeline().serve(snapshot, exchange, responder).await,
+            }
+        });
         poll_fn(|cx| match serving.as_mut().poll(cx) {
             Poll::Ready(delivery) => Poll::Ready(Some(delivery)),
             Poll::Pending => reading.poll_gone(cx).map(|()| None),

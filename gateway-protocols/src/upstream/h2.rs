@@ -83,8 +83,7 @@ pub(crate) async fn send<D: Downstream>(
     let length = body.exact_length();
     let extra = Extra {
         length: length.filter(|length| *length > 0),
-        // gRPC targets take its absence for a proxy that drops trailers.
-        trailers: call.dialect == Dialect::Grpc,
+        trailers: call.trailers,
         forwarding: Some(call.forwarding),
         ..Extra::default()
     };

@@ -9,7 +9,6 @@ use std::time::Duration;
 use atomic_refcell::AtomicRefCell;
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::Downstream;
 use gateway_core::http::headers::{self, Side};
 use gateway_core::http::reply::Cause;
@@ -180,8 +179,7 @@ pub(crate) async fn send<D: Downstream>(
     };
     let extra = Extra {
         length: body.exact_length().filter(|length| *length > 0),
-        // gRPC targets take its absence for a proxy that drops trailers.
-        trailers: call.dialect == Dialect::Grpc,
+        trailers: call.trailers,
         alt_used: connection.0.alt_used.as_deref(),
         forwarding: Some(call.forwarding),
         ..Extra::default()

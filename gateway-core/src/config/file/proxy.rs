@@ -182,7 +182,7 @@ pub struct Proxy {
     /// Sends a PROXY protocol header of version 1 or 2 to the target of a TCP stream proxy. Default none.
     #[schemars(range(min = 1, max = 2))]
     pub send_proxy_protocol: Option<u32>,
-    /// Methods that are let through; others get 405 with `Allow`. Default all.
+    /// Methods that are let through, HEAD wherever GET is; others get 405 with `Allow`. Default all.
     pub allowed_methods: Option<Vec<String>>,
     /// Origins that may open a WebSocket; others get 403. Default all.
     #[schemars(length(max = 100))]

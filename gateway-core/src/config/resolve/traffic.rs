@@ -58,7 +58,14 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
             notes.add("allowed_methods", "no method at all is allowed").remedy =
                 Some("name some, or leave it out to allow all".to_owned());
         }
-        words::methods(notes, "allowed_methods", methods)
+        let mut methods = words::methods(notes, "allowed_methods", methods);
+        // Who may have an answer may have its head (RFC 9110 §9.3.2).
+        if let Some(get) = methods.iter().position(|method| *method == http::Method::GET)
+            && !methods.contains(&http::Method::HEAD)
+        {
+            methods.insert(get + 1, http::Method::HEAD);
+        }
+        methods
     });
     let backend_path =
         written.backend_path.as_deref().and_then(|text| notes.value("backend_path", words::base_path(text)));

@@ -158,6 +158,7 @@ fn every_row_of_the_table_works() {
             How::List => "192.0.2.1",
             How::Value if setting.key == "tls.min_version" => "1.3",
             How::Value if setting.key == "via" => "me",
+            How::Value if setting.key == "underscores_in_headers" => "allow",
             How::Value => "2000",
             How::Port | How::Seconds => "12",
             How::Switch | How::Via => "true",

@@ -74,9 +74,9 @@ fn underscores_are_found_wherever_they_are() {
     for length in 1..40 {
         for at in 0..length {
             let mut name = vec![b'^'; length];
-            assert!(!has_underscore(&HeaderName::from_bytes(&name).unwrap()), "{length}");
+            assert!(!has_underscore(&name), "{length}");
             name[at] = b'_';
-            assert!(has_underscore(&HeaderName::from_bytes(&name).unwrap()), "{at} of {length}");
+            assert!(has_underscore(&name), "{at} of {length}");
         }
     }
 }

@@ -1,0 +1,104 @@
+//! Rules of RFC 9110 that hold for every version.
+
+use http::Method;
+
+use crate::support::edge::Edge;
+use crate::support::standing::Standing;
+use crate::support::talk::{Ask, Client, Got, Kind, Origin, Will};
+
+const KINDS: [Kind; 2] = [Kind::H1, Kind::H2];
+
+fn spec(backend: &str) -> String {
+    format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n")
+}
+
+/// Asks without a body; the answer's head and body.
+async fn ask(
+    edge: &Edge,
+    kind: Kind,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+) -> (Got, String) {
+    let method: Method = method.parse().unwrap();
+    let mut client = Client::ask(edge, kind, Ask { method, path, headers, body: Will::Nothing }).await;
+    let got = client.head().await.unwrap();
+    let body = client.body().await.unwrap();
+    (got, String::from_utf8(body).unwrap())
+}
+
+/// A target that does without trailers may leave out what the client would have liked to know.
+#[tokio::test]
+async fn a_client_that_takes_trailers_is_announced_as_one() {
+    for down in KINDS {
+        let (mut origin, backend) = Origin::listen(Kind::H2).await;
+        let edge = Edge::start(&spec(&backend));
+        let with: &[(&str, &str)] = match down {
+            Kind::H1 => &[("te", "gzip, trailers"), ("connection", "te")],
+            _ => &[("te", "trailers")],
+        };
+        for (headers, expected) in [(with, Some("trailers")), (&[], None)] {
+            let ask = Ask { method: Method::GET, path: "/", headers, body: Will::Nothing };
+            let (_client, served) = tokio::join!(Client::ask(&edge, down, ask), origin.serve());
+            let te = served.headers.get("te").map(|value| value.to_str().unwrap());
+            assert_eq!(te, expected, "{down:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn expectations_nobody_knows_are_refused() {
+    let origin = Standing::start("o").await;
+    let mut edge = Edge::start(&spec(&origin.backend()));
+    for kind in KINDS {
+        for expectation in ["200-ok", "100-continue, 200-ok", ""] {
+            let (got, _) = ask(&edge, kind, ("GET", "/"), &[("expect", expectation)]).await;
+            assert_eq!(got.status, 417, "{kind:?} {expectation:?}");
+            let record = edge.records.next().await;
+            assert_eq!((record.status(), record.reason()), (417, "expectation_failed"));
+        }
+        let (got, _) = ask(&edge, kind, ("GET", "/"), &[("expect", "100-Continue")]).await;
+        assert_eq!(got.status, 200, "{kind:?}");
+        edge.records.next().await;
+    }
+    let (head, _) = edge.ask("GET / HTTP/1.0\r\nhost: a\r\nexpect: 200-ok\r\n\r\n").await;
+    assert_eq!(head.status(), 200, "HTTP/1.0 knows no expectations");
+    assert_eq!(origin.served(), 3);
+}
+
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+#[tokio::test]
+async fn the_gateway_answers_for_itself() {
+    let origin = Standing::start("o").await;
+    let mut edge = Edge::start(&spec(&origin.backend()));
+    let (head, body) = edge.ask("OPTIONS * HTTP/1.1\r\nhost: a.test\r\n\r\n").await;
+    assert_eq!((head.status(), head.field("allow"), body.as_str()), (200, METHODS, ""));
+    let record = edge.records.next().await;
+    assert_eq!((record.status(), record.reason()), (200, "options"));
+    for kind in KINDS {
+        let (got, body) = ask(&edge, kind, ("OPTIONS", "/"), &[("max-forwards", "0")]).await;
+        assert_eq!((got.status, got.field("allow"), body.as_str()), (200, METHODS, ""), "{kind:?}");
+    }
+    assert_eq!(origin.served(), 0, "none of them was for the target");
+    for kind in KINDS {
+        for (sent, expected) in [("1", "max-forwards: 0\n"), ("10", "max-forwards: 9\n")] {
+            let (got, body) = ask(&edge, kind, ("OPTIONS", "/"), &[("max-forwards", sent)]).await;
+            assert_eq!(got.status, 200);
+            assert!(body.contains(expected), "{kind:?} {sent}: {body}");
+        }
+        // It is for OPTIONS and TRACE only.
+        let (_, body) = ask(&edge, kind, ("GET", "/"), &[("max-forwards", "0")]).await;
+        assert!(body.contains("max-forwards: 0\n"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_get_may_ask_for_the_head() {
+    let origin = Standing::start("o").await;
+    let edge = Edge::start(&spec(&format!("allowed_methods: [GET, POST], {}", origin.backend())));
+    for kind in KINDS {
+        assert_eq!(ask(&edge, kind, ("HEAD", "/"), &[]).await.0.status, 200, "{kind:?}");
+        let (got, _) = ask(&edge, kind, ("DELETE", "/"), &[]).await;
+        assert_eq!((got.status, got.field("allow")), (405, "GET, HEAD, POST"), "{kind:?}");
+    }
+}
