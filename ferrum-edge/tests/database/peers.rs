@@ -152,7 +152,7 @@ fn named(target: SocketAddr, count: usize) -> Value {
 fn count_up(gateway: &Running, target: SocketAddr) {
     loop {
         let before = gateway.api().get("/v1/proxies/shared");
-        let tag = before.header("etag").unwrap().to_owned();
+        let tag = before.header("etag").unwrap_or_else(|| panic!("{before:?}")).to_owned();
         let count: usize = text(&before.json()["name"]).trim_start_matches('n').parse().unwrap();
         let body = named(target, count + 1).to_string();
         let head = format!("if-match: {tag}\r\n");

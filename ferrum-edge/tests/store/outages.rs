@@ -77,7 +77,8 @@ async fn a_commit_waits_for_other_databases_commits_on_the_server() {
     timeout(PATIENCE, admin.waits("IPC")).await.unwrap();
     let writing = tokio::spawn(async move { write(&store, vec![put(Kind::Proxies, "p", "1")]).await });
     timeout(PATIENCE, admin.waits("Lock")).await.unwrap();
-    tokio::time::sleep(busy_timeout * 3).await;
+    // Long past the writers' timeout.
+    timeout(PATIENCE, admin.waits_for("Lock", busy_timeout * 3)).await.unwrap();
     assert!(!writing.is_finished());
     admin.sql("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
     admin.sql("SELECT pg_reload_conf()").await.unwrap();
@@ -99,10 +100,23 @@ impl Session {
 
     /// Until another session waits for something of this kind.
     async fn waits(&mut self, what: &str) {
+        self.waits_for(what, Duration::ZERO).await;
+    }
+
+    /// Until another session has waited so long for something of this kind.
+    async fn waits_for(&mut self, what: &str, time: Duration) {
         let sql = "SELECT count(*) FROM pg_stat_activity \
-                   WHERE wait_event_type = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        while sqlx::query_scalar::<_, i64>(sql).bind(what).fetch_one(&mut self.0).await.unwrap() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+                   WHERE wait_event_type = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
+                   AND extract(epoch FROM clock_timestamp() - query_start)::float8 >= $2";
+        while sqlx::query_scalar::<_, i64>(sql)
+            .bind(what)
+            .bind(time.as_secs_f64())
+            .fetch_one(&mut self.0)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -34,9 +34,8 @@ async fn a_fresh_sqlite_file_that_somebody_holds_is_waited_for() {
     let error = place.open(impatient).migrate().await.unwrap_err();
     assert!(matches!(error, StoreError::Busy { waited } if !waited.is_zero()), "{error}");
     let store = place.open(options());
-    let migrating = tokio::spawn(async move { store.migrate().await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!migrating.is_finished());
+    let mut migrating = tokio::spawn(async move { store.migrate().await });
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut migrating).await.is_err());
     other.execute("ROLLBACK").await.unwrap();
     assert_eq!(migrating.await.unwrap().unwrap(), Migrated { from: 0, to: 1 });
 }
