@@ -100,6 +100,8 @@ pub enum Order {
 const QUEUE: usize = 1024;
 /// How often kept connections are looked through.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Connections taken out of one listener's queue when a drain begins.
+const MAX_BACKLOG: usize = 4096;
 /// A connection is handed to another worker when that one has so many fewer.
 const HANDOVER_MARGIN: usize = 2;
 
@@ -239,6 +241,7 @@ impl Worker {
                 Ok(listener) => {
                     let port = entrance.stream_port();
                     let (worker, listener) = (self.clone(), Arc::new(listener));
+                    sockets.accepting.push((listener.clone(), entrance.clone()));
                     let start = move || accept(worker.clone(), listener.clone(), entrance.clone());
                     sockets.listening.push((port, self.supervise("accept", start)));
                 }
@@ -254,14 +257,35 @@ impl Worker {
                 sockets.datagrams.push((port, self.supervise("datagrams", start)));
             }
             Order::EndDatagrams(port) => end(&mut sockets.datagrams, |of| of == port),
-            Order::Unlisten(port) => end(&mut sockets.listening, |of| of == Some(port)),
+            Order::Unlisten(port) => {
+                sockets.accepting.retain(|(_, entrance)| entrance.stream_port() != Some(port));
+                end(&mut sockets.listening, |of| of == Some(port));
+            }
             Order::Confirm(confirm) => drop(confirm.send(())),
             Order::Drain => {
+                sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));
                 end(&mut sockets.listening, |_| true);
                 self.registry.drain();
                 self.pipeline.drain();
             }
             Order::Stop => {}
+        }
+    }
+
+    /// Takes the connections that wait to be accepted: closing the listener would reset them.
+    fn empty(self: &Arc<Self>, listener: &TcpListener, entrance: &Entrance) {
+        let socket = socket2::SockRef::from(listener);
+        // Not blocking, so that it ends with an error; clients may not make it endless.
+        for _ in 0..MAX_BACKLOG {
+            let Ok((tcp, peer)) = socket.accept() else { return };
+            let Some(peer) = peer.as_socket() else { continue };
+            let Some(permit) = self.shared.overload.connection() else { return self.recorder.refused() };
+            self.recorder.accepted();
+            if tcp.set_nonblocking(true).is_ok()
+                && let Ok(tcp) = TcpStream::from_std(tcp.into())
+            {
+                self.serve(tcp, peer, entrance.clone(), permit);
+            }
         }
     }
 
@@ -360,6 +384,8 @@ impl Worker {
 struct Sockets {
     /// By port where it is a stream proxy's.
     listening: Vec<(Option<u16>, tokio::task::JoinHandle<()>)>,
+    /// What those accept from.
+    accepting: Vec<(Arc<TcpListener>, Entrance)>,
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
 }
 

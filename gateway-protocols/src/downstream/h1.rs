@@ -36,6 +36,8 @@ pub(super) struct Reader {
     buffer: BytesMut,
     /// Whether a byte of the next head has arrived.
     begun: bool,
+    /// Whether the gateway drains, and only waits for a request that is on its way.
+    leaving: bool,
     /// The room to read the next message into.
     room: usize,
 }
@@ -47,12 +49,18 @@ const MAX_DISCARD: u64 = 256 << 10;
 /// How long a closed connection is still read, so that the client gets to see the last response.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// How long a draining gateway waits for a request that a client sends before it has heard of the end: its answer says
+/// `Connection: close`, where closing at once would lose it.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
+
 /// How reading a head ended.
 enum Incoming {
     Head(Box<RequestHead>),
     Refused(HeadError),
     /// The client closed, or stayed silent too long, between two exchanges.
     Over,
+    /// The gateway drains, and the client asked nothing more.
+    Left,
     /// The client closed in the middle of a head.
     Torn,
     /// The head did not arrive in time.
@@ -72,23 +80,19 @@ enum After {
 /// lasts: most connections are idle most of the time, and should cost little. `buffer` holds what was read to find out the version.
 pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entry: &Entry, buffer: BytesMut) {
     let (read, write) = link.into_split();
-    let mut reader = Reader { half: read, begun: false, room: HEAD_BYTES, buffer };
-    let mut responder = Responder::new(write, client.tls.as_ref().and_then(|_| worker.alt_svc().cloned()));
+    let mut reader = Reader { half: read, begun: false, leaving: false, room: HEAD_BYTES, buffer };
+    let alt_svc = client.tls.as_ref().and_then(|_| worker.alt_svc().cloned());
+    let mut responder = Responder::new(write, alt_svc, entry);
     let mut timer = Timer::default();
     let mut snapshots = worker.snapshots();
     let mut first = true;
     loop {
-        entry.set_idle(!first && reader.buffer.is_empty());
-        if !first && entry.is_draining() && reader.buffer.is_empty() {
-            // The drain began while the last exchange was under way.
-            return Box::pin(linger(reader, responder)).await;
-        }
         let rules = HeadRules::of(&snapshots.load().settings, first);
-        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &rules)).await;
-        entry.set_idle(false);
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, (&rules, entry))).await;
         timer.clear();
         let after = match incoming {
             Incoming::Over => return,
+            Incoming::Left => return Box::pin(linger(reader, responder)).await,
             Incoming::Torn => {
                 worker.pipeline().abandon(unreadable(&client), Cause::ClientGone);
                 return;
@@ -101,7 +105,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 // Only now: a connection may have been idle for long, and its next request belongs to the
                 // configuration that is in use when it arrives.
                 let snapshot: &Snapshot = snapshots.load();
-                responder.begin(&head, entry.is_draining(), snapshot.settings.client_timeouts.body);
+                responder.begin(&head, snapshot.settings.client_timeouts.body);
                 let (after, returned) =
                     Box::pin(exchange(worker, snapshot, (head, reader, client.clone()), &mut responder))
                         .await;
@@ -148,7 +152,7 @@ fn poll_head(
     cx: &mut Context<'_>,
     reader: &mut Reader,
     timer: &mut Timer,
-    rules: &HeadRules,
+    (rules, entry): (&HeadRules, &Entry),
 ) -> Poll<Incoming> {
     loop {
         if !reader.buffer.is_empty() {
@@ -174,10 +178,18 @@ fn poll_head(
                 }
             }
             Poll::Pending => {
-                if !timer.is_set() {
+                entry.watch(cx);
+                let leaves = !begun && !reader.begun && entry.is_draining();
+                if leaves && !std::mem::replace(&mut reader.leaving, true) {
+                    timer.set(LAST_REQUEST);
+                } else if !timer.is_set() {
                     timer.set(if begun || reader.begun { rules.header } else { rules.silence });
                 }
-                let late = if begun { Incoming::Late } else { Incoming::Over };
+                let late = match begun {
+                    true => Incoming::Late,
+                    false if leaves => Incoming::Left,
+                    false => Incoming::Over,
+                };
                 return timer.poll_elapsed(cx).map(|()| late);
             }
         }
@@ -189,7 +201,7 @@ async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
     (head, mut reader, client): (Box<RequestHead>, Reader, Arc<Client>),
-    responder: &mut Responder,
+    responder: &mut Responder<'_>,
 ) -> (After, Option<Reader>) {
     let RequestHead { mut request, framing, keep_alive: _, expects, expects_continue, upgrade } = *head;
     // RFC 9110 §10.1.1: HTTP/1.0 knows no expectations.
@@ -258,7 +270,7 @@ async fn exchange(
 async fn after(
     delivery: Delivery,
     mut returned: Returned,
-    responder: &mut Responder,
+    responder: &mut Responder<'_>,
     timeout: Duration,
 ) -> (After, Option<Reader>) {
     if delivery.cut.is_some() {
@@ -325,7 +337,7 @@ impl Reading {
 }
 
 /// Answers what is no request, and records it like one.
-async fn refuse(worker: &Worker, client: &Arc<Client>, responder: &mut Responder, cause: Cause) -> After {
+async fn refuse(worker: &Worker, client: &Arc<Client>, responder: &mut Responder<'_>, cause: Cause) -> After {
     responder.begin_refusal();
     let delivery = worker.pipeline().refuse(unreadable(client), Reply::new(cause).closing(), responder).await;
     if delivery.cut.is_some() { After::Close } else { After::Linger }
@@ -351,7 +363,7 @@ fn cause_of(error: HeadError) -> Cause {
 }
 
 /// Closes without a reset, which could destroy the response before the client has read it (RFC 9112 §9.6).
-async fn linger(mut reader: Reader, mut responder: Responder) {
+async fn linger(mut reader: Reader, mut responder: Responder<'_>) {
     let lingering = async {
         if responder.shutdown().await.is_err() {
             return;

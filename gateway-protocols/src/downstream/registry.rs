@@ -11,19 +11,12 @@ use tokio::task::AbortHandle;
 /// What a connection and its worker share.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// No exchange is under way: closing now loses nothing.
-    idle: AtomicBool,
     draining: AtomicBool,
-    /// Wakes a connection that carries several exchanges at a time.
+    /// Wakes a connection that waits for its client.
     waker: AtomicWaker,
 }
 
 impl Entry {
-    /// Says whether an exchange is under way.
-    pub(crate) fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::Relaxed);
-    }
-
     /// Whether the connection should end when it can.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
@@ -88,16 +81,13 @@ impl Registry {
         self.open.try_borrow().map_or(0, |open| open.connections.len())
     }
 
-    /// Ends idle connections now and asks the others to end when they can.
+    /// Asks connections to end when they can.
     pub(crate) fn drain(&self) {
         let Ok(mut open) = self.open.try_borrow_mut() else { return };
         open.draining = true;
-        for Connection { entry, task } in open.connections.values() {
+        for Connection { entry, .. } in open.connections.values() {
             entry.draining.store(true, Ordering::Relaxed);
-            match task {
-                Some(task) if entry.idle.load(Ordering::Relaxed) => task.abort(),
-                _ => entry.waker.wake(),
-            }
+            entry.waker.wake();
         }
     }
 

@@ -15,7 +15,7 @@ use gateway_core::http::reply::Cause;
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
-use super::super::cut_by;
+use super::super::{Entry, cut_by};
 use super::Reader;
 use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
@@ -24,7 +24,7 @@ use crate::link::{Link, Rewound, WriteHalf};
 use crate::timer::Timer;
 
 /// The writing side of a connection, for one exchange after the other.
-pub(super) struct Responder {
+pub(super) struct Responder<'e> {
     /// Gone after an upgrade.
     half: Option<WriteHalf>,
     /// The reading side, lent while the client asks for an upgrade.
@@ -41,12 +41,15 @@ pub(super) struct Responder {
     continue_owed: Option<Arc<AtomicBool>>,
     /// Where HTTP/3 is, for clients that could use it.
     alt_svc: Option<HeaderValue>,
+    /// Says when a drain has begun.
+    entry: &'e Entry,
 }
 
-impl Responder {
-    pub(super) fn new(half: WriteHalf, alt_svc: Option<HeaderValue>) -> Self {
+impl<'e> Responder<'e> {
+    pub(super) fn new(half: WriteHalf, alt_svc: Option<HeaderValue>, entry: &'e Entry) -> Self {
         Self {
             alt_svc,
+            entry,
             half: Some(half),
             reader: None,
             out: BytesMut::new(),
@@ -61,10 +64,10 @@ impl Responder {
     }
 
     /// Gets ready for the answer to this request.
-    pub(super) fn begin(&mut self, head: &RequestHead, draining: bool, idle: Duration) {
+    pub(super) fn begin(&mut self, head: &RequestHead, idle: Duration) {
         self.method.clone_from(head.request.method());
         self.version = head.request.version();
-        self.keep_alive = head.keep_alive && !draining;
+        self.keep_alive = head.keep_alive;
         self.idle = idle;
         self.until_close = false;
         self.continue_owed = None;
@@ -128,7 +131,7 @@ impl Responder {
     }
 }
 
-impl Downstream for Responder {
+impl Downstream for Responder<'_> {
     async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
         // HTTP/1.0 knows none, and a second `100 Continue` would confuse.
         if self.version < Version::HTTP_11 || status == StatusCode::CONTINUE {
@@ -162,6 +165,8 @@ impl Downstream for Responder {
         let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
         self.until_close = frame == Frame::UntilClose;
         self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
+        // Also when the drain began while the answer was awaited.
+        self.keep_alive &= !self.entry.is_draining();
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
         self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|owed| owed.load(Ordering::Relaxed));
         let tail = Tail {
