@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn chunks_in_any_slicing() {
-        let wire = b"4\r\nWiki\r\n6;name=\"v\"\r\npedia \r\nE \r\nin \r\n\r\nchunks.\r\n0\r\nX-Sum: 1\r\nHost: evil\r\n\r\nNEXT";
+        let wire = b"4\r\nWiki\r\n6;name=\"v\"\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nX-Sum: 1\r\nHost: evil\r\n\r\nNEXT";
         for step in 1..=wire.len() {
             let (body, trailers, rest) = read_all(wire, step).unwrap();
             assert_eq!(body, b"Wikipedia in \r\n\r\nchunks.");

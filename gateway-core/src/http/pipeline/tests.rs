@@ -152,7 +152,7 @@ fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
         let got = fake.serve(request("PUT", "/a")).await;
         assert_eq!(
             (got.status, &got.headers[ALLOW]),
-            (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET"))
+            (StatusCode::METHOD_NOT_ALLOWED, &HeaderValue::from_static("GET, HEAD"))
         );
     });
 }
