@@ -78,7 +78,9 @@ fn compile(compiler: &mut Compiler, proxies: usize, protected: bool) -> Compiled
 
 fn find(compiled: &Compiled, count: usize) {
     for _ in 0..count {
-        black_box(compiled.snapshot.routes.find(Some("api.example.com"), black_box("/p0/users/17")));
+        black_box(
+            compiled.snapshot.routes.find(Some("api.example.com"), black_box("/p0/users/17"), |_| true),
+        );
     }
 }
 

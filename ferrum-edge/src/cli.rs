@@ -11,6 +11,7 @@ mod import;
 mod logs;
 mod notify;
 mod print;
+mod process;
 mod quickstart;
 mod reference;
 mod reload;

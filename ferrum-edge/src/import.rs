@@ -26,6 +26,10 @@ pub struct Translation {
     pub consumers: Vec<Value>,
     /// What is not in the translation, or means something else in it, each with its place in the original.
     pub missing: Vec<String>,
+    /// What answers 503 in the translation because what guarded it could not be translated.
+    pub closed: Vec<String>,
+    /// Leaves open what `closed` would have closed.
+    open: bool,
     ids: BTreeSet<String>,
 }
 
@@ -54,6 +58,31 @@ impl Translation {
         self.missing.push(format!("{place}: {why}"));
     }
 
+    /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
+    fn guard(&mut self, place: impl fmt::Display, why: impl fmt::Display) -> bool {
+        if self.open {
+            self.missing.push(format!("{place}: {why}; what it guarded is OPEN here"));
+        } else {
+            self.closed.push(format!("{place}: {why}"));
+        }
+        !self.open
+    }
+
+    /// A plugin config that answers everything by itself, for what names its id.
+    fn answering(&mut self, name: &str, proxy: Option<&str>, (status, body): (u16, &str)) -> String {
+        let id = self.id("plugin", name);
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        set(&mut made, "plugin_name", "request_termination");
+        match proxy {
+            Some(proxy) => set(&mut made, "proxy_id", proxy),
+            None => set(&mut made, "scope", "proxy_group"),
+        }
+        let config = json!({ "status_code": status, "content_type": "text/plain", "body": body });
+        set(&mut made, "config", config);
+        self.plugin_configs.push(Value::Object(made));
+        id
+    }
+
     /// An id of this kind that looks like `name` and is nobody else's.
     fn id(&mut self, kind: &str, name: &str) -> String {
         let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
@@ -69,6 +98,9 @@ impl Translation {
         id
     }
 }
+
+/// What whoever asks for something that was closed is told.
+const CLOSED: &str = "closed: what guards this was not imported";
 
 /// Adds a field to an object that is being made.
 fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {

@@ -128,7 +128,10 @@ fn explain_names_proxy_chain_and_near_misses() {
     assert_eq!(losers[0]["proxy"], "v1", "{users}");
     assert!(losers.iter().any(|loser| loser["proxy"] == "elsewhere"), "{users}");
     let (code, other) = explain(&["DELETE", "/v1/users", "-H", "Host: api.example.com"]);
-    assert_eq!((code, other["refusal"].as_str()), (Some(1), Some("405 method_not_allowed (Allow: GET)")));
+    assert_eq!(
+        (code, other["refusal"].as_str()),
+        (Some(1), Some("405 method_not_allowed (Allow: GET, HEAD)"))
+    );
     let (code, none) = explain(&["GET", "http://nobody.example.org/v1"]);
     assert_eq!((code, none["refusal"].as_str()), (Some(1), Some("404 no_route")));
     let text = ferrum_edge(&folder).args(["explain", "GET", "http://api.example.com/v1/x"]).output().unwrap();

@@ -1,15 +1,21 @@
 //! Which route a request takes: hosts first, then paths, at a cost that doesn't grow with the number of routes.
 
+mod bucket;
 mod captures;
 mod literal;
 pub mod matcher;
 mod path;
+mod paths;
 mod pattern;
+mod regexes;
 pub mod rewrite;
+mod shapes;
 mod table;
 mod template;
 
+pub(crate) use bucket::ties;
 pub use captures::Captures;
+pub use paths::Found;
 pub use rewrite::forward_path;
-pub use table::{Conflict, Found, MAX_SEGMENTS, RouteTable, host_name};
+pub use table::{Conflict, MAX_SEGMENTS, RouteTable, host_name};
 pub use template::{BadTemplate, PathTemplate};

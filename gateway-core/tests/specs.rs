@@ -58,6 +58,6 @@ fn the_seeds_document_is_taken_word_for_word() {
     let Traffic::Http(rules) = &proxy.traffic else {
         panic!("an HTTP proxy");
     };
-    assert!(matches!(&rules.path, PathPattern::Prefix(prefix) if **prefix == *"/"));
+    assert!(matches!(&rules.matches[0].path, PathPattern::Prefix(prefix) if **prefix == *"/"));
     assert!(rules.strip_listen_path && proxy.plugins.is_empty());
 }

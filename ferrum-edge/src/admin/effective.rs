@@ -86,8 +86,12 @@ fn traffic(traffic: &Traffic) -> Value {
     match traffic {
         Traffic::Http(rules) => json!({
             "kind": "http",
-            "hosts": hosts(&rules.hosts),
-            "listen_path": rules.path.written(),
+            "matches": rules.matches.iter().map(|rule| json!({
+                "hosts": hosts(&rule.hosts),
+                "path": rule.path.written(),
+                "conditions": rule.condition.as_ref().map_or(0, |condition| condition.weight()),
+            })).collect::<Vec<_>>(),
+            "priority": rules.priority,
             "allowed_methods": rules.allowed_methods.as_ref().map(|methods| {
                 methods.iter().map(http::Method::as_str).collect::<Vec<_>>()
             }),

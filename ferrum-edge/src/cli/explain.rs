@@ -2,11 +2,17 @@
 
 mod losers;
 
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
 use clap::Args;
 use gateway_core::config::compile::Compiler;
-use gateway_core::config::model::{HttpRules, Traffic};
+use gateway_core::config::model::{HttpRules, Match, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::{Client, ClientTls, Exchange};
 use gateway_core::http::guard;
 use gateway_core::plugin::{Registry, World};
 use gateway_core::route::forward_path;
@@ -26,6 +32,12 @@ pub(super) struct ExplainArgs {
     /// A header field of the request, may be given several times
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The client's address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    client: IpAddr,
+    /// The name the client asks for by TLS (SNI); a URL that begins with https:// names its host
+    #[arg(long, value_name = "NAME")]
+    tls: Option<String>,
     #[command(flatten)]
     spec: SpecArgs,
     /// How to print the result
@@ -83,8 +95,9 @@ struct Explained<'s> {
 }
 
 struct Chosen<'s> {
-    route: &'s Route,
+    route: &'s Arc<Route>,
     rules: &'s HttpRules,
+    rule: &'s Match,
     why: String,
     /// What each target would be asked for.
     urls: Vec<String>,
@@ -101,20 +114,23 @@ impl<'s> Explained<'s> {
             Err(reply) => (target.to_owned(), Some(refusal(&reply))),
         };
         let path = target.split('?').next().unwrap_or_default().to_owned();
-        let found = malformed.is_none().then(|| snapshot.routes.find(host.as_deref(), &path)).flatten();
+        let exchange = exchange(args, &target, host.as_deref(), headers);
+        let find = || snapshot.routes.find(host.as_deref(), &path, |condition| condition.holds(&exchange));
+        let found = malformed.is_none().then(find).flatten();
         let chosen = found.as_ref().and_then(|found| {
             let Traffic::Http(rules) = &found.route.proxy.traffic else { return None };
-            let why = losers::reason(rules, &path);
+            let rule = losers::taken_by(rules, &exchange)?;
             Some(Chosen {
                 urls: urls(found.route, rules, (&target, found.matched)),
+                why: losers::reason(rules, rule, &path),
                 route: found.route,
                 rules,
-                why,
+                rule,
             })
         });
         let refusal = malformed.or_else(|| refused(chosen.as_ref(), &args.method));
-        let winner = chosen.as_ref().map(|chosen| (chosen.route, chosen.rules));
-        let losers = losers::Losers::of(snapshot, winner, (host.as_deref(), &path));
+        let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
+        let losers = losers::Losers::of(snapshot, winner, &exchange);
         Self { method: &args.method, host, path, chosen, refusal, losers }
     }
 
@@ -179,6 +195,28 @@ impl Chosen<'_> {
             "forwards": self.urls,
         })
     }
+}
+
+/// The request as the conditions of proxies see it.
+fn exchange(args: &ExplainArgs, target: &str, host: Option<&str>, headers: HeaderMap) -> Exchange {
+    let mut request = http::Request::new(Body::empty());
+    *request.method_mut() = args.method.clone();
+    *request.headers_mut() = headers;
+    if let Ok(target) = target.parse() {
+        *request.uri_mut() = target;
+    }
+    if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
+        request.headers_mut().insert(HOST, host);
+    }
+    let is_encrypted = args.tls.is_some() || args.url.scheme() == Some(&http::uri::Scheme::HTTPS);
+    let server_name = args.tls.as_deref().or_else(|| args.url.host());
+    let tls =
+        is_encrypted.then(|| ClientTls { server_name: server_name.map(Arc::from), ..ClientTls::default() });
+    let end = |address| SocketAddr::new(address, 0);
+    let client = Client::new(end(args.client), end(IpAddr::from([127, 0, 0, 1])), false, tls);
+    let mut exchange = Exchange::new(request, Arc::new(client));
+    exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
+    exchange
 }
 
 /// What each target would be asked for.

@@ -20,6 +20,9 @@ pub(super) struct ImportArgs {
     /// Ends with exit code 3 when something could not be translated
     #[arg(long)]
     strict: bool,
+    /// Leaves open what would answer 503 because what guards it can't be translated
+    #[arg(long)]
+    open: bool,
 }
 
 /// Whose configuration it is.
@@ -43,11 +46,12 @@ pub(super) fn import(args: &ImportArgs) -> u8 {
     let is_conf = args.file.extension().is_some_and(|ending| ending == "conf");
     let from = args.from.unwrap_or(if is_conf { From::Nginx } else { From::Kong });
     let translated = match from {
-        From::Nginx => nginx::translate(&text).map_err(|error| error.to_string()),
+        From::Nginx => nginx::translate(&text, args.open).map_err(|error| error.to_string()),
         From::Kong => {
             let document =
                 file::foreign(&text, &Origin::file(&args.file)).map_err(|problems| problems.to_string());
-            document.and_then(|document| kong::translate(&document).map_err(|error| error.to_string()))
+            document
+                .and_then(|document| kong::translate(&document, args.open).map_err(|error| error.to_string()))
         }
     };
     match translated {
@@ -67,8 +71,16 @@ fn tell(args: &ImportArgs, translation: &Translation) -> u8 {
             return FAILED;
         }
     }
+    for closed in &translation.closed {
+        print::error(format_args!("closed (503): {closed}"));
+    }
     for missing in &translation.missing {
         print::error(format_args!("not translated: {missing}"));
     }
-    if args.strict && !translation.missing.is_empty() { BAD_CONFIG } else { 0 }
+    let (closed, missing) = (translation.closed.len(), translation.missing.len());
+    print::error(format_args!(
+        "{} proxies, {closed} closed because of what guards them, {missing} further things not translated",
+        translation.proxies.len()
+    ));
+    if args.strict && closed + missing > 0 { BAD_CONFIG } else { 0 }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use gateway_core::plugin::Registry;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde_json::Value;
 
-use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print};
+use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print, process};
 use crate::source::file::{Source, Spec};
 
 /// Arguments of `reload`.
@@ -57,8 +57,8 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         print::error("Say which process is meant: --pid PID or --pid-file FILE, or --admin ADDRESS");
         return MISUSED;
     };
-    if let Err(error) = kill_process(pid, Signal::HUP) {
-        print::error(format_args!("Process {pid} can't be told: {error}", pid = pid.as_raw_nonzero()));
+    if let Err(error) = process::hang_up(pid) {
+        print::error(error);
         return FAILED;
     }
     match before {

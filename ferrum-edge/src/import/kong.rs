@@ -26,11 +26,12 @@ const SILENT: &[&str] = &["_format_version", "_transform", "_comment", "_info", 
 ///
 /// # Errors
 /// When it is something else.
-pub fn translate(document: &Value) -> Result<Translation, NotKong> {
+pub fn translate(document: &Value, open: bool) -> Result<Translation, NotKong> {
     if document.get("_format_version").is_none() {
         return Err(NotKong);
     }
     let mut kong = Kong::default();
+    kong.out.open = open;
     for (key, value) in document.as_object().into_iter().flatten() {
         let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
         if !is_known && value.as_array().is_none_or(|list| !list.is_empty()) {
@@ -51,6 +52,11 @@ pub fn translate(document: &Value) -> Result<Translation, NotKong> {
     }
     for plugin in list(document, "plugins") {
         kong.lone_plugin(plugin);
+    }
+    let named = |proxy: &Value| proxy.get("hosts").is_some();
+    if kong.out.proxies.iter().any(named) && !kong.out.proxies.iter().all(named) {
+        // Kong looks at every route, whatever its hosts.
+        set(&mut kong.out.gateway, "host_fallthrough", true);
     }
     Ok(kong.out)
 }
@@ -291,15 +297,21 @@ impl Kong {
                 "basicauth_credentials",
                 "jwt_secrets",
                 "hmacauth_credentials",
+                "plugins",
             ],
         );
         self.out.consumers.push(Value::Object(made));
+        for plugin in list(consumer, "plugins") {
+            let mut plugin = plugin.clone();
+            plugin["consumer"] = json!(username);
+            self.of_consumer(&format!("{place}, plugin {}", name(&plugin)), &plugin);
+        }
     }
 
     fn lone_plugin(&mut self, plugin: &Value) {
         let place = format!("plugin {}", name(plugin));
         if reference(plugin, "consumer").is_some() || reference(plugin, "consumer_group").is_some() {
-            self.out.miss(&place, "plugins of consumers are not known here");
+            self.of_consumer(&place, plugin);
             return;
         }
         let of = |places: &HashMap<String, Vec<usize>>, name: String| {
@@ -315,6 +327,22 @@ impl Kong {
                 self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
             }
             (None, None) => self.plugin(&place, plugin, plugins::Where::Everywhere),
+        }
+    }
+
+    /// A plugin of one consumer. Where it guards, the consumer is left out: it would get in without it.
+    fn of_consumer(&mut self, place: &str, plugin: &Value) {
+        let why = "plugins of consumers are not known here";
+        let consumer = reference(plugin, "consumer");
+        if plugins::is_harmless(&name(plugin)) || plugin.get("enabled") == Some(&Value::Bool(false)) {
+            self.out.miss(place, why);
+        } else if self.out.guard(place, format_args!("{why}; the consumer is left out")) {
+            // Without one it is for a group of consumers, and any may be in it.
+            let is_meant = |made: &Value| {
+                let is = |key: &str| consumer.is_none() || text(made, key) == consumer.as_deref();
+                is("username") || is("id") || is("custom_id")
+            };
+            self.out.consumers.retain(|made| !is_meant(made));
         }
     }
 

@@ -3,6 +3,8 @@
 //! Each location with a `proxy_pass` or a `return` becomes a proxy for the server's names.
 
 mod blocks;
+mod dump;
+mod guards;
 mod location;
 
 use std::collections::HashMap;
@@ -10,8 +12,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{Translation, set};
+use blocks::Directive;
 pub use blocks::NotNginx;
-use blocks::{Directive, parse};
 
 /// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
 const SILENT: &[&str] = &[
@@ -22,51 +24,51 @@ const SILENT: &[&str] = &[
     "events",
     "user",
     "pid",
-    "error_log",
-    "access_log",
-    "log_format",
     "sendfile",
     "tcp_nopush",
     "tcp_nodelay",
-    "keepalive_timeout",
-    "keepalive_requests",
-    "include_mime",
-    "default_type",
     "types",
     "types_hash_max_size",
-    "server_tokens",
     "use",
     "multi_accept",
     "proxy_http_version",
-    "proxy_buffering",
     "proxy_buffers",
     "proxy_buffer_size",
-    "index",
-    "root",
     "server_names_hash_bucket_size",
     "ssl_session_cache",
     "ssl_session_timeout",
-    "ssl_ciphers",
     "ssl_prefer_server_ciphers",
     "http2",
     "reset_timedout_connection",
     "keepalive",
     "zone",
-    "charset",
 ];
 
 /// The translation.
 ///
 /// # Errors
 /// When the text is not made of nginx's blocks and directives.
-pub fn translate(text: &str) -> Result<Translation, NotNginx> {
+pub fn translate(text: &str, open: bool) -> Result<Translation, NotNginx> {
     let mut nginx = Nginx::default();
-    for directive in &parse(text)? {
+    nginx.out.open = open;
+    let directives = dump::read(text)?;
+    // A file of `sites-enabled` is a piece of the `http` block.
+    let (fragment, main): (Vec<_>, Vec<_>) = directives
+        .into_iter()
+        .partition(|directive| matches!(directive.name.as_str(), "server" | "upstream" | "map" | "geo"));
+    for directive in &main {
         match directive.name.as_str() {
             "http" => nginx.http(directive),
             "stream" => nginx.stream(directive),
+            "location" => return Err(NotNginx::new(directive.line, "a location needs its server around it")),
             _ => nginx.unknown("main", directive),
         }
+    }
+    if !fragment.is_empty() {
+        nginx.http(&Directive { name: "http".to_owned(), block: fragment, ..Directive::default() });
+    }
+    if nginx.out.proxies.is_empty() && nginx.out.missing.is_empty() && nginx.out.closed.is_empty() {
+        return Err(NotNginx::new(1, "there is no server in it"));
     }
     Ok(nginx.out)
 }
@@ -78,6 +80,8 @@ struct Nginx {
     /// Upstreams by their names.
     upstreams: HashMap<String, String>,
     certificates: Vec<Value>,
+    /// What the servers of `http` listen to.
+    kinds: Vec<Kind>,
 }
 
 impl Nginx {
@@ -98,11 +102,13 @@ impl Nginx {
         for directive in http.block.iter().filter(|directive| directive.name == "upstream") {
             self.upstream(directive);
         }
+        let servers: Vec<&Directive> = http.block.iter().filter(|d| d.name == "server").collect();
+        self.kinds = servers.iter().map(|server| kind(server)).collect();
         for directive in &http.block {
             match directive.name.as_str() {
                 "upstream" => {}
                 "server" => self.server(directive, http),
-                name if location::INHERITED.contains(&name) => {}
+                name if location::INHERITED.contains(&name) || guards::NAMES.contains(&name) => {}
                 _ => self.unknown("http", directive),
             }
         }
@@ -201,7 +207,7 @@ impl Nginx {
                 "ssl_certificate_key" => key = first,
                 "ssl_protocols" => {}
                 "return" | "proxy_pass" => {}
-                name if location::INHERITED.contains(&name) => {}
+                name if location::INHERITED.contains(&name) || guards::NAMES.contains(&name) => {}
                 _ => self.unknown(&place, directive),
             }
         }
@@ -211,8 +217,21 @@ impl Nginx {
                 self.certificates.push(pair);
             }
         }
-        let context =
-            location::Context { hosts: &hosts, called: &called, place: &place, outer: [http, server] };
+        let own = kind(server);
+        let differs = |other: &Kind| {
+            other.is_tls != own.is_tls && other.names.iter().any(|name| own.names.contains(name))
+        };
+        // A name that one server answers in plain and another one over TLS.
+        let scheme = own.is_tls.filter(|_| self.kinds.iter().any(differs));
+        let context = location::Context {
+            hosts: &hosts,
+            called: &called,
+            place: &place,
+            outer: vec![http, server],
+            scheme: scheme.map(|is_tls| if is_tls { "https" } else { "http" }),
+            order: location::Order::of(server),
+            parent: None,
+        };
         for directive in server.block.iter().filter(|directive| directive.name == "location") {
             self.location(directive, &context);
         }
@@ -356,6 +375,28 @@ impl Nginx {
             }
         }
     }
+}
+
+/// Which names a server has, and whether it speaks TLS; `None` when it has ports of both kinds.
+struct Kind {
+    names: Vec<String>,
+    is_tls: Option<bool>,
+}
+
+fn kind(server: &Directive) -> Kind {
+    let all = |wanted: &'static str| server.block.iter().filter(move |directive| directive.name == wanted);
+    let mut names: Vec<String> = all("server_name").flat_map(|names| names.arguments.clone()).collect();
+    names.retain(|name| !matches!(name.as_str(), "_" | ""));
+    if names.is_empty() {
+        names.push("_".to_owned());
+    }
+    let tls = |listen: &Directive| listen.arguments.iter().any(|flag| flag == "ssl" || flag == "quic");
+    let kinds: Vec<bool> = all("listen").map(tls).collect();
+    let is_tls = match (kinds.contains(&true), kinds.contains(&false)) {
+        (true, true) => None,
+        (is_tls, _) => Some(is_tls),
+    };
+    Kind { names, is_tls }
 }
 
 fn host_port(address: &str, default_port: u16) -> (String, u16) {

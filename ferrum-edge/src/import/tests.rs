@@ -92,11 +92,13 @@ fn by_id<'v>(document: &'v Value, section: &str, id: &str) -> &'v Value {
 
 #[test]
 fn kong_routes_become_proxies() {
-    let translation = kong::translate(&yaml(KONG)).unwrap();
+    let translation = kong::translate(&yaml(KONG), false).unwrap();
     let document = good(&translation);
     let api = by_id(&document, "proxies", "orders-api");
     assert_eq!(api["listen_path"], "/orders");
     assert_eq!(api["hosts"], json!(["api.example.com", "*.example.org"]));
+    assert_eq!(api["matches"], json!([{ "methods": ["GET", "POST"] }]));
+    assert_eq!(document["gateway"]["host_fallthrough"], true);
     assert_eq!((&api["backend_scheme"], &api["backend_host"]), (&json!("https"), &json!("orders.internal")));
     assert_eq!((&api["backend_port"], &api["backend_path"]), (&json!(8443), &json!("/v2")));
     assert_eq!(api["backend_connect_timeout_ms"], 2000);
@@ -114,7 +116,7 @@ fn kong_routes_become_proxies() {
 
 #[test]
 fn kong_plugins_run_where_they_ran() {
-    let translation = kong::translate(&yaml(KONG)).unwrap();
+    let translation = kong::translate(&yaml(KONG), false).unwrap();
     let document = good(&translation);
     let names = |proxy: &Value| -> Vec<String> {
         let own = proxy["plugins"].as_array().cloned().unwrap_or_default();
@@ -138,7 +140,7 @@ fn kong_plugins_run_where_they_ran() {
 
 #[test]
 fn kong_consumers_keep_their_credentials() {
-    let document = good(&kong::translate(&yaml(KONG)).unwrap());
+    let document = good(&kong::translate(&yaml(KONG), false).unwrap());
     let ann = by_id(&document, "consumers", "ann");
     assert_eq!(ann["credentials"]["key_auth"], json!([{ "key": "sesame" }, { "key": "older" }]));
     assert_eq!((&ann["custom_id"], &ann["acl_groups"]), (&json!("42"), &json!(["staff"])));
@@ -146,12 +148,12 @@ fn kong_consumers_keep_their_credentials() {
 
 #[test]
 fn what_kong_has_and_we_have_not_is_named() {
-    let translation = kong::translate(&yaml(KONG)).unwrap();
-    for what in ["rate-limiting", "NOT protected", "bad.*", "weight of 0", "basicauth", "vaults", "405"] {
+    let translation = kong::translate(&yaml(KONG), false).unwrap();
+    for what in ["rate-limiting", "bad.*", "weight of 0", "basicauth", "vaults"] {
         assert!(missing(&translation, what), "{what}: {:#?}", translation.missing);
     }
     assert!(!missing(&translation, "certificates"), "an empty section is none");
-    assert!(kong::translate(&json!({ "proxies": [] })).is_err(), "one of our own is none of Kong's");
+    assert!(kong::translate(&json!({ "proxies": [] }), false).is_err(), "one of our own is none of Kong's");
 }
 
 const NGINX: &str = r#"
@@ -196,7 +198,7 @@ stream {
 
 #[test]
 fn nginx_locations_become_proxies() {
-    let translation = nginx::translate(NGINX).unwrap();
+    let translation = nginx::translate(NGINX, false).unwrap();
     let document = good(&translation);
     let hosts = json!(["example.com", "example.org", "*.example.org"]);
     let root = by_id(&document, "proxies", "example.com");
@@ -225,7 +227,7 @@ fn nginx_locations_become_proxies() {
 
 #[test]
 fn nginx_answers_and_streams() {
-    let translation = nginx::translate(NGINX).unwrap();
+    let translation = nginx::translate(NGINX, false).unwrap();
     let document = good(&translation);
     let configs = document["plugin_configs"].as_array().unwrap();
     let health = configs.iter().find(|config| config["config"]["status_code"] == 200).unwrap();
@@ -234,7 +236,7 @@ fn nginx_answers_and_streams() {
         (&json!("request_termination"), &json!("ok"))
     );
     let proxy = by_id(&document, "proxies", health["proxy_id"].as_str().unwrap());
-    assert_eq!(proxy["listen_path"], "~/health");
+    assert_eq!(proxy["matches"], json!([{ "path": { "exact": "/health" } }]));
     assert!(configs.iter().any(|config| config["config"]["status_code"] == 404), "a server's own return");
     let dns = by_id(&document, "proxies", "udp-5353");
     assert_eq!((&dns["upstream_id"], &dns["udp_idle_timeout_seconds"]), (&json!("dns"), &json!(20)));
@@ -243,7 +245,7 @@ fn nginx_answers_and_streams() {
 
 #[test]
 fn what_nginx_has_and_we_have_not_is_named_with_its_line() {
-    let translation = nginx::translate(NGINX).unwrap();
+    let translation = nginx::translate(NGINX, false).unwrap();
     for what in [
         "server_name ~^x$",
         "proxy_set_header X-Team blue",
@@ -263,8 +265,193 @@ fn what_nginx_has_and_we_have_not_is_named_with_its_line() {
 #[test]
 fn what_is_not_nginx_is_refused() {
     for bad in ["http { server { listen 80 }", "}", "http { ; }", "a \"b", "{ }", &"a { ".repeat(100)] {
-        assert!(nginx::translate(bad).is_err(), "{bad}");
+        assert!(nginx::translate(bad, false).is_err(), "{bad}");
     }
+}
+
+/// What answers for a path of a translation, as its proxies say it: a status of the gateway's own, or the target's port.
+fn asked(translation: &Translation, host: &str, method: &str, path: &str, client: [u8; 4]) -> String {
+    use gateway_core::config::compile::Compiler;
+    use gateway_core::config::snapshot::Snapshot;
+    use gateway_core::http::body::Body;
+    use gateway_core::http::exchange::{Client, Exchange};
+
+    let mut document = translation.document();
+    if let Value::Object(gateway) = &mut document["gateway"] {
+        for key in ["tls", "http", "https"] {
+            gateway.shift_remove(key);
+        }
+    }
+    let registry = crate::plugins();
+    let model = crate::source::file::parse(&document.to_string(), "t", &registry).unwrap();
+    let empty = Snapshot::empty(model.settings.clone());
+    let mut compiler = Compiler::new(registry, gateway_core::plugin::World::default());
+    let snapshot = compiler.compile(&model, &empty, tokio::time::Instant::now()).snapshot;
+    let request = http::Request::builder().method(method).uri(path).header("host", host);
+    let peer = std::net::SocketAddr::from((client, 1));
+    let exchange = Exchange::new(
+        request.body(Body::empty()).unwrap(),
+        std::sync::Arc::new(Client::new(peer, peer, false, None)),
+    );
+    let found =
+        snapshot.routes.find(Some(host), exchange.uri().path(), |condition| condition.holds(&exchange));
+    let Some(found) = found else { return "404".to_owned() };
+    let plugins = &found.route.proxy.plugins;
+    let answers = plugins.iter().find(|plugin| &*plugin.plugin_name == "request_termination");
+    match answers {
+        Some(plugin) => plugin.config.value()["status_code"].to_string(),
+        None => found.route.targets.list()[0].rules.port.to_string(),
+    }
+}
+
+/// Closed in nginx, so closed here; and what is open stays so.
+#[test]
+fn nginx_never_opens_a_door() {
+    const GUARDED: &str = r#"
+http {
+    server {
+        server_name a.example;
+        location / { proxy_pass http://10.0.0.1:1001; }
+        location /api { proxy_pass http://10.0.0.1:1002; }
+        location ~ ^/api/admin { return 403; }
+        location = /api/exact { proxy_pass http://10.0.0.1:1003; }
+        location ~* \.png$ { proxy_pass http://10.0.0.1:1004; }
+        location ^~ /raw/ { proxy_pass http://10.0.0.1:1005; }
+        location /raw/cooked/ { proxy_pass http://10.0.0.1:1006; }
+        location ~ /\.ht { deny all; }
+        location /denied { deny all; proxy_pass http://10.0.0.1:1007; }
+        location /office/ { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1008; }
+        location /secret/ { auth_basic "x"; auth_basic_user_file f; proxy_pass http://10.0.0.1:1009; }
+        location /hidden/ { internal; proxy_pass http://10.0.0.1:1010; }
+        location /static/ { root /srv; }
+        location /asked/ { auth_request /check; proxy_pass http://10.0.0.1:1011; }
+        location /odd/ { allow 10.0.0.1; deny 10.0.0.0/8; allow all; proxy_pass http://10.0.0.1:1012; }
+        location /if/ { if ($arg_x) { return 403; } proxy_pass http://10.0.0.1:1013; }
+        location /nested/ {
+            deny all;
+            location ~ \.php$ { proxy_pass http://10.0.0.1:1014; }
+        }
+        location /old { return 301 https://a.example/new; }
+    }
+    server { server_name b.example; auth_basic "all"; location / { proxy_pass http://10.0.0.1:1020; } }
+    server { location / { proxy_pass http://10.0.0.1:1030; } }
+}
+"#;
+    let translation = nginx::translate(GUARDED, false).unwrap();
+    let cases = [
+        ("a.example", "/", "1001"),
+        ("a.example", "/api", "1002"),
+        ("a.example", "/api/admin/x", "403"),
+        ("a.example", "/api/administrator", "403"),
+        ("a.example", "/api/exact", "1003"),
+        ("a.example", "/img/a.PNG", "1004"),
+        ("a.example", "/api/a.png", "1004"),
+        ("a.example", "/raw/a.png", "1005"),
+        ("a.example", "/raw/cooked/a.png", "1004"),
+        ("a.example", "/raw/cooked/a.txt", "1006"),
+        ("a.example", "/x/.htaccess", "403"),
+        ("a.example", "/denied/x", "403"),
+        ("a.example", "/deniedx", "403"),
+        ("a.example", "/office/x", "1008"),
+        ("a.example", "/secret/x", "503"),
+        ("a.example", "/hidden/x", "404"),
+        ("a.example", "/static/x", "503"),
+        ("a.example", "/asked/x", "503"),
+        ("a.example", "/odd/x", "503"),
+        ("a.example", "/if/x", "503"),
+        ("a.example", "/nested/x.php", "403"),
+        ("a.example", "/other/x.php", "1001"),
+        ("a.example", "/old", "503"),
+        ("b.example", "/x", "503"),
+        ("c.example", "/x", "1030"),
+    ];
+    for (host, path, expected) in cases {
+        assert_eq!(asked(&translation, host, "GET", path, [10, 1, 2, 3]), expected, "{host}{path}");
+    }
+    assert_eq!(asked(&translation, "a.example", "GET", "/office/x", [192, 0, 2, 1]), "403");
+    for named in ["auth_basic", "auth_request", "allow and deny", "if $arg_x", "if ($arg_x)"] {
+        let is_named = translation.closed.iter().any(|line| line.contains(named) && line.contains("line "));
+        assert!(is_named || named.starts_with("if"), "{named}: {:#?}", translation.closed);
+    }
+    let open = nginx::translate(GUARDED, true).unwrap();
+    assert_eq!(asked(&open, "a.example", "GET", "/secret/x", [10, 1, 2, 3]), "1009");
+    assert!(open.closed.is_empty() && missing(&open, "OPEN"));
+}
+
+#[test]
+fn dumps_and_pieces_of_nginx() {
+    let dump = "# configuration file /etc/nginx/nginx.conf:\nhttp {\n  include /etc/nginx/conf.d/*.conf;\n}\n\
+                # configuration file /etc/nginx/conf.d/a.conf:\nserver {\n  server_name a.example;\n  include snippets/deny.conf;\n  \
+                location / { proxy_pass http://10.0.0.1:1001; }\n}\n\
+                # configuration file /etc/nginx/snippets/deny.conf:\nlocation /private/ {\n deny all;\n auth_jwt on;\n}\n";
+    let translation = nginx::translate(dump, false).unwrap();
+    assert_eq!(asked(&translation, "a.example", "GET", "/", [10, 0, 0, 1]), "1001");
+    assert_eq!(asked(&translation, "a.example", "GET", "/private/x", [10, 0, 0, 1]), "503");
+    assert!(translation.closed.iter().any(|line| line.starts_with("line 14,")), "{:?}", translation.closed);
+    let piece = "server { server_name a.example; location / { proxy_pass http://10.0.0.1:1001; } }";
+    assert_eq!(
+        asked(&nginx::translate(piece, false).unwrap(), "a.example", "GET", "/", [10, 0, 0, 1]),
+        "1001"
+    );
+    assert!(nginx::translate("events {}", false).is_err(), "nothing in it is no good configuration");
+    assert!(nginx::translate("location / { return 403; }", false).is_err());
+}
+
+#[test]
+fn plain_and_encrypted_servers_of_one_name() {
+    let text = "http { server { listen 80; server_name a.example; return 404; }
+        server { listen 443 ssl; server_name a.example; location / { proxy_pass http://10.0.0.1:1001; } } }";
+    let document = good(&nginx::translate(text, false).unwrap());
+    let schemes: Vec<&Value> =
+        document["proxies"].as_array().unwrap().iter().map(|p| &p["matches"][0]["scheme"]).collect();
+    assert_eq!(schemes, ["http", "https"]);
+}
+
+#[test]
+fn kong_never_opens_a_door() {
+    const GUARDED: &str = r#"
+_format_version: "3.0"
+services:
+- name: s
+  host: 10.0.0.1
+  port: 1001
+  routes:
+  - {name: jwt, paths: [/jwt], plugins: [{name: jwt}]}
+  - {name: open, paths: [/open], plugins: [{name: cors}]}
+  - {name: odd, paths: [/odd], plugins: [{name: our-own-auth}]}
+  - {name: read, paths: [/items], methods: [GET]}
+  - {name: write, paths: [/items], methods: [POST], plugins: [{name: ip-restriction, config: {allow: [10.0.0.0/8]}}]}
+  - {name: header, paths: [/items], headers: {x-v: ["2"]}, methods: [GET], plugins: [{name: basic-auth}]}
+- name: t
+  host: 10.0.0.1
+  port: 1002
+  routes:
+  - {name: t, paths: [/t]}
+  plugins: [{name: oauth2}]
+consumers:
+- {username: ann, plugins: [{name: ip-restriction}]}
+- {username: bob, plugins: [{name: rate-limiting}]}
+"#;
+    let translation = kong::translate(&yaml(GUARDED), false).unwrap();
+    let cases = [
+        ("GET", "/jwt", "503"),
+        ("GET", "/open", "1001"),
+        ("GET", "/odd", "503"),
+        ("GET", "/items", "1001"),
+        ("POST", "/items", "503"),
+        ("PUT", "/items", "404"),
+        ("GET", "/t", "503"),
+    ];
+    for (method, path, expected) in cases {
+        assert_eq!(asked(&translation, "h", method, path, [10, 0, 0, 1]), expected, "{method} {path}");
+    }
+    let names: Vec<&Value> = translation.consumers.iter().map(|consumer| &consumer["username"]).collect();
+    assert_eq!(names, ["bob"], "who was guarded by something of her own does not get in without it");
+    let open = kong::translate(&yaml(GUARDED), true).unwrap();
+    assert_eq!(asked(&open, "h", "GET", "/jwt", [10, 0, 0, 1]), "1001");
+    let everywhere = "_format_version: '3.0'\nplugins: [{name: jwt}]\nservices: [{name: s, host: h, routes: [{paths: [/]}]}]\n";
+    let translation = kong::translate(&yaml(everywhere), false).unwrap();
+    assert_eq!(asked(&translation, "h", "GET", "/", [10, 0, 0, 1]), "503");
 }
 
 #[test]

@@ -121,6 +121,7 @@ impl Compiler {
         let mut next = previous.clone();
         next.revision = changes.revision.unwrap_or(previous.revision + 1);
         next.settings = changes.settings.unwrap_or(next.settings);
+        next.routes.set_fall_through(next.settings.host_fallthrough);
         consumers(&mut next.consumers, changes.consumers);
         for id in &changes.upstreams.gone {
             next.upstreams.remove(id);
@@ -156,6 +157,11 @@ impl Compiler {
             put_in(&mut compiled.snapshot, &route);
             compiled.streams_changed |= before.as_deref().is_some_and(is_stream);
             compiled.put.push(route);
+        }
+        for route in &compiled.put {
+            if let Traffic::Http(rules) = &route.proxy.traffic {
+                rules.matches.iter().for_each(|rule| compiled.snapshot.routes.prepare(rule));
+            }
         }
         let touched = &mut compiled.put.iter().chain(&compiled.gone);
         compiled.streams_changed |= touched.any(|route| is_stream(route));
@@ -286,7 +292,11 @@ fn take_out(next: &mut Snapshot, id: &Id) -> Option<Arc<Route>> {
     next.quarantined.remove(id);
     next.tended.remove(id);
     match &route.proxy.traffic {
-        Traffic::Http(rules) => drop(next.routes.remove(&rules.hosts, &rules.path)),
+        Traffic::Http(rules) => {
+            for rule in &rules.matches {
+                drop(next.routes.remove(rule, rules.priority));
+            }
+        }
         Traffic::Stream(_) => next.streams.remove(&route),
     }
     Some(route)
@@ -302,8 +312,12 @@ fn put_in(next: &mut Snapshot, route: &Arc<Route>) {
         next.tended.insert(id.clone(), route.clone());
     }
     match &route.proxy.traffic {
-        // Overlaps were refused when the changes were made, so the first of two stands.
-        Traffic::Http(rules) => drop(next.routes.insert(&rules.hosts, &rules.path, route.clone())),
+        Traffic::Http(rules) => {
+            for rule in &rules.matches {
+                // Ties were refused when the changes were made, so the first of two stands.
+                next.routes.insert(rule, rules.priority, route.clone()).unwrap_or_default();
+            }
+        }
         Traffic::Stream(_) => next.streams.insert(route),
     }
 }

@@ -26,7 +26,7 @@ pub(super) use plugin::scope_of;
 pub use plugin::{Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
-pub(super) use unique::{key_of, may_share, reserved};
+pub(super) use unique::{UNTIE, key_of, may_share, reserved, tied};
 pub use upstream::upstream;
 
 use super::file::{self, Document, Items};

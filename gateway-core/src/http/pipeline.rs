@@ -326,9 +326,13 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     let side =
         Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
     exchange.trailers = headers::strip(&mut exchange.request.headers, side).trailers;
-    let found = snapshot.routes.find(exchange.authority(), exchange.request.uri.path());
+    let path = exchange.request.uri.path();
+    let found = snapshot.routes.find(exchange.authority(), path, |condition| condition.holds(exchange));
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     let route: &'s Route = found.route;
+    let captures = found.captures(path);
+    let path_bytes = found.matched;
+    exchange.captures = captures;
     end.route = Some(route);
     if route.quarantine.is_some() {
         return Err(Box::new(Reply::new(Cause::Quarantined)));
@@ -359,7 +363,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
             HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
         exchange.request.headers.insert(http::header::HOST, host);
     }
-    Ok(Matched { route, rules, path_bytes: found.matched })
+    Ok(Matched { route, rules, path_bytes })
 }
 
 /// Whether an upgrade may go on to the target.

@@ -1,11 +1,12 @@
-//! Host patterns: what they cover, and whether two proxies ask for the same requests.
+//! Host patterns: what they cover; and whether nothing says which of two proxies a request goes to.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::PathTemplate;
+use super::bucket::ties;
+use crate::condition::Condition;
 use crate::config::index::Index;
-use crate::config::model::{HostPattern, PathPattern};
+use crate::config::model::{HostPattern, Match, PathPattern};
 
 impl HostPattern {
     /// Whether this pattern covers a host name in lower case, without port and trailing dot.
@@ -31,11 +32,10 @@ pub fn hosts_overlap(a: &[HostPattern], b: &[HostPattern]) -> bool {
     a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| a.overlaps(b)))
 }
 
-/// Who asks for which hosts and paths: finds the proxy that a new one would collide with, without comparing it
-/// with every other.
+/// Who asks for which requests: finds the proxy that a new one would tie with, without comparing it with every other.
 ///
-/// Two claims collide when they have the same path and some host in common. It is a mistake even where precedence
-/// would pick one of them: the other would silently lose part of what it asks for.
+/// Two rules tie when they have the same path and a host pattern in common, and nothing says which of them goes first:
+/// the same priority, as many conditions, and conditions that may hold at once.
 ///
 /// A clone is cheap and shares everything, so that a change can be tried on one and thrown away.
 #[derive(Debug, Clone)]
@@ -49,49 +49,64 @@ impl<O> Default for Claims<O> {
     }
 }
 
+/// Another rule that a new one ties with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tie<O> {
+    /// Who has it.
+    pub owner: O,
+    /// Which of the new rules it is, counted from 0.
+    pub rule: usize,
+}
+
 impl<O: Clone + Eq + Hash> Claims<O> {
-    /// Records that `owner` asks for `path` at `hosts`.
+    /// Records that `owner` asks for these requests.
     ///
     /// # Errors
-    /// The owner of an overlapping claim, and what both ask for; nothing is recorded then. An owner never collides
-    /// with itself.
-    pub fn claim(&mut self, hosts: &[HostPattern], path: &PathPattern, owner: &O) -> Result<(), O> {
-        let key = PathKey::from(path);
-        let claimed = self.paths.get(&key);
-        if let Some(other) = claimed.and_then(|claimed| claimed.collision(hosts, owner)) {
-            return Err(other);
+    /// The first tie; nothing is recorded then. An owner never ties with itself.
+    pub fn claim(&mut self, rules: &[Match], priority: i32, owner: &O) -> Result<(), Tie<O>> {
+        for (n, rule) in rules.iter().enumerate() {
+            let claimed = self.paths.get(&PathKey::from(&rule.path));
+            if let Some(other) = claimed.and_then(|claimed| claimed.tie(rule, priority, owner)) {
+                return Err(Tie { owner: other, rule: n });
+            }
         }
-        match self.paths.get_mut(&key) {
-            Some(claimed) => claimed.add(hosts, owner),
-            None => {
-                let mut claimed = Hosts::default();
-                claimed.add(hosts, owner);
-                self.paths.insert(key, claimed);
+        for rule in rules {
+            let key = PathKey::from(&rule.path);
+            let claim = Claim { owner: owner.clone(), priority, condition: rule.condition.clone() };
+            match self.paths.get_mut(&key) {
+                Some(claimed) => claimed.add(&rule.hosts, &claim),
+                None => {
+                    let mut claimed = Hosts::default();
+                    claimed.add(&rule.hosts, &claim);
+                    self.paths.insert(key, claimed);
+                }
             }
         }
         Ok(())
     }
 
-    /// Takes a claim back.
-    pub fn release(&mut self, hosts: &[HostPattern], path: &PathPattern, owner: &O) {
-        let key = PathKey::from(path);
-        if let Some(claimed) = self.paths.get_mut(&key) {
-            claimed.take(hosts, owner);
-            if claimed.any.is_none() && claimed.named.is_none() {
-                self.paths.remove(&key);
+    /// Takes an owner's claims back.
+    pub fn release(&mut self, rules: &[Match], owner: &O) {
+        for rule in rules {
+            let key = PathKey::from(&rule.path);
+            if let Some(claimed) = self.paths.get_mut(&key) {
+                claimed.take(&rule.hosts, owner);
+                if claimed.any.is_none() && claimed.named.is_none() {
+                    self.paths.remove(&key);
+                }
             }
         }
     }
 }
 
-/// A path pattern as a key.
+/// A path pattern as a key. The names in a template make no difference.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum PathKey {
     HostOnly,
     Exact(Arc<str>),
-    Template(Arc<PathTemplate>),
+    Template(Box<str>),
     Prefix(Arc<str>),
-    Regex(String),
+    Regex(Box<str>),
 }
 
 impl From<&PathPattern> for PathKey {
@@ -99,28 +114,35 @@ impl From<&PathPattern> for PathKey {
         match path {
             PathPattern::HostOnly => Self::HostOnly,
             PathPattern::Exact(path) => Self::Exact(path.clone()),
-            PathPattern::Template(template) => Self::Template(template.clone()),
+            PathPattern::Template(template) => Self::Template(template.without_names().into()),
             PathPattern::Prefix(prefix) => Self::Prefix(prefix.clone()),
-            PathPattern::Regex(regex) => Self::Regex(regex.as_str().to_owned()),
+            PathPattern::Regex(regex) => Self::Regex(regex.as_str().into()),
         }
     }
+}
+
+/// One rule's claim on one path.
+#[derive(Debug, Clone)]
+struct Claim<O> {
+    owner: O,
+    priority: i32,
+    condition: Option<Arc<Condition>>,
+}
+
+/// The claims on one path at one host.
+#[derive(Debug, Clone)]
+enum Held<O> {
+    /// One without conditions and priority, which is the rule.
+    One(O),
+    Many(Arc<[Claim<O>]>),
 }
 
 /// The claims on one path.
 #[derive(Debug, Clone)]
 struct Hosts<O> {
-    any: Option<O>,
+    any: Option<Held<O>>,
     /// Absent while nobody claims the path at a host of its own, as with most of a million paths.
-    named: Option<Arc<Named<O>>>,
-}
-
-/// The claims on one path at certain hosts.
-#[derive(Debug, Clone)]
-struct Named<O> {
-    exact: Index<Arc<str>, O>,
-    suffix: Index<Arc<str>, O>,
-    /// For every suffix of a claimed name (with its leading dot): the names claimed below it.
-    below: Index<Arc<str>, Index<Arc<str>, ()>>,
+    named: Option<Arc<Index<HostPattern, Held<O>>>>,
 }
 
 impl<O> Default for Hosts<O> {
@@ -129,109 +151,87 @@ impl<O> Default for Hosts<O> {
     }
 }
 
-impl<O> Default for Named<O> {
-    fn default() -> Self {
-        Self { exact: Index::new(), suffix: Index::new(), below: Index::new() }
+impl<O: Clone + Eq> Held<O> {
+    fn tie(&self, rule: &Match, priority: i32, owner: &O) -> Option<O> {
+        let new = (priority, rule.condition.as_deref());
+        match self {
+            Self::One(other) => (other != owner && ties(new, (0, None))).then(|| other.clone()),
+            Self::Many(all) => {
+                let mut others = all.iter().filter(|claim| claim.owner != *owner);
+                let tied = others.find(|claim| ties(new, (claim.priority, claim.condition.as_deref())));
+                tied.map(|claim| claim.owner.clone())
+            }
+        }
+    }
+
+    fn claims(&self) -> Vec<Claim<O>> {
+        match self {
+            Self::One(owner) => vec![Claim { owner: owner.clone(), priority: 0, condition: None }],
+            Self::Many(all) => all.to_vec(),
+        }
+    }
+
+    fn of(claims: Vec<Claim<O>>) -> Option<Self> {
+        match claims.as_slice() {
+            [] => None,
+            [Claim { owner, priority: 0, condition: None }] => Some(Self::One(owner.clone())),
+            _ => Some(Self::Many(claims.into())),
+        }
+    }
+
+    fn with(held: Option<&Self>, claim: &Claim<O>) -> Option<Self> {
+        let mut all = held.map_or_else(Vec::new, Self::claims);
+        all.push(claim.clone());
+        Self::of(all)
+    }
+
+    fn without(&self, owner: &O) -> Option<Self> {
+        let mut all = self.claims();
+        all.retain(|claim| claim.owner != *owner);
+        Self::of(all)
     }
 }
 
 impl<O: Clone + Eq> Hosts<O> {
-    /// The owner of a claim that has a host in common with `hosts`, other than `owner`.
-    fn collision(&self, hosts: &[HostPattern], owner: &O) -> Option<O> {
-        let any = self.any.as_ref().filter(|found| *found != owner).cloned();
-        any.or_else(|| self.named.as_ref()?.collision(hosts, owner))
+    fn tie(&self, rule: &Match, priority: i32, owner: &O) -> Option<O> {
+        if rule.hosts.is_empty() {
+            return self.any.as_ref()?.tie(rule, priority, owner);
+        }
+        let named = self.named.as_ref()?;
+        rule.hosts.iter().find_map(|host| named.get(host)?.tie(rule, priority, owner))
     }
 
-    fn add(&mut self, hosts: &[HostPattern], owner: &O) {
+    fn add(&mut self, hosts: &[HostPattern], claim: &Claim<O>) {
         if hosts.is_empty() {
-            self.any = Some(owner.clone());
-        } else {
-            Arc::make_mut(self.named.get_or_insert_default()).add(hosts, owner);
+            self.any = Held::with(self.any.as_ref(), claim);
+            return;
         }
-    }
-
-    fn take(&mut self, hosts: &[HostPattern], owner: &O) {
-        if hosts.is_empty() && self.any.as_ref() == Some(owner) {
-            self.any = None;
-        }
-        if let Some(named) = &mut self.named {
-            let named = Arc::make_mut(named);
-            named.take(hosts, owner);
-            if named.exact.is_empty() && named.suffix.is_empty() {
-                self.named = None;
-            }
-        }
-    }
-}
-
-impl<O: Clone + Eq> Named<O> {
-    fn collision(&self, hosts: &[HostPattern], owner: &O) -> Option<O> {
-        let other = |found: Option<&O>| found.filter(|found| *found != owner).cloned();
-        if hosts.is_empty() {
-            let mut owners = self.exact.iter().chain(self.suffix.iter()).map(|(_, owner)| owner);
-            return owners.find(|found| *found != owner).cloned();
-        }
-        hosts.iter().find_map(|host| match host {
-            HostPattern::Exact(name) => {
-                other(self.exact.get(name)).or_else(|| suffixes(name).find_map(|s| other(self.suffix.get(s))))
-            }
-            HostPattern::Suffix(name) => other(self.suffix.get(name))
-                .or_else(|| suffixes(name).find_map(|s| other(self.suffix.get(s))))
-                .or_else(|| {
-                    let mut below = self.below.get(name)?.iter();
-                    below.find_map(|(name, ())| other(self.owner(name)))
-                }),
-        })
-    }
-
-    fn owner(&self, name: &str) -> Option<&O> {
-        if name.starts_with('.') { self.suffix.get(name) } else { self.exact.get(name) }
-    }
-
-    fn add(&mut self, hosts: &[HostPattern], owner: &O) {
+        let named = Arc::make_mut(self.named.get_or_insert_default());
         for host in hosts {
-            let (claims, name) = match host {
-                HostPattern::Exact(name) => (&mut self.exact, name),
-                HostPattern::Suffix(name) => (&mut self.suffix, name),
-            };
-            claims.insert(name.clone(), owner.clone());
-            for suffix in suffixes(name) {
-                if !self.below.contains_key(suffix) {
-                    self.below.insert(Arc::from(suffix), Index::new());
-                }
-                if let Some(names) = self.below.get_mut(suffix) {
-                    names.insert(name.clone(), ());
-                }
+            if let Some(held) = Held::with(named.get(host), claim) {
+                named.insert(host.clone(), held);
             }
         }
     }
 
     fn take(&mut self, hosts: &[HostPattern], owner: &O) {
+        if hosts.is_empty() {
+            self.any = self.any.take().and_then(|held| held.without(owner));
+            return;
+        }
+        let Some(named) = &mut self.named else { return };
+        let named = Arc::make_mut(named);
         for host in hosts {
-            let (claims, name) = match host {
-                HostPattern::Exact(name) => (&mut self.exact, name),
-                HostPattern::Suffix(name) => (&mut self.suffix, name),
-            };
-            if claims.get(name) != Some(owner) {
-                continue;
-            }
-            claims.remove(name);
-            for suffix in suffixes(name) {
-                let emptied = self.below.get_mut(suffix).is_some_and(|names| {
-                    names.remove(name);
-                    names.is_empty()
-                });
-                if emptied {
-                    self.below.remove(suffix);
-                }
+            match named.get(host).map(|held| held.without(owner)) {
+                Some(Some(held)) => drop(named.insert(host.clone(), held)),
+                Some(None) => drop(named.remove(host)),
+                None => {}
             }
         }
+        if named.is_empty() {
+            self.named = None;
+        }
     }
-}
-
-/// The suffixes of a name that a wider pattern could be, each with its leading dot, without the name itself.
-fn suffixes(name: &str) -> impl Iterator<Item = &str> {
-    name.match_indices('.').filter(|(at, _)| *at > 0).filter_map(|(at, _)| name.get(at..))
 }
 
 #[cfg(test)]
@@ -239,6 +239,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::condition::{Use, compile};
 
     fn pattern(text: &str) -> HostPattern {
         match text.strip_prefix('*') {
@@ -266,37 +267,62 @@ mod tests {
     }
 
     fn hosts() -> impl Strategy<Value = Vec<HostPattern>> {
-        proptest::collection::vec("(\\*\\.)?([ab]\\.){0,2}[ab]".prop_map(|text| pattern(&text)), 0..3)
+        proptest::collection::btree_set("(\\*\\.)?([ab]\\.){0,1}[ab]", 0..3)
+            .prop_map(|texts| texts.iter().map(|text| pattern(text)).collect())
+    }
+
+    fn condition() -> impl Strategy<Value = Option<Arc<Condition>>> {
+        proptest::sample::select(vec!["", "GET", "POST", "h"]).prop_map(|text| {
+            let written = match text {
+                "" => return None,
+                "h" => serde_json::json!({"headers": {"h": "1"}}),
+                method => serde_json::json!({"methods": [method]}),
+            };
+            let written = serde_json::from_value(written).expect("can be read");
+            Some(Arc::new(compile(&written, "", Use::Route).expect("is good")))
+        })
     }
 
     proptest! {
         #[test]
         fn claims_agree_with_comparing_all(
-            wishes in proptest::collection::vec((hosts(), any::<bool>(), any::<bool>()), 1..20),
+            wishes in proptest::collection::vec(
+                (hosts(), any::<bool>(), condition(), 0i32..2, any::<bool>()), 1..20,
+            ),
         ) {
-            let path = |root: bool| if root { PathPattern::HostOnly } else { PathPattern::Prefix("/".into()) };
             let mut claims = Claims::default();
-            let mut held: Vec<(Vec<HostPattern>, bool, usize)> = Vec::new();
-            for (n, (hosts, root, release)) in wishes.into_iter().enumerate() {
-                let free = !held.iter().any(|(h, r, _)| *r == root && hosts_overlap(h, &hosts));
-                let claimed = claims.claim(&hosts, &path(root), &n);
-                prop_assert_eq!(claimed.is_ok(), free);
-                if let Err(owner) = claimed {
-                    prop_assert!(held.iter().any(|(h, r, o)| *o == owner && *r == root && hosts_overlap(h, &hosts)));
-                } else {
-                    held.push((hosts, root, n));
-                }
-                if release {
-                    let (hosts, root, owner) = held.swap_remove(0);
-                    claims.release(&hosts, &path(root), &owner);
-                    if held.is_empty() {
-                        prop_assert!(claims.paths.is_empty());
+            let mut held: Vec<(Match, i32, usize)> = Vec::new();
+            let meets = |a: &Match, b: &Match| {
+                a.path == b.path
+                    && (a.hosts.is_empty() && b.hosts.is_empty() || a.hosts.iter().any(|host| b.hosts.contains(host)))
+            };
+            for (n, (hosts, root, condition, priority, release)) in wishes.into_iter().enumerate() {
+                let path = if root { PathPattern::HostOnly } else { PathPattern::Prefix("/".into()) };
+                let rule = Match { hosts, path, condition };
+                let tied: Vec<usize> = held
+                    .iter()
+                    .filter(|(other, p, _)| {
+                        let (a, b) = (rule.condition.as_deref(), other.condition.as_deref());
+                        meets(&rule, other) && ties((priority, a), (*p, b))
+                    })
+                    .map(|(_, _, owner)| *owner)
+                    .collect();
+                match claims.claim(std::slice::from_ref(&rule), priority, &n) {
+                    Ok(()) => {
+                        prop_assert!(tied.is_empty());
+                        held.push((rule, priority, n));
                     }
+                    Err(tie) => prop_assert!(tied.contains(&tie.owner)),
                 }
-                if held.is_empty() {
-                    break;
+                if release && !held.is_empty() {
+                    let (rule, _, owner) = held.swap_remove(0);
+                    claims.release(std::slice::from_ref(&rule), &owner);
                 }
             }
+            for (rule, _, owner) in held {
+                claims.release(std::slice::from_ref(&rule), &owner);
+            }
+            prop_assert!(claims.paths.is_empty());
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Which paths a pattern covers, and what its names stand for.
 
-use std::sync::Arc;
-
 use regex::Regex;
 
 use super::{Captures, PathTemplate};
@@ -34,17 +32,7 @@ impl PathPattern {
         }
     }
 
-    /// What its names stand for in a path that it covers; `None` when it has no names.
-    pub fn captures(&self, path: &str) -> Option<Box<Captures>> {
-        let captures = match self {
-            Self::Template(template) => of_template(template, path)?,
-            Self::Regex(regex) if regex.captures_len() > 1 => of_regex(regex, path)?,
-            _ => return None,
-        };
-        Some(Box::new(captures))
-    }
-
-    /// Whether a name can be asked for in a template: a name of its own, or a group's number.
+    /// The names that a template may ask for: a group of a regex without a name has its number.
     pub fn names(&self) -> Vec<String> {
         match self {
             Self::Template(template) => template.names().iter().map(|name| name.to_string()).collect(),
@@ -69,14 +57,14 @@ impl PathPattern {
     }
 }
 
-fn of_template(template: &Arc<PathTemplate>, path: &str) -> Option<Captures> {
+pub(super) fn of_template(template: &PathTemplate, path: &str) -> Option<Captures> {
     let spans = template.spans(path)?;
     let cut = spans.iter().map(|(start, end)| path.get(*start as usize..*end as usize).unwrap_or_default());
     Some(Captures::new(template.names().iter().map(|name| &**name).zip(cut)))
 }
 
 /// Groups by name, and those without one by number.
-fn of_regex(regex: &Regex, path: &str) -> Option<Captures> {
+pub(super) fn of_regex(regex: &Regex, path: &str) -> Option<Captures> {
     let found = regex.captures(path)?;
     let numbers: Vec<String> = (0..found.len()).map(|n| n.to_string()).collect();
     let parts = regex.capture_names().enumerate().skip(1).filter_map(|(n, name)| {

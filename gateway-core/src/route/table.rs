@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
 use smallvec::SmallVec;
 
-use super::literal::literal_start;
-use super::path::{PathHash, PathMap};
+use super::path::PathHash;
+use super::paths::{Found, Paths};
+use crate::condition::Condition;
 use crate::config::index::Index;
-use crate::config::model::{HostPattern, PathPattern};
+use crate::config::model::{HostPattern, Match, PathPattern};
 
 /// Segments of a listen path, and of a request's path that are looked at: deeper ones match their shorter prefixes.
 pub const MAX_SEGMENTS: usize = super::path::MAX_SEGMENTS;
@@ -18,15 +18,19 @@ const MAX_HOST: usize = 253;
 
 /// Routes by host and path.
 ///
-/// Hosts are tried in tiers: the exact name, then `*.` patterns from the longest suffix to the shortest, then routes
-/// for any host. Within a tier the longest prefix on whole segments wins, then regexes, then a route without a
-/// path. A prefix anywhere in a tier beats every regex of that tier. When a tier knows the host but none of its
-/// paths match, the next tier is tried.
+/// The order, in which the first rule that covers a request takes it:
 ///
-/// Among regexes, those with the longer literal start win, then those with the longer pattern, then the
-/// alphabetically first: never the order in which they came, which a database doesn't keep.
+/// 1. Hosts in tiers: the exact name, then the `*.` pattern with the longest suffix, then rules for any host. The first
+///    tier that has rules decides alone, unless the table falls through.
+/// 2. The higher priority; 0 where none is given.
+/// 3. By kind of path: exact, with names in it, prefix on whole segments, regex, none at all.
+/// 4. The longer path. Of two with names the one that has a text where the other has a name, from left to right. Of two
+///    regexes the one with the longer literal start, then the one with the longer pattern, then the alphabetically
+///    first: never the order in which they came, which a database doesn't keep.
+/// 5. The one with more conditions. Two that tie here are refused, unless they exclude each other.
 ///
-/// A clone costs a few pointers and shares everything; changing one route copies what leads to that route.
+/// Conditions are looked at only for rules whose path covers the request's, so that the cost does not grow with the
+/// number of routes. A clone costs a few pointers and shares everything; changing one route copies what leads to it.
 #[derive(Clone)]
 pub struct RouteTable<R> {
     exact: Index<Arc<str>, Arc<Paths<R>>>,
@@ -34,23 +38,13 @@ pub struct RouteTable<R> {
     suffix: Index<Arc<str>, Arc<Paths<R>>>,
     any: Arc<Paths<R>>,
     hash: PathHash,
-}
-
-/// What [`RouteTable::find`] found.
-#[derive(Debug)]
-pub struct Found<'t, R> {
-    /// The route.
-    pub route: &'t R,
-    /// Bytes at the start of the path that the listen path took; 0 for `/` and for routes without a path.
-    pub matched: usize,
-    /// The regex that matched, for its captures.
-    pub regex: Option<&'t Regex>,
+    falls_through: bool,
 }
 
 /// Why a route can't be put into the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
-    /// The same host and path lead somewhere else already.
+    /// Another rule has the same host, path, priority and number of conditions, and may hold for the same request.
     #[error("this host and path belong to another route")]
     Taken,
     /// More than [`MAX_SEGMENTS`] segments.
@@ -65,6 +59,7 @@ impl<R> Default for RouteTable<R> {
             suffix: Index::new(),
             any: Arc::new(Paths::default()),
             hash: PathHash::default(),
+            falls_through: false,
         }
     }
 }
@@ -80,69 +75,83 @@ impl<R: Clone> RouteTable<R> {
         self.exact.is_empty() && self.suffix.is_empty() && self.any.is_empty()
     }
 
+    /// Whether a request that no rule of its host takes goes on to the next tier of hosts.
+    pub fn set_fall_through(&mut self, falls_through: bool) {
+        self.falls_through = falls_through;
+    }
+
     /// The route for a request.
     ///
     /// `host` is the request's authority or Host header as received: a port and a trailing dot are ignored, letters
-    /// count the same in both cases. `path` begins with `/` and has no query; other targets (`*`) can only match
-    /// regexes that say so and routes without a path. Takes no lock and allocates nothing.
+    /// count the same in both cases. `path` begins with `/` and has no query; other targets (`*`) can only match exact
+    /// paths and regexes that say so and routes without a path. `holds` answers whether a condition holds for the
+    /// request. Takes no lock.
     #[inline]
-    pub fn find(&self, host: Option<&str>, path: &str) -> Option<Found<'_, R>> {
+    pub fn find(
+        &self,
+        host: Option<&str>,
+        path: &str,
+        mut holds: impl FnMut(&Condition) -> bool,
+    ) -> Option<Found<'_, R>> {
         if self.exact.is_empty() && self.suffix.is_empty() {
-            return self.any.find(self.hash, path);
+            return self.any.find(self.hash, path, holds);
         }
         let mut lower = SmallVec::<[u8; 256]>::new();
         let host = host.map_or(&[][..], |host| clean_host(host, &mut lower));
         if !self.exact.is_empty()
-            && let Some(found) =
-                get_host(&self.exact, self.hash, host).and_then(|paths| paths.find(self.hash, path))
+            && let Some(paths) = get_host(&self.exact, self.hash, host)
         {
-            return Some(found);
+            let found = paths.find(self.hash, path, &mut holds);
+            if found.is_some() || !self.falls_through {
+                return found;
+            }
         }
         if !self.suffix.is_empty() {
             // From the second byte: a name cannot begin with a dot, a pattern's suffix always does.
             for dot in memchr::memchr_iter(b'.', host.get(1..).unwrap_or_default()) {
                 let suffix = &host[dot + 1..];
-                let found =
-                    get_host(&self.suffix, self.hash, suffix).and_then(|paths| paths.find(self.hash, path));
-                if found.is_some() {
+                let Some(paths) = get_host(&self.suffix, self.hash, suffix) else { continue };
+                let found = paths.find(self.hash, path, &mut holds);
+                if found.is_some() || !self.falls_through {
                     return found;
                 }
             }
         }
-        self.any.find(self.hash, path)
+        self.any.find(self.hash, path, holds)
     }
 
-    /// Adds a route for each of `hosts` (none: any host).
+    /// Adds a route under each host of a rule (none: any host).
     ///
     /// # Errors
-    /// When one of the places is taken, or the path has more than [`MAX_SEGMENTS`] segments; the table then stays as
-    /// it was.
-    pub fn insert(&mut self, hosts: &[HostPattern], path: &PathPattern, route: R) -> Result<(), Conflict> {
-        if let PathPattern::Prefix(prefix) = path
+    /// When it ties with another rule, or the path has more than [`MAX_SEGMENTS`] segments; the table then stays as it
+    /// was.
+    pub fn insert(&mut self, rule: &Match, priority: i32, route: R) -> Result<(), Conflict> {
+        if let PathPattern::Prefix(prefix) = &rule.path
             && !self.hash.fits(prefix)
         {
             return Err(Conflict::TooDeep);
         }
         let hash = self.hash;
-        if places(hosts).any(|host| self.paths(host).is_some_and(|paths| paths.get(hash, path).is_some())) {
+        let taken = |host| self.paths(host).is_some_and(|paths| paths.is_taken(hash, rule, priority));
+        if places(&rule.hosts).any(taken) {
             return Err(Conflict::Taken);
         }
-        for host in places(hosts) {
-            self.paths_mut(host).set(hash, path, route.clone());
+        for host in places(&rule.hosts) {
+            self.paths_mut(host).add(hash, rule, priority, route.clone());
         }
         Ok(())
     }
 
-    /// Removes the routes at each of `hosts` with this path, and hands one of them back.
-    pub fn remove(&mut self, hosts: &[HostPattern], path: &PathPattern) -> Option<R> {
+    /// Removes the routes that a rule has under each of its hosts, and hands one of them back.
+    pub fn remove(&mut self, rule: &Match, priority: i32) -> Option<R> {
         let hash = self.hash;
         let mut removed = None;
-        for host in places(hosts) {
-            if self.paths(host).is_none_or(|paths| paths.get(hash, path).is_none()) {
+        for host in places(&rule.hosts) {
+            if self.paths(host).is_none() {
                 continue;
             }
             let paths = self.paths_mut(host);
-            removed = paths.remove(hash, path);
+            removed = paths.remove(hash, rule, priority).or(removed);
             if paths.is_empty() {
                 self.forget(host);
             }
@@ -150,17 +159,13 @@ impl<R: Clone> RouteTable<R> {
         removed
     }
 
-    /// Puts `route` in the place of those at each of `hosts` with this path; hosts without one stay without.
-    /// Hands one of the replaced back.
-    pub fn replace(&mut self, hosts: &[HostPattern], path: &PathPattern, route: R) -> Option<R> {
-        let hash = self.hash;
-        let mut replaced = None;
-        for host in places(hosts) {
-            if self.paths(host).is_some_and(|paths| paths.get(hash, path).is_some()) {
-                replaced = self.paths_mut(host).set(hash, path, route.clone());
+    /// Builds what the first request under a rule would else have to build: the set of a host's regexes.
+    pub fn prepare(&self, rule: &Match) {
+        for host in places(&rule.hosts) {
+            if let Some(paths) = self.paths(host) {
+                paths.prepare(self.hash, &rule.path);
             }
         }
-        replaced
     }
 
     fn paths(&self, host: Option<&HostPattern>) -> Option<&Paths<R>> {
@@ -236,116 +241,6 @@ fn clean_host<'a>(host: &'a str, lower: &'a mut SmallVec<[u8; 256]>) -> &'a [u8]
     lower.extend_from_slice(name);
     lower.make_ascii_lowercase();
     lower
-}
-
-/// The routes of one host.
-struct Paths<R> {
-    prefixes: PathMap<R>,
-    /// Under the segments every match begins with, best first.
-    regexes: PathMap<Arc<[RegexRoute<R>]>>,
-    host_only: Option<R>,
-}
-
-#[derive(Clone)]
-struct RegexRoute<R> {
-    regex: Regex,
-    route: R,
-}
-
-impl<R> Default for Paths<R> {
-    fn default() -> Self {
-        Self { prefixes: PathMap::default(), regexes: PathMap::default(), host_only: None }
-    }
-}
-
-impl<R: Clone> Clone for Paths<R> {
-    fn clone(&self) -> Self {
-        Self {
-            prefixes: self.prefixes.clone(),
-            regexes: self.regexes.clone(),
-            host_only: self.host_only.clone(),
-        }
-    }
-}
-
-impl<R> Paths<R> {
-    fn is_empty(&self) -> bool {
-        self.prefixes.is_empty() && self.regexes.is_empty() && self.host_only.is_none()
-    }
-}
-
-impl<R: Clone> Paths<R> {
-    fn find(&self, hash: PathHash, path: &str) -> Option<Found<'_, R>> {
-        self.prefixes
-            .longest(hash, path, |route, matched| Some(Found { route, matched, regex: None }))
-            .or_else(|| self.find_regex(hash, path))
-            .or_else(|| self.host_only.as_ref().map(|route| Found { route, matched: 0, regex: None }))
-    }
-
-    fn find_regex(&self, hash: PathHash, path: &str) -> Option<Found<'_, R>> {
-        if self.regexes.is_empty() {
-            return None;
-        }
-        self.regexes.longest(hash, path, |routes, _| {
-            routes.iter().find_map(|RegexRoute { regex, route }| {
-                let matched = regex.find(path).filter(|found| found.start() == 0)?.end();
-                Some(Found { route, matched, regex: Some(regex) })
-            })
-        })
-    }
-
-    fn get(&self, hash: PathHash, path: &PathPattern) -> Option<&R> {
-        match path {
-            PathPattern::HostOnly => self.host_only.as_ref(),
-            // No proxy asks for these yet.
-            PathPattern::Exact(_) | PathPattern::Template(_) => None,
-            PathPattern::Prefix(prefix) => self.prefixes.get(hash, prefix),
-            PathPattern::Regex(regex) => {
-                let routes = self.regexes.get(hash, &literal_start(regex.as_str()))?;
-                routes.iter().find(|r| r.regex.as_str() == regex.as_str()).map(|r| &r.route)
-            }
-        }
-    }
-
-    fn set(&mut self, hash: PathHash, path: &PathPattern, route: R) -> Option<R> {
-        let old = match path {
-            PathPattern::HostOnly => return self.host_only.replace(route),
-            PathPattern::Exact(_) | PathPattern::Template(_) => return None,
-            PathPattern::Prefix(prefix) => return self.prefixes.insert(hash, prefix, route),
-            PathPattern::Regex(_) => self.remove(hash, path),
-        };
-        if let PathPattern::Regex(regex) = path {
-            let start = Arc::from(literal_start(regex.as_str()));
-            let mut routes = self.regexes.get(hash, &start).map_or_else(Vec::new, |routes| routes.to_vec());
-            routes.push(RegexRoute { regex: regex.clone(), route });
-            routes.sort_by(|a, b| {
-                let (a, b) = (a.regex.as_str(), b.regex.as_str());
-                b.len().cmp(&a.len()).then_with(|| a.cmp(b))
-            });
-            self.regexes.insert(hash, &start, routes.into());
-        }
-        old
-    }
-
-    fn remove(&mut self, hash: PathHash, path: &PathPattern) -> Option<R> {
-        match path {
-            PathPattern::HostOnly => self.host_only.take(),
-            PathPattern::Exact(_) | PathPattern::Template(_) => None,
-            PathPattern::Prefix(prefix) => self.prefixes.remove(hash, prefix),
-            PathPattern::Regex(regex) => {
-                let start = literal_start(regex.as_str());
-                let mut routes = self.regexes.get(hash, &start)?.to_vec();
-                let at = routes.iter().position(|r| r.regex.as_str() == regex.as_str())?;
-                let removed = routes.remove(at);
-                if routes.is_empty() {
-                    self.regexes.remove(hash, &start);
-                } else {
-                    self.regexes.insert(hash, &Arc::from(start), routes.into());
-                }
-                Some(removed.route)
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct PathTemplate {
 
 /// One segment of a template, in the order in which one goes before another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Segment {
+pub(super) enum Segment {
     /// This text.
     Literal(Box<str>),
     /// Anything.
@@ -102,9 +102,27 @@ impl PathTemplate {
         &self.text
     }
 
+    /// Its text without the names, by which two that cover the same paths are the same.
+    pub(super) fn without_names(&self) -> String {
+        let mut text = String::with_capacity(self.text.len());
+        for segment in &self.segments {
+            text.push('/');
+            match segment {
+                Segment::Literal(literal) => text.push_str(literal),
+                Segment::Name => text.push_str("{}"),
+                Segment::Rest => text.push_str("{...}"),
+            }
+        }
+        text
+    }
+
     /// The names, in the order of their spans.
     pub fn names(&self) -> &Arc<[Box<str>]> {
         &self.names
+    }
+
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     /// Whether it covers a path.

@@ -1,7 +1,9 @@
 //! Why the proxies that were not chosen were not.
 
-use gateway_core::config::model::{HostPattern, HttpRules, PathPattern, Traffic};
+use gateway_core::config::model::{HostPattern, HttpRules, Match, PathPattern, Traffic};
 use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::http::exchange::Exchange;
+use gateway_core::route::host_name;
 
 /// Near misses that are told.
 const MAX_NEAR: usize = 10;
@@ -18,26 +20,30 @@ pub(super) struct Losers {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
     /// It would take the request if the chosen one were not there.
-    BothFit,
+    AllFits,
+    /// Host and path fit, a condition does not hold.
+    ConditionFails,
     PathFits,
     HostFits,
     Neither,
 }
 
+/// The chosen proxy and which of its matches took the request.
+pub(super) type Winner<'s> = (&'s Route, &'s HttpRules, &'s Match);
+
 impl Losers {
     /// Judges every proxy but the winner.
-    pub(super) fn of(
-        snapshot: &Snapshot,
-        winner: Option<(&Route, &HttpRules)>,
-        (host, path): (Option<&str>, &str),
-    ) -> Self {
-        let name = host.map(bare).unwrap_or_default();
+    pub(super) fn of(snapshot: &Snapshot, winner: Option<Winner<'_>>, exchange: &Exchange) -> Self {
         let mut judged: Vec<_> = snapshot
             .by_id
             .iter()
-            .filter(|(_, route)| winner.is_none_or(|(winner, _)| winner.proxy.id != route.proxy.id))
+            .filter(|(_, route)| winner.is_none_or(|(winner, ..)| winner.proxy.id != route.proxy.id))
             .filter_map(|(id, route)| match &route.proxy.traffic {
-                Traffic::Http(rules) => Some((distance(rules, &name, path), id, rules)),
+                Traffic::Http(rules) => {
+                    let nearest = rules.matches.iter().map(|rule| (distance(rule, exchange), rule));
+                    let (distance, rule) = nearest.min_by_key(|(distance, _)| *distance)?;
+                    Some((distance, id, (rules, rule)))
+                }
                 Traffic::Stream(_) => None,
             })
             .collect();
@@ -47,15 +53,20 @@ impl Losers {
             .into_iter()
             .take_while(|(distance, ..)| *distance < Distance::Neither)
             .take(MAX_NEAR)
-            .map(|(distance, id, rules)| (id.to_string(), why(distance, rules, winner.map(|w| w.1))))
+            .map(|(distance, id, (rules, rule))| (id.to_string(), why(distance, (rules, rule), winner)))
             .collect();
         Self { others: count - near.len(), near }
     }
 }
 
+/// The match that takes a request which was found to be the proxy's.
+pub(super) fn taken_by<'r>(rules: &'r HttpRules, exchange: &Exchange) -> Option<&'r Match> {
+    rules.matches.iter().min_by_key(|rule| distance(rule, exchange))
+}
+
 /// Why the chosen one was.
-pub(super) fn reason(rules: &HttpRules, path: &str) -> String {
-    let path = match &rules.path {
+pub(super) fn reason(rules: &HttpRules, rule: &Match, path: &str) -> String {
+    let path = match &rule.path {
         PathPattern::HostOnly => "any path".to_owned(),
         PathPattern::Exact(path) => format!("the path {path}"),
         PathPattern::Template(template) => format!("the template {}", template.as_str()),
@@ -63,14 +74,18 @@ pub(super) fn reason(rules: &HttpRules, path: &str) -> String {
         PathPattern::Prefix(prefix) => format!("the longest prefix is {prefix}"),
         PathPattern::Regex(regex) => format!("no prefix fits, the regex {regex} does"),
     };
-    format!("{}, {path}", hosts(rules))
+    let condition = if rule.condition.is_some() { ", its conditions hold" } else { "" };
+    match rules.priority {
+        0 => format!("{}, {path}{condition}", hosts(rule)),
+        priority => format!("{}, priority {priority}, {path}{condition}", hosts(rule)),
+    }
 }
 
-fn hosts(rules: &HttpRules) -> String {
-    if rules.hosts.is_empty() {
+fn hosts(rule: &Match) -> String {
+    if rule.hosts.is_empty() {
         return "any host".to_owned();
     }
-    let names: Vec<_> = rules
+    let names: Vec<_> = rule
         .hosts
         .iter()
         .map(|host| match host {
@@ -81,59 +96,64 @@ fn hosts(rules: &HttpRules) -> String {
     format!("host {}", names.join(" or "))
 }
 
-fn distance(rules: &HttpRules, host: &str, path: &str) -> Distance {
-    let host_fits = rules.hosts.is_empty() || rules.hosts.iter().any(|pattern| pattern.covers(host));
-    let path_fits = rules.path.covers(path);
-    match (host_fits, path_fits) {
-        (true, true) => Distance::BothFit,
+fn distance(rule: &Match, exchange: &Exchange) -> Distance {
+    let path = exchange.uri().path();
+    let covers = |host: &str| rule.hosts.iter().any(|pattern| pattern.covers(host));
+    let host_fits = rule.hosts.is_empty() || host_name(exchange.authority(), covers);
+    match (host_fits, rule.path.covers(path)) {
+        (true, true) if rule.condition.as_ref().is_none_or(|condition| condition.holds(exchange)) => {
+            Distance::AllFits
+        }
+        (true, true) => Distance::ConditionFails,
         (false, true) => Distance::PathFits,
         // Nearly every proxy takes any host; those that name this one are near.
-        (true, false) if !rules.hosts.is_empty() || begins_alike(rules, path) => Distance::HostFits,
+        (true, false) if !rule.hosts.is_empty() || begins_alike(rule, path) => Distance::HostFits,
         _ => Distance::Neither,
     }
 }
 
 /// Whether a listen path and a path share their first segment, or one is the other's beginning.
-fn begins_alike(rules: &HttpRules, path: &str) -> bool {
-    let PathPattern::Prefix(prefix) = &rules.path else { return false };
+fn begins_alike(rule: &Match, path: &str) -> bool {
+    let (PathPattern::Prefix(prefix) | PathPattern::Exact(prefix)) = &rule.path else { return false };
     let first = |path: &str| path.trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
     first(prefix) == first(path) || prefix.starts_with(path) && path != "/" || path.starts_with(&**prefix)
 }
 
-fn why(distance: Distance, rules: &HttpRules, winner: Option<&HttpRules>) -> String {
-    let path = match &rules.path {
+fn why(distance: Distance, (rules, rule): (&HttpRules, &Match), winner: Option<Winner<'_>>) -> String {
+    let path = match &rule.path {
         PathPattern::HostOnly => "any path".to_owned(),
         PathPattern::Exact(path) => format!("the path {path}"),
         PathPattern::Template(template) => format!("the template {}", template.as_str()),
         PathPattern::Prefix(prefix) => format!("the prefix {prefix}"),
         PathPattern::Regex(regex) => format!("the regex {regex}"),
     };
-    match distance {
-        Distance::BothFit => match winner {
-            Some(winner) if host_rank(winner) < host_rank(rules) => {
-                format!("it fits too, but {} is less exact than {}", hosts(rules), hosts(winner))
-            }
-            _ => format!("it fits too, but {path} is less exact"),
-        },
-        Distance::PathFits => format!("the path fits, the host does not ({})", hosts(rules)),
-        Distance::HostFits => format!("the host fits, the path does not ({path})"),
-        Distance::Neither => "neither host nor path fit".to_owned(),
+    match (distance, winner) {
+        (Distance::AllFits, None) => {
+            "it fits, but a narrower host pattern has proxies of its own (see `host_fallthrough`)".to_owned()
+        }
+        (Distance::AllFits, Some((_, _, won))) if host_rank(won) < host_rank(rule) => {
+            format!("it fits too, but {} is less exact than {}", hosts(rule), hosts(won))
+        }
+        (Distance::AllFits, Some((_, won, _))) if won.priority > rules.priority => {
+            format!("it fits too, but its priority {} is lower than {}", rules.priority, won.priority)
+        }
+        (Distance::AllFits, Some((_, _, won))) if won.path == rule.path => {
+            "it fits too, but has fewer conditions".to_owned()
+        }
+        (Distance::AllFits, Some(_)) => format!("it fits too, but {path} is less exact"),
+        (Distance::ConditionFails, _) => {
+            format!("host and path fit, but its conditions do not hold ({path})")
+        }
+        (Distance::PathFits, _) => format!("the path fits, the host does not ({})", hosts(rule)),
+        (Distance::HostFits, _) => format!("the host fits, the path does not ({path})"),
+        (Distance::Neither, _) => "neither host nor path fit".to_owned(),
     }
 }
 
-fn host_rank(rules: &HttpRules) -> u8 {
-    match rules.hosts.first() {
+fn host_rank(rule: &Match) -> u8 {
+    match rule.hosts.first() {
         Some(HostPattern::Exact(_)) => 0,
         Some(HostPattern::Suffix(_)) => 1,
         None => 2,
     }
-}
-
-/// A host as the route table compares it: lower case, no port, no trailing dot.
-fn bare(host: &str) -> String {
-    let name = match host.strip_prefix('[') {
-        Some(_) => host.split_inclusive(']').next().unwrap_or(host),
-        None => host.split(':').next().unwrap_or(host),
-    };
-    name.trim_end_matches('.').to_ascii_lowercase()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Translation, list, name, text, texts};
-use crate::import::set;
+use crate::import::{CLOSED, set};
 
 /// Where a plugin runs.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +25,7 @@ pub(super) fn plugin(out: &mut Translation, (place, plugin): (&str, &Value), at:
     let nothing = Value::Object(Map::new());
     let config = plugin.get("config").unwrap_or(&nothing);
     let Some((ours, settings)) = settings(out, (&place, &theirs), config) else {
-        out.miss(
-            &place,
-            "there is no such plugin here; what it protected is NOT protected by the translation",
-        );
+        unknown(out, (&place, &theirs), at);
         return;
     };
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
@@ -41,6 +38,67 @@ pub(super) fn plugin(out: &mut Translation, (place, plugin): (&str, &Value), at:
     if proxies.is_empty() {
         out.miss(&place, "nothing it runs for was translated");
     }
+    attach(out, proxies, &id);
+}
+
+/// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
+const HARMLESS: &[&str] = &[
+    "aws-request-signing",
+    "correlation-id",
+    "cors",
+    "datadog",
+    "file-log",
+    "grpc-web",
+    "http-log",
+    "kafka-log",
+    "loggly",
+    "opentelemetry",
+    "prometheus",
+    "proxy-cache",
+    "proxy-cache-advanced",
+    "rate-limiting",
+    "rate-limiting-advanced",
+    "request-size-limiting",
+    "request-transformer",
+    "request-transformer-advanced",
+    "response-ratelimiting",
+    "response-transformer",
+    "response-transformer-advanced",
+    "statsd",
+    "statsd-advanced",
+    "syslog",
+    "tcp-log",
+    "udp-log",
+    "zipkin",
+];
+
+/// Whether a plugin keeps nobody out.
+pub(super) fn is_harmless(theirs: &str) -> bool {
+    HARMLESS.contains(&theirs)
+}
+
+/// A plugin there is none like: whatever it may have guarded is closed.
+fn unknown(out: &mut Translation, (place, theirs): (&str, &str), at: Where<'_>) {
+    let why = "there is no such plugin here";
+    if is_harmless(theirs) {
+        out.miss(place, why);
+        return;
+    }
+    if !out.guard(place, why) {
+        return;
+    }
+    let id = out.answering(&format!("closed-{theirs}"), None, (503, CLOSED));
+    match at {
+        Where::Everywhere => {
+            let all: Vec<usize> = (0..out.proxies.len()).collect();
+            attach(out, &all, &id);
+        }
+        Where::Proxies(proxies) => attach(out, proxies, &id),
+    }
+}
+
+/// Has proxies name a plugin config.
+fn attach(out: &mut Translation, proxies: &[usize], id: &str) {
     for proxy in proxies {
         if let Some(Value::Object(proxy)) = out.proxies.get_mut(*proxy) {
             let list = proxy.entry("plugins").or_insert_with(|| json!([]));

@@ -30,6 +30,7 @@ impl Kong {
             return;
         }
         let strips = self.rules(&place, route, &mut common);
+        let weight = conditions(route, &mut common);
         let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
         if paths.is_empty() {
             paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
@@ -43,6 +44,14 @@ impl Kong {
                 set(&mut proxy, "listen_path", self.path(&place, &path, strips));
             }
             proxy.extend(common.clone());
+            let is_regex =
+                text(&Value::Object(proxy.clone()), "listen_path").is_some_and(|p| p.starts_with('~'));
+            // Kong goes by how much a route asks for, then takes regexes before prefixes.
+            let by_regex = route.get("regex_priority").and_then(Value::as_i64).unwrap_or(0).clamp(0, 400);
+            match weight * 1000 + if is_regex { 500 + by_regex } else { 0 } {
+                0 => {}
+                priority => set(&mut proxy, "priority", priority),
+            }
             let at = self.out.proxies.len();
             self.out.proxies.push(Value::Object(proxy));
             self.of_route.entry(called.clone()).or_default().push(at);
@@ -53,6 +62,8 @@ impl Kong {
             route,
             &[
                 "hosts",
+                "headers",
+                "snis",
                 "methods",
                 "paths",
                 "strip_path",
@@ -67,9 +78,6 @@ impl Kong {
                 "response_buffering",
             ],
         );
-        if texts(route, "protocols") == ["https"] {
-            self.out.miss(format_args!("{place}.protocols"), "plain http is answered here as well");
-        }
         let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
         for plugin in list(route, "plugins") {
             self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
@@ -82,15 +90,11 @@ impl Kong {
         if !hosts.is_empty() {
             set(common, "hosts", hosts);
         }
-        let methods = texts(route, "methods");
-        if !methods.is_empty() {
-            set(common, "allowed_methods", methods);
-            self.out.miss(
-                format_args!("{place}.methods"),
-                "another method is answered 405 here, and doesn't go on to another route",
-            );
-        }
-        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true);
+        let speaks = texts(route, "protocols");
+        let is_grpc = speaks.iter().any(|protocol| protocol.starts_with("grpc"))
+            || common.get("backend_http_version").is_some_and(|version| version == "2");
+        // A call's path is its method: Kong refuses to strip it.
+        let strips = route.get("strip_path").and_then(Value::as_bool).unwrap_or(true) && !is_grpc;
         set(common, "strip_listen_path", strips);
         if route.get("preserve_host").and_then(Value::as_bool).unwrap_or(false) {
             set(common, "preserve_host_header", true);
@@ -158,6 +162,48 @@ impl Kong {
             None => format!("~{regex}.*"),
         }
     }
+}
+
+/// What a route asks for besides hosts and paths, as one match; says how much it is.
+fn conditions(route: &Value, common: &mut Map<String, Value>) -> i64 {
+    let mut condition = Map::new();
+    let methods = texts(route, "methods");
+    if !methods.is_empty() {
+        set(&mut condition, "methods", methods);
+    }
+    let headers = route.get("headers").and_then(Value::as_object);
+    let headers: Map<String, Value> = headers
+        .into_iter()
+        .flatten()
+        .map(|(name, values)| {
+            let values: Vec<&str> = values.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let how = match values.as_slice() {
+                [one] if one.starts_with("~*") => {
+                    json!({ "regex": format!(".*(?:{}).*", one.trim_start_matches("~*")), "ignore_case": true })
+                }
+                _ => json!({ "one_of": values, "ignore_case": true }),
+            };
+            (name.clone(), how)
+        })
+        .collect();
+    if !headers.is_empty() {
+        set(&mut condition, "headers", headers);
+    }
+    let names = texts(route, "snis");
+    if !names.is_empty() {
+        set(&mut condition, "tls", json!({ "server_names": names }));
+    }
+    let weight = i64::try_from(condition.len()).unwrap_or(0);
+    let speaks = texts(route, "protocols");
+    if !speaks.is_empty()
+        && speaks.iter().all(|protocol| matches!(protocol.as_str(), "https" | "grpcs" | "wss"))
+    {
+        set(&mut condition, "scheme", "https");
+    }
+    if !condition.is_empty() {
+        set(common, "matches", vec![Value::Object(condition)]);
+    }
+    weight
 }
 
 fn hosts_given(proxy: &Map<String, Value>) -> bool {

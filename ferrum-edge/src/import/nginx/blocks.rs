@@ -31,6 +31,12 @@ pub struct NotNginx {
     what: &'static str,
 }
 
+impl NotNginx {
+    pub(super) fn new(line: usize, what: &'static str) -> Self {
+        Self { line, what }
+    }
+}
+
 enum Token {
     Word(String),
     Open,

@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::guards::Guard;
 use super::{Directive, Nginx};
-use crate::import::set;
+use crate::import::{CLOSED, set};
 
 /// Directives that hold for every location below, unless it says otherwise.
 pub(super) const INHERITED: &[&str] = &[
@@ -31,77 +32,205 @@ const OWN_HEADERS: &[&str] = &[
 ];
 
 /// What stands around a location.
+#[derive(Clone)]
 pub(super) struct Context<'a> {
     pub(super) hosts: &'a [String],
     pub(super) called: &'a str,
     pub(super) place: &'a str,
     /// From the outermost.
-    pub(super) outer: [&'a Directive; 2],
+    pub(super) outer: Vec<&'a Directive>,
+    /// The only scheme its server answers, where another server has its names.
+    pub(super) scheme: Option<&'static str>,
+    pub(super) order: Order,
+    /// The path of the location around it.
+    pub(super) parent: Option<String>,
+}
+
+/// The order in which nginx looks at the locations of a server: an exact path, the longest prefix when it is `^~`, the
+/// first regex in the file, the longest prefix.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Order {
+    /// The regexes, in the order of the file.
+    regexes: Vec<String>,
+    /// Prefixes without `^~`.
+    prefixes: Vec<String>,
+    /// Whether the gateway's own order would be another.
+    matters: bool,
+}
+
+impl Order {
+    pub(super) fn of(server: &Directive) -> Self {
+        let mut order = Self::default();
+        order.gather(server);
+        order
+    }
+
+    fn gather(&mut self, block: &Directive) {
+        for location in block.block.iter().filter(|directive| directive.name == "location") {
+            let arguments: Vec<&str> = location.arguments.iter().map(String::as_str).collect();
+            match arguments.as_slice() {
+                ["~" | "~*", _] => self.regexes.push(location.arguments.join(" ")),
+                [path] => self.prefixes.push((*path).to_owned()),
+                _ => {}
+            }
+            let is_guarded =
+                || location.block.iter().any(|inner| super::guards::NAMES.contains(&inner.name.as_str()));
+            self.matters |= !self.regexes.is_empty() || is_guarded();
+            self.gather(location);
+        }
+    }
+
+    /// The priority of a location, where one is needed.
+    fn priority(&self, arguments: &[&str]) -> Option<i64> {
+        let length = |path: &str| i64::try_from(path.len()).unwrap_or(0).min(9_000);
+        self.matters.then(|| match arguments {
+            ["=", _] => 300_000,
+            ["^~", path] => 200_000 + length(path),
+            ["~" | "~*", _] => {
+                let at = self.regexes.iter().position(|regex| *regex == arguments.join(" "));
+                100_000 - at.and_then(|at| i64::try_from(at).ok()).unwrap_or(0).min(80_000)
+            }
+            [path] => length(path),
+            _ => 0,
+        })
+    }
 }
 
 impl Nginx {
     /// Translates a location, and those within it.
     pub(super) fn location(&mut self, location: &Directive, context: &Context<'_>) {
         let place = format!("{}, location {}", context.place, location.arguments.join(" "));
-        for inner in location.block.iter().filter(|d| d.name == "location" && location.name == "location") {
-            self.location(inner, context);
+        let arguments: Vec<&str> = location.arguments.iter().map(String::as_str).collect();
+        let is_server = location.name == "server";
+        for inner in location.block.iter().filter(|d| d.name == "location" && !is_server) {
+            let mut within = context.clone();
+            within.outer.push(location);
+            within.parent =
+                arguments.last().map(|path| (*path).to_owned()).filter(|path| path.starts_with('/'));
+            self.location(inner, &within);
         }
         let find = |name: &str| location.block.iter().find(|directive| directive.name == name);
         let (pass, answer) = (find("proxy_pass").or_else(|| find("grpc_pass")), find("return"));
-        let Some(path) = self.path(&place, location) else { return };
+        let mut levels = context.outer.clone();
+        if !is_server {
+            levels.push(location);
+        }
+        let guard = self.guards(&place, &levels);
+        let is_guarded = guard != Guard::None;
+        let Some(matches) = self.path(&place, location, (context, is_guarded)) else { return };
         let mut proxy = Map::new();
         let id = self.out.id("proxy", &format!("{}{}", context.called, location.arguments.join("-")));
         set(&mut proxy, "id", id.clone());
         if !context.hosts.is_empty() {
             set(&mut proxy, "hosts", context.hosts.to_vec());
         }
-        // All paths of certain hosts: said so, it may stand beside the default server's.
-        if path != "/" || context.hosts.is_empty() {
-            set(&mut proxy, "listen_path", path);
+        proxy.extend(matches);
+        if let Some(priority) = context.order.priority(&arguments) {
+            set(&mut proxy, "priority", priority);
         }
-        match (pass, answer) {
-            (_, Some(answer)) => {
-                if !self.fixed(&place, answer, (&mut proxy, &id)) {
-                    return;
-                }
+        let status = match &guard {
+            Guard::Denied(status) => Some(*status),
+            Guard::Closed => Some(503),
+            Guard::None | Guard::Only(_) => None,
+        };
+        let is_served = match (status, answer, pass) {
+            (Some(_), ..) => false,
+            (None, Some(answer), _) => self.fixed(&place, answer, (&mut proxy, &id)),
+            (None, None, Some(pass)) => self.pass(&place, pass, &mut proxy),
+            (None, None, None) => {
+                let place = format!("line {}, {place}", location.line);
+                self.out.miss(place, "it neither passes on nor answers: files are not served here");
+                false
             }
-            (Some(pass), None) => {
-                if !self.pass(&place, pass, &mut proxy) {
-                    return;
-                }
-            }
-            (None, None) => {
-                self.out.miss(
-                    format_args!("line {}, {place}", location.line),
-                    "it neither passes on nor answers",
-                );
-                return;
-            }
+        };
+        if !is_served {
+            // Left out, its requests would go to a location that was never meant for them.
+            let body = if status.is_none_or(|status| status == 503) { CLOSED } else { "" };
+            self.out.answering(&format!("{id}-closed"), Some(&id), (status.unwrap_or(503), body));
+            nowhere(&mut proxy);
+            self.out.proxies.push(Value::Object(proxy));
+            return;
+        }
+        if let Guard::Only(clients) = guard {
+            let mut others = proxy.clone();
+            let rest = self.out.id("proxy", &format!("{id}-others"));
+            set(&mut others, "id", rest.clone());
+            others.shift_remove("plugins");
+            nowhere(&mut others);
+            self.out.answering(&format!("{rest}-denied"), Some(&rest), (403, ""));
+            self.out.proxies.push(Value::Object(others));
+            also(&mut proxy, "clients", &json!(clients));
         }
         self.said(&place, location, (context, &mut proxy));
         self.out.proxies.push(Value::Object(proxy));
     }
 
-    fn path(&mut self, place: &str, location: &Directive) -> Option<String> {
+    /// The path as keys of a proxy; `None` when no request from outside takes it.
+    fn path(
+        &mut self,
+        place: &str,
+        location: &Directive,
+        (context, is_guarded): (&Context<'_>, bool),
+    ) -> Option<Map<String, Value>> {
         let arguments: Vec<&str> = location.arguments.iter().map(String::as_str).collect();
         let trimmed = |path: &str| match path.trim_end_matches('/') {
             "" => "/".to_owned(),
             path => path.to_owned(),
         };
+        let mut made = Map::new();
         match arguments.as_slice() {
-            ["=", path] => Some(format!("~{}", regex_literal(path))),
-            ["~", regex] => Some(anchored(regex, "")),
-            ["~*", regex] => Some(anchored(regex, "(?i)")),
-            ["^~", path] => Some(trimmed(path)),
-            [path] if path.starts_with('/') => Some(trimmed(path)),
+            ["=", path] => set(&mut made, "matches", json!([{ "path": { "exact": path } }])),
+            ["~", regex] => set(&mut made, "listen_path", anchored(regex, "")),
+            ["~*", regex] => set(&mut made, "listen_path", anchored(regex, "(?i)")),
+            ["^~", path] | [path] if path.starts_with('/') => {
+                // All paths of certain hosts need no path.
+                if *path != "/" || context.hosts.is_empty() {
+                    set(&mut made, "listen_path", trimmed(path));
+                }
+                if is_guarded && !path.ends_with('/') {
+                    // nginx's prefixes end anywhere, also inside a segment.
+                    let beyond = format!("{}[^/].*", regex_literal(path));
+                    let both =
+                        json!([{ "path": { "prefix": trimmed(path) } }, { "path": { "regex": beyond } }]);
+                    set(&mut made, "matches", both);
+                } else if !path.ends_with('/') {
+                    let place = format!("line {}, {place}", location.line);
+                    self.out.miss(
+                        place,
+                        "a prefix ends with a segment here: what goes on within it is not taken",
+                    );
+                }
+            }
+            [name] if name.starts_with('@') => {
+                self.out.miss(
+                    format_args!("line {}, {place}", location.line),
+                    "named locations are not known here",
+                );
+                return None;
+            }
             _ => {
                 self.out.miss(
                     format_args!("line {}, {place}", location.line),
                     "no path that could be translated",
                 );
-                None
+                return None;
             }
         }
+        if let ["^~", path] = arguments.as_slice() {
+            let longer =
+                context.order.prefixes.iter().filter(|p| p.len() > path.len() && p.starts_with(path));
+            let longer: Vec<Value> = longer.map(|p| json!({ "path": { "prefix": trimmed(p) } })).collect();
+            if !longer.is_empty() {
+                also(&mut made, "not", &json!({ "any": longer }));
+            }
+        }
+        if let (Some(parent), ["~" | "~*", _]) = (&context.parent, arguments.as_slice()) {
+            also(&mut made, "all", &json!([{ "path": { "prefix": trimmed(parent) } }]));
+        }
+        if let Some(scheme) = context.scheme {
+            also(&mut made, "scheme", &json!(scheme));
+        }
+        Some(made)
     }
 
     /// `proxy_pass` and `grpc_pass`; false when it can't be translated.
@@ -150,7 +279,7 @@ impl Nginx {
         else {
             self.out.miss(
                 format_args!("line {}, {place}: {answer}", answer.line),
-                "redirects are not known here",
+                "redirects are not translated",
             );
             return false;
         };
@@ -167,10 +296,7 @@ impl Nginx {
             "id": plugin, "plugin_name": "request_termination", "proxy_id": id,
             "config": { "status_code": status, "content_type": "text/plain", "body": body },
         }));
-        // Never asked: the plugin answers.
-        set(proxy, "backend_scheme", "http");
-        set(proxy, "backend_host", "127.0.0.1");
-        set(proxy, "backend_port", 9);
+        nowhere(proxy);
         true
     }
 
@@ -185,15 +311,15 @@ impl Nginx {
             let name = directive.name.as_str();
             let is_done = matches!(name, "proxy_pass" | "grpc_pass" | "return" | "location");
             let is_server = location.name == "server";
-            if !is_done && !is_server && !INHERITED.contains(&name) {
+            let is_known = INHERITED.contains(&name) || super::guards::NAMES.contains(&name);
+            if !is_done && !is_server && !is_known {
                 self.unknown(place, directive);
             }
         }
         for name in INHERITED {
             // A level that says one of a name says all of that name.
-            let levels = [location, context.outer[1], context.outer[0]];
+            let levels = std::iter::once(location).chain(context.outer.iter().rev().copied());
             let said: Vec<Directive> = levels
-                .iter()
                 .map(|level| level.block.iter().filter(|d| d.name == *name).cloned().collect::<Vec<_>>())
                 .find(|said| !said.is_empty())
                 .unwrap_or_default();
@@ -242,6 +368,24 @@ impl Nginx {
             }
             _ => self.unknown(place, directive),
         }
+    }
+}
+
+/// Sends a proxy that answers by itself nowhere.
+fn nowhere(proxy: &mut Map<String, Value>) {
+    for key in ["upstream_id", "backend_path", "backend_http_version", "strip_listen_path"] {
+        proxy.shift_remove(key);
+    }
+    set(proxy, "backend_scheme", "http");
+    set(proxy, "backend_host", "127.0.0.1");
+    set(proxy, "backend_port", 9);
+}
+
+/// Adds a condition to each match of a proxy.
+fn also(proxy: &mut Map<String, Value>, key: &str, value: &Value) {
+    let matches = proxy.entry("matches").or_insert_with(|| json!([{}]));
+    for one in matches.as_array_mut().into_iter().flatten() {
+        one[key] = value.clone();
     }
 }
 

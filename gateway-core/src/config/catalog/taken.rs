@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Id, Problems};
 use crate::config::index::Index;
-use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
-use crate::config::resolve::{key_of, may_share, reserved};
+use crate::config::model::{Consumer, Proxy, Scheme, Settings, StreamRules, Traffic};
+use crate::config::resolve::{UNTIE, key_of, may_share, reserved, tied};
 use crate::consumer::{Consumers, Shared};
 use crate::route::matcher::Claims;
 use crate::stream::table::Transport;
@@ -38,7 +38,7 @@ impl Taken {
             self.proxy_names.remove(name);
         }
         match &proxy.traffic {
-            Traffic::Http(rules) => self.routes.release(&rules.hosts, &rules.path, &proxy.id),
+            Traffic::Http(rules) => self.routes.release(&rules.matches, &proxy.id),
             Traffic::Stream(rules) => {
                 for place in places(proxy, rules) {
                     let Some(owners) = self.ports.get_mut(&place) else { continue };
@@ -64,16 +64,10 @@ impl Taken {
         }
         match &proxy.traffic {
             Traffic::Http(rules) => {
-                if let Err(owner) = self.routes.claim(&rules.hosts, &rules.path, &proxy.id) {
-                    let (place, what) = match &rules.path {
-                        PathPattern::HostOnly => ("hosts", "hosts"),
-                        _ if rules.hosts.is_empty() => ("listen_path", "path"),
-                        _ => ("listen_path", "path and hosts"),
-                    };
-                    lost.problems
-                        .add(key(at, place), format!("the proxy `{owner}` takes this {what} already"))
-                        .remedy = Some("give them different paths, or hosts that don't overlap".to_owned());
-                    lost.owners.push(owner);
+                if let Err(tie) = self.routes.claim(&rules.matches, rules.priority, &proxy.id) {
+                    let (place, message) = tied(rules, tie.rule, &format!("the proxy `{}`", tie.owner));
+                    lost.problems.add(key(at, &place), message).remedy = Some(UNTIE.to_owned());
+                    lost.owners.push(tie.owner);
                 }
             }
             Traffic::Stream(rules) => self.ports(proxy, (rules, at), settings, &mut lost),

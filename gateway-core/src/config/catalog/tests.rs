@@ -124,7 +124,7 @@ impl Live {
         let mut requests = BTreeMap::new();
         for host in ["h.example", "i.example", "other"] {
             for path in PATHS {
-                let found = snapshot.routes.find(Some(host), path);
+                let found = snapshot.routes.find(Some(host), path, |_| true);
                 let id = found.map(|found| found.route.proxy.id.to_string());
                 requests.insert(format!("{host}{path}"), id);
             }

@@ -121,7 +121,7 @@ fn a_proxy_whose_plugin_can_t_be_built_is_closed_with_the_reason() {
     assert!(bench.route("b").quarantine.is_none());
     assert_eq!(bench.1.quarantined.len(), 1);
     // It keeps its place, so that nobody else answers for it.
-    let found = bench.1.routes.find(None, "/a").unwrap();
+    let found = bench.1.routes.find(None, "/a", |_| true).unwrap();
     assert_eq!(found.route.proxy.id.as_str(), "a");
     bench.publish(&broken.replace("fails: true", ""));
     assert!(bench.route("a").quarantine.is_none() && bench.1.quarantined.is_empty());

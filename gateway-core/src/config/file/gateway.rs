@@ -25,6 +25,9 @@ pub struct Gateway {
     /// Threads that carry traffic. Default 0: one for each core the process may use.
     #[schemars(range(max = 1024))]
     pub workers: Option<usize>,
+    /// Lets a request that no proxy of its host takes go on to those of the next wider host pattern, and at last to those
+    /// for any host. Default false: a host that has proxies of its own is answered by them alone.
+    pub host_fallthrough: Option<bool>,
     /// Certificates shown to clients, and what is asked of theirs.
     pub tls: Option<Tls>,
     /// Sizes and counts; traffic beyond them is refused.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::condition::written::Condition;
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// One way in and where it leads.
@@ -24,6 +25,13 @@ pub struct Proxy {
     /// proxy takes. An HTTP proxy needs this or `hosts`; a stream proxy has none.
     #[schemars(length(max = 500))]
     pub listen_path: Option<String>,
+    /// Requests this proxy takes, any of these. `hosts` and `listen_path` above hold for those that have no `hosts` or
+    /// `path` of their own. Default none: all requests for `hosts` and `listen_path`.
+    #[schemars(length(max = 100))]
+    pub matches: Vec<Condition>,
+    /// Goes before the proxies of the same host that have a lower one, whatever their paths. Default 0: an exact path goes
+    /// before one with names, that before a prefix, that before a regex, and the longer before the shorter.
+    pub priority: Option<i32>,
     /// How the target is spoken to. Default `http`; a stream proxy must say it. Not together with `backend_protocol`.
     pub backend_scheme: Option<Scheme>,
     /// The older spelling of `backend_scheme`, which also chose the HTTP version. Not together with `backend_scheme`.

@@ -9,6 +9,7 @@ use http::Method;
 use regex::Regex;
 
 use super::{Id, PluginConfig, Upstream};
+use crate::condition::Condition;
 use crate::route::PathTemplate;
 use crate::stream::websocket::MAX_MESSAGE;
 
@@ -47,10 +48,10 @@ pub enum Traffic {
 /// Which requests an HTTP proxy takes and how it forwards them.
 #[derive(Debug, Clone)]
 pub struct HttpRules {
-    /// Empty means any host.
-    pub hosts: Vec<HostPattern>,
-    /// Which paths.
-    pub path: PathPattern,
+    /// Any of these; never empty.
+    pub matches: Box<[Match]>,
+    /// Goes before the proxies of the same host that have a lower one. Default 0.
+    pub priority: i32,
     /// `None` allows every method; others get 405 with `Allow`.
     pub allowed_methods: Option<Vec<Method>>,
     /// Removes the matched part of the path before forwarding. Default true.
@@ -65,6 +66,17 @@ pub struct HttpRules {
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body_bytes: Option<u64>,
+}
+
+/// Requests that a proxy takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Match {
+    /// Empty means any host.
+    pub hosts: Vec<HostPattern>,
+    /// Which paths.
+    pub path: PathPattern,
+    /// What else has to hold.
+    pub condition: Option<Arc<Condition>>,
 }
 
 impl HttpRules {

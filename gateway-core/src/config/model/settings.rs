@@ -16,6 +16,8 @@ pub struct Settings {
     pub https: Option<SocketAddr>,
     /// Serves HTTP/3 on the https port. Default false.
     pub http3: bool,
+    /// Lets a request that no proxy of its host takes go on to wider host patterns and to any host. Default false.
+    pub host_fallthrough: bool,
     /// Admin API; `None` is off. Default `127.0.0.1:9000`.
     pub admin: Option<SocketAddr>,
     /// Address stream proxies listen on. Default `0.0.0.0`.
@@ -137,6 +139,7 @@ impl Default for Settings {
             http: Some(SocketAddr::from(([0, 0, 0, 0], 8000))),
             https: Some(SocketAddr::from(([0, 0, 0, 0], 8443))),
             http3: false,
+            host_fallthrough: false,
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 9000))),
             stream_address: IpAddr::from([0, 0, 0, 0]),
             workers: 0,

@@ -42,6 +42,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         http: listener(notes, "http", written.http.as_ref(), defaults.http),
         https: listener(notes, "https", written.https.as_ref(), defaults.https),
         http3: written.http3.unwrap_or(defaults.http3),
+        host_fallthrough: written.host_fallthrough.unwrap_or(defaults.host_fallthrough),
         admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {

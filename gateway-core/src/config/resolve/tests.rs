@@ -222,7 +222,7 @@ fn backoff_in_three_spellings() {
 #[test]
 fn hosts_and_paths() {
     let rules = |lines: &str| match &good(&proxy_with(lines)).proxies[0].traffic {
-        Traffic::Http(rules) => (rules.hosts.clone(), rules.path.clone()),
+        Traffic::Http(rules) => (rules.matches[0].hosts.clone(), rules.matches[0].path.clone()),
         Traffic::Stream(_) => panic!("an HTTP proxy"),
     };
     let (hosts, path) = rules("hosts: [API.Example.com., \"*.example.org\"]\nlisten_path: /a/");
@@ -248,13 +248,61 @@ fn overlapping_paths_are_refused_and_disjoint_ones_are_not() {
              - {{id: b, backend_host: h, backend_port: 1, {b}}}\n"
         )
     };
-    let told = "f:3: proxies[1].listen_path: proxies[0] takes this path and hosts already \
-                (give them different paths, or hosts that don't overlap)";
-    refused(&two("listen_path: /a, hosts: [\"*.x.y\"]", "listen_path: /a/, hosts: [b.x.y]"), told);
-    refused(&two("listen_path: /a", "listen_path: /a, hosts: [b.x.y]"), told);
+    let untie = "(give them different paths, hosts or `matches` that exclude each other, or one of them a `priority`)";
+    let told = format!("f:3: proxies[1].listen_path: proxies[0] takes this path and hosts already {untie}");
+    refused(
+        &two("listen_path: /a, hosts: [\"*.x.y\"]", "listen_path: /a/, hosts: [b.x.y, \"*.x.y\"]"),
+        &told,
+    );
+    // The narrower host pattern goes first.
+    good(&two("listen_path: /a, hosts: [\"*.x.y\"]", "listen_path: /a, hosts: [b.x.y]"));
+    good(&two("listen_path: /a", "listen_path: /a, hosts: [b.x.y]"));
+    let told = format!("f:3: proxies[1].listen_path: proxies[0] takes this path already {untie}");
+    refused(&two("listen_path: /a", "listen_path: /a"), &told);
+    good(&two("listen_path: /a", "listen_path: /a, priority: 1"));
+    good(&two(
+        "listen_path: /a, matches: [{methods: [GET]}]",
+        "listen_path: /a, matches: [{methods: [POST]}]",
+    ));
+    good(&two("listen_path: /a", "listen_path: /a, matches: [{methods: [POST]}]"));
+    let told = format!(
+        "f:3: proxies[1].matches[0]: nothing says whether this or proxies[0] takes what both ask for: the same path {untie}"
+    );
+    refused(
+        &two(
+            "listen_path: /a, matches: [{methods: [GET]}]",
+            "listen_path: /a, matches: [{headers: {v: \"1\"}}]",
+        ),
+        &told,
+    );
     good(&two("listen_path: /a, hosts: [a.x.y]", "listen_path: /a, hosts: [b.x.y]"));
     good(&two("listen_path: /a, hosts: [x.y]", "listen_path: /a, hosts: [\"*.x.y\"]"));
     good(&two("hosts: [x.y]", "listen_path: /, hosts: [x.y]"));
+}
+
+#[test]
+fn several_matches_of_one_proxy() {
+    let model = good(&proxy_with(
+        "hosts: [a.b]\nlisten_path: /x\npriority: -2\nmatches:\n- {methods: [GET]}\n- {path: {exact: /y}, hosts: [c.d]}",
+    ));
+    let Traffic::Http(rules) = &model.proxies[0].traffic else { panic!("an HTTP proxy") };
+    let written: Vec<_> = rules
+        .matches
+        .iter()
+        .map(|rule| (rule.hosts.len(), rule.path.written().unwrap_or_default(), rule.condition.is_some()))
+        .collect();
+    assert_eq!(written, [(1, "/x".to_owned(), true), (1, "=/y".to_owned(), false)]);
+    assert_eq!(rules.priority, -2);
+    refused(
+        &proxy_with(
+            "listen_path: /x\nmatches: [{}, {path: x}, {methods: [GET]}, {methods: [get]}, {consumers: [a]}]",
+        ),
+        "f:6: proxies[0].matches[0]: this says nothing (say what is meant, or leave it out)\n\
+         f:6: proxies[0].matches[1].path: `x` doesn't begin with `/` (write `/x`, or `~x` if it is a regex)\n\
+         f:6: proxies[0].matches[3]: matches[2] says the same already (join them, or remove one)\n\
+         f:6: proxies[0].matches[4].consumers: who calls is not known yet when a proxy is chosen (write it as the \
+         `when` of a plugin that runs after authentication)",
+    );
 }
 
 #[test]

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::{Fault, Notes, words};
+use crate::condition;
+use crate::condition::written::Condition;
 use crate::config::file;
 use crate::config::model::{
-    HostPattern, HttpRules, PathPattern, Scheme, StreamRules, Traffic, WebSocketRules,
+    HostPattern, HttpRules, Match, PathPattern, Scheme, StreamRules, Traffic, WebSocketRules,
 };
 use crate::config::units::Bytes;
+use crate::route::ties;
 
 /// Ports one proxy may listen on; each is a socket a worker.
 const MAX_LISTEN_PORTS: u16 = 1024;
@@ -27,9 +30,13 @@ pub(super) fn traffic(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Sche
 }
 
 fn hosts(notes: &mut Notes<'_>, written: &[String]) -> Vec<HostPattern> {
+    hosts_at(notes, written, "hosts")
+}
+
+fn hosts_at(notes: &mut Notes<'_>, written: &[String], key: &str) -> Vec<HostPattern> {
     let mut hosts = Vec::with_capacity(written.len());
     for (n, text) in written.iter().enumerate() {
-        let at = format!("hosts[{n}]");
+        let at = format!("{key}[{n}]");
         match notes.value(&at, words::host_pattern(text)) {
             Some(host) if hosts.contains(&host) => {
                 notes.add(&at, format!("`{text}` stands here already")).remedy = Some("remove it".to_owned());
@@ -43,16 +50,7 @@ fn hosts(notes: &mut Notes<'_>, written: &[String]) -> Vec<HostPattern> {
 
 fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
     only_for_streams(notes, written);
-    let hosts = hosts(notes, &written.hosts);
-    let path = match written.listen_path.as_deref() {
-        Some(text) => notes.value("listen_path", words::listen_path(text)),
-        None if written.hosts.is_empty() => {
-            notes.add("", "neither `listen_path` nor `hosts` is given").remedy =
-                Some("write `listen_path: /` to take everything".to_owned());
-            None
-        }
-        None => Some(PathPattern::HostOnly),
-    };
+    let matches = matches(notes, written);
     let allowed_methods = written.allowed_methods.as_ref().map(|methods| {
         if methods.is_empty() {
             notes.add("allowed_methods", "no method at all is allowed").remedy =
@@ -77,8 +75,8 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         max_message: written.websocket_max_message_bytes.map_or(defaults.max_message, Bytes::count),
     };
     Some(HttpRules {
-        hosts,
-        path: path?,
+        matches: matches?,
+        priority: written.priority.unwrap_or(0),
         allowed_methods,
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
@@ -87,6 +85,84 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         websocket: websocket.shared(),
         max_request_body_bytes: written.max_request_body_bytes.map(|bytes| bytes.0),
     })
+}
+
+/// The requests a proxy takes: its hosts and path, or its `matches`, which may have their own.
+fn matches(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<Box<[Match]>> {
+    let hosts = hosts(notes, &written.hosts);
+    let path = match written.listen_path.as_deref() {
+        Some(text) => notes.value("listen_path", words::listen_path(text)),
+        None if written.hosts.is_empty() && written.matches.is_empty() => {
+            notes.add("", "neither `listen_path` nor `hosts` is given").remedy =
+                Some("write `listen_path: /` to take everything".to_owned());
+            None
+        }
+        None => Some(PathPattern::HostOnly),
+    };
+    if written.matches.is_empty() {
+        return Some([Match { hosts, path: path?, condition: None }].into());
+    }
+    let mut matches = Vec::with_capacity(written.matches.len());
+    for (n, one) in written.matches.iter().enumerate() {
+        let default = (hosts.as_slice(), path.as_ref());
+        let Some(rule) = one_match(notes, one, &format!("matches[{n}]"), default) else { continue };
+        let tied = matches.iter().find(|(_, other): &&(usize, Match)| {
+            let same_host = rule.hosts.is_empty() && other.hosts.is_empty()
+                || rule.hosts.iter().any(|host| other.hosts.contains(host));
+            let conditions = (rule.condition.as_deref(), other.condition.as_deref());
+            same_host && rule.path == other.path && ties((0, conditions.0), (0, conditions.1))
+        });
+        if let Some((other, _)) = tied {
+            notes.add(&format!("matches[{n}]"), format!("matches[{other}] says the same already")).remedy =
+                Some("join them, or remove one".to_owned());
+        }
+        matches.push((n, rule));
+    }
+    // A proxy whose requests are known only in part would leave the others to its neighbours.
+    (matches.len() == written.matches.len()).then(|| matches.into_iter().map(|(_, rule)| rule).collect())
+}
+
+fn one_match(
+    notes: &mut Notes<'_>,
+    written: &Condition,
+    at: &str,
+    (hosts, path): (&[HostPattern], Option<&PathPattern>),
+) -> Option<Match> {
+    let mut rest = written.clone();
+    let own_hosts = std::mem::take(&mut rest.hosts);
+    let own_path = rest.path.take();
+    let before = notes.problems.0.len();
+    let hosts = if own_hosts.is_empty() {
+        hosts.to_vec()
+    } else {
+        hosts_at(notes, &own_hosts, &format!("{at}.hosts"))
+    };
+    let path = match own_path.as_ref().map(words::path_match) {
+        None => path.cloned(),
+        Some(Ok(path)) => Some(path),
+        Some(Err((key, fault))) => {
+            let dot = if key.is_empty() { "" } else { "." };
+            notes.value::<()>(&format!("{at}.path{dot}{key}"), Err(fault));
+            None
+        }
+    };
+    let condition = if rest == Condition::default() {
+        if own_hosts.is_empty() && own_path.is_none() {
+            notes.add(at, "this says nothing").remedy = Some("say what is meant, or leave it out".to_owned());
+        }
+        None
+    } else {
+        let place = format!("{}{}{at}", notes.at, if notes.at.is_empty() { "" } else { "." });
+        match condition::compile(&rest, &place, condition::Use::Route) {
+            Ok(condition) => Some(Arc::new(condition)),
+            Err(problems) => {
+                notes.problems.0.extend(problems.0);
+                None
+            }
+        }
+    };
+    let is_good = notes.problems.0.len() == before;
+    path.filter(|_| is_good).map(|path| Match { hosts, path, condition })
 }
 
 /// Sessions of one UDP proxy, each a socket.
@@ -139,6 +215,8 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
     let has_path = written.listen_path.as_deref().is_some_and(|path| !path.is_empty());
     let keys = [
         ("listen_path", has_path),
+        ("matches", !written.matches.is_empty()),
+        ("priority", written.priority.is_some()),
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),

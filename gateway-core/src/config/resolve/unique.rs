@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::consumer::CREDENTIALS;
 use super::words;
 use crate::config::file::{Document, Items, Proxy as Written};
-use crate::config::model::{Consumer, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
+use crate::config::model::{Consumer, HttpRules, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::problem::Problems;
 use crate::consumer::{Consumers, Shared};
 use crate::route::matcher::{Claims, hosts_overlap};
@@ -106,18 +106,32 @@ pub(super) fn routes(proxies: &[(usize, Proxy)], problems: &mut Problems) {
         let Traffic::Http(rules) = &proxy.traffic else {
             continue;
         };
-        let Err(other) = claims.claim(&rules.hosts, &rules.path, n) else {
-            continue;
-        };
-        let (key, what) = match &rules.path {
-            PathPattern::HostOnly => ("hosts", "hosts"),
-            _ if rules.hosts.is_empty() => ("listen_path", "path"),
-            _ => ("listen_path", "path and hosts"),
-        };
-        problems
-            .add(format!("proxies[{n}].{key}"), format!("proxies[{other}] takes this {what} already"))
-            .remedy = Some("give them different paths, or hosts that don't overlap".to_owned());
+        if let Err(tie) = claims.claim(&rules.matches, rules.priority, n) {
+            let (key, message) = tied(rules, tie.rule, &format!("proxies[{}]", tie.owner));
+            problems.add(format!("proxies[{n}].{key}"), message).remedy = Some(UNTIE.to_owned());
+        }
     }
+}
+
+/// How two proxies that tie are told apart.
+pub(in crate::config) const UNTIE: &str =
+    "give them different paths, hosts or `matches` that exclude each other, or one of them a `priority`";
+
+/// The key and the message of a rule that ties with one of `other`.
+pub(in crate::config) fn tied(rules: &HttpRules, n: usize, other: &str) -> (String, String) {
+    let Some(rule) = rules.matches.get(n) else { return (String::new(), String::new()) };
+    let what = match (&rule.path, rule.hosts.is_empty()) {
+        (PathPattern::HostOnly, _) => "hosts",
+        (_, true) => "path",
+        (_, false) => "path and hosts",
+    };
+    if rule.condition.is_some() || rules.matches.len() > 1 {
+        let message =
+            format!("nothing says whether this or {other} takes what both ask for: the same {what}");
+        return (format!("matches[{n}]"), message);
+    }
+    let key = if what == "hosts" { "hosts" } else { "listen_path" };
+    (key.to_owned(), format!("{other} takes this {what} already"))
 }
 
 /// Two listeners on one port.

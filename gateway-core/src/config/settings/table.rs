@@ -53,6 +53,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_HOST_FALLTHROUGH",
+        key: "host_fallthrough",
+        doc: "Lets a request that no proxy of its host takes go on to wider host patterns and to any host. Default false.",
+        how: How::Switch,
+    },
+    Setting {
         name: "FERRUM_FRONTEND_TLS_CERT_PATH",
         key: "tls.certificates",
         doc: "PEM file of the certificate chain shown to clients, with FERRUM_FRONTEND_TLS_KEY_PATH in the place of all certificates of the file.",

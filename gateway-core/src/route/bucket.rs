@@ -1,0 +1,131 @@
+//! Routes that share a host and a path, told apart by their conditions.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::PathTemplate;
+use crate::condition::Condition;
+use crate::config::model::{Match, PathPattern};
+
+/// The routes of one host and path.
+#[derive(Clone)]
+pub(super) enum Bucket<R> {
+    /// One without conditions and priority, which is the rule.
+    One(R),
+    /// The first whose condition holds is taken: by priority, then by the number of conditions.
+    Many(Arc<[Entry<R>]>),
+}
+
+/// One route among several, or one with conditions.
+#[derive(Clone)]
+pub(super) struct Entry<R> {
+    pub(super) route: R,
+    pub(super) priority: i32,
+    pub(super) condition: Option<Arc<Condition>>,
+    /// For its names, which may differ where all else is the same.
+    pub(super) template: Option<Arc<PathTemplate>>,
+}
+
+/// A route that covers a path, before its condition is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'t, R> {
+    pub(super) route: &'t R,
+    pub(super) priority: i32,
+    pub(super) condition: Option<&'t Condition>,
+    pub(super) template: Option<&'t PathTemplate>,
+}
+
+impl<R> Entry<R> {
+    fn rank(&self) -> (Reverse<i32>, Reverse<usize>) {
+        (Reverse(self.priority), Reverse(weight(self.condition.as_deref())))
+    }
+
+    fn is(&self, rule: &Match, priority: i32) -> bool {
+        self.priority == priority && self.condition == rule.condition
+    }
+}
+
+/// How many conditions there are.
+pub(super) fn weight(condition: Option<&Condition>) -> usize {
+    condition.map_or(0, Condition::weight)
+}
+
+/// Whether nothing says which of two rules of one host and path goes before the other, where both hold.
+pub(crate) fn ties(a: (i32, Option<&Condition>), b: (i32, Option<&Condition>)) -> bool {
+    let apart = || a.1.zip(b.1).is_some_and(|(a, b)| a.excludes(b));
+    a.0 == b.0 && weight(a.1) == weight(b.1) && !apart()
+}
+
+impl<R: Clone> Bucket<R> {
+    pub(super) fn new(rule: &Match, priority: i32, route: R) -> Self {
+        match (&rule.path, &rule.condition, priority) {
+            (PathPattern::Template(_), ..) => Self::Many([entry(rule, priority, route)].into()),
+            (_, None, 0) => Self::One(route),
+            _ => Self::Many([entry(rule, priority, route)].into()),
+        }
+    }
+
+    /// Whether a rule ties with one that is here.
+    pub(super) fn is_taken(&self, rule: &Match, priority: i32) -> bool {
+        let new = (priority, rule.condition.as_deref());
+        match self {
+            Self::One(_) => ties(new, (0, None)),
+            Self::Many(all) => all.iter().any(|old| ties(new, (old.priority, old.condition.as_deref()))),
+        }
+    }
+
+    pub(super) fn add(&mut self, rule: &Match, priority: i32, route: R) {
+        let mut all = self.entries();
+        all.push(entry(rule, priority, route));
+        all.sort_by_key(Entry::rank);
+        *self = Self::Many(all.into());
+    }
+
+    /// Takes a rule's route out; `None` when it isn't here. The second is whether nothing is left.
+    pub(super) fn take(&mut self, rule: &Match, priority: i32) -> Option<(R, bool)> {
+        let mut all = self.entries();
+        let at = all.iter().position(|entry| entry.is(rule, priority))?;
+        let taken = all.remove(at).route;
+        let is_empty = all.is_empty();
+        *self = match all.as_slice() {
+            [Entry { route, priority: 0, condition: None, template: None }] => Self::One(route.clone()),
+            _ => Self::Many(all.into()),
+        };
+        Some((taken, is_empty))
+    }
+
+    fn entries(&self) -> Vec<Entry<R>> {
+        match self {
+            Self::One(route) => {
+                vec![Entry { route: route.clone(), priority: 0, condition: None, template: None }]
+            }
+            Self::Many(all) => all.to_vec(),
+        }
+    }
+}
+
+impl<R> Bucket<R> {
+    /// Shows the routes in their order, until one is chosen.
+    #[inline]
+    pub(super) fn each<'t, T>(&'t self, mut choose: impl FnMut(Candidate<'t, R>) -> Option<T>) -> Option<T> {
+        match self {
+            Self::One(route) => choose(Candidate { route, priority: 0, condition: None, template: None }),
+            Self::Many(all) => all.iter().find_map(|entry| {
+                choose(Candidate {
+                    route: &entry.route,
+                    priority: entry.priority,
+                    condition: entry.condition.as_deref(),
+                    template: entry.template.as_deref(),
+                })
+            }),
+        }
+    }
+}
+
+fn entry<R>(rule: &Match, priority: i32, route: R) -> Entry<R> {
+    let template = match &rule.path {
+        PathPattern::Template(template) => Some(template.clone()),
+        _ => None,
+    };
+    Entry { route, priority, condition: rule.condition.clone(), template }
+}
