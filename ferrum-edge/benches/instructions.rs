@@ -15,7 +15,6 @@ use ferrum_edge::core::http::downstream::{Delivery, Downstream};
 use ferrum_edge::core::http::exchange::{Client, Exchange};
 use ferrum_edge::core::http::pipeline::Pipeline;
 use ferrum_edge::core::limit::overload::Overload;
-use ferrum_edge::core::plugin::World;
 use ferrum_edge::core::stream::relay::Tunnel;
 use ferrum_edge::core::upstream::{Answer, Call, Failure, Upstream};
 use ferrum_edge::export::Telemetry;
@@ -51,7 +50,7 @@ async fn run(scenario: &str, count: usize) {
 }
 
 fn compiled(proxies: usize, protected: bool) -> Compiled {
-    compile(&mut Compiler::new(ferrum_edge::plugins(), World::default()), proxies, protected)
+    compile(&mut Compiler::new(ferrum_edge::plugins()), proxies, protected)
 }
 
 fn compile(compiler: &mut Compiler, proxies: usize, protected: bool) -> Compiled {
@@ -109,7 +108,7 @@ async fn serve(compiled: Compiled, count: usize) {
 /// One proxy changed among many: what it costs goes by the change.
 fn change(count: usize) {
     use ferrum_edge::core::config::changes::{Changes, Edits};
-    let mut compiler = Compiler::new(ferrum_edge::plugins(), World::default());
+    let mut compiler = Compiler::new(ferrum_edge::plugins());
     let compiled = compile(&mut compiler, MANY, false);
     let mut snapshot = compiled.snapshot;
     let proxy = snapshot.by_id.get("p7").expect("it is there").proxy.clone();

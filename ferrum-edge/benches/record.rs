@@ -11,7 +11,6 @@ use ferrum_edge::core::config::model::{AccessLog, Settings};
 use ferrum_edge::core::config::snapshot::Snapshot;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::{Client, Exchange};
-use ferrum_edge::core::plugin::World;
 use ferrum_edge::core::record::{ExchangeRecord, Recorder};
 use ferrum_edge::export::{Telemetry, prometheus};
 use ferrum_edge::source;
@@ -32,7 +31,7 @@ fn compiled() -> Compiled {
     let text = format!("proxies:\n{}\n", proxies.join("\n"));
     let model = source::file::parse(&text, "bench", &registry).expect("the configuration is good");
     let empty = Snapshot::empty(model.settings.clone());
-    Compiler::new(registry, World::default()).compile(&model, &empty, tokio::time::Instant::now())
+    Compiler::new(registry).compile(&model, &empty, tokio::time::Instant::now())
 }
 
 fn exchange() -> Exchange {
@@ -71,6 +70,8 @@ fn record(c: &mut Criterion) {
                     target: route.targets.list().first().map(|target| &**target),
                     status: 200,
                     cause: None,
+                    reason: None,
+                    is_error: false,
                     attempts: 1,
                     first_byte: Some(Duration::from_micros(300)),
                     duration: Duration::from_micros(400),

@@ -13,7 +13,7 @@ use std::thread;
 use ferrum_edge::core::config::problem::Problems;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::Exchange;
-use ferrum_edge::core::plugin::{Hooks, OnResponse, Plugin, Step, World, entry};
+use ferrum_edge::core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World, entry};
 use ferrum_edge::{Gateway, source};
 use http::{HeaderValue, Response};
 use schemars::JsonSchema;
@@ -50,7 +50,12 @@ impl Plugin for Greeting {
 }
 
 impl OnResponse for Greeting {
-    fn on_response<'a>(&'a self, _exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+    fn on_response<'a>(
+        &'a self,
+        _exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        _seat: Seat<'a>,
+    ) -> Step<'a> {
         response.headers_mut().insert("x-greeting", self.value.clone());
         Step::Next
     }

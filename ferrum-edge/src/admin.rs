@@ -158,8 +158,9 @@ async fn retold(response: Response) -> Response {
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> Response {
     let shared = &engine.shared;
-    let text =
+    let mut text =
         prometheus::render(&engine.telemetry, &engine.snapshot(), (shared.connections(), &shared.tasks));
+    engine.meters.write(&mut text);
     ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response()
 }
 

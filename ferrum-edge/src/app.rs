@@ -15,13 +15,14 @@ use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::Snapshot;
-use gateway_core::plugin::{Registry, World};
+use gateway_core::http::body::limit_collected;
+use gateway_core::plugin::Registry;
 use gateway_protocols::tls::server::ServerTlsError;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
 use crate::admin::Admin;
-use crate::control::Control;
+use crate::control::{Control, PluginTasks};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
 use crate::source::database::{Database, Keeper, LoadError};
@@ -113,7 +114,7 @@ impl Gateway {
     /// # Errors
     /// When an address can't be listened on or a certificate is of no use; nothing is left running.
     pub fn start(model: Model, registry: Registry) -> Result<Self, StartError> {
-        let mut compiler = Compiler::new(registry, World::default());
+        let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         let control = Control::new().map_err(StartError::Thread)?;
@@ -167,12 +168,14 @@ impl Gateway {
         ports: Ports,
     ) -> Result<Self, StartError> {
         let settings = compiled.snapshot.settings.clone();
+        limit_collected(settings.limits.max_collected_body_bytes);
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
         let telemetry = Arc::new(Telemetry::new(workers, &settings)?);
         telemetry.applied(&compiled);
         compiler.adopt(&compiled);
+        let meters = compiler.registry().world().meters().clone();
         let addresses = listeners.addresses();
         let streams = StreamPorts::default();
         let stream_ports =
@@ -194,7 +197,11 @@ impl Gateway {
         }
         listeners.hand_out(&orders, &frontend);
         streams.apply(stream_ports, &orders, &frontend);
+        let tasks = PluginTasks::new(shared.clone());
+        engine::start_plugins(&compiled.put, &tasks);
         let engine = Arc::new(Engine {
+            tasks,
+            meters,
             shared,
             telemetry,
             frontend,
@@ -272,6 +279,7 @@ impl Gateway {
             std::thread::sleep(DRAIN_STEP);
         }
         let clean = self.connections() == 0;
+        self.engine.tasks.end(FLUSH);
         self.stop();
         clean
     }
@@ -304,6 +312,8 @@ impl Drop for Gateway {
 
 /// How often a drain looks whether everybody has left.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
+/// How long plugins' tasks may flush in a drain.
+const FLUSH: Duration = Duration::from_secs(5);
 /// Orders that wait for a worker.
 const ORDERS: usize = 4096;
 

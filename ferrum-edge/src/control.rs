@@ -5,6 +5,7 @@
 
 mod certificates;
 mod probes;
+mod tasks;
 
 use std::future::Future;
 use std::io;
@@ -15,6 +16,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::app::{Engine, Gateway, StartError};
 use certificates::Watch;
+pub(crate) use tasks::PluginTasks;
 
 /// The control runtime of one gateway; ends with it.
 pub(crate) struct Control {

@@ -32,13 +32,16 @@ pub mod export;
 pub mod import;
 pub mod source;
 pub mod store;
+pub mod world;
 
 pub use app::{Addresses, Gateway, StartError};
 pub use gateway_core as core;
+// What plugins are written with, in the versions that the gateway uses.
+pub use {bytes, http, schemars, serde};
 
 use gateway_core::plugin::Registry;
 
 /// The plugins that come with the gateway; add your own to it.
 pub fn plugins() -> Registry {
-    Registry::new(gateway_plugins::PLUGINS)
+    Registry::new(gateway_plugins::PLUGINS).with_world(world::world())
 }

@@ -106,6 +106,16 @@ impl Condition {
         self.parts.is_empty()
     }
 
+    /// Whether it asks who the caller is, which is not known before authentication.
+    pub fn asks_for_caller(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Consumers(_) | Part::Groups(_) => true,
+            Part::Any(several) => several.iter().any(Self::asks_for_caller),
+            Part::Not(other) => other.asks_for_caller(),
+            _ => false,
+        })
+    }
+
     /// Whether no request can be meant by both, as far as that is plain to see.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes::conditions(self, other)
@@ -150,8 +160,9 @@ impl Part {
                 names.iter().any(|name| **name == *caller.name || username == Some(name))
             }),
             Self::Groups(names) => {
-                let consumer = exchange.identity.as_ref().and_then(|caller| caller.consumer.as_ref());
-                let has = |name: &str| consumer.is_some_and(|c| c.acl_groups.iter().any(|g| **g == *name));
+                let caller = exchange.identity.as_ref();
+                let has =
+                    |name: &str| caller.is_some_and(|caller| caller.groups().any(|group| **group == *name));
                 names.iter().any(|name| has(name))
             }
             Self::Statuses(ranges) => {

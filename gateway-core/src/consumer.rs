@@ -10,18 +10,36 @@ use crate::config::model::{Consumer, Credential, Digest, Id};
 /// A recognised caller: a consumer of the configuration, or a name another party vouched for.
 #[derive(Debug, Clone)]
 pub struct Identity {
+    /// What another party said about the caller: the claims of a token, the fields of an answer. An object.
+    pub claims: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
+    /// Groups the caller is in besides those of the consumer.
+    pub groups: Arc<[Arc<str>]>,
     /// The consumer, when the caller is one.
     pub consumer: Option<Arc<Consumer>>,
     /// The name logs and upstreams see: the consumer's username, or the external subject.
     pub name: Arc<str>,
-    /// What the other party said about the caller, such as the claims of a token.
-    pub claims: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
 }
 
 impl Identity {
     /// A consumer of the configuration.
     pub fn consumer(consumer: Arc<Consumer>) -> Self {
-        Self { name: consumer.username.clone(), consumer: Some(consumer), claims: None }
+        Self {
+            claims: None,
+            groups: Arc::default(),
+            name: consumer.username.clone(),
+            consumer: Some(consumer),
+        }
+    }
+
+    /// Somebody another party vouched for, who is no consumer.
+    pub fn external(name: impl Into<Arc<str>>) -> Self {
+        Self { claims: None, groups: Arc::default(), name: name.into(), consumer: None }
+    }
+
+    /// Every group of the caller: the consumer's and those another party told.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<str>> {
+        let own = self.consumer.as_ref().map_or(&[][..], |consumer| &consumer.acl_groups);
+        own.iter().chain(self.groups.iter())
     }
 }
 

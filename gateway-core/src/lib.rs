@@ -19,4 +19,6 @@ pub mod record;
 pub mod route;
 pub mod stream;
 pub mod template;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod upstream;

@@ -1,16 +1,26 @@
-//! Plugins: what one is, where it may sit, and how a proxy's chain is built and walked.
+//! Plugins: what one is, where it may sit, what it may reach, and how a proxy's chain is built and run.
+//!
+//! The life of a plugin: [`Plugin::build`] makes it from its settings, whenever a configuration is checked; a build that
+//! is not used is dropped without a trace. [`Plugin::attend`] takes its seats in the chain of each proxy it runs for.
+//! After the configuration is published, [`Plugin::start`] begins its background tasks, once. When no configuration
+//! uses it any more, its tasks are asked to end and it is dropped.
 
 pub mod chain;
 pub mod entry;
 pub mod hooks;
+pub mod seat;
 pub mod step;
 pub mod world;
 
-pub use chain::Chain;
-pub use entry::{Entry, Registry, entry};
-pub use hooks::{Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse};
-pub use step::{Claim, Finding, Step, Verdict};
+pub use chain::{Chain, PLUGIN_TIMEOUT};
+pub use entry::{Built, Entry, Registry, entry};
+pub use hooks::{
+    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
+};
+pub use seat::{Attempt, Seat};
+pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
+pub use world::tasks::Starter;
 
 use std::sync::Arc;
 
@@ -19,24 +29,36 @@ use serde::de::DeserializeOwned;
 
 use crate::config::problem::Problems;
 
-/// A feature the operator can switch on per proxy.
+/// A feature that the operator can switch on for each proxy.
 ///
-/// Implemented once per plugin file. `build` runs when a configuration is loaded, `attend` right after it; on the
-/// hot path only the hooks a plugin took a seat in are ever called.
+/// Implemented once per plugin file. On the hot path only the hooks a plugin took a seat in are ever called.
 pub trait Plugin: Sized + Send + Sync + 'static {
     /// What users write as `plugin_name`; snake case, unique in the table.
     const NAME: &'static str;
     /// The first paragraph of the plugin's page, in one sentence.
     const SUMMARY: &'static str;
-    /// The plugin's settings; must refuse unknown fields.
+    /// Whether a global plugin closes a proxy whose traffic it can't see, rather than leave that proxy without it.
+    /// True unless said otherwise: false only for plugins that protect nothing, such as one that adds an id.
+    const GUARDS: bool = true;
+    /// The plugin's settings; must refuse unknown fields. What its types can say (a range, a fixed set of words) is
+    /// checked by its schema, with all problems reported at once.
     type Config: DeserializeOwned + JsonSchema;
 
-    /// Turns settings into a ready plugin.
+    /// Makes a ready plugin from settings. May read files through `world`; opens no connection and starts no task.
     ///
     /// # Errors
-    /// Every thing that is wrong with the settings.
+    /// Everything that is wrong with the settings, each with a path that begins with `config`.
     fn build(config: Self::Config, world: &World) -> Result<Self, Problems>;
 
     /// Takes a seat in each hook this plugin wants; absent hooks cost nothing.
     fn attend(self: Arc<Self>, hooks: &mut Hooks);
+
+    /// Begins background work. Called once, after the configuration with this plugin is published. A task that needs the
+    /// plugin captures `self.clone()`.
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let _ = starter;
+    }
 }
+
+#[cfg(test)]
+mod tests;

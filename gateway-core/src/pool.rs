@@ -9,5 +9,5 @@ pub mod key;
 pub mod multiplex;
 
 pub use idle::{Idle, Rejected};
-pub use key::{Identity, Interner, Key};
+pub use key::{Identity, Interner, Key, KeyCache};
 pub use multiplex::{Choice, ConnectionId, Dial, Lease, Multiplex};

@@ -14,6 +14,9 @@ pub trait Recorder: Send + Sync + 'static {
     /// An exchange began.
     fn began(&self);
 
+    /// A hook panicked and was caught.
+    fn panicked(&self);
+
     /// Called exactly once for every exchange, however it ended.
     fn exchange(&self, record: &ExchangeRecord<'_>);
 
@@ -37,6 +40,10 @@ pub struct ExchangeRecord<'a> {
     pub status: u16,
     /// Why the gateway answered itself or the exchange was cut; `None` when a target's answer was delivered whole.
     pub cause: Option<Cause>,
+    /// The reason of `cause` in a word: a plugin's own where it gave one.
+    pub reason: Option<&'static str>,
+    /// Whether the gateway's own answer counts as an error; one of a plugin with a status below 400 does not.
+    pub is_error: bool,
     /// Attempts made.
     pub attempts: u32,
     /// From the last attempt's start to the target's first byte.

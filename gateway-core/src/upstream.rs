@@ -7,12 +7,12 @@ use http::{HeaderMap, HeaderValue, Method, Response};
 use tokio::time::Instant;
 
 use crate::balance::Target;
-use crate::config::snapshot::Route;
+use crate::config::model::{Backend, Timeouts};
 use crate::http::body::Body;
 use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
 use crate::http::forwarding::Forwarding;
-use crate::http::reply::Cause;
+use crate::http::reply::{Cause, Reply};
 use crate::stream::relay::Tunnel;
 
 /// Sends requests to targets. Implemented by the worker (pool, then dial) and by fakes in tests; called once an attempt.
@@ -30,12 +30,14 @@ pub trait Upstream: Send + Sync + 'static {
 /// One attempt to have a request answered by a target.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// The proxy with its timeouts, TLS and pool rules.
-    pub route: &'a Route,
+    /// How the target is spoken to: scheme, TLS and pool rules.
+    pub backend: &'a Backend,
+    /// How long each step may take.
+    pub timeouts: &'a Timeouts,
     /// Where to.
     pub target: &'a Target,
-    /// The target's place in its upstream, and in the route's pool keys.
-    pub index: usize,
+    /// The trust domain that connections to it belong to.
+    pub pool_key: u64,
     /// The method as the client sent it.
     pub method: &'a Method,
     /// Path and query as the target gets them.
@@ -81,6 +83,8 @@ pub struct Failure {
     pub stale: bool,
     /// The body, when nothing of it was taken.
     pub body: Option<Body>,
+    /// A plugin's answer, where it refused the request's body.
+    pub reply: Option<Box<Reply>>,
     /// For the log; never for the client.
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -88,12 +92,24 @@ pub struct Failure {
 impl Failure {
     /// A failure before any byte was sent.
     pub fn unsent(cause: Cause, body: Body) -> Self {
-        Self { cause, reached_wire: false, stale: false, body: Some(body), source: None }
+        Self { cause, reached_wire: false, stale: false, body: Some(body), reply: None, source: None }
     }
 
     /// A failure after bytes were sent.
     pub fn sent(cause: Cause) -> Self {
-        Self { cause, reached_wire: true, stale: false, body: None, source: None }
+        Self { cause, reached_wire: true, stale: false, body: None, reply: None, source: None }
+    }
+
+    /// A plugin refused the request's body, after bytes were sent.
+    pub fn refused(reply: Box<Reply>) -> Self {
+        let cause = reply.cause;
+        Self { reply: Some(reply), ..Self::sent(cause) }
+    }
+
+    /// What the client is answered: a plugin's own reply where it gave one.
+    pub fn into_reply(self) -> Box<Reply> {
+        let Self { reply, cause, .. } = self;
+        reply.unwrap_or_else(|| Box::new(Reply::new(cause)))
     }
 
     /// Adds what the log should know.

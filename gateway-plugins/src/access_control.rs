@@ -9,7 +9,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -94,7 +94,7 @@ impl Plugin for AccessControl {
 }
 
 impl OnRequest for AccessControl {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         let Some(identity) = &exchange.identity else {
             return Step::reply(Reply::new(Cause::Unauthenticated).detail("nobody was recognised"));
         };
@@ -107,8 +107,7 @@ impl OnRequest for AccessControl {
 
 impl AccessControl {
     fn admits(&self, identity: &Identity) -> bool {
-        let groups = identity.consumer.as_ref().map_or(&[][..], |consumer| &consumer.acl_groups);
-        let in_any = |list: &Names| groups.iter().any(|group| list.contains(group));
+        let in_any = |list: &Names| identity.groups().any(|group| list.contains(group));
         let rules = &self.rules;
         if rules.disallowed_consumers.contains(&identity.name) || in_any(&rules.disallowed_groups) {
             return false;

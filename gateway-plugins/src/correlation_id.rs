@@ -8,8 +8,7 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::fields::RequestId;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,6 +35,9 @@ pub(crate) struct CorrelationId {
     echo: bool,
 }
 
+/// The id of one exchange, to be said to the client.
+struct Id(HeaderValue);
+
 /// Longer ids of clients are replaced: they would fill logs.
 const MAX_BYTES: usize = 256;
 
@@ -43,11 +45,15 @@ impl Plugin for CorrelationId {
     const NAME: &'static str = "correlation_id";
     const SUMMARY: &'static str =
         "Gives every request an id that the target, the client and the logs see alike.";
+    const GUARDS: bool = false;
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let header = HeaderName::from_bytes(config.header_name.as_bytes()).map_err(|_| {
-            Problems::one("config.header_name", format!("`{}` is no header name", config.header_name))
+            Problems::one(
+                "config.header_name",
+                format!("`{}` is not a valid header name", config.header_name),
+            )
         })?;
         Ok(Self { header, echo: config.echo_downstream })
     }
@@ -61,7 +67,7 @@ impl Plugin for CorrelationId {
 }
 
 impl OnRequest for CorrelationId {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let headers = &mut exchange.request.headers;
         let id = match headers.get(&self.header) {
             Some(id) if is_usable(id) => id.clone(),
@@ -71,14 +77,22 @@ impl OnRequest for CorrelationId {
                 id
             }
         };
-        exchange.state.put(RequestId(id));
+        if self.echo {
+            exchange.state.put(seat, Id(id.clone()));
+        }
+        exchange.set_request_id(id);
         Step::Next
     }
 }
 
 impl OnResponse for CorrelationId {
-    fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
-        if let Some(RequestId(id)) = exchange.state.of() {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        if let Some(Id(id)) = exchange.state.of(seat) {
             response.headers_mut().insert(self.header.clone(), id.clone());
         }
         Step::Next

@@ -4,22 +4,19 @@
 //! sees plain gRPC; its trailers reach the browser as the last frame of the body, since browsers show no trailers.
 //! Requests of other types pass untouched.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, Output, Transform};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
-use http_body::{Body as HttpBody, Frame};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,13 +49,17 @@ impl Plugin for GrpcWeb {
     const NAME: &'static str = "grpc_web";
     const SUMMARY: &'static str =
         "Lets browsers call gRPC services, by translating gRPC-Web in both directions.";
+    const GUARDS: bool = false;
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         for (n, name) in config.expose_headers.iter().enumerate() {
             if HeaderName::from_bytes(name.as_bytes()).is_err() {
-                problems.add(format!("config.expose_headers[{n}]"), format!("`{name}` is no header name"));
+                problems.add(
+                    format!("config.expose_headers[{n}]"),
+                    format!("`{name}` is not a valid header name"),
+                );
             }
         }
         let mut names = vec!["grpc-status".to_owned(), "grpc-message".to_owned()];
@@ -75,7 +76,7 @@ impl Plugin for GrpcWeb {
 }
 
 impl OnRequest for GrpcWeb {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let Some(spoken) = spoken(exchange) else { return Step::Next };
         if exchange.request.method != Method::POST {
             return Step::reply(Reply::new(Cause::MethodNotAllowed));
@@ -86,16 +87,21 @@ impl OnRequest for GrpcWeb {
         if spoken.text {
             exchange.request.headers.remove(CONTENT_LENGTH);
             let body = std::mem::take(&mut exchange.body);
-            exchange.body = Body::stream(Decoded { body, rest: BytesMut::new() });
+            exchange.body = body.transform(Decoded { rest: BytesMut::new() });
         }
-        exchange.state.put(spoken);
+        exchange.state.put(seat, spoken);
         Step::Next
     }
 }
 
 impl OnResponse for GrpcWeb {
-    fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
-        let Some(spoken) = exchange.state.of::<Spoken>() else { return Step::Next };
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(spoken) = exchange.state.of::<Spoken>(seat) else { return Step::Next };
         let is_grpc = response.headers().get(CONTENT_TYPE).is_some_and(|value| {
             value.as_bytes().strip_prefix(GRPC.as_bytes()).is_some_and(|rest| !rest.starts_with(b"-web"))
         });
@@ -110,7 +116,7 @@ impl OnResponse for GrpcWeb {
         let body = std::mem::take(response.body_mut());
         if !(body.is_empty() && trailers_only) {
             // A trailers-only response has its status in the head already.
-            *response.body_mut() = Body::stream(Encoded { body, text: spoken.text, done: false });
+            *response.body_mut() = body.transform(Encoded { text: spoken.text });
         }
         Step::Next
     }
@@ -128,95 +134,50 @@ fn spoken(exchange: &Exchange) -> Option<Spoken> {
 
 /// A Base64 body, decoded as it comes. Clients may pad each message on its own, so padding can stand anywhere.
 struct Decoded {
-    body: Body,
     /// Characters that don't make a whole group yet.
     rest: BytesMut,
 }
 
-impl Decoded {
-    fn decode(&mut self, data: &[u8]) -> Result<Bytes, BodyError> {
-        let mut out = BytesMut::with_capacity(data.len());
+impl Transform for Decoded {
+    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+        let mut decoded = BytesMut::with_capacity(data.len());
         for c in data.iter().filter(|c| !c.is_ascii_whitespace()) {
             self.rest.put_u8(*c);
             if self.rest.len() == 4 {
                 let group = STANDARD.decode(&self.rest).map_err(|_| BodyError::Framing("Base64"))?;
-                out.extend_from_slice(&group);
+                decoded.extend_from_slice(&group);
                 self.rest.clear();
             }
         }
-        Ok(out.freeze())
+        out.data(decoded.freeze());
+        Ok(())
+    }
+
+    fn end(&mut self, _out: &mut Output) -> Result<(), BodyError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(BodyError::Framing("Base64")) }
     }
 }
 
-impl HttpBody for Decoded {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        match ready!(this.body.poll_next(cx)) {
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => Poll::Ready(Some(this.decode(&data).map(Frame::data))),
-                Err(trailers) => Poll::Ready(Some(Ok(trailers))),
-            },
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            None if this.rest.is_empty() => Poll::Ready(None),
-            None => {
-                this.rest.clear();
-                Poll::Ready(Some(Err(BodyError::Framing("Base64 ends in the middle of a group"))))
-            }
-        }
-    }
-}
-
-/// A gRPC body with its trailers as a last frame, in Base64 where the client asked for it.
+/// A gRPC body whose trailers become its last frame.
 struct Encoded {
-    body: Body,
     text: bool,
-    done: bool,
 }
 
 impl Encoded {
-    fn written(&self, data: Bytes) -> Frame<Bytes> {
-        Frame::data(if self.text { Bytes::from(STANDARD.encode(data)) } else { data })
+    fn written(&self, data: Bytes) -> Bytes {
+        if self.text { Bytes::from(STANDARD.encode(&data)) } else { data }
     }
 }
 
-impl HttpBody for Encoded {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        if this.done {
-            return Poll::Ready(None);
-        }
-        let frame = match ready!(this.body.poll_next(cx)) {
-            Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-            None => {
-                this.done = true;
-                return Poll::Ready(None);
-            }
-        };
-        let data = match frame.into_data() {
-            Ok(data) => data,
-            Err(frame) => {
-                this.done = true;
-                trailer_frame(&frame.into_trailers().unwrap_or_default())
-            }
-        };
-        Poll::Ready(Some(Ok(this.written(data))))
+impl Transform for Encoded {
+    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+        out.data(self.written(data));
+        Ok(())
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.done
+    fn trailers(&mut self, trailers: HeaderMap, out: &mut Output) -> Result<(), BodyError> {
+        out.data(self.written(trailer_frame(&trailers)));
+        Ok(())
     }
 }
 

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
-use gateway_core::consumer::Consumers;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Authenticate, Claim, Hooks, Plugin, World};
+use gateway_core::plugin::{Authenticate, Claim, Hooks, Plugin, Seat, World};
 use http::header::WWW_AUTHENTICATE;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Uri};
@@ -61,7 +60,7 @@ impl Plugin for KeyAuth {
         };
         let Some(place) = place else {
             let mut problems = Problems::default();
-            let message = format!("`{}` is no place for a key", config.key_location);
+            let message = format!("`{}` is not a place for a key", config.key_location);
             problems.add("config.key_location", message).remedy =
                 Some("write `header:NAME` or `query:NAME`".into());
             return Err(problems);
@@ -80,21 +79,19 @@ fn is_plain(c: u8) -> bool {
 }
 
 impl Authenticate for KeyAuth {
-    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, consumers: &'a Consumers) -> Claim<'a> {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let found = match &self.place {
             Place::Header(name) => in_header(exchange, name),
-            Place::Query(name) => in_query(exchange.uri(), name),
+            Place::Query(name) => in_query(&exchange.request.uri, name),
         };
         let owner = match &found {
-            Found::Nothing => return Claim::Absent,
-            Found::Key(key) => consumers.by_credential(Self::NAME, key),
+            Found::Nothing => return Claim::Absent(Some(refusal("a key is required"))),
+            Found::Key(key) => seat.consumers().by_credential(Self::NAME, key),
             // Two keys: whichever is taken, somebody else may take the other.
             Found::Unusable => None,
         };
         let Some(owner) = owner else {
-            let challenge = HeaderValue::from_static("ApiKey realm=\"ferrum-edge\"");
-            let reply = Reply::new(Cause::Unauthenticated).detail("the key is not valid");
-            return Claim::Refused(Box::new(reply.header(WWW_AUTHENTICATE, challenge)));
+            return Claim::Refused(refusal("the key is not valid"));
         };
         let owner = owner.clone();
         if self.hide {
@@ -102,6 +99,11 @@ impl Authenticate for KeyAuth {
         }
         Claim::Caller(owner)
     }
+}
+
+fn refusal(detail: &'static str) -> Box<Reply> {
+    let challenge = HeaderValue::from_static("ApiKey realm=\"ferrum-edge\"");
+    Box::new(Reply::new(Cause::Unauthenticated).detail(detail).header(WWW_AUTHENTICATE, challenge))
 }
 
 enum Found {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use schemars::JsonSchema;
@@ -73,7 +73,7 @@ impl Plugin for RequestTermination {
         let status = StatusCode::from_u16(config.status_code).ok().filter(|status| status.as_u16() >= 200);
         if status.is_none() {
             problems
-                .add("config.status_code", format!("{} is no status of an answer", config.status_code))
+                .add("config.status_code", format!("{} is not a valid response status", config.status_code))
                 .remedy = Some("write a number from 200 to 599".into());
         }
         let content_type = HeaderValue::from_str(&config.content_type);
@@ -88,7 +88,7 @@ impl Plugin for RequestTermination {
         let header = trigger.header.and_then(|name| match HeaderName::from_bytes(name.as_bytes()) {
             Ok(name) => Some((name, trigger.header_value)),
             Err(_) => {
-                problems.add("config.trigger.header", format!("`{name}` is no header name"));
+                problems.add("config.trigger.header", format!("`{name}` is not a valid header name"));
                 None
             }
         });
@@ -107,7 +107,7 @@ impl Plugin for RequestTermination {
 }
 
 impl OnRequest for RequestTermination {
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         if !self.is_triggered(exchange) {
             return Step::Next;
         }
@@ -119,8 +119,7 @@ impl OnRequest for RequestTermination {
 
 impl RequestTermination {
     fn is_triggered(&self, exchange: &Exchange) -> bool {
-        let path_fits =
-            self.path_prefix.as_ref().is_none_or(|prefix| exchange.uri().path().starts_with(prefix));
+        let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| exchange.path().starts_with(prefix));
         path_fits
             && self.header.as_ref().is_none_or(|(name, wanted)| {
                 let mut values = exchange.request.headers.get_all(name).iter();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use gateway_core::plugin::{Registry, World};
+use gateway_core::plugin::Registry;
 use serde_json::json;
 
 use super::PLUGINS;
@@ -25,7 +25,7 @@ fn names_are_unique_snake_case_and_said_in_one_sentence() {
 fn unknown_settings_are_refused_and_every_option_is_explained() {
     let registry = Registry::new(PLUGINS);
     for plugin in PLUGINS {
-        let refused = registry.build(plugin.name, &json!({ "no_such_option": 1 }), &World::default());
+        let refused = registry.build(plugin.name, None, &json!({ "no_such_option": 1 }));
         assert!(refused.is_err(), "{} takes an unknown option", plugin.name);
         let schema = (plugin.schema)();
         let properties = schema.get("properties").and_then(|it| it.as_object()).cloned().unwrap_or_default();
@@ -44,9 +44,7 @@ fn bad_settings_are_named() {
         ("request_termination", json!({ "trigger": { "header_value": "x" } }), "config.trigger.header_value"),
         ("request_terminaton", json!({}), "plugin_name"),
     ] {
-        let Err(problems) = registry.build(name, &config, &World::default()) else {
-            panic!("{name} took {config}")
-        };
+        let Err(problems) = registry.build(name, None, &config) else { panic!("{name} took {config}") };
         assert_eq!(problems.0[0].path, path);
     }
 }

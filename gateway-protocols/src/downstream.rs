@@ -20,11 +20,15 @@ fn cut_by(error: &BodyError) -> Cause {
         BodyError::Idle => Cause::UpstreamTimeout,
         BodyError::Framing(_) => Cause::UpstreamGarbage,
         BodyError::TooLarge { .. } => Cause::BodyTooLarge,
+        BodyError::Refused(reply) => reply.cause,
+        BodyError::NoRoom => Cause::Overloaded,
         BodyError::Incomplete | BodyError::Io(_) => Cause::UpstreamClosed,
-        BodyError::Request(error) => match **error {
+        BodyError::Request(error) => match &**error {
             BodyError::Idle => Cause::RequestTimeout,
             BodyError::Framing(_) => Cause::BadRequest,
             BodyError::TooLarge { .. } => Cause::BodyTooLarge,
+            BodyError::Refused(reply) => reply.cause,
+            BodyError::NoRoom => Cause::Overloaded,
             BodyError::Incomplete | BodyError::Io(_) | BodyError::Request(_) => Cause::ClientGone,
         },
     }

@@ -5,6 +5,7 @@
 //! sockets and its own pools.
 
 mod buffer;
+pub mod calls;
 mod date;
 pub mod dns;
 pub mod downstream;

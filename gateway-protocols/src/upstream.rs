@@ -138,7 +138,7 @@ impl Upstream for Outbound {
             Some(Version::Http3) => Box::pin(self.inner.send_alternative(&call, body, downstream)).await,
             version => self.inner.send_over_tcp(version, &call, body, downstream).await,
         };
-        if call.route.proxy.backend.alt_svc
+        if call.backend.alt_svc
             && let Ok(answer) = &sent
         {
             self.inner.heed(&call, answer);
@@ -149,7 +149,7 @@ impl Upstream for Outbound {
 
 /// Until when an HTTP/3 connection used now is kept.
 fn kept_until(call: &Call<'_>) -> Option<Instant> {
-    let idle = call.route.proxy.backend.pool.idle_timeout;
+    let idle = call.backend.pool.idle_timeout;
     (!idle.is_zero()).then(|| Instant::now() + idle)
 }
 
@@ -161,7 +161,7 @@ impl Pools {
         let rests = self.no_quic.get(&key).is_some_and(|until| *until > Instant::now());
         if let Some(several) = self.quic.get_mut(&key) {
             several.retain(|kept| kept.connection.is_open());
-            let most = call.route.proxy.backend.pool.http3_connections.max(1);
+            let most = call.backend.pool.http3_connections.max(1);
             let kept = match several.iter().position(|kept| kept.connection.has_room()) {
                 Some(at) => several.get_mut(at),
                 None if several.len() < most && !rests => None,
@@ -181,8 +181,8 @@ impl Pools {
 
 /// The trust domain a call's connection must belong to.
 fn key(call: &Call<'_>) -> u64 {
-    let number = call.route.pool_keys.get(call.index).map_or(0, |key| key.number());
-    match call.route.proxy.backend.tls {
+    let number = call.pool_key;
+    match call.backend.tls {
         None => number,
         // Numbers of keys never come near the upper half.
         Some(_) => number | crate::tls::client::edition() << 40,
@@ -191,7 +191,7 @@ fn key(call: &Call<'_>) -> u64 {
 
 /// The version to ask a new connection for.
 fn wanted(call: &Call<'_>) -> BackendHttp {
-    match call.route.proxy.backend.http_version {
+    match call.backend.http_version {
         BackendHttp::Auto if call.dialect == Dialect::Grpc => BackendHttp::Http2,
         // An upgrade is an HTTP/1.1 affair unless the target is told to speak HTTP/2.
         BackendHttp::Auto if call.dialect == Dialect::Upgrade => BackendHttp::Http1,
@@ -205,14 +205,14 @@ impl Inner {
         match wanted(call) {
             BackendHttp::Http1 => Some(Version::Http1),
             BackendHttp::Http2 => Some(Version::Http2),
-            BackendHttp::Auto | BackendHttp::Http3 if !call.route.proxy.backend.scheme.is_encrypted() => {
+            BackendHttp::Auto | BackendHttp::Http3 if !call.backend.scheme.is_encrypted() => {
                 Some(Version::Http1)
             }
             BackendHttp::Auto | BackendHttp::Http3 => {
                 let (pools, key) = (self.pools.try_borrow().ok()?, key(call));
                 match pools.learned.get(&key).copied() {
                     // Another proxy with the same target takes what it offers.
-                    Some(Version::Http3) if !call.route.proxy.backend.alt_svc => pools.over_tcp(key),
+                    Some(Version::Http3) if !call.backend.alt_svc => pools.over_tcp(key),
                     version => version,
                 }
             }
@@ -352,7 +352,7 @@ impl Inner {
         };
         // Whoever has the turn may be waiting for a target that does not answer, and so would each one after it: nobody
         // waits for longer than connecting may take.
-        let timeout = call.route.proxy.timeouts.connect;
+        let timeout = call.timeouts.connect;
         let turn = match timeout.is_zero() {
             true => lock.lock().await,
             false => match tokio::time::timeout(timeout, lock.lock()).await {

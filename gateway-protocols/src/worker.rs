@@ -216,6 +216,7 @@ impl Worker {
 
     /// Works until told to stop. To be run on a runtime of its own thread.
     pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
+        crate::calls::lend(self.outbound.clone(), &self.shared);
         let mut sockets = Sockets::default();
         let mut sweep = tokio::time::interval(SWEEP);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ferrum_edge::core::config::problem::Problems;
 use ferrum_edge::core::http::body::Body;
 use ferrum_edge::core::http::exchange::Exchange;
-use ferrum_edge::core::plugin::{Hooks, OnResponse, Plugin, Step, World, entry};
+use ferrum_edge::core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, World, entry};
 use http::{HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +38,12 @@ impl Plugin for Greeter {
 }
 
 impl OnResponse for Greeter {
-    fn on_response<'a>(&'a self, _exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+    fn on_response<'a>(
+        &'a self,
+        _exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        _seat: Seat<'a>,
+    ) -> Step<'a> {
         response.headers_mut().insert("x-greeting", self.0.clone());
         Step::Next
     }

@@ -45,6 +45,7 @@ pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Jso
             Some(keeper) => database(keeper).await,
             None => Value::Null,
         },
+        "plugin_tasks": engine.tasks.status(),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
     }))

@@ -7,17 +7,22 @@ use std::time::Duration;
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
-use gateway_core::config::snapshot::Snapshot;
+use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::http::body::limit_collected;
+use gateway_core::plugin::world::meters::Meters;
 use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::listeners::{NewPorts, Ports, StreamPorts};
 use super::tls::Frontend;
 use super::{Addresses, ReloadError, StartError};
+use crate::control::PluginTasks;
 use crate::export::Telemetry;
 
 /// The running parts of a gateway that outlive any one configuration.
 pub(crate) struct Engine {
+    pub(crate) tasks: PluginTasks,
+    pub(crate) meters: Meters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) frontend: Arc<Frontend>,
@@ -125,9 +130,11 @@ impl Engine {
         self.compiler().adopt(&compiled);
         self.telemetry.applied(&compiled);
         let revision = compiled.snapshot.revision;
+        limit_collected(compiled.snapshot.settings.limits.max_collected_body_bytes);
         let replaced = self.shared.snapshot.swap(Arc::new(compiled.snapshot));
         self.streams.apply(ports, &self.orders, &self.frontend);
         self.revision.send_replace(revision);
+        start_plugins(&compiled.put, &self.tasks);
         let confirmed = self.orders.iter().map(|worker| {
             let (confirm, confirmed) = oneshot::channel();
             give(worker, Order::Confirm(confirm));
@@ -182,6 +189,13 @@ impl Engine {
 
     fn compiler(&self) -> MutexGuard<'_, Compiler> {
         self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the tasks of plugins that are new; those of the others run already.
+pub(super) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
+    for (_, plugin) in routes.iter().flat_map(|route| route.chain.members()) {
+        plugin.start(tasks);
     }
 }
 

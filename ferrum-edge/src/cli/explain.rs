@@ -14,7 +14,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Client, ClientTls, Exchange};
 use gateway_core::http::guard;
-use gateway_core::plugin::{Registry, World};
+use gateway_core::plugin::Registry;
 use gateway_core::route::forward_path;
 use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
@@ -74,7 +74,7 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     };
     let now = tokio::time::Instant::now();
     let empty = Snapshot::empty(model.settings.clone());
-    let snapshot = Compiler::new(registry, World::default()).compile(&model, &empty, now).snapshot;
+    let snapshot = Compiler::new(registry).compile(&model, &empty, now).snapshot;
     let explained = Explained::new(&snapshot, args);
     match args.output {
         Output::Json => print::line(explained.document()),

@@ -4,10 +4,10 @@ use std::time::SystemTime;
 
 use gateway_core::config::model::Traffic;
 use gateway_core::config::snapshot::Route;
-use gateway_core::http::exchange::{Client, Exchange};
+use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
+use http::Version;
 use http::header::{HeaderName, REFERER, USER_AGENT};
-use http::{HeaderMap, Version};
 
 use super::json::Line;
 use super::redact;
@@ -22,8 +22,9 @@ pub(crate) fn exchange(line: &mut Line<'_>, record: &ExchangeRecord<'_>) {
     line.text("http.request.method", exchange.method().as_str());
     target(line, exchange);
     line.number("http.response.status_code", record.status);
-    if let Some(cause) = record.cause {
-        line.text("error.type", cause.reason());
+    if let Some(reason) = record.reason {
+        // What a plugin answers on purpose is no error, and still has a reason.
+        line.text(if record.is_error { "error.type" } else { "reply.reason" }, reason);
     }
     if exchange.early {
         line.number("tls.early_data", 1_u8);
@@ -34,7 +35,8 @@ pub(crate) fn exchange(line: &mut Line<'_>, record: &ExchangeRecord<'_>) {
     line.plain("network.protocol.version", version(exchange.version()));
     line.plain("client.address", exchange.client_address);
     client(line, &exchange.client);
-    headers(line, &exchange.request.headers);
+    headers(line, exchange);
+    fields(line, exchange.fields());
     if let Some(identity) = &exchange.identity {
         line.text("enduser.id", &*identity.name);
     }
@@ -59,6 +61,14 @@ pub(crate) fn session(line: &mut Line<'_>, record: &SessionRecord<'_>) {
     line.number("session.bytes_down", record.bytes_down);
     line.plain("client.address", record.session.client_address);
     client(line, &record.session.client);
+    if let Some(head) = &record.session.head {
+        line.text("http.request.method", head.method.as_str());
+        line.text("url.path", head.uri.path());
+        if let Some(query) = head.uri.query() {
+            line.text_by("url.query", |out| redact::query(out, query));
+        }
+    }
+    fields(line, &record.session.fields);
     if let Some(identity) = &record.session.identity {
         line.text("enduser.id", &*identity.name);
     }
@@ -103,9 +113,24 @@ fn client(line: &mut Line<'_>, client: &Client) {
     }
 }
 
+/// Fields that plugins added.
+fn fields(line: &mut Line<'_>, fields: &[(&'static str, Field)]) {
+    for (name, value) in fields {
+        match value {
+            Field::Text(text) => line.text(name, &**text),
+            Field::Number(number) => line.number(name, *number),
+            Field::Fraction(number) if number.is_finite() => line.plain(name, number),
+            Field::Fraction(_) => {}
+            Field::Flag(flag) => line.number(name, u8::from(*flag)),
+        }
+    }
+}
+
 /// The few headers that are logged; none that may carry a credential.
-fn headers(line: &mut Line<'_>, headers: &HeaderMap) {
-    if let Some(id) = headers.get(REQUEST_ID) {
+fn headers(line: &mut Line<'_>, exchange: &Exchange) {
+    let headers = &exchange.request.headers;
+    // The id that a plugin gave goes before one that the client sent.
+    if let Some(id) = exchange.request_id().or_else(|| headers.get(REQUEST_ID)) {
         line.text("http.request.id", id);
     }
     if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace_id(value.as_bytes())) {

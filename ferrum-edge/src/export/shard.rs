@@ -123,6 +123,10 @@ impl WorkerTelemetry {
 }
 
 impl Recorder for WorkerTelemetry {
+    fn panicked(&self) {
+        self.panics.add(1);
+    }
+
     fn began(&self) {
         self.began.add(1);
     }

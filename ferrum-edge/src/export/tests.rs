@@ -11,7 +11,6 @@ use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::Cause;
-use gateway_core::plugin::World;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord, metric};
 use gateway_core::stream::session::Session;
 use gateway_protocols::supervise::Tasks;
@@ -28,7 +27,7 @@ pub(super) struct Configurations {
 impl Configurations {
     pub(super) fn new(ids: &[&str]) -> Self {
         let empty = Snapshot::empty(Arc::default());
-        let mut compiler = Compiler::new(crate::plugins(), World::default());
+        let mut compiler = Compiler::new(crate::plugins());
         let compiled = compiler.compile(&Model::default(), &empty, tokio::time::Instant::now());
         let mut this = Self { compiler, compiled };
         this.change(ids);
@@ -72,6 +71,8 @@ pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> Ex
         target: route.and_then(|route| route.targets.list().first()).map(|target| &**target),
         status: 200,
         cause: None,
+        reason: None,
+        is_error: false,
         attempts: 1,
         first_byte: Some(Duration::from_millis(3)),
         duration: Duration::from_millis(4),
@@ -123,7 +124,13 @@ fn workers_add_up() {
         worker.exchange(&record(&plain, Some(&a)));
         worker.exchange(&ExchangeRecord { status: 503, attempts: 3, ..record(&http2, Some(&b)) });
     }
-    let lost = ExchangeRecord { status: 404, cause: Some(Cause::NoRoute), ..record(&plain, None) };
+    let lost = ExchangeRecord {
+        status: 404,
+        cause: Some(Cause::NoRoute),
+        reason: Some("no_route"),
+        is_error: true,
+        ..record(&plain, None)
+    };
     telemetry.worker(0).exchange(&lost);
     let page = scrape(&telemetry, &configurations.compiled.snapshot);
     let labels = |version, class| {

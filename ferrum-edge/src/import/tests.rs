@@ -285,7 +285,7 @@ fn asked(translation: &Translation, host: &str, method: &str, path: &str, client
     let registry = crate::plugins();
     let model = crate::source::file::parse(&document.to_string(), "t", &registry).unwrap();
     let empty = Snapshot::empty(model.settings.clone());
-    let mut compiler = Compiler::new(registry, gateway_core::plugin::World::default());
+    let mut compiler = Compiler::new(registry);
     let snapshot = compiler.compile(&model, &empty, tokio::time::Instant::now()).snapshot;
     let request = http::Request::builder().method(method).uri(path).header("host", host);
     let peer = std::net::SocketAddr::from((client, 1));

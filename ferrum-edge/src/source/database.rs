@@ -28,7 +28,6 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
 use tokio::sync::{Mutex, RwLock, watch};
 
-use super::file::Plugins;
 use crate::admin::Access;
 use crate::app::{Engine, ReloadError};
 use crate::store::seal::Keys;
@@ -201,9 +200,8 @@ impl Keeper {
     ) -> Result<(Catalog, Changes), Problems> {
         let mut trial = catalog.clone();
         let previous = self.engine.snapshot();
-        let plugins = Plugins(&self.registry);
         let folder = PathBuf::new();
-        let against = Against { previous: &previous, plugins: &plugins, folder: &folder };
+        let against = Against { previous: &previous, plugins: &self.registry, folder: &folder };
         let changes = trial.apply(edit, affected, against, refusal)?;
         Ok((trial, changes))
     }

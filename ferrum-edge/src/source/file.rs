@@ -8,10 +8,9 @@ use std::{env, fmt, io};
 use gateway_core::config::file::{Document, Gateway, Origin, References};
 use gateway_core::config::model::Model;
 use gateway_core::config::problem::{Problem, Problems};
-use gateway_core::config::resolve::{self, PluginCheck};
+use gateway_core::config::resolve;
 use gateway_core::config::settings::{self, Layer};
-use gateway_core::plugin::{Registry, World};
-use serde_json::Value;
+use gateway_core::plugin::Registry;
 
 use super::certificates;
 pub(crate) use text::read as read_text;
@@ -95,7 +94,7 @@ impl Source {
                 (text::read(path).map_err(unreadable)?, origin)
             }
         };
-        let model = resolve::load(&text, &origin, &Machine, &Plugins(registry), |document| {
+        let model = resolve::load(&text, &origin, &Machine, registry, |document| {
             demand(document);
             self.lay_over(&mut document.gateway)
         })?;
@@ -132,7 +131,7 @@ fn named(name: &str) -> Origin {
 /// Every problem there is; `name` stands before each. An empty text is one.
 pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Problems> {
     let origin = named(name);
-    let model = resolve::load(text, &origin, &Machine, &Plugins(registry), |document| {
+    let model = resolve::load(text, &origin, &Machine, registry, |document| {
         document.require_sections();
         Problems::default()
     })?;
@@ -158,31 +157,5 @@ impl References for Machine {
 
     fn file(&self, path: &Path) -> io::Result<String> {
         text::read(path)
-    }
-}
-
-/// Checks plugins by building them.
-pub(super) struct Plugins<'a>(pub(super) &'a Registry);
-
-impl PluginCheck for Plugins<'_> {
-    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems> {
-        match self.0.build(plugin_name, config, &World::default()) {
-            Ok(_) => Ok(()),
-            Err(Problems(mut problems)) => {
-                for problem in &mut problems {
-                    let within = problem.path.strip_prefix("config").unwrap_or(&problem.path);
-                    problem.path = within.trim_start_matches('.').to_owned();
-                }
-                Err(Problems(problems))
-            }
-        }
-    }
-
-    fn is_known(&self, name: &str) -> bool {
-        self.0.place(name).is_some()
-    }
-
-    fn names(&self) -> Option<Vec<String>> {
-        Some(self.0.entries().iter().map(|entry| entry.name.to_owned()).collect())
     }
 }

@@ -17,13 +17,12 @@ use crate::health::breaker::Breakers;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::plugin::chain::Member;
-use crate::plugin::{Chain, Registry, World};
-use crate::pool::{Identity, Interner};
+use crate::plugin::{Chain, Registry};
+use crate::pool::{Identity, Interner, KeyCache};
 
 /// Turns changes into snapshots, remembering what must survive from one to the next.
 pub struct Compiler {
     registry: Registry,
-    world: World,
     interner: Interner,
     slots: Slots,
     /// For the many proxies that retry nothing.
@@ -86,10 +85,9 @@ const SWEEP_AT: usize = 1024;
 
 impl Compiler {
     /// A compiler with the plugins it may build.
-    pub fn new(registry: Registry, world: World) -> Self {
+    pub fn new(registry: Registry) -> Self {
         Self {
             registry,
-            world,
             interner: Interner::default(),
             slots: Slots::default(),
             no_budget: Arc::new(RetryBudget::new(0, Instant::now())),
@@ -101,11 +99,6 @@ impl Compiler {
     /// The known plugins.
     pub fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// The world plugins are built in.
-    pub fn world(&self) -> &World {
-        &self.world
     }
 
     /// Compiles a whole model. Targets that stay keep their health, latency and connections; plugins whose settings
@@ -229,6 +222,7 @@ impl Compiler {
             breakers,
             budget,
             pool_keys,
+            chosen_keys: KeyCache::default(),
             allow: allow(&proxy),
             quarantine,
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
@@ -263,11 +257,25 @@ impl Compiler {
             }
             members.push(member);
         }
-        problems.into_result(()).map(|()| Chain::build(&self.registry, &members))
+        problems.into_result(())?;
+        let chain = Chain::build(&self.registry, &members, &proxy.traffic)?;
+        let unknown = chain.chooses().iter().filter(|id| next.upstreams.get(&***id).is_none());
+        let mut problems = Problems::default();
+        for id in unknown {
+            problems.add(
+                format!("proxies.{}", proxy.id),
+                format!("a plugin sends to the upstream `{id}`, which does not exist"),
+            );
+        }
+        problems.into_result(chain)
     }
 
     fn build(&self, config: &Arc<PluginConfig>) -> Result<Member, Problems> {
-        match self.registry.build(&config.plugin_name, &config.config.value(), &self.world) {
+        // What was built to check the settings is what runs.
+        if let Some(built) = &config.built {
+            return Ok((config.clone(), built.clone()));
+        }
+        match self.registry.build(&config.plugin_name, Some(&config.id), &config.config.value()) {
             Ok(plugin) => Ok((config.clone(), plugin)),
             Err(mut problems) => {
                 for problem in &mut problems.0 {

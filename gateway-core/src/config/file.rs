@@ -91,6 +91,16 @@ pub(super) fn setting(path: &str, value: Vec<String>, is_list: bool) -> Result<G
     read.ok_or(problems)
 }
 
+/// Every problem of a plugin's settings against the plugin's schema, each path beginning with `config`. A key with an
+/// empty value counts as absent and is taken out.
+pub fn settings_problems(schema: &Schema, settings: &mut serde_json::Value) -> Problems {
+    let mut problems = Problems::default();
+    let mut node = Node::of_json(settings.take());
+    check::check_plugin(schema.as_value(), &mut node, "config", &mut problems);
+    *settings = node.into_json();
+    problems
+}
+
 /// Where a text comes from.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {

@@ -14,6 +14,9 @@ pub use proxy::*;
 pub use settings::*;
 pub use upstream::*;
 
+use crate::condition::Condition;
+use crate::plugin::Built;
+
 /// The name of a resource, unique among its kind: 1–254 characters, `[a-zA-Z0-9][a-zA-Z0-9._-]*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub(crate) Arc<str>);
@@ -123,7 +126,6 @@ impl fmt::Debug for Secret {
 }
 
 /// One configured plugin.
-#[derive(Debug, PartialEq)]
 pub struct PluginConfig {
     /// Unique among plugin configs.
     pub id: Id,
@@ -135,12 +137,45 @@ pub struct PluginConfig {
     pub scope: Scope,
     /// Runs before or after a named plugin instead of at its place in the table.
     pub order: Option<Box<Order>>,
+    /// Which requests it runs for; `None` is all.
+    pub when: Option<Arc<Condition>>,
+    /// The plugin that was built when these settings were checked, where it was.
+    pub built: Option<Arc<dyn Built>>,
+}
+
+/// Alike when written alike: what was built from the settings follows from them.
+impl PartialEq for PluginConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.plugin_name == other.plugin_name
+            && self.config == other.config
+            && self.scope == other.scope
+            && self.order == other.order
+            && self.when == other.when
+    }
+}
+
+impl fmt::Debug for PluginConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Settings may hold secrets.
+        f.debug_struct("PluginConfig")
+            .field("id", &self.id)
+            .field("plugin_name", &self.plugin_name)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A plugin's own settings, as compact JSON: read when the plugin is built, then only compared and shown. There may be
 /// millions of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PluginSettings(Box<str>);
+
+impl fmt::Debug for PluginSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PluginSettings(…)")
+    }
+}
 
 impl PluginSettings {
     /// These settings.

@@ -23,7 +23,7 @@ pub use gateway::settings;
 pub(super) use gateway::values;
 pub use known::{Group, Known};
 pub(super) use plugin::scope_of;
-pub use plugin::{Configured, PluginCheck, plugin_config};
+pub use plugin::{Checked, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
 pub(super) use unique::{UNTIE, key_of, may_share, reserved, tied};

@@ -15,7 +15,7 @@ use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
-use crate::pool::Key;
+use crate::pool::{Key, KeyCache};
 use crate::route::RouteTable;
 use crate::stream::table::StreamTable;
 
@@ -33,6 +33,8 @@ pub struct Route {
     pub budget: Arc<RetryBudget>,
     /// For each target the trust domain its connections belong to.
     pub pool_keys: Box<[Arc<Key>]>,
+    /// The same for targets of upstreams that plugins choose.
+    pub chosen_keys: KeyCache,
     /// Counts the proxy's UDP sessions over all workers.
     pub sessions: Arc<Concurrency>,
     /// `Allow`, when methods are limited.

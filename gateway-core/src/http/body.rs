@@ -1,5 +1,10 @@
 //! Bodies: nothing, some bytes at hand, or a stream that is pulled; never collected unless somebody asks.
 
+mod ceiling;
+mod collect;
+mod grpc;
+mod transform;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -8,9 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+
+pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
+pub use grpc::{GrpcMessage, GrpcMessages};
+pub use transform::{Output, Transform};
+
+use super::reply::Reply;
 
 /// A message body with a limit and a count of what has passed.
 pub struct Body {
@@ -28,6 +38,16 @@ impl Meter {
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         self.0.as_ref().map_or(self.1, |shared| shared.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that count as not yet passed after all.
+    fn take_back(&mut self, bytes: usize) {
+        match &self.0 {
+            Some(shared) => {
+                shared.store(shared.load(Ordering::Relaxed).saturating_sub(bytes as u64), Ordering::Relaxed);
+            }
+            None => self.1 = self.1.saturating_sub(bytes as u64),
+        }
     }
 
     fn add(&mut self, bytes: usize) -> u64 {
@@ -73,6 +93,12 @@ pub enum BodyError {
     /// The connection failed.
     #[error("the connection failed")]
     Io(#[from] io::Error),
+    /// A plugin refused what it saw of the body; the reply is the answer where none has begun yet.
+    #[error("a plugin refused the body")]
+    Refused(Box<Reply>),
+    /// As much of bodies is held in memory as may be.
+    #[error("too much of bodies is held in memory")]
+    NoRoom,
     /// The request's body failed while the answer was already on its way.
     #[error("the request's body failed: {0}")]
     Request(Box<Self>),
@@ -164,45 +190,6 @@ impl Body {
     /// What ended the body early.
     pub async fn frame(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    /// Reads all of it, at most `limit` bytes, and keeps the trailers aside.
-    ///
-    /// # Errors
-    /// [`BodyError::TooLarge`] beyond the limit, or what ended the body early.
-    pub async fn collect(&mut self, limit: u64) -> Result<(Bytes, Option<HeaderMap>), BodyError> {
-        if self.exact_length().is_some_and(|length| length > limit) {
-            return Err(BodyError::TooLarge { limit });
-        }
-        let mut trailers = None;
-        let mut first: Option<Bytes> = None;
-        let mut rest = BytesMut::new();
-        while let Some(frame) = self.frame().await {
-            match frame?.into_data() {
-                Ok(data) => {
-                    let total = first.as_ref().map_or(0, Bytes::len) + rest.len() + data.len();
-                    if total as u64 > limit {
-                        return Err(BodyError::TooLarge { limit });
-                    }
-                    match &first {
-                        None => first = Some(data),
-                        Some(_) => rest.extend_from_slice(&data),
-                    }
-                }
-                Err(frame) => trailers = frame.into_trailers().ok(),
-            }
-        }
-        let bytes = match first {
-            None => Bytes::new(),
-            Some(first) if rest.is_empty() => first,
-            Some(first) => {
-                let mut all = BytesMut::with_capacity(first.len() + rest.len());
-                all.extend_from_slice(&first);
-                all.extend_from_slice(&rest);
-                all.freeze()
-            }
-        };
-        Ok((bytes, trailers))
     }
 
     /// As [`Body::frame`], for those who poll.

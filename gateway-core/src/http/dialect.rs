@@ -40,6 +40,11 @@ fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     Some(timeout.min(MAX_DEADLINE))
 }
 
+fn is_grpc_web(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    content_type.is_some_and(|value| value.starts_with(b"application/grpc-web"))
+}
+
 impl Dialect {
     /// Whether targets have to be told that trailers are taken: gRPC's take its absence for a proxy that drops them.
     pub(super) fn needs_trailers(self) -> bool {
@@ -47,9 +52,11 @@ impl Dialect {
     }
 
     /// How long the client waits, where it says so. The header goes on to the target, which keeps time as well.
-    pub fn patience(self, headers: &HeaderMap) -> Option<Duration> {
+    pub fn timeout(self, headers: &HeaderMap) -> Option<Duration> {
         match self {
             Self::Grpc => grpc_timeout(headers),
+            // gRPC-Web is translated further on, and its clients keep time as well.
+            Self::Plain if is_grpc_web(headers) => grpc_timeout(headers),
             Self::Plain | Self::Upgrade => None,
         }
     }

@@ -1,6 +1,6 @@
 //! One request on its way through the gateway, as the plugins see it.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
@@ -13,8 +13,11 @@ use super::body::Body;
 use super::dialect::Dialect;
 use super::early::Handshake;
 use super::forwarding::Forwarding;
+use super::reply::Reply;
 use crate::certificate::Names;
+use crate::condition::Condition;
 use crate::consumer::Identity;
+use crate::plugin::Seat;
 use crate::route::Captures;
 
 /// One request with its response.
@@ -50,7 +53,40 @@ pub struct Exchange {
     pub captures: Option<Box<Captures>>,
     /// What plugins remember between their hooks.
     pub state: State,
+    pub(crate) is_from_target: bool,
+    rare: Option<Box<Rare>>,
 }
+
+/// What only some exchanges have, so that the others don't carry its room along.
+#[derive(Debug, Default)]
+struct Rare {
+    sent: Option<Uri>,
+    request_id: Option<HeaderValue>,
+    /// Which plugins run for it, by place, as far as that was asked.
+    decided: Vec<(u16, bool)>,
+    upstream: Option<Arc<str>>,
+    fields: Vec<(&'static str, Field)>,
+    reason: Option<&'static str>,
+    not_an_error: bool,
+}
+
+/// A value of a plugin's own in the access record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    /// A text; sinks escape it.
+    Text(Box<str>),
+    /// A whole number.
+    Number(u64),
+    /// A fraction.
+    Fraction(f64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// Fields of their own that the plugins of one exchange may add to its record.
+pub const MAX_FIELDS: usize = 64;
+/// Bytes of one text among them; what goes beyond is cut off.
+pub const MAX_FIELD_BYTES: usize = 4096;
 
 /// The client's end of a connection; one for all its exchanges.
 #[derive(Debug)]
@@ -135,6 +171,8 @@ impl Exchange {
             early: false,
             captures: None,
             state: State::default(),
+            is_from_target: false,
+            rare: None,
         }
     }
 
@@ -143,9 +181,110 @@ impl Exchange {
         &self.request.method
     }
 
-    /// The request's target as the client sent it.
+    /// The request's target as the client sent it. Routing and targets see [`Self::path`], its normalised form.
     pub fn uri(&self) -> &Uri {
-        &self.request.uri
+        self.rare.as_ref().and_then(|rare| rare.sent.as_ref()).unwrap_or(&self.request.uri)
+    }
+
+    /// The normalised path, as routing sees it.
+    pub fn path(&self) -> &str {
+        self.request.uri.path()
+    }
+
+    /// Puts a normalised target in the place of the one that was sent.
+    pub(super) fn normalised(&mut self, uri: Uri) {
+        let sent = std::mem::replace(&mut self.request.uri, uri);
+        self.rare().sent = Some(sent);
+    }
+
+    /// Whether the plugin at this place runs for this exchange; decided once.
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, place: u16, when: &Condition) -> bool {
+        let known = self.rare.as_ref().and_then(|rare| rare.decided.iter().find(|(of, _)| *of == place));
+        if let Some((_, runs)) = known {
+            return *runs;
+        }
+        let runs = when.holds(self);
+        self.rare().decided.push((place, runs));
+        runs
+    }
+
+    /// The same, where nothing can be noted any more.
+    pub(crate) fn decided(&self, place: u16, when: &Condition) -> bool {
+        let known = self.rare.as_ref().and_then(|rare| rare.decided.iter().find(|(of, _)| *of == place));
+        known.map_or_else(|| when.holds(self), |(_, runs)| *runs)
+    }
+
+    /// What was decided so far, for the session that this exchange becomes.
+    pub(crate) fn decisions(&self) -> Vec<(u16, bool)> {
+        self.rare.as_ref().map_or_else(Vec::new, |rare| rare.decided.clone())
+    }
+
+    /// Gives the request an id for logs, templates and errors.
+    pub fn set_request_id(&mut self, id: HeaderValue) {
+        self.rare().request_id = Some(id);
+    }
+
+    /// The id that a plugin gave the request.
+    pub fn request_id(&self) -> Option<&HeaderValue> {
+        self.rare.as_ref()?.request_id.as_ref()
+    }
+
+    /// Sends the request to the targets of this upstream instead of the proxy's. The plugin has to have declared it with
+    /// [`Hooks::may_choose`](crate::plugin::Hooks::may_choose), or the request is refused.
+    pub fn choose_upstream(&mut self, id: Arc<str>) {
+        self.rare().upstream = Some(id);
+    }
+
+    /// The upstream that a plugin chose.
+    pub fn upstream(&self) -> Option<&Arc<str>> {
+        self.rare.as_ref()?.upstream.as_ref()
+    }
+
+    /// Adds a field to the access record, or replaces the one of this name. Names are like `waf.score`: the plugin, a
+    /// dot, snake case.
+    pub fn note(&mut self, name: &'static str, value: impl Into<Field>) {
+        let fields = &mut self.rare().fields;
+        let value = value.into();
+        if let Some(field) = fields.iter_mut().find(|(known, _)| *known == name) {
+            field.1 = value;
+        } else if fields.len() < MAX_FIELDS {
+            fields.push((name, value));
+        }
+    }
+
+    /// The fields that plugins added.
+    pub fn fields(&self) -> &[(&'static str, Field)] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.fields)
+    }
+
+    /// Whether the response is a target's, rather than the gateway's own; told to response hooks.
+    pub fn is_from_target(&self) -> bool {
+        self.is_from_target
+    }
+
+    /// Notes what a reply says about itself.
+    pub(crate) fn note_reply(&mut self, reply: &Reply) {
+        self.is_from_target = false;
+        let is_plain_error = reply.is_error() && reply.reason.is_none();
+        if self.rare.is_some() || !is_plain_error {
+            let rare = self.rare();
+            (rare.reason, rare.not_an_error) = (reply.reason, !reply.is_error());
+        }
+    }
+
+    /// The reason of a plugin's own for what became of this exchange.
+    pub(crate) fn own_reason(&self) -> Option<&'static str> {
+        self.rare.as_ref()?.reason
+    }
+
+    /// Whether the gateway's own answer is no error.
+    pub(crate) fn is_no_error(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.not_an_error)
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// The client's HTTP version.
@@ -162,25 +301,57 @@ impl Exchange {
     }
 }
 
-/// Values kept by type; a plugin keeps at most one of each of its own types.
+/// Values that plugins keep, each in its own seat: two configs of one plugin don't see each other's.
 #[derive(Default)]
-pub struct State(SmallVec<[(TypeId, Box<dyn Any + Send + Sync>); 2]>);
+pub struct State(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
 
 impl State {
-    /// Keeps `value`, replacing an earlier one of its type.
-    pub fn put<T: Any + Send + Sync>(&mut self, value: T) {
-        let key = TypeId::of::<T>();
+    /// Keeps `value` for this seat, replacing an earlier one.
+    pub fn put<T: Any + Send + Sync>(&mut self, seat: Seat<'_>, value: T) {
         let boxed: Box<dyn Any + Send + Sync> = Box::new(value);
-        match self.0.iter_mut().find(|(id, _)| *id == key) {
+        match self.0.iter_mut().find(|(place, _)| *place == seat.place()) {
             Some(slot) => slot.1 = boxed,
-            None => self.0.push((key, boxed)),
+            None => self.0.push((seat.place(), boxed)),
         }
     }
 
-    /// The value of this type, if one was kept.
-    pub fn of<T: Any + Send + Sync>(&self) -> Option<&T> {
-        let key = TypeId::of::<T>();
-        self.0.iter().find(|(id, _)| *id == key).and_then(|(_, value)| value.downcast_ref())
+    /// The value this seat keeps, if it keeps one of this type.
+    pub fn of<T: Any + Send + Sync>(&self, seat: Seat<'_>) -> Option<&T> {
+        self.0.iter().find(|(place, _)| *place == seat.place()).and_then(|(_, value)| value.downcast_ref())
+    }
+
+    /// The value this seat keeps, to be changed.
+    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: Seat<'_>) -> Option<&mut T> {
+        let slot = self.0.iter_mut().find(|(place, _)| *place == seat.place());
+        slot.and_then(|(_, value)| value.downcast_mut())
+    }
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        let mut end = text.len().min(MAX_FIELD_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self::Text(text.get(..end).unwrap_or_default().into())
+    }
+}
+
+impl From<u64> for Field {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<f64> for Field {
+    fn from(number: f64) -> Self {
+        Self::Fraction(number)
+    }
+}
+
+impl From<bool> for Field {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
     }
 }
 

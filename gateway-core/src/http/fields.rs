@@ -30,10 +30,6 @@ impl Deref for Value<'_> {
     }
 }
 
-/// The id of an exchange that target, client and logs see alike; kept in its state by whoever gives it.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub HeaderValue);
-
 /// A header's value. Several fields of one name count as one, joined by `, ` (RFC 9110 §5.3).
 pub fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Value<'h>> {
     let mut fields = headers.get_all(name).iter();

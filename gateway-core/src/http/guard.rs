@@ -7,11 +7,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HOST, MAX_FORWARDS};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
+use super::body::Body;
 use super::exchange::Exchange;
 use super::reply::{Cause, Reply};
 use crate::config::model::Limits;
@@ -60,7 +60,7 @@ pub fn options(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
     let left =
         exchange.request.headers.get(MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     if exchange.request.uri.path() == "*" || left == Some(0) {
-        let answer = Reply { body: Some(Bytes::new()), ..Reply::new(Cause::Options) };
+        let answer = Reply { body: Some(Body::empty()), ..Reply::new(Cause::Options) };
         return Err(Box::new(answer.header(ALLOW, METHODS)));
     }
     if let Some(left) = left {

@@ -4,8 +4,10 @@
 //! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
 //! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
 
+mod destination;
 mod ending;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +25,12 @@ use super::guard;
 use super::headers::{self, Side};
 use super::reply::{Cause, Reply};
 use super::retry::Attempts;
-use crate::balance::{Ask, Outcome, Pick};
-use crate::config::model::{HashOn, HttpRules, Traffic};
+use crate::balance::Outcome;
+use crate::config::model::{HttpRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::limit::overload::Overload;
-use crate::plugin::chain::Reached;
+use crate::plugin::chain::{Panicked, Reached, guarded};
+use crate::plugin::seat::{Around, Attempt};
 use crate::record::Recorder;
 use crate::route::forward_path;
 use crate::stream::drain::Drain;
@@ -35,6 +38,7 @@ use crate::stream::pipeline::{self as stream, Switched};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Call, Upstream};
+use destination::Destination;
 use ending::Ending;
 
 /// When to come back to a gateway or target at its limits.
@@ -76,6 +80,12 @@ impl<U: Upstream> Pipeline<U> {
         self.drain.begin();
     }
 
+    /// The way out, for a test to change.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn upstream_mut(&mut self) -> &mut U {
+        &mut self.upstream
+    }
+
     /// The way out, for the stream pipeline.
     pub fn upstream(&self) -> &U {
         &self.upstream
@@ -88,20 +98,26 @@ impl<U: Upstream> Pipeline<U> {
         exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(&snapshot.consumers));
         let mut reached = Reached::NONE;
-        let mut response = match self.answer(snapshot, &mut end, &mut reached, downstream).await {
-            Ok(response) => response,
-            Err(reply) => end.reply(*reply),
+        let answered = {
+            let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
+            guarded(answering).await
         };
-        if let Some(route) = end.route {
-            route.chain.response(&mut end.exchange, &mut response, reached).await;
+        let mut response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(reply)) => end.reply(*reply),
+            Err(Panicked) => self.panicked(&mut end),
+        };
+        if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
+            let around = Around { route, consumers: &snapshot.consumers, target: end.target };
+            self.attend_response(&mut end, &mut response, (around, reached)).await;
         }
         end.status = response.status();
         if end.status == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(target) = end.tunnel.take() {
                 let switching = Switching { response: response.map(drop), target };
-                return Box::pin(self.switch(end, switching, downstream)).await;
+                return Box::pin(self.switch(snapshot, end, switching, downstream)).await;
             }
             response = end.reply(Reply::new(Cause::UpgradeRefused));
             end.status = response.status();
@@ -120,7 +136,7 @@ impl<U: Upstream> Pipeline<U> {
         reply: Reply,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        let mut end = Ending::new(self.recorder.as_ref(), exchange, None);
         let response = end.reply(reply);
         end.status = response.status();
         end.delivered(downstream.respond(response).await)
@@ -128,36 +144,88 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Records a request nobody waits for any more.
     pub fn abandon(&self, exchange: Box<Exchange>, cause: Cause) {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange);
+        let mut end = Ending::new(self.recorder.as_ref(), exchange, None);
         end.cause = Some(cause);
+    }
+
+    /// A hook or an engine panicked: that costs this exchange only.
+    fn panicked(&self, end: &mut Ending<'_>) -> Response<Body> {
+        self.recorder.panicked();
+        end.reply(Reply::new(Cause::Internal))
+    }
+
+    /// Runs the response hooks, within the exchange's time. What they answer instead is what ended the exchange.
+    #[inline(never)]
+    async fn attend_response(
+        &self,
+        end: &mut Ending<'_>,
+        response: &mut Response<Body>,
+        (around, reached): (Around<'_>, Reached),
+    ) {
+        let deadline = end.deadline();
+        let mut replaced = None;
+        let attended = {
+            let chain = &around.route.chain;
+            let mut attending =
+                pin!(chain.response(&mut end.exchange, response, (around, reached), &mut replaced));
+            match deadline {
+                None => guarded(attending).await.map(|()| true),
+                Some(deadline) => {
+                    let in_time = tokio::time::timeout_at(deadline, guarded(attending.as_mut())).await;
+                    in_time.map_or(Ok(false), |attended| attended.map(|()| true))
+                }
+            }
+        };
+        match attended {
+            Ok(true) => end.cause = replaced.or(end.cause),
+            Ok(false) => *response = end.reply(Reply::new(Cause::TotalTimeout)),
+            Err(Panicked) => *response = self.panicked(end),
+        }
     }
 
     /// Hands both ends of an exchange that switched protocols to the stream side, and carries them to the end.
     async fn switch<D: Downstream>(
         &self,
+        snapshot: &Snapshot,
         mut end: Ending<'_>,
         Switching { response, mut target }: Switching,
         downstream: &mut D,
     ) -> Delivery {
         let (mut parts, ()) = response.into_parts();
-        if let Some(route) = end.route {
-            stream::make_readable(route, &mut parts.headers);
+        let (Some(route), Some(picked)) = (end.route, end.target) else {
+            return Delivery { bytes: 0, cut: Some(Cause::Internal) };
+        };
+        stream::make_readable(route, &mut parts.headers);
+        let around = Around { route, consumers: &snapshot.consumers, target: Some(picked) };
+        // The session has what the exchange knew; the exchange ends with its head handed on.
+        route.chain.decide_session(&mut end.exchange);
+        let mut session = Session::of_exchange(&mut end.exchange, route.chain.has_session_seats());
+        let admitted = guarded(pin!(route.chain.connect(&mut session, around))).await;
+        let refusal = match admitted {
+            Ok(Ok(())) => None,
+            Ok(Err(refusal)) => Some(Reply::new(refusal.cause).reason(refusal.reason)),
+            Err(Panicked) => {
+                self.recorder.panicked();
+                Some(Reply::new(Cause::Internal))
+            }
+        };
+        session.give_back(&mut end.exchange);
+        if let Some(reply) = refusal {
+            drop(target);
+            let response = end.reply(reply);
+            end.status = response.status();
+            return end.delivered(downstream.respond(response).await);
         }
         let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {
             return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
         };
-        let (route, target_rules) = (end.route, end.target);
         let (flight, place) = (std::mem::take(&mut end.flight), end.place.take());
-        let mut session = Session::new(end.exchange.client.clone());
-        session.client_address = end.exchange.client_address;
-        session.identity = end.exchange.identity.take();
         end.finished = true;
+        end.hand_over(&mut session);
         drop(end);
-        let around = (self.recorder.as_ref(), &self.drain);
+        let beside = (self.recorder.as_ref(), &self.drain);
         let ends = Switched { client: &mut client, target: &mut target };
-        if let (Some(route), Some(picked)) = (route, target_rules) {
-            stream::tunnel(around, (route, picked), session, ends, flight).await;
-        }
+        stream::tunnel(beside, around, session, ends, flight).await;
         drop(place);
         Delivery { bytes: 0, cut: None }
     }
@@ -195,42 +263,46 @@ impl<U: Upstream> Pipeline<U> {
         if end.exchange.client.is_early() {
             Box::pin(early::attend(&mut end.exchange, matched.rules.early_data)).await;
         }
-        let callers = (&snapshot.consumers, route.proxy.auth_mode);
-        route.chain.request(&mut end.exchange, callers, reached).await?;
+        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        route.chain.request(&mut end.exchange, around, reached).await?;
         headers::forward(&mut end.exchange, &snapshot.settings);
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
-        Box::pin(self.attempt(matched, end, downstream)).await
+        Box::pin(self.attempt((snapshot, matched), end, downstream)).await
     }
 
     /// Tries targets until one answers or nothing more may be tried.
     async fn attempt<'s, D: Downstream>(
         &'s self,
-        matched: &Matched<'s>,
+        (snapshot, matched): (&'s Snapshot, &Matched<'s>),
         end: &mut Ending<'s>,
         downstream: &mut D,
     ) -> Result<Response<Body>, Box<Reply>> {
         let route = matched.route;
+        let destination = Destination::of(route, snapshot, &end.exchange)?;
+        let around = Around { route, consumers: &snapshot.consumers, target: None };
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
-        if route.proxy.retry.max_retries > 0 {
-            // Shared by all workers, so touched only where it is going to be asked.
-            route.budget.request(Instant::now());
-        }
         loop {
-            let pick = pick(route, &end.exchange, &tried)?;
+            let pick = destination.pick(&end.exchange, &tried)?;
             let begun = Instant::now();
             attempts.begin();
             end.attempts = attempts.made();
             end.target = Some(pick.target);
+            if route.chain.has_attempt_seats() {
+                let attempt = Attempt { target: pick.target, number: attempts.made() };
+                let around = around.with_target(Some(pick.target));
+                Box::pin(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
+            }
             let replay = body.replay();
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
             let call = Call {
-                route,
+                backend: &route.proxy.backend,
+                timeouts: &route.proxy.timeouts,
                 target: pick.target,
-                index: pick.index,
+                pool_key: destination.pool_key(&pick),
                 method: &method,
                 path: &path,
                 host: matched.host(&end.exchange, pick.target),
@@ -250,6 +322,7 @@ impl<U: Upstream> Pipeline<U> {
                     end.first_byte = Some(answer.first_byte);
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
+                        end.exchange.is_from_target = true;
                         return Ok(from_target(answer.response));
                     };
                     body = replay.unwrap_or_default();
@@ -263,7 +336,7 @@ impl<U: Upstream> Pipeline<U> {
                         tried.push(pick.index);
                         end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
                     }
-                    let Some(pause) = pause else { return Err(Box::new(Reply::new(failure.cause))) };
+                    let Some(pause) = pause else { return Err(failure.into_reply()) };
                     body = again.unwrap_or_default();
                     pause
                 }
@@ -316,8 +389,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     let exchange = &mut end.exchange;
     exchange.dialect =
         Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
-    let patience = exchange.dialect.patience(&exchange.request.headers);
-    exchange.deadline = patience.map(|patience| exchange.started + patience);
+    let timeout = exchange.dialect.timeout(&exchange.request.headers);
+    exchange.deadline = timeout.map(|timeout| exchange.started + timeout);
     guard::check(exchange, &settings.limits)?;
     normalise(exchange)?;
     guard::options(exchange)?;
@@ -389,39 +462,8 @@ fn normalise(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
     let mut parts = exchange.request.uri.clone().into_parts();
     let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
     parts.path_and_query = Some(clean.parse().map_err(|_| bad())?);
-    exchange.request.uri = http::Uri::from_parts(parts).map_err(|_| bad())?;
+    exchange.normalised(http::Uri::from_parts(parts).map_err(|_| bad())?);
     Ok(())
-}
-
-/// Picks a target not yet tried.
-fn pick<'s>(route: &'s Route, exchange: &Exchange, tried: &[usize]) -> Result<Pick<'s>, Box<Reply>> {
-    let address;
-    let hash_key = match route.targets.hash_on() {
-        None => None,
-        Some(on) => {
-            address = exchange.client_address.to_string();
-            Some(hash_key(on, &exchange.request.headers).unwrap_or(address.as_bytes()))
-        }
-    };
-    let ask = Ask { hash_key, tried, breakers: route.breakers.as_deref(), now: exchange.started };
-    route.targets.pick(&ask).ok_or_else(|| {
-        let cause = if route.breakers.is_some() { Cause::CircuitOpen } else { Cause::NoTarget };
-        Box::new(Reply::new(cause).header(RETRY_AFTER, A_SECOND))
-    })
-}
-
-/// What consistent hashing hashes of a request; `None` falls back to the client's address.
-fn hash_key<'e>(on: &HashOn, headers: &'e http::HeaderMap) -> Option<&'e [u8]> {
-    match on {
-        HashOn::Ip => None,
-        HashOn::Header(name) => headers.get(name).map(HeaderValue::as_bytes),
-        HashOn::Cookie(name) => headers.get_all(http::header::COOKIE).iter().find_map(|field| {
-            field.as_bytes().split(|c| *c == b';').find_map(|pair| {
-                let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?;
-                value.strip_prefix(b"=").map(<[u8]>::trim_ascii_end)
-            })
-        }),
-    }
 }
 
 fn outcome_of(cause: Cause) -> Outcome {

@@ -14,6 +14,8 @@ use super::dialect::Dialect;
 pub enum Cause {
     /// A plugin's own answer.
     Plugin,
+    /// A plugin did not decide in time.
+    PluginTimeout,
     /// The request breaks HTTP.
     BadRequest,
     /// No or more than one Host.
@@ -108,6 +110,7 @@ impl Cause {
     fn row(self) -> Row {
         match self {
             Self::Plugin => row(200, 2, "", "plugin", "Answered by a plugin"),
+            Self::PluginTimeout => row(504, 4, "proxy_internal_response", "plugin_timeout", "A plugin did not decide in time"),
             Self::BadRequest => row(400, 3, "http_request_error", "bad_request", "The request is malformed"),
             Self::BadHost => row(400, 3, "http_request_error", "bad_host", "The request needs exactly one valid Host"),
             Self::HeadersTooLarge => row(431, 8, "http_request_error", "headers_too_large", "The request's header fields are too large"),
@@ -127,7 +130,7 @@ impl Cause {
             Self::TooEarly => row(425, 14, "http_request_denied", "too_early", "Send this again after the handshake"),
             Self::Quarantined => row(503, 14, "proxy_configuration_error", "quarantined", "This proxy is not ready"),
             Self::NoTarget => row(503, 14, "destination_unavailable", "no_target", "No upstream is available"),
-            Self::CircuitOpen => row(503, 14, "destination_unavailable", "circuit_open", "The upstream is resting after failures"),
+            Self::CircuitOpen => row(503, 14, "destination_unavailable", "circuit_open", "Circuit breaker open"),
             Self::Overloaded => row(503, 14, "proxy_internal_response", "overloaded", "The gateway is at its limits"),
             Self::DnsFailed => row(502, 14, "dns_error", "dns_failed", "The upstream could not be found"),
             Self::ConnectFailed => row(502, 14, "connection_refused", "connect_failed", "The upstream could not be reached"),
@@ -171,8 +174,15 @@ pub struct Reply {
     pub detail: Option<Cow<'static, str>>,
     /// Header fields to add.
     pub headers: HeaderMap,
-    /// A body of its own instead of the problem document.
-    pub body: Option<Bytes>,
+    /// A body of its own instead of the problem document; may stream and carry trailers. A gRPC client gets it only
+    /// with [`Reply::as_is`].
+    pub body: Option<Body>,
+    /// A word of the plugin's own for logs and metrics instead of the cause's: snake case, one of few.
+    pub reason: Option<&'static str>,
+    /// Whether it counts as an error; `None` goes by the status: 400 and above do.
+    pub is_error: Option<bool>,
+    /// Sent as it is, also to gRPC clients, without turning it into a status of gRPC's.
+    pub as_is: bool,
     /// The connection must not carry another exchange.
     pub close: bool,
 }
@@ -180,12 +190,53 @@ pub struct Reply {
 impl Reply {
     /// The plain answer for a cause.
     pub fn new(cause: Cause) -> Self {
-        Self { cause, status: None, detail: None, headers: HeaderMap::new(), body: None, close: false }
+        Self {
+            cause,
+            status: None,
+            detail: None,
+            headers: HeaderMap::new(),
+            body: None,
+            reason: None,
+            is_error: None,
+            as_is: false,
+            close: false,
+        }
     }
 
     /// A plugin's answer with a status and body of its own.
     pub fn fixed(status: StatusCode, body: impl Into<Bytes>) -> Self {
-        Self { status: Some(status), body: Some(body.into()), ..Self::new(Cause::Plugin) }
+        Self { status: Some(status), body: Some(Body::full(body)), ..Self::new(Cause::Plugin) }
+    }
+
+    /// A plugin's whole answer, sent as it is: its body may stream and carry trailers.
+    pub fn response(response: Response<Body>) -> Self {
+        let (head, body) = response.into_parts();
+        Self {
+            status: Some(head.status),
+            headers: head.headers,
+            body: Some(body),
+            as_is: true,
+            ..Self::new(Cause::Plugin)
+        }
+    }
+
+    /// Names the reason that logs and metrics show.
+    #[must_use]
+    pub fn reason(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// Answers with another status than the cause's.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Whether it counts as an error in logs and metrics.
+    pub fn is_error(&self) -> bool {
+        self.is_error.unwrap_or_else(|| self.cause != Cause::Plugin || self.http_status().as_u16() >= 400)
     }
 
     /// Adds a sentence for the client.
@@ -217,8 +268,8 @@ impl Reply {
     /// The response, in the exchange's dialect.
     pub fn into_response(self, dialect: Dialect) -> Response<Body> {
         match dialect {
-            Dialect::Grpc => self.into_grpc(),
-            Dialect::Plain | Dialect::Upgrade => self.into_problem(),
+            Dialect::Grpc if !self.as_is => self.into_grpc(),
+            Dialect::Plain | Dialect::Upgrade | Dialect::Grpc => self.into_problem(),
         }
     }
 
@@ -227,8 +278,10 @@ impl Reply {
         let status = self.http_status();
         let Row { title, reason, proxy_error, .. } = self.cause.row();
         let own = self.body.is_some();
-        let body = self.body.unwrap_or_else(|| problem(status, title, reason, self.detail.as_deref()));
-        let mut response = Response::new(Body::full(body));
+        let reason = self.reason.unwrap_or(reason);
+        let body =
+            self.body.unwrap_or_else(|| Body::full(problem(status, title, reason, self.detail.as_deref())));
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = self.headers;
         let headers = response.headers_mut();

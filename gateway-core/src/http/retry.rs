@@ -25,6 +25,10 @@ const MAX_STALE: u32 = 3;
 impl<'a> Attempts<'a> {
     /// No attempt made yet.
     pub fn new(rules: &'a Retry, budget: &'a RetryBudget, method: &'a Method) -> Self {
+        if rules.max_retries > 0 {
+            // Shared by all workers, so touched only where it is going to be asked.
+            budget.request(tokio::time::Instant::now());
+        }
         Self { rules, budget, method, made: 0, stale: 0 }
     }
 

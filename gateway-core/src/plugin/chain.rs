@@ -1,35 +1,50 @@
-//! A proxy's plugins, compiled: one slice a hook, so that an absent hook is no call at all.
+//! A proxy's plugins, compiled: one slice for each hook, so that an absent hook is no call at all.
 
+mod order;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::Response;
 
-use super::entry::{Attend, Registry};
-use super::hooks::{Authenticate, Hooks, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seat};
-use super::step::{Finding, Verdict};
-use crate::config::model::{AuthMode, Id, Order, PluginConfig};
-use crate::consumer::Consumers;
+use super::entry::{Built, Registry};
+use super::hooks::{
+    Authenticate, HookSet, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
+    Seated,
+};
+use super::seat::{Around, Attempt};
+use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict, Wait};
+use crate::config::model::{AuthMode, Id, PluginConfig, Scope, Traffic};
+use crate::config::problem::{Problem, Problems};
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::session::{Gate, Message, Passage, Session};
+use crate::stream::session::{Direction, Kind, Message, Session};
+
+/// How long a hook may wait where the proxy has no total timeout.
+pub const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The compiled chain of one proxy.
 #[derive(Default)]
 pub struct Chain {
-    authenticate: Box<[Seat<dyn Authenticate>]>,
-    on_request: Box<[Seat<dyn OnRequest>]>,
-    on_response: Box<[Seat<dyn OnResponse>]>,
-    on_end: Box<[Seat<dyn OnEnd>]>,
-    on_connect: Box<[Seat<dyn OnConnect>]>,
-    on_message: Box<[Seat<dyn OnMessage>]>,
-    on_close: Box<[Seat<dyn OnClose>]>,
+    authenticate: Box<[Seated<dyn Authenticate>]>,
+    on_request: Box<[Seated<dyn OnRequest>]>,
+    on_attempt: Box<[Seated<dyn OnAttempt>]>,
+    on_response: Box<[Seated<dyn OnResponse>]>,
+    on_end: Box<[Seated<dyn OnEnd>]>,
+    on_connect: Box<[Seated<dyn OnConnect>]>,
+    on_message: Box<[Seated<dyn OnMessage>]>,
+    on_close: Box<[Seated<dyn OnClose>]>,
+    chooses: Box<[Arc<str>]>,
     members: Box<[Member]>,
 }
 
 /// A built plugin and the config it was built from.
-pub type Member = (Arc<PluginConfig>, Arc<dyn Attend>);
+pub type Member = (Arc<PluginConfig>, Arc<dyn Built>);
 
 /// How far a request came; a refusal unwinds through the response seats up to here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,29 +59,41 @@ impl Reached {
 
 impl Chain {
     /// Freezes built plugins into a chain, ordered by the registry's table and each config's own wish.
-    pub fn build(registry: &Registry, plugins: &[Member]) -> Self {
+    ///
+    /// # Errors
+    /// A plugin that can do nothing for this kind of traffic, or `before` and `after` that form a cycle: a plugin is
+    /// never configured and left out.
+    pub fn build(registry: &Registry, plugins: &[Member], traffic: &Traffic) -> Result<Self, Problems> {
         if plugins.is_empty() {
-            return Self::default();
+            return Ok(Self::default());
         }
         let mut hooks = Hooks::default();
-        let members = ordered(registry, plugins);
-        for (place, (_, plugin)) in members.iter().enumerate() {
+        let mut problems = Problems::default();
+        let members = order::ordered(registry, plugins)?;
+        for (place, (config, plugin)) in members.iter().enumerate() {
             // Places start at 1: 0 is before every plugin.
             hooks.place = u16::try_from(place + 1).unwrap_or(u16::MAX - 1);
+            hooks.when.clone_from(&config.when);
             plugin.attend(&mut hooks);
+            if plugin.guards() || config.scope != Scope::Global {
+                problems.0.extend(idle(config, hooks.taken_by(hooks.place), traffic));
+            }
         }
+        problems.0.extend(too_early(&hooks, &members));
         // Responses go back the way requests came.
         hooks.on_response.reverse();
-        Self {
+        problems.into_result(Self {
             authenticate: hooks.authenticate.into(),
             on_request: hooks.on_request.into(),
+            on_attempt: hooks.on_attempt.into(),
             on_response: hooks.on_response.into(),
             on_end: hooks.on_end.into(),
             on_connect: hooks.on_connect.into(),
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
+            chooses: hooks.chooses.into(),
             members: members.into(),
-        }
+        })
     }
 
     /// The plugins' names in execution order.
@@ -84,14 +111,24 @@ impl Chain {
         self.members.iter().find(|(config, _)| config.id == *id)
     }
 
-    /// Finds out who calls and runs the request hooks; stops at the first refusal.
+    /// The upstreams that plugins of this chain may choose.
+    pub fn chooses(&self) -> &[Arc<str>] {
+        &self.chooses
+    }
+
+    /// Whether any plugin identifies callers.
+    pub fn authenticates(&self) -> bool {
+        !self.authenticate.is_empty()
+    }
+
+    /// Identifies the caller and runs the request hooks; stops at the first refusal.
     ///
     /// # Errors
     /// The refusal; `reached` says how far the request came in either case.
-    pub async fn request(
+    pub(crate) async fn request(
         &self,
         exchange: &mut Exchange,
-        (consumers, mode): (&Consumers, AuthMode),
+        around: Around<'_>,
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
         // Seats before the first authenticating plugin see the request first, so that an id or CORS is there
@@ -99,11 +136,11 @@ impl Chain {
         let first_auth = self.authenticate.first().map_or(u16::MAX, |seat| seat.place);
         let split = self.on_request.partition_point(|seat| seat.place < first_auth);
         let (before, after) = self.on_request.split_at(split);
-        walk(before, exchange, reached).await?;
+        walk(before, exchange, around, reached).await?;
         if !self.authenticate.is_empty() {
-            self.identify(exchange, (consumers, mode), reached).await?;
+            self.identify(exchange, around, reached).await?;
         }
-        walk(after, exchange, reached).await?;
+        walk(after, exchange, around, reached).await?;
         *reached = Reached::ALL;
         Ok(())
     }
@@ -111,77 +148,195 @@ impl Chain {
     async fn identify(
         &self,
         exchange: &mut Exchange,
-        (consumers, mode): (&Consumers, AuthMode),
+        around: Around<'_>,
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
-        let mut refusal = None;
-        for seat in &self.authenticate {
-            *reached = Reached(seat.place);
-            match seat.plugin.authenticate(exchange, consumers).finding().await {
+        let mode = around.route.proxy.auth_mode;
+        let mut refusal: Option<Box<Reply>> = None;
+        let mut asked = false;
+        for seat @ Seated { place, plugin, .. } in &self.authenticate {
+            if !seat.runs(exchange) {
+                continue;
+            }
+            *reached = Reached(*place);
+            asked = true;
+            let finding = match plugin.authenticate(exchange, around.seat(*place)) {
+                Claim::Absent(reply) => Finding::Absent(reply),
+                Claim::Caller(identity) => Finding::Caller(identity),
+                Claim::Refused(reply) => Finding::Refused(reply),
+                Claim::Wait(future) => within(future).await.unwrap_or_else(Finding::Refused),
+            };
+            match finding {
                 Finding::Caller(identity) => {
                     exchange.identity = Some(identity);
                     return Ok(());
                 }
                 Finding::Refused(reply) if mode == AuthMode::Single => return Err(reply),
-                Finding::Refused(reply) => refusal = Some(reply),
-                Finding::Absent => {}
+                Finding::Refused(reply) => refusal = Some(joined(refusal, reply)),
+                Finding::Absent(Some(reply)) => refusal = Some(joined(refusal, reply)),
+                Finding::Absent(None) => {}
             }
+        }
+        if !asked {
+            // No condition made any of them run: nobody is to be recognised.
+            return Ok(());
         }
         Err(refusal.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))))
     }
 
-    /// Runs the response hooks of the plugins the request had reached, last first.
-    pub async fn response(&self, exchange: &mut Exchange, response: &mut Response<Body>, reached: Reached) {
-        for seat in &self.on_response {
-            if Reached(seat.place) > reached {
+    /// Whether any plugin attends to attempts.
+    pub(crate) fn has_attempt_seats(&self) -> bool {
+        !self.on_attempt.is_empty()
+    }
+
+    /// Shows an attempt to whoever attends.
+    ///
+    /// # Errors
+    /// The first plugin's reply; nothing is sent then.
+    pub(crate) async fn attempt(
+        &self,
+        exchange: &mut Exchange,
+        attempt: Attempt<'_>,
+        around: Around<'_>,
+    ) -> Result<(), Box<Reply>> {
+        for seat @ Seated { place, plugin, .. } in &self.on_attempt {
+            if !seat.runs(exchange) {
                 continue;
             }
-            if let Verdict::Reply(reply) = seat.plugin.on_response(exchange, response).verdict().await {
-                // Identity of headers earlier seats set is kept by running the rest on the replacement.
-                *response = reply.into_response(exchange.dialect);
+            verdict(plugin.on_attempt(exchange, attempt, around.seat(*place))).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether any plugin attends to responses.
+    pub(crate) fn has_response_seats(&self) -> bool {
+        !self.on_response.is_empty()
+    }
+
+    /// Runs the response hooks of the plugins the request had reached, last first. A reply takes the response's place,
+    /// and passes the seats that saw the response before it: what they add to every response is on the reply as well.
+    /// The second reply of one exchange ends that, so that two plugins can't replace each other's for ever.
+    pub(crate) async fn response(
+        &self,
+        exchange: &mut Exchange,
+        response: &mut Response<Body>,
+        (around, reached): (Around<'_>, Reached),
+        replaced: &mut Option<Cause>,
+    ) {
+        let mut replies = 0;
+        let mut next = 0;
+        while let Some(seat @ Seated { place, plugin, .. }) = self.on_response.get(next) {
+            next += 1;
+            if Reached(*place) > reached || !seat.runs(exchange) {
+                continue;
+            }
+            let step = plugin.on_response(exchange, response, around.seat(*place));
+            let Err(reply) = verdict(step).await else { continue };
+            *replaced = Some(reply.cause);
+            exchange.note_reply(&reply);
+            *response = reply.into_response(exchange.dialect);
+            replies += 1;
+            if replies == 1 {
+                self.again(next - 1, exchange, response, (around, reached)).await;
             }
         }
+    }
+
+    /// Shows a reply to the seats that saw the response it replaces.
+    async fn again(
+        &self,
+        until: usize,
+        exchange: &mut Exchange,
+        response: &mut Response<Body>,
+        (around, reached): (Around<'_>, Reached),
+    ) {
+        for seat @ Seated { place, plugin, .. } in self.on_response.iter().take(until) {
+            if Reached(*place) <= reached && seat.runs(exchange) {
+                // What it would answer itself has had its chance.
+                drop(verdict(plugin.on_response(exchange, response, around.seat(*place))).await);
+            }
+        }
+    }
+
+    /// Decides which of the session's hooks run for an exchange that becomes one.
+    pub(crate) fn decide_session(&self, exchange: &mut Exchange) {
+        self.on_connect.iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_message.iter().for_each(|seat| _ = seat.runs(exchange));
+        self.on_close.iter().for_each(|seat| _ = seat.runs(exchange));
     }
 
     /// Asks whether a new session may go on.
     ///
     /// # Errors
-    /// The word of the first plugin that refuses.
-    pub async fn connect(&self, session: &mut Session) -> Result<(), &'static str> {
-        for seat in &self.on_connect {
-            match seat.plugin.on_connect(session) {
+    /// What the first plugin that refuses says.
+    pub(crate) async fn connect(&self, session: &mut Session, around: Around<'_>) -> Result<(), Refusal> {
+        for seat @ Seated { place, plugin, .. } in &self.on_connect {
+            if !seat.attends(session) {
+                continue;
+            }
+            match plugin.on_connect(session, around.seat(*place)) {
                 Gate::Open => {}
-                Gate::Refuse(reason) => return Err(reason),
-                Gate::Wait(future) => future.await?,
+                Gate::Refuse(refusal) => return Err(refusal),
+                Gate::Wait(future) => tokio::time::timeout(PLUGIN_TIMEOUT, future)
+                    .await
+                    .unwrap_or(Err(Refusal { reason: "plugin_timeout", cause: Cause::PluginTimeout }))?,
             }
         }
         Ok(())
     }
 
-    /// What becomes of a message of a session; the first plugin that does not forward it decides.
-    pub fn message(&self, session: &Session, message: Message<'_>) -> Passage {
-        let Message { direction, kind, payload } = message;
-        for seat in &self.on_message {
-            match seat.plugin.on_message(session, Message { direction, kind, payload }) {
+    /// What becomes of a message of a session, asking the plugins from the one at `from` on; the first that does not
+    /// forward it decides.
+    pub(crate) fn message<'a>(
+        &'a self,
+        session: &'a Session,
+        (direction, kind): (Direction, Kind),
+        payload: &mut Bytes,
+        (around, from): (Around<'a>, usize),
+    ) -> Decided<'a> {
+        for (n, seat @ Seated { place, plugin, .. }) in self.on_message.iter().enumerate().skip(from) {
+            if !seat.attends(session) {
+                continue;
+            }
+            let message = Message { direction, kind, payload };
+            match plugin.on_message(session, message, around.seat(*place)) {
                 Passage::Forward => {}
-                decided => return decided,
+                Passage::Drop => return Decided::Drop,
+                Passage::Answer(answers) => return Decided::Answer(answers),
+                Passage::Close(code) => return Decided::Close(code),
+                Passage::Wait(future) => return Decided::Wait(future, n + 1),
             }
         }
-        Passage::Forward
+        Decided::Forward
     }
 
-    /// Hands the record to whoever attends.
-    pub fn end(&self, record: &ExchangeRecord<'_>) {
-        for seat in &self.on_end {
-            seat.plugin.on_end(record);
+    /// Hands the record to whoever attends. A panic costs only the plugin that panicked its record.
+    pub(crate) fn end(&self, record: &ExchangeRecord<'_>, around: Around<'_>) -> Panics {
+        let mut panics = Panics(0);
+        for seat @ Seated { place, plugin, .. } in &self.on_end {
+            if seat.when.as_ref().is_some_and(|when| !record.exchange.decided(*place, when)) {
+                continue;
+            }
+            panics.guard(|| plugin.on_end(record, around.seat(*place)));
         }
+        panics
     }
 
     /// Hands a session's record to whoever attends.
-    pub fn close(&self, record: &SessionRecord<'_>) {
-        for seat in &self.on_close {
-            seat.plugin.on_close(record);
+    pub(crate) fn close(&self, record: &SessionRecord<'_>, around: Around<'_>) -> Panics {
+        let mut panics = Panics(0);
+        for seat @ Seated { place, plugin, .. } in &self.on_close {
+            if !seat.attends(record.session) {
+                continue;
+            }
+            panics.guard(|| plugin.on_close(record, around.seat(*place)));
         }
+        panics
+    }
+
+    /// Whether any plugin attends to sessions.
+    pub(crate) fn has_session_seats(&self) -> bool {
+        !(self.on_connect.is_empty() && self.on_message.is_empty() && self.on_close.is_empty())
     }
 
     /// Whether any plugin reads messages, so that bytes may not be relayed unopened.
@@ -190,35 +345,125 @@ impl Chain {
     }
 }
 
+/// What was decided about a message.
+pub(crate) enum Decided<'a> {
+    Forward,
+    Drop,
+    Answer(Vec<(Kind, Bytes)>),
+    Close(u16),
+    /// Not decided yet; the plugins from this one on are still to be asked.
+    Wait(Wait<'a, Decision>, usize),
+}
+
+/// Hooks that panicked while a record was handed out.
+#[must_use]
+pub(crate) struct Panics(pub(crate) u32);
+
+impl Panics {
+    /// A panic here would meet another one on its way and end the process: records are handed out while unwinding.
+    fn guard(&mut self, hook: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(hook)).is_err() {
+            self.0 += 1;
+        }
+    }
+}
+
 async fn walk(
-    seats: &[Seat<dyn OnRequest>],
+    seats: &[Seated<dyn OnRequest>],
     exchange: &mut Exchange,
+    around: Around<'_>,
     reached: &mut Reached,
 ) -> Result<(), Box<Reply>> {
-    for seat in seats {
-        *reached = Reached(seat.place);
-        if let Verdict::Reply(reply) = seat.plugin.on_request(exchange).verdict().await {
-            return Err(reply);
+    for seat @ Seated { place, plugin, .. } in seats {
+        if !seat.runs(exchange) {
+            continue;
+        }
+        *reached = Reached(*place);
+        match plugin.on_request(exchange, around.seat(*place)) {
+            Step::Next => {}
+            step => verdict(step).await?,
         }
     }
     Ok(())
 }
 
-/// Table order first (stable, so that two of a name keep the file's order), then the `before`/`after` wishes.
-fn ordered(registry: &Registry, plugins: &[Member]) -> Vec<Member> {
-    let mut list: Vec<Member> = plugins.to_vec();
-    list.sort_by_key(|(config, _)| registry.place(&config.plugin_name).unwrap_or(usize::MAX));
-    for (config, plugin) in plugins {
-        let Some(order) = &config.order else { continue };
-        let Some(from) = list.iter().position(|(other, _)| Arc::ptr_eq(other, config)) else { continue };
-        list.remove(from);
-        let to = match &**order {
-            Order::Before(name) => list.iter().position(|(other, _)| other.plugin_name == *name),
-            Order::After(name) => {
-                list.iter().rposition(|(other, _)| other.plugin_name == *name).map(|at| at + 1)
-            }
-        };
-        list.insert(to.unwrap_or(from), (config.clone(), plugin.clone()));
+/// What a hook decided, waited for where needed.
+async fn verdict(step: Step<'_>) -> Result<(), Box<Reply>> {
+    match step {
+        Step::Next => Ok(()),
+        Step::Reply(reply) => Err(reply),
+        Step::Wait(future) => match within(future).await? {
+            Verdict::Next => Ok(()),
+            Verdict::Reply(reply) => Err(reply),
+        },
     }
-    list
 }
+
+/// A waiting hook's decision, in time. Where the proxy has a total timeout, that comes first or after this.
+async fn within<T>(future: Wait<'_, T>) -> Result<T, Box<Reply>> {
+    tokio::time::timeout(PLUGIN_TIMEOUT, future).await.map_err(|_| Box::new(Reply::new(Cause::PluginTimeout)))
+}
+
+/// A refusal with the challenges of the one before it: a client may meet any of them (RFC 9110 §11.6.1).
+fn joined(before: Option<Box<Reply>>, mut reply: Box<Reply>) -> Box<Reply> {
+    let challenge = http::header::WWW_AUTHENTICATE;
+    for earlier in before.iter().flat_map(|before| before.headers.get_all(&challenge)) {
+        if !reply.headers.get_all(&challenge).iter().any(|known| known == earlier) {
+            reply.headers.append(&challenge, earlier.clone());
+        }
+    }
+    reply
+}
+
+/// Plugins whose condition asks who the caller is, before that is known: they would never run, or never be needed.
+fn too_early<'m>(hooks: &Hooks, members: &'m [Member]) -> impl Iterator<Item = Problem> + 'm {
+    let last_auth = hooks.authenticate.last().map(|seat| usize::from(seat.place));
+    members.iter().enumerate().filter_map(move |(n, (config, _))| {
+        let asks = config.when.as_ref().is_some_and(|when| when.asks_for_caller());
+        if !asks || last_auth.is_some_and(|last| n + 1 > last) {
+            return None;
+        }
+        let why = match last_auth {
+            None => "no plugin of this proxy identifies callers",
+            Some(_) => "the plugin runs before the caller is known",
+        };
+        let message = format!("`when` names consumers or groups, and {why}");
+        Some(Problem::new(format!("plugin_configs.{}.when", config.id), message))
+    })
+}
+
+/// Why a plugin that took these seats does nothing for such traffic; `None` when it does something.
+pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> Option<Problem> {
+    if config.when.is_some() && matches!(traffic, Traffic::Stream(_)) {
+        let message = format!("`when` of the plugin config `{}` applies to HTTP requests only", config.id);
+        return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
+    }
+    let (runs, kind) = match traffic {
+        Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),
+        Traffic::Stream(rules) if rules.passthrough => (HookSet::STREAM, "passed-through"),
+        Traffic::Stream(rules) if rules.is_datagram => (HookSet::DATAGRAM, "UDP and DTLS"),
+        Traffic::Stream(_) => (HookSet::STREAM, "TCP and TLS"),
+    };
+    if taken.meets(runs) {
+        return None;
+    }
+    let message = format!("the plugin `{}` does nothing for {kind} traffic", config.plugin_name);
+    Some(Problem::new(format!("plugin_configs.{}", config.id), message).remedy(
+        "remove it from this proxy; a global plugin can be limited to some proxies with scope `proxy_group`",
+    ))
+}
+
+/// Runs a future in place and turns a panic in it into an error.
+pub(crate) async fn guarded<F: Future>(future: std::pin::Pin<&mut F>) -> Result<F::Output, Panicked> {
+    let mut future = future;
+    std::future::poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(std::task::Poll::Pending) => std::task::Poll::Pending,
+        Ok(std::task::Poll::Ready(value)) => std::task::Poll::Ready(Ok(value)),
+        Err(_) => std::task::Poll::Ready(Err(Panicked)),
+    })
+    .await
+}
+
+/// A future panicked; it must not be polled again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panicked;

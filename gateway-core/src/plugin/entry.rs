@@ -1,30 +1,68 @@
 //! The table of known plugins and how one is built from its settings.
 
-use std::sync::Arc;
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use schemars::Schema;
 use serde_json::Value;
 
-use super::hooks::Hooks;
+use super::hooks::{HookSet, Hooks};
+use super::world::Owner;
+use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
+use crate::config::file::settings_problems;
+use crate::config::model::Id;
 use crate::config::problem::{Problem, Problems};
+use crate::config::resolve::{Checked, PluginCheck};
 
-/// A built plugin that can take its seats any number of times (a group shares one).
-pub trait Attend: Send + Sync {
+/// A built plugin. It can take its seats any number of times (a group shares one).
+pub trait Built: Send + Sync {
     /// Takes the plugin's seats.
     fn attend(&self, hooks: &mut Hooks);
+
+    /// The hooks in which it takes a seat.
+    fn hooks(&self) -> HookSet;
+
+    /// Whether a proxy is closed rather than served without it.
+    fn guards(&self) -> bool;
+
+    /// Starts the plugin's tasks; called after each publication, it starts them once. They end with the plugin.
+    fn start(&self, tasks: &dyn Tasks);
 }
 
-struct Built<P>(Arc<P>);
+struct Instance<P> {
+    plugin: Arc<P>,
+    world: World,
+    hooks: HookSet,
+    started: OnceLock<Vec<TaskHandle>>,
+}
 
-impl<P: Plugin> Attend for Built<P> {
+impl<P: Plugin> Built for Instance<P> {
     fn attend(&self, hooks: &mut Hooks) {
-        self.0.clone().attend(hooks);
+        self.plugin.clone().attend(hooks);
+    }
+
+    fn hooks(&self) -> HookSet {
+        self.hooks
+    }
+
+    fn guards(&self) -> bool {
+        P::GUARDS
+    }
+
+    fn start(&self, tasks: &dyn Tasks) {
+        let Some(owner) = self.world.owner() else { return };
+        self.started.get_or_init(|| {
+            let mut starter = Starter::new(tasks, owner.clone());
+            self.plugin.start(&mut starter);
+            starter.into_handles()
+        });
     }
 }
 
 /// How a plugin is built from its settings.
-type Build = fn(&Value, &World) -> Result<Arc<dyn Attend>, Problems>;
+type Build = fn(&Value, &World) -> Result<Arc<dyn Built>, Problems>;
 
 /// One row of the plugin table.
 #[derive(Debug, Clone, Copy)]
@@ -40,39 +78,80 @@ pub struct Entry {
 
 /// The table row of a plugin.
 pub const fn entry<P: Plugin>() -> Entry {
-    Entry {
-        name: P::NAME,
-        summary: P::SUMMARY,
-        schema: schema_of::<P>,
-        build: |config, world| {
-            let config = settings_of::<P>(config)?;
-            Ok(Arc::new(Built(Arc::new(P::build(config, world)?))))
-        },
-    }
+    Entry { name: P::NAME, summary: P::SUMMARY, schema: schema_of::<P>, build: build_of::<P> }
 }
 
 fn schema_of<P: Plugin>() -> Schema {
     schemars::schema_for!(P::Config)
 }
 
+/// The schema of a type of settings, made once: there may be millions of plugin configs.
+fn known_schema<P: Plugin>() -> Arc<Schema> {
+    static KNOWN: LazyLock<Mutex<HashMap<TypeId, Arc<Schema>>>> = LazyLock::new(Mutex::default);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry(TypeId::of::<P>()).or_insert_with(|| Arc::new(schema_of::<P>())).clone()
+}
+
+fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, Problems> {
+    let plugin = Arc::new(P::build(settings_of::<P>(config)?, world)?);
+    let mut hooks = Hooks { place: 1, ..Hooks::default() };
+    plugin.clone().attend(&mut hooks);
+    let hooks = hooks.taken_by(1);
+    Ok(Arc::new(Instance { plugin, world: world.clone(), hooks, started: OnceLock::new() }))
+}
+
 fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
     // An absent `config` is an empty one, so that a plugin whose settings all have defaults needs none.
     let empty = Value::Object(serde_json::Map::new());
-    let config = if config.is_null() { &empty } else { config };
-    <P::Config as serde::Deserialize>::deserialize(config)
+    let mut config = if config.is_null() { empty } else { config.clone() };
+    settings_problems(&known_schema::<P>(), &mut config).into_result(())?;
+    <P::Config as serde::Deserialize>::deserialize(&config)
         .map_err(|error| Problems(vec![Problem::new("config", error.to_string())]))
 }
 
-/// The plugins this gateway knows, in execution order.
+/// Builds plugins to check them; what was built is what runs.
+impl PluginCheck for Registry {
+    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
+        self.build(plugin_name, id, config).map(Some).map_err(|mut problems| {
+            for problem in &mut problems.0 {
+                let within = problem.path.strip_prefix("config").unwrap_or(&problem.path);
+                problem.path = within.trim_start_matches('.').to_owned();
+            }
+            problems
+        })
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    fn names(&self) -> Option<Vec<String>> {
+        Some(self.entries.iter().map(|entry| entry.name.to_owned()).collect())
+    }
+}
+
+/// The plugins this gateway knows, in execution order, and what they are built with.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     entries: Vec<Entry>,
+    world: World,
 }
 
 impl Registry {
-    /// A registry with these plugins, in this order.
+    /// A registry with these plugins, in this order, that can reach nothing outside.
     pub fn new(entries: &[Entry]) -> Self {
-        Self { entries: entries.to_vec() }
+        Self { entries: entries.to_vec(), world: World::default() }
+    }
+
+    /// The same plugins, built in this world.
+    #[must_use]
+    pub fn with_world(self, world: World) -> Self {
+        Self { world, ..self }
+    }
+
+    /// What plugins are built with.
+    pub fn world(&self) -> &World {
+        &self.world
     }
 
     /// Adds a plugin after all others, or replaces the one of its name.
@@ -93,11 +172,11 @@ impl Registry {
         self.entries.iter().position(|entry| entry.name == name)
     }
 
-    /// Builds a plugin from its settings.
+    /// Builds a plugin from its settings. Nothing outside changes; tasks begin with [`Built::start`].
     ///
     /// # Errors
     /// An unknown name with the nearest known one, or what the plugin finds wrong.
-    pub fn build(&self, name: &str, config: &Value, world: &World) -> Result<Arc<dyn Attend>, Problems> {
+    pub fn build(&self, name: &str, id: Option<&Id>, config: &Value) -> Result<Arc<dyn Built>, Problems> {
         let Some(entry) = self.entries.iter().find(|entry| entry.name == name) else {
             let mut problem = Problem::new("plugin_name", format!("there is no plugin named `{name}`"));
             if let Some(near) = nearest(name, self.entries.iter().map(|entry| entry.name)) {
@@ -105,7 +184,13 @@ impl Registry {
             }
             return Err(Problems(vec![problem]));
         };
-        (entry.build)(config, world)
+        match id {
+            None => (entry.build)(config, &self.world),
+            Some(id) => {
+                let owner = Owner { plugin: Arc::from(entry.name), config: id.clone() };
+                (entry.build)(config, &self.world.owned_by(owner))
+            }
+        }
     }
 }
 

@@ -1,112 +1,185 @@
-//! The seven places a plugin may sit.
+//! The places where a plugin can run, and what it is given there.
 
 use std::sync::Arc;
 
 use http::Response;
 
-use super::step::{Claim, Step};
-use crate::consumer::Consumers;
+use super::seat::{Attempt, Seat};
+use super::step::{Claim, Gate, Passage, Step};
+use crate::condition::Condition;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::session::{Gate, Message, Passage, Session};
+use crate::stream::session::{Message, Session};
 
-/// Finds out who the caller is. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
+/// Identifies the caller. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
 pub trait Authenticate: Send + Sync {
-    /// Looks for this plugin's kind of credential, and for its owner among `consumers`.
-    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, consumers: &'a Consumers) -> Claim<'a>;
+    /// Looks for this plugin's kind of credential, and for its owner among [`Seat::consumers`].
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a>;
 }
 
 /// Sees a request before a target is picked. Called once an exchange, in chain order.
 pub trait OnRequest: Send + Sync {
-    /// May change the request, answer it, or wait. To see the body, collect it with a limit or wrap it.
-    fn on_request<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a>;
+    /// May change the request, choose the upstream, answer, or wait. To see the body, collect it with a limit or wrap
+    /// it.
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a>;
 }
 
-/// Sees a response's head before the client does, also a reply of the gateway's own. Called in reverse chain order,
-/// only for plugins the request had reached.
+/// Sees each attempt to send the request, once its target is known. Called in chain order, before anything is sent.
+pub trait OnAttempt: Send + Sync {
+    /// May change the request's headers for this and later attempts, answer instead, or wait. The body is out of reach.
+    fn on_attempt<'a>(&'a self, exchange: &'a mut Exchange, attempt: Attempt<'a>, seat: Seat<'a>)
+    -> Step<'a>;
+}
+
+/// Sees a response's head before the client does, also a reply of the gateway's own
+/// ([`Exchange::is_from_target`] tells them apart). Called in reverse chain order, only for plugins the request had
+/// reached.
 pub trait OnResponse: Send + Sync {
-    /// May change the response, wrap its body, or replace it by a reply.
-    fn on_response<'a>(&'a self, exchange: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a>;
+    /// May change the response, wrap its body, or replace it by a reply. A reply passes the plugins that saw the
+    /// replaced response once more, so that their headers are on it; such a plugin is called twice for one exchange.
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a>;
 }
 
 /// Sees the record of every ended exchange. Must not wait: push to a bounded sink.
 pub trait OnEnd: Send + Sync {
-    /// Called exactly once an exchange of the proxy, however it ended.
-    fn on_end(&self, record: &ExchangeRecord<'_>);
+    /// Called exactly once for each exchange of the proxy, however it ended.
+    fn on_end(&self, record: &ExchangeRecord<'_>, seat: Seat<'_>);
 }
 
-/// Sees a new session after its handshake, before a target is picked.
+/// Sees a new session: a stream before a target is picked, a WebSocket before the client gets its 101.
 pub trait OnConnect: Send + Sync {
     /// May let it pass, refuse it, or wait.
-    fn on_connect<'a>(&'a self, session: &'a mut Session) -> Gate<'a>;
+    fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a>;
 }
 
-/// Sees each WebSocket message (put together from its frames) or datagram. When nobody attends, bytes are relayed
-/// unopened. Byte streams have no messages.
+/// Sees each WebSocket message (put together from its frames) or datagram. When no plugin takes this seat, bytes are
+/// relayed unopened. Byte streams have no messages.
 pub trait OnMessage: Send + Sync {
-    /// May change, drop or refuse the message. Must not wait.
-    fn on_message(&self, session: &Session, message: Message<'_>) -> Passage;
+    /// May change, answer, drop or refuse the message, or wait before it decides. A datagram can't wait: one whose
+    /// decision is not there at once is dropped.
+    fn on_message<'a>(&'a self, session: &'a Session, message: Message<'_>, seat: Seat<'a>) -> Passage<'a>;
 }
 
 /// Sees the record of every ended session. Must not wait.
 pub trait OnClose: Send + Sync {
-    /// Called exactly once a session of the proxy, however it ended.
-    fn on_close(&self, record: &SessionRecord<'_>);
+    /// Called exactly once for each session of the proxy, however it ended.
+    fn on_close(&self, record: &SessionRecord<'_>, seat: Seat<'_>);
 }
 
-/// A seat and its plugin's place in the chain; a refusal unwinds only through the places already reached.
-pub(crate) struct Seat<T: ?Sized> {
+impl<T: ?Sized> Seated<T> {
+    /// Whether it runs for this exchange. Decided once, by the request as it is when the plugin's first hook comes.
+    #[inline]
+    pub(crate) fn runs(&self, exchange: &mut Exchange) -> bool {
+        match &self.when {
+            None => true,
+            Some(when) => exchange.decide(self.place, when),
+        }
+    }
+
+    /// Whether it runs for this session: as for the exchange that it began as.
+    pub(crate) fn attends(&self, session: &Session) -> bool {
+        self.when.is_none() || session.decided(self.place)
+    }
+}
+
+/// A plugin in one of its seats. A refusal unwinds only through the places already reached.
+pub(crate) struct Seated<T: ?Sized> {
     pub(crate) place: u16,
+    /// Which requests it runs for; `None` is all.
+    pub(crate) when: Option<Arc<Condition>>,
     pub(crate) plugin: Arc<T>,
 }
 
-/// Where plugins take their seats while a chain is built.
-#[derive(Default)]
-pub struct Hooks {
-    pub(crate) place: u16,
-    pub(crate) authenticate: Vec<Seat<dyn Authenticate>>,
-    pub(crate) on_request: Vec<Seat<dyn OnRequest>>,
-    pub(crate) on_response: Vec<Seat<dyn OnResponse>>,
-    pub(crate) on_end: Vec<Seat<dyn OnEnd>>,
-    pub(crate) on_connect: Vec<Seat<dyn OnConnect>>,
-    pub(crate) on_message: Vec<Seat<dyn OnMessage>>,
-    pub(crate) on_close: Vec<Seat<dyn OnClose>>,
+/// Declares [`Hooks`]: one list of seats for each hook, a method that takes a seat, and what was taken.
+macro_rules! hooks {
+    ($($(#[doc = $doc:literal])+ $name:ident: $hook:ident, $flag:ident = $bit:literal;)+) => {
+        /// Where plugins take their seats while a chain is built.
+        #[derive(Default)]
+        pub struct Hooks {
+            pub(crate) place: u16,
+            pub(crate) when: Option<Arc<Condition>>,
+            pub(crate) chooses: Vec<Arc<str>>,
+            $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
+        }
+
+        impl Hooks {
+            $(
+                $(#[doc = $doc])+
+                pub fn $name(&mut self, plugin: Arc<dyn $hook>) {
+                    self.$name.push(Seated { place: self.place, when: self.when.clone(), plugin });
+                }
+            )+
+
+            /// The hooks in which the plugin at `place` has a seat.
+            pub(crate) fn taken_by(&self, place: u16) -> HookSet {
+                let mut taken = HookSet::default();
+                $(
+                    if self.$name.iter().any(|seat| seat.place == place) {
+                        taken = taken.with(HookSet::$flag);
+                    }
+                )+
+                taken
+            }
+        }
+
+        impl HookSet {
+            $(pub(crate) const $flag: Self = Self($bit);)+
+        }
+    };
+}
+
+hooks! {
+    /// Takes a seat in [`Authenticate`].
+    authenticate: Authenticate, AUTHENTICATE = 0x01;
+    /// Takes a seat in [`OnRequest`].
+    on_request: OnRequest, ON_REQUEST = 0x02;
+    /// Takes a seat in [`OnAttempt`].
+    on_attempt: OnAttempt, ON_ATTEMPT = 0x04;
+    /// Takes a seat in [`OnResponse`].
+    on_response: OnResponse, ON_RESPONSE = 0x08;
+    /// Takes a seat in [`OnEnd`].
+    on_end: OnEnd, ON_END = 0x10;
+    /// Takes a seat in [`OnConnect`].
+    on_connect: OnConnect, ON_CONNECT = 0x20;
+    /// Takes a seat in [`OnMessage`].
+    on_message: OnMessage, ON_MESSAGE = 0x40;
+    /// Takes a seat in [`OnClose`].
+    on_close: OnClose, ON_CLOSE = 0x80;
 }
 
 impl Hooks {
-    /// Takes a seat in [`Authenticate`].
-    pub fn authenticate(&mut self, plugin: Arc<dyn Authenticate>) {
-        self.authenticate.push(Seat { place: self.place, plugin });
+    /// Declares that this plugin may send requests to this upstream instead of the proxy's own
+    /// ([`Exchange::upstream`]). An upstream that was not declared can't be chosen.
+    pub fn may_choose(&mut self, upstream_id: impl Into<Arc<str>>) {
+        self.chooses.push(upstream_id.into());
+    }
+}
+
+/// A set of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HookSet(u8);
+
+impl HookSet {
+    /// The hooks that HTTP exchanges run.
+    pub(crate) const EXCHANGE: Self = Self(0x1f);
+    /// The hooks that a WebSocket runs besides those of its exchange.
+    pub(crate) const WEBSOCKET: Self = Self(0xe0);
+    /// The hooks that TCP and TLS streams run: they have no messages.
+    pub(crate) const STREAM: Self = Self(0xa0);
+    /// The hooks that UDP and DTLS sessions run.
+    pub(crate) const DATAGRAM: Self = Self(0xe0);
+
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
-    /// Takes a seat in [`OnRequest`].
-    pub fn on_request(&mut self, plugin: Arc<dyn OnRequest>) {
-        self.on_request.push(Seat { place: self.place, plugin });
-    }
-
-    /// Takes a seat in [`OnResponse`].
-    pub fn on_response(&mut self, plugin: Arc<dyn OnResponse>) {
-        self.on_response.push(Seat { place: self.place, plugin });
-    }
-
-    /// Takes a seat in [`OnEnd`].
-    pub fn on_end(&mut self, plugin: Arc<dyn OnEnd>) {
-        self.on_end.push(Seat { place: self.place, plugin });
-    }
-
-    /// Takes a seat in [`OnConnect`].
-    pub fn on_connect(&mut self, plugin: Arc<dyn OnConnect>) {
-        self.on_connect.push(Seat { place: self.place, plugin });
-    }
-
-    /// Takes a seat in [`OnMessage`].
-    pub fn on_message(&mut self, plugin: Arc<dyn OnMessage>) {
-        self.on_message.push(Seat { place: self.place, plugin });
-    }
-
-    /// Takes a seat in [`OnClose`].
-    pub fn on_close(&mut self, plugin: Arc<dyn OnClose>) {
-        self.on_close.push(Seat { place: self.place, plugin });
+    pub(crate) const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }

@@ -4,29 +4,36 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::consumer::Identity;
-use crate::http::reply::Reply;
+use crate::http::reply::{Cause, Reply};
+use crate::stream::session::Kind;
+
+/// A decision that takes a while.
+pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a hook decided. Only a hook that really waits allocates.
 pub enum Step<'a> {
-    /// Nothing to say; the next plugin runs.
+    /// Go on with the next plugin.
     Next,
-    /// The gateway answers with this and the upstream is not asked.
+    /// Answer with this; the upstream is not asked.
     Reply(Box<Reply>),
-    /// The decision takes a while.
-    Wait(Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>),
+    /// The decision takes a while. Bounded by the proxy's total timeout, or by
+    /// [`PLUGIN_TIMEOUT`](super::PLUGIN_TIMEOUT) where there is none.
+    Wait(Wait<'a, Verdict>),
 }
 
 /// What a waiting hook decided in the end.
 pub enum Verdict {
-    /// Nothing to say; the next plugin runs.
+    /// Go on with the next plugin.
     Next,
-    /// The gateway answers with this and the upstream is not asked.
+    /// Answer with this; the upstream is not asked.
     Reply(Box<Reply>),
 }
 
 impl<'a> Step<'a> {
-    /// Refuses with `reply`.
+    /// Answers with `reply`.
     pub fn reply(reply: Reply) -> Self {
         Self::Reply(Box::new(reply))
     }
@@ -35,47 +42,100 @@ impl<'a> Step<'a> {
     pub fn wait(future: impl Future<Output = Verdict> + Send + 'a) -> Self {
         Self::Wait(Box::pin(future))
     }
+}
 
-    /// The decision, waited for where needed.
-    pub async fn verdict(self) -> Verdict {
-        match self {
-            Self::Next => Verdict::Next,
-            Self::Reply(reply) => Verdict::Reply(reply),
-            Self::Wait(future) => future.await,
-        }
+impl Verdict {
+    /// Answers with `reply`.
+    pub fn reply(reply: Reply) -> Self {
+        Self::Reply(Box::new(reply))
     }
 }
 
 /// What an authentication plugin says about the caller. Only a plugin that really waits allocates.
 pub enum Claim<'a> {
-    /// No credential of this plugin's kind was sent.
-    Absent,
+    /// No credential of this plugin's kind was sent. The reply is the refusal where no other plugin recognises the
+    /// caller: it carries this plugin's challenge (`WWW-Authenticate`).
+    Absent(Option<Box<Reply>>),
     /// The credential is good.
     Caller(Arc<Identity>),
     /// A credential was sent and is not good.
     Refused(Box<Reply>),
-    /// The decision takes a while.
-    Wait(Pin<Box<dyn Future<Output = Finding> + Send + 'a>>),
+    /// The decision takes a while, bounded as [`Step::Wait`].
+    Wait(Wait<'a, Finding>),
 }
 
 /// What an authentication plugin found in the end.
 pub enum Finding {
-    /// No credential of this plugin's kind was sent.
-    Absent,
+    /// As [`Claim::Absent`].
+    Absent(Option<Box<Reply>>),
     /// The credential is good.
     Caller(Arc<Identity>),
     /// A credential was sent and is not good.
     Refused(Box<Reply>),
 }
 
-impl Claim<'_> {
-    /// The finding, waited for where needed.
-    pub async fn finding(self) -> Finding {
-        match self {
-            Self::Absent => Finding::Absent,
-            Self::Caller(identity) => Finding::Caller(identity),
-            Self::Refused(reply) => Finding::Refused(reply),
-            Self::Wait(future) => future.await,
-        }
+impl<'a> Claim<'a> {
+    /// Decides later.
+    pub fn wait(future: impl Future<Output = Finding> + Send + 'a) -> Self {
+        Self::Wait(Box::pin(future))
     }
+}
+
+/// Whether a new session may go on.
+pub enum Gate<'a> {
+    /// It may.
+    Open,
+    /// It may not.
+    Refuse(Refusal),
+    /// The decision takes a while, bounded as [`Step::Wait`].
+    Wait(Wait<'a, Result<(), Refusal>>),
+}
+
+/// Why a session may not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The word for the record.
+    pub reason: &'static str,
+    /// What a client is answered that can still be answered: one that asks for a WebSocket.
+    pub cause: Cause,
+}
+
+impl Refusal {
+    /// Refused as not allowed, for this reason.
+    pub const fn new(reason: &'static str) -> Self {
+        Self { reason, cause: Cause::Forbidden }
+    }
+}
+
+impl Gate<'_> {
+    /// Refuses for this reason.
+    pub const fn refuse(reason: &'static str) -> Self {
+        Self::Refuse(Refusal::new(reason))
+    }
+}
+
+/// What becomes of a message.
+pub enum Passage<'a> {
+    /// It goes on, as it now is.
+    Forward,
+    /// It is dropped.
+    Drop,
+    /// It is dropped, and its sender gets these messages instead.
+    Answer(Vec<(Kind, Bytes)>),
+    /// The session ends; a WebSocket with this close code (RFC 6455 §7.4), such as 1008.
+    Close(u16),
+    /// The decision takes a while, bounded as [`Step::Wait`]; `Some` is the message as it goes on.
+    Wait(Wait<'a, Decision>),
+}
+
+/// What a waiting message hook decided in the end.
+pub enum Decision {
+    /// It goes on, with this payload.
+    Forward(Bytes),
+    /// It is dropped.
+    Drop,
+    /// It is dropped, and its sender gets these messages instead.
+    Answer(Vec<(Kind, Bytes)>),
+    /// The session ends; a WebSocket with this close code.
+    Close(u16),
 }

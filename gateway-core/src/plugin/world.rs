@@ -1,17 +1,137 @@
 //! What a plugin may reach besides the traffic.
+//!
+//! Everything outside the gateway comes in through here, so that name resolution, TLS policy, limits and shutdown stay
+//! the gateway's, and a test or an embedding program hands in its own. `app.rs` of the program builds the real one.
 
+pub mod blocking;
+pub mod calls;
+pub mod files;
+pub mod kept;
+pub mod meters;
+pub mod per_worker;
+pub mod tasks;
+
+use std::fmt;
 use std::sync::Arc;
 
-/// The world a plugin is built in. Whatever reaches outside the gateway comes in through here, so that name
-/// resolution, TLS policy and shutdown stay the gateway's, and a test hands in a fake.
-#[derive(Debug, Clone)]
+use blocking::{Blocking, Busy};
+use calls::{Calls, Client, Endpoint};
+use files::Files;
+use kept::Kept;
+use meters::Meters;
+
+use crate::config::model::Id;
+use crate::config::problem::Problems;
+
+/// What plugins are built with. Cheap to clone; a plugin keeps its clone for as long as it needs it.
+#[derive(Clone)]
 pub struct World {
+    reach: Arc<Reach>,
+    owner: Option<Owner>,
+}
+
+/// What a [`World`] is made of.
+pub struct Reach {
     /// The gateway's name in headers it adds.
     pub gateway: Arc<str>,
+    /// HTTP requests and streams to other servers.
+    pub calls: Arc<dyn Calls>,
+    /// Files of the machine.
+    pub files: Arc<dyn Files>,
+    /// Threads for work that would hold up a worker.
+    pub blocking: Arc<dyn Blocking>,
+    /// The gateway's metrics.
+    pub meters: Meters,
+}
+
+/// The plugin config that a world was handed to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The plugin's name.
+    pub plugin: Arc<str>,
+    /// The plugin config's id.
+    pub config: Id,
+}
+
+impl World {
+    /// A world of these parts.
+    pub fn new(reach: Reach) -> Self {
+        Self { reach: Arc::new(reach), owner: None }
+    }
+
+    /// The same world, for one plugin config.
+    #[must_use]
+    pub fn owned_by(&self, owner: Owner) -> Self {
+        Self { reach: self.reach.clone(), owner: Some(owner) }
+    }
+
+    /// The gateway's name in headers it adds.
+    pub fn gateway(&self) -> &Arc<str> {
+        &self.reach.gateway
+    }
+
+    /// The plugin config it was handed to; `None` where settings are only checked.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// A client for this endpoint. Opens nothing: the first call does.
+    ///
+    /// # Errors
+    /// What is wrong with the endpoint: a certificate file that can't be used, or an upstream that does not exist.
+    pub fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        self.reach.calls.client(endpoint)
+    }
+
+    /// Files of the machine.
+    pub fn files(&self) -> &Arc<dyn Files> {
+        &self.reach.files
+    }
+
+    /// The gateway's metrics.
+    pub fn meters(&self) -> &Meters {
+        &self.reach.meters
+    }
+
+    /// Runs work that takes more than some microseconds of CPU, or that waits for the system, off the worker.
+    ///
+    /// # Errors
+    /// [`Busy`] when as much work waits as may wait: the caller refuses then, or carries on without.
+    pub async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Busy> {
+        blocking::run(self.reach.blocking.as_ref(), work).await
+    }
+
+    /// State that outlives a change of the plugin's settings: the value that this plugin config, before the change,
+    /// kept under the same name and type, or a new one. Freed with the last plugin that holds it.
+    pub fn kept<T: Send + Sync + 'static>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        match &self.owner {
+            Some(owner) => Kept::global().take(owner, name, make),
+            None => Arc::new(make()),
+        }
+    }
 }
 
 impl Default for World {
+    /// A world with nothing outside: calls fail, there are no files. For checks without a machine, and for tests.
     fn default() -> Self {
-        Self { gateway: Arc::from("ferrum-edge") }
+        Self::new(Reach {
+            gateway: Arc::from("ferrum-edge"),
+            calls: Arc::new(calls::Nowhere),
+            files: Arc::new(files::NoFiles),
+            blocking: Arc::new(blocking::Inline),
+            meters: Meters::default(),
+        })
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("gateway", &self.reach.gateway)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
 
 use crate::config::model::{BackendHttp, BackendTls, Scheme};
 
@@ -51,14 +53,48 @@ pub struct Interner {
     keys: HashMap<Identity, Arc<Key>, foldhash::fast::RandomState>,
 }
 
+/// A number no key had before.
+fn next_number() -> u64 {
+    static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+    NEXT_NUMBER.fetch_add(1, Relaxed)
+}
+
+/// Pool numbers of targets that are only known once an exchange or a call goes there, for one way of speaking to them
+/// (scheme, TLS, version). Read without a lock. Takes no room until it is first asked.
+#[derive(Debug, Default)]
+pub struct KeyCache(OnceLock<Box<ArcSwap<Numbers>>>);
+
+/// Pool numbers by host and port.
+type Numbers = HashMap<(Arc<str>, u16), u64, foldhash::fast::RandomState>;
+
+/// Targets a cache knows; beyond it they get new numbers, and their kept connections idle out.
+const MAX_CACHED: usize = 10_000;
+
+impl KeyCache {
+    /// The number of this target.
+    pub fn number(&self, host: &Arc<str>, port: u16) -> u64 {
+        let numbers = self.0.get_or_init(Box::default);
+        let key = (host.clone(), port);
+        if let Some(number) = numbers.load().get(&key) {
+            return *number;
+        }
+        let fresh = next_number();
+        numbers.rcu(|known| {
+            let mut next = if known.len() < MAX_CACHED { Numbers::clone(known) } else { Numbers::default() };
+            next.entry(key.clone()).or_insert(fresh);
+            next
+        });
+        numbers.load().get(&key).copied().unwrap_or(fresh)
+    }
+}
+
 impl Interner {
     /// The key of this identity.
     pub fn intern(&mut self, identity: Identity) -> Arc<Key> {
-        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
         if let Some(key) = self.keys.get(&identity) {
             return key.clone();
         }
-        let key = Arc::new(Key { number: NEXT_NUMBER.fetch_add(1, Relaxed), identity: identity.clone() });
+        let key = Arc::new(Key { number: next_number(), identity: identity.clone() });
         self.keys.insert(identity, key.clone());
         key
     }

@@ -1,17 +1,22 @@
 //! The account of one datagram session. Owned, unlike a stream's, since a table holds very many of them.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::pipeline::{Opener, open};
 use super::relay::{Carried, End};
-use super::session::{Direction, Kind, Message, Passage, Session};
+use super::session::{Direction, Kind, Session};
 use crate::balance::{Flight, Target};
 use crate::config::snapshot::Route;
+use crate::consumer::Consumers;
 use crate::http::reply::Cause;
 use crate::limit::concurrency::Permit;
+use crate::plugin::Decision;
+use crate::plugin::chain::{Decided, Panicked, guarded};
+use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
 
 /// A datagram session from its first datagram to its record, which is written when this is dropped.
@@ -26,6 +31,8 @@ pub struct Flow {
     /// Bytes so far.
     pub carried: Carried,
     flight: Flight,
+    /// Only where a plugin attends to sessions: there may be very many.
+    consumers: Option<Box<Consumers>>,
     _permit: Permit,
 }
 
@@ -35,9 +42,10 @@ impl Flow {
         recorder: Arc<dyn Recorder>,
         route: Arc<Route>,
         session: Session,
-        protocol: &'static str,
+        (protocol, consumers): (&'static str, &Consumers),
     ) -> Option<Self> {
         let permit = route.sessions.permit()?;
+        let consumers = route.chain.has_session_seats().then(|| Box::new(consumers.clone()));
         Some(Self {
             recorder,
             route,
@@ -47,6 +55,7 @@ impl Flow {
             reason: "drained",
             carried: Carried::default(),
             flight: Flight::default(),
+            consumers,
             _permit: permit,
         })
     }
@@ -69,7 +78,13 @@ impl Flow {
         }
     }
 
-    /// Shows a datagram to the plugins that read messages, and hands on what they leave of it.
+    fn around(&self) -> Option<Around<'_>> {
+        let consumers = self.consumers.as_deref()?;
+        Some(Around { route: &self.route, consumers, target: self.target.as_deref() })
+    }
+
+    /// Shows a datagram to the plugins that read messages, and hands on what they leave of it. What it returns is to be
+    /// sent back to where the datagram came from.
     ///
     /// # Errors
     /// A word for the record, when one of them ends the session.
@@ -78,20 +93,37 @@ impl Flow {
         direction: Direction,
         payload: &[u8],
         forward: impl FnOnce(&[u8]),
-    ) -> Result<(), &'static str> {
+    ) -> Result<Vec<Bytes>, &'static str> {
         let chain = &self.route.chain;
-        if !chain.reads_messages() {
+        let Some(around) = self.around().filter(|_| chain.reads_messages()) else {
             forward(payload);
-            return Ok(());
-        }
+            return Ok(Vec::new());
+        };
         let mut payload = Bytes::copy_from_slice(payload);
-        let message = Message { direction, kind: Kind::Datagram, payload: &mut payload };
-        match chain.message(&self.session, message) {
-            Passage::Forward => forward(&payload),
-            Passage::Drop => {}
-            Passage::Close(_) => return Err(End::Refused.reason()),
+        let way = (direction, Kind::Datagram);
+        let mut from = 0;
+        loop {
+            match chain.message(&self.session, way, &mut payload, (around, from)) {
+                Decided::Forward => {
+                    forward(&payload);
+                    return Ok(Vec::new());
+                }
+                Decided::Drop => return Ok(Vec::new()),
+                Decided::Answer(answers) => return Ok(answers.into_iter().map(|(_, bytes)| bytes).collect()),
+                Decided::Close(_) => return Err(End::Refused.reason()),
+                Decided::Wait(mut decision, next) => {
+                    // One loop serves all sessions of a port: nothing may wait in it.
+                    match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                        Poll::Ready(Decision::Forward(changed)) => (payload, from) = (changed, next),
+                        Poll::Ready(Decision::Answer(answers)) => {
+                            return Ok(answers.into_iter().map(|(_, bytes)| bytes).collect());
+                        }
+                        Poll::Ready(Decision::Close(_)) => return Err(End::Refused.reason()),
+                        Poll::Ready(Decision::Drop) | Poll::Pending => return Ok(Vec::new()),
+                    }
+                }
+            }
         }
-        Ok(())
     }
 
     /// Asks the plugins, picks a target and opens a way to it.
@@ -103,7 +135,17 @@ impl Flow {
         if route.quarantine.is_some() {
             return Err(Cause::Quarantined.reason());
         }
-        route.chain.connect(&mut self.session).await?;
+        if let Some(consumers) = &self.consumers {
+            let around = Around { route: &route, consumers, target: None };
+            let connecting = std::pin::pin!(route.chain.connect(&mut self.session, around));
+            match guarded(connecting).await {
+                Ok(admitted) => admitted.map_err(|refusal| refusal.reason)?,
+                Err(Panicked) => {
+                    self.recorder.panicked();
+                    return Err(Cause::Internal.reason());
+                }
+            }
+        }
         match open(opener, &route, &self.session).await {
             Ok(opened) => {
                 self.target = Some(opened.picked.clone());
@@ -127,7 +169,10 @@ impl Drop for Flow {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
         };
-        self.route.chain.close(&record);
+        if let Some(around) = self.around() {
+            let panics = self.route.chain.close(&record, around);
+            (0..panics.0).for_each(|_| self.recorder.panicked());
+        }
         drop(std::mem::take(&mut self.flight));
         self.recorder.session(&record);
     }

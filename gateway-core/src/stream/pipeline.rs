@@ -15,7 +15,10 @@ use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
 use crate::config::model::Traffic;
 use crate::config::snapshot::Route;
+use crate::consumer::Consumers;
 use crate::http::reply::Cause;
+use crate::plugin::chain::{Panicked, guarded};
+use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
 
 /// Opens streams or datagram flows to targets. Implemented by the worker, and by fakes in tests.
@@ -52,18 +55,27 @@ pub trait Carrier: Opener {
 pub async fn serve<C: Carrier>(
     carrier: &C,
     recorder: &dyn Recorder,
-    (route, protocol): (&Arc<Route>, &'static str),
+    (route, consumers, protocol): (&Arc<Route>, &Consumers, &'static str),
     session: Session,
     client: &mut C::Client,
 ) {
-    let mut ending = Ending::new(recorder, Some(route), protocol, session);
+    let around = Around { route, consumers, target: None };
+    let mut ending = Ending::new(recorder, Some(around), protocol, session);
     if route.quarantine.is_some() {
         ending.reason = Cause::Quarantined.reason();
         return;
     }
-    if let Err(reason) = route.chain.connect(&mut ending.session).await {
-        ending.reason = reason;
-        return;
+    match guarded(std::pin::pin!(route.chain.connect(&mut ending.session, around))).await {
+        Ok(Ok(())) => {}
+        Ok(Err(refusal)) => {
+            ending.reason = refusal.reason;
+            return;
+        }
+        Err(Panicked) => {
+            recorder.panicked();
+            ending.reason = Cause::Internal.reason();
+            return;
+        }
     }
     let mut target = match open(carrier, route, &ending.session).await {
         Ok(opened) => {
@@ -92,22 +104,18 @@ pub struct Switched<'e> {
 /// Carries an exchange that switched protocols to its end, as a session.
 pub(crate) async fn tunnel<'r>(
     (recorder, drain): (&'r dyn Recorder, &Drain),
-    (route, target): (&'r Route, &'r Target),
+    around: Around<'r>,
     session: Session,
     ends: Switched<'_>,
     flight: Flight,
 ) {
-    let mut ending = Ending::new(recorder, Some(route), "websocket", session);
-    ending.target = Some(target);
+    let mut ending = Ending::new(recorder, Some(around), "websocket", session);
+    ending.target = around.target;
     ending.flight = flight;
-    let Traffic::Http(http) = &route.proxy.traffic else { return };
-    if let Err(reason) = route.chain.connect(&mut ending.session).await {
-        ending.reason = reason;
-        return websocket::refuse(ends).await;
-    }
+    let Traffic::Http(http) = &around.route.proxy.traffic else { return };
     let patience = Patience { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
     let max_message = http.websocket.max_message;
-    let rules = websocket::Rules { patience, max_message, chain: &route.chain, drain };
+    let rules = websocket::Rules { patience, max_message, around, drain };
     let end = websocket::carry(ends, &ending.session, rules, &mut ending.carried).await;
     ending.reason = end.reason();
 }
@@ -191,7 +199,7 @@ pub async fn open<'r, O: Opener>(
 struct Ending<'r> {
     recorder: &'r dyn Recorder,
     session: Session,
-    route: Option<&'r Route>,
+    around: Option<Around<'r>>,
     target: Option<&'r Target>,
     protocol: &'static str,
     reason: &'static str,
@@ -202,14 +210,14 @@ struct Ending<'r> {
 impl<'r> Ending<'r> {
     fn new(
         recorder: &'r dyn Recorder,
-        route: Option<&'r Route>,
+        around: Option<Around<'r>>,
         protocol: &'static str,
         session: Session,
     ) -> Self {
         Self {
             recorder,
             session,
-            route,
+            around,
             target: None,
             protocol,
             // What it is called when the future is dropped: the worker ended it.
@@ -225,7 +233,7 @@ impl Drop for Ending<'_> {
         let duration: Duration = self.session.started.elapsed();
         let record = SessionRecord {
             session: &self.session,
-            route: self.route,
+            route: self.around.map(|around| around.route),
             target: self.target,
             protocol: self.protocol,
             reason: self.reason,
@@ -233,8 +241,9 @@ impl Drop for Ending<'_> {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
         };
-        if let Some(route) = self.route {
-            route.chain.close(&record);
+        if let Some(around) = self.around {
+            let panics = around.route.chain.close(&record, around.with_target(self.target));
+            (0..panics.0).for_each(|_| self.recorder.panicked());
         }
         drop(std::mem::take(&mut self.flight));
         self.recorder.session(&record);

@@ -1,15 +1,14 @@
 //! One stream on its way through the gateway, as the plugins see it.
 
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::request::Parts;
 use tokio::time::Instant;
 
 use crate::consumer::Identity;
-use crate::http::exchange::{Client, State, canonical};
+use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, State, canonical};
 
 /// One stream: a TCP connection, a UDP session, or a WebSocket after its handshake.
 #[derive(Debug)]
@@ -24,8 +23,14 @@ pub struct Session {
     pub identity: Option<Arc<Identity>>,
     /// When it was accepted.
     pub started: Instant,
-    /// What plugins remember between their hooks.
+    /// What plugins remember between their hooks; a WebSocket goes on with that of its exchange.
     pub state: State,
+    /// The head of the request that a WebSocket began with.
+    pub head: Option<Box<Parts>>,
+    /// Fields of plugins' own for the record.
+    pub fields: Vec<(&'static str, Field)>,
+    /// Which plugins run for it, by place, where they have conditions.
+    decided: Vec<(u16, bool)>,
 }
 
 impl Session {
@@ -40,18 +45,51 @@ impl Session {
             identity: None,
             started: Instant::now(),
             state: State::default(),
+            head: None,
+            fields: Vec::new(),
+            decided: Vec::new(),
         }
     }
-}
 
-/// Whether a new session may go on.
-pub enum Gate<'a> {
-    /// It may.
-    Open,
-    /// It may not; the word goes into the record.
-    Refuse(&'static str),
-    /// The decision takes a while.
-    Wait(Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send + 'a>>),
+    /// A session that an exchange becomes when it switches protocols. It borrows what plugins keep until
+    /// [`Self::give_back`].
+    pub(crate) fn of_exchange(exchange: &mut Exchange, with_head: bool) -> Self {
+        let mut session = Self::new(exchange.client.clone());
+        session.decided = exchange.decisions();
+        session.client_address = exchange.client_address;
+        session.identity.clone_from(&exchange.identity);
+        session.state = std::mem::take(&mut exchange.state);
+        session.head = with_head.then(|| Box::new(exchange.request.clone()));
+        session
+    }
+
+    /// Whether a plugin with a condition runs for it: the session's own hooks go by what the exchange decided, and run
+    /// where nothing was asked.
+    pub(crate) fn decided(&self, place: u16) -> bool {
+        self.decided.iter().find(|(of, _)| *of == place).is_none_or(|(_, runs)| *runs)
+    }
+
+    /// Gives the exchange back what its plugins keep.
+    pub(crate) fn give_back(&mut self, exchange: &mut Exchange) {
+        exchange.state = std::mem::take(&mut self.state);
+    }
+
+    /// Takes what the exchange has, for good: its record is written.
+    pub(crate) fn take_over(&mut self, exchange: &mut Exchange) {
+        self.state = std::mem::take(&mut exchange.state);
+        let (empty, ()) = http::Request::new(()).into_parts();
+        self.head = Some(Box::new(std::mem::replace(&mut exchange.request, empty)));
+    }
+
+    /// Adds a field to the record, or replaces the one of this name; see [`Exchange::note`].
+    pub fn note(&mut self, name: &'static str, value: impl Into<Field>) {
+        let value = value.into();
+        if let Some(field) = self.fields.iter_mut().find(|(known, _)| *known == name) {
+            field.1 = value;
+        } else if self.fields.len() < MAX_FIELDS {
+            self.fields.push((name, value));
+        }
+    }
 }
 
 /// Which way a message goes.
@@ -83,15 +121,4 @@ pub struct Message<'a> {
     pub kind: Kind,
     /// What it says; may be changed.
     pub payload: &'a mut Bytes,
-}
-
-/// What becomes of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passage {
-    /// It goes on, as it now is.
-    Forward,
-    /// It is dropped.
-    Drop,
-    /// The session ends; a WebSocket with this close code (RFC 6455 §7.4), such as 1008.
-    Close(u16),
 }

@@ -14,7 +14,7 @@ use super::drain::Drain;
 use super::pipeline::Switched;
 use super::relay::{Carried, End, Patience};
 use super::session::Session;
-use crate::plugin::chain::Chain;
+use crate::plugin::seat::Around;
 
 /// RFC 6455 §7.4.1: an end is going away, as a server that stops, or a limit that was reached.
 const GOING_AWAY: u16 = 1001;
@@ -22,8 +22,6 @@ const GOING_AWAY: u16 = 1001;
 const PROTOCOL_ERROR: u16 = 1002;
 /// Text that is not UTF-8.
 const NOT_TEXT: u16 = 1007;
-/// The peer breaks the rules of this place.
-const POLICY: u16 = 1008;
 /// A message is larger than is taken.
 const TOO_BIG: u16 = 1009;
 /// What the server relies on failed. 1014 would say it more exactly, but widely used clients take that for a
@@ -39,7 +37,7 @@ pub(super) struct Rules<'r> {
     pub(super) patience: Patience,
     /// Bytes of a message; only where plugins read them.
     pub(super) max_message: usize,
-    pub(super) chain: &'r Chain,
+    pub(super) around: Around<'r>,
     pub(super) drain: &'r Drain,
 }
 
@@ -62,11 +60,6 @@ pub(crate) fn without_extensions(headers: &mut HeaderMap) {
     headers.remove(SEC_WEBSOCKET_EXTENSIONS);
 }
 
-/// Ends a WebSocket that a plugin refused before its first message.
-pub(super) async fn refuse(ends: Switched<'_>) {
-    farewell::say(ends, farewell::Halfway::default(), Codes { client: POLICY, target: GOING_AWAY }).await;
-}
-
 /// Carries one to its end.
 pub(super) async fn carry(
     ends: Switched<'_>,
@@ -74,7 +67,7 @@ pub(super) async fn carry(
     rules: Rules<'_>,
     carried: &mut Carried,
 ) -> End {
-    if rules.chain.reads_messages() {
+    if rules.around.route.chain.reads_messages() {
         inspect::carry(ends, session, rules, carried).await
     } else {
         tunnel::carry(ends, rules, carried).await

@@ -12,7 +12,6 @@ use crate::config::model::{Consumer, Id};
 use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::exchange::{Client, ClientTls};
-use crate::http::fields::RequestId;
 use crate::route::Captures;
 
 fn exchange() -> Exchange {
@@ -41,7 +40,7 @@ fn exchange() -> Exchange {
     let claims = json!({"sub": "u7", "org": {"id": 9}, "roles": ["a", "b"], "https://x.y/z": true});
     identity.claims = claims.as_object().cloned().map(Arc::new);
     exchange.identity = Some(Arc::new(identity));
-    exchange.state.put(RequestId(HeaderValue::from_static("id-1")));
+    exchange.set_request_id(HeaderValue::from_static("id-1"));
     exchange.captures = Some(Box::new(Captures::new([("id", "7"), ("rest", "a%20b")])));
     exchange
 }

@@ -9,7 +9,7 @@ use super::write::Sink;
 use super::{Facts, Unrenderable};
 use crate::consumer::Identity;
 use crate::http::exchange::ClientTls;
-use crate::http::fields::{self, RequestId};
+use crate::http::fields;
 use crate::route::host_name;
 
 /// One value.
@@ -121,7 +121,7 @@ impl Known {
         let exchange = facts.exchange;
         let head = &exchange.request;
         match self {
-            Self::RequestId => sink.some(exchange.state.of::<RequestId>().map(|id| id.0.as_bytes())),
+            Self::RequestId => sink.some(exchange.request_id().map(|id| id.as_bytes())),
             Self::Method => sink.text(head.method.as_str()),
             Self::Scheme => sink.text(exchange.client.scheme()),
             Self::Host => host_name(exchange.authority(), |host| sink.text(host)),

@@ -23,7 +23,7 @@ fn admits(config: serde_json::Value, identity: &Identity) -> bool {
 
 #[test]
 fn who_may_pass() {
-    let outsider = Identity { consumer: None, name: Arc::from("subject-1"), claims: None };
+    let outsider = Identity::external("subject-1");
     for (config, alice_may, outsider_may) in [
         (json!({"allowed_consumers": ["alice"]}), true, false),
         (json!({"allowed_consumers": ["bob"]}), false, false),

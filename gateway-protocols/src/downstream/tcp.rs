@@ -71,11 +71,11 @@ pub(super) async fn serve(
     } else {
         (Inbound { link: Link::Tcp(tcp), ahead }, None)
     };
-    carry(worker, &route, (inbound, name), (peer, local, trusted, facts)).await;
+    carry((worker, &snapshot), &route, (inbound, name), (peer, local, trusted, facts)).await;
 }
 
 async fn carry(
-    worker: &Worker,
+    (worker, snapshot): (&Worker, &Snapshot),
     route: &Arc<Route>,
     (mut inbound, name): (Inbound, Option<String>),
     (peer, local, trusted, tls): (SocketAddr, SocketAddr, bool, Option<ClientTls>),
@@ -85,8 +85,8 @@ async fn carry(
     if session.server_name.is_none() {
         session.server_name = name.map(Arc::from);
     }
-    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), (route, "tcp"), session, &mut inbound)
-        .await;
+    let way = (route, &snapshot.consumers, "tcp");
+    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), way, session, &mut inbound).await;
 }
 
 /// Reads as much as it takes to choose a proxy.

@@ -112,9 +112,10 @@ impl Port {
         now: Instant,
     ) -> Option<u64> {
         let protocol = if matches!(client, Leg::Plain) { "udp" } else { "dtls" };
+        let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
             let seen = port.seen(whence, name.clone());
-            Flow::begin(port.worker.recorder().clone(), route.clone(), seen, protocol)
+            Flow::begin(port.worker.recorder().clone(), route.clone(), seen, (protocol, &snapshot.consumers))
         };
         let mut begun = flow(self);
         if begun.is_none() && self.yield_place(whence) {

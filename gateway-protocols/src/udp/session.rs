@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use gateway_core::balance::Target;
 use gateway_core::config::model::Scheme;
 use gateway_core::config::snapshot::Route;
@@ -95,7 +96,7 @@ impl Session {
         // Of an established DTLS session only what its client has sealed keeps it: anybody can send the rest.
         let mut heard = !self.client.is_ready();
         let (stage, early) = (&mut self.stage, &mut self.early);
-        let mut dead = Ok(());
+        let (mut dead, mut answers) = (Ok(()), Vec::new());
         let received = self.client.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => reply(bytes),
             Emit::Payload(payload) => {
@@ -112,19 +113,26 @@ impl Session {
                             waiting.push(payload.to_vec());
                         }
                     }
-                    Stage::Open(open) => {
-                        let sent = open.forward(payload);
-                        if dead.is_ok() {
-                            dead = sent;
-                        }
-                    }
+                    Stage::Open(open) => match open.forward(payload) {
+                        Ok(more) => answers.extend(more),
+                        Err(error) if dead.is_ok() => dead = Err(error),
+                        Err(_) => {}
+                    },
                 }
             }
         });
         if heard {
             self.last = now;
         }
-        received.and(dead)
+        received?;
+        for answer in answers {
+            self.client.send(&answer, &mut |emit| {
+                if let Emit::Wire(bytes) = emit {
+                    reply(bytes);
+                }
+            })?;
+        }
+        dead
     }
 
     /// A datagram came from the target.
@@ -133,7 +141,7 @@ impl Session {
         let Open { flow, socket, target } = &mut **open;
         let (client, given) = (&mut self.client, &mut self.given);
         let most = self.amplification.map(|factor| factor * self.taken as f64);
-        let mut dead = Ok(());
+        let (mut dead, mut answers) = (Ok(()), Vec::new());
         target.receive(datagram, &mut |emit| match emit {
             Emit::Wire(bytes) => drop(socket.send(bytes)),
             Emit::Payload(payload) => {
@@ -151,11 +159,22 @@ impl Session {
                 });
                 flow.carried.down += length;
                 *given += length;
+                match seen {
+                    Ok(more) => answers.extend(more),
+                    Err(error) => sent = Err(error),
+                }
                 if dead.is_ok() {
-                    dead = seen.and(sent);
+                    dead = sent;
                 }
             }
         })?;
+        for answer in answers {
+            target.send(&answer, &mut |emit| {
+                if let Emit::Wire(bytes) = emit {
+                    drop(socket.send(bytes));
+                }
+            })?;
+        }
         dead
     }
 
@@ -228,11 +247,12 @@ impl Session {
 }
 
 impl Open {
-    fn forward(&mut self, payload: &[u8]) -> Result<(), Dead> {
+    /// What it returns is to be sent back to the client.
+    fn forward(&mut self, payload: &[u8]) -> Result<Vec<Bytes>, Dead> {
         let Self { flow, socket, target } = self;
         let (mut dead, mut length) = (Ok(()), 0);
         let mut sent = Ok(());
-        flow.message(Direction::Up, payload, |payload| {
+        let answers = flow.message(Direction::Up, payload, |payload| {
             length = payload.len() as u64;
             sent = target.send(payload, &mut |emit| {
                 if let Emit::Wire(bytes) = emit {
@@ -241,7 +261,7 @@ impl Open {
             });
         })?;
         flow.carried.up += length;
-        sent.and(dead)
+        sent.and(dead).map(|()| answers)
     }
 
     fn tick(&mut self, now: Instant) -> Result<(), Dead> {

@@ -219,7 +219,7 @@ impl Pools {
 
 /// The name looked for in the target's certificate, where it is not its host.
 fn server_name<'c>(call: &Call<'c>) -> Option<&'c str> {
-    call.route.proxy.backend.tls.as_ref()?.server_name.as_deref()
+    call.backend.tls.as_ref()?.server_name.as_deref()
 }
 
 impl Alternative {

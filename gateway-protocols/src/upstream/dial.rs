@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::Target;
-use gateway_core::config::model::{BackendHttp, BackendTls, PoolRules};
+use gateway_core::config::model::{Backend, BackendHttp, BackendTls, PoolRules, Timeouts};
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
@@ -53,12 +53,20 @@ pub(crate) struct Destination {
 impl Destination {
     /// Where a call goes.
     pub(crate) fn of(call: &Call<'_>) -> Self {
-        Self { key: super::key(call), http: Some(wanted(call)), ..Self::of_stream(call.route, call.target) }
+        Self {
+            key: super::key(call),
+            http: Some(wanted(call)),
+            ..Self::to(call.backend, call.timeouts, call.target)
+        }
     }
 
     /// Where a stream goes; its connection is nobody else's.
     pub(crate) fn of_stream(route: &Route, target: &Target) -> Self {
-        let backend = &route.proxy.backend;
+        Self::to(&route.proxy.backend, &route.proxy.timeouts, target)
+    }
+
+    /// A connection of its own to a target.
+    pub(crate) fn to(backend: &Backend, timeouts: &Timeouts, target: &Target) -> Self {
         Self {
             key: 0,
             rules: *backend.pool,
@@ -70,7 +78,7 @@ impl Destination {
             tls: backend.tls.clone(),
             http: None,
             preface: Vec::new(),
-            timeout: route.proxy.timeouts.connect,
+            timeout: timeouts.connect,
         }
     }
 }

@@ -160,9 +160,11 @@ fn expects_body(method: &http::Method) -> bool {
 fn failure(broken: Broken, reused: bool, exchange: &Exchange) -> Failure {
     match broken {
         Broken::Body(BodyError::TooLarge { .. }) => Failure::sent(Cause::BodyTooLarge),
+        Broken::Body(BodyError::Refused(reply)) => Failure::refused(reply),
+        Broken::Body(BodyError::NoRoom) => Failure::sent(Cause::Overloaded),
         Broken::Body(BodyError::Idle) => Failure::sent(Cause::RequestTimeout),
         Broken::Body(BodyError::Framing(what)) => Failure::sent(Cause::BadRequest).source(what),
-        Broken::Body(error) => Failure::sent(Cause::ClientGone).source(error),
+        Broken::Body(error) => Failure::sent(Cause::ClientGone).source(error.to_string()),
         Broken::Stalled => Failure::sent(Cause::UpstreamTimeout),
         Broken::Head(error) => Failure::sent(Cause::UpstreamGarbage).source(error),
         Broken::Io(error) => stale(Failure::sent(Cause::UpstreamClosed).source(error), reused, exchange),
@@ -178,7 +180,7 @@ fn stale(failure: Failure, reused: bool, exchange: &Exchange) -> Failure {
 impl Exchange {
     /// Sends what can be sent and reads until a head is complete.
     fn poll_head(&mut self, cx: &mut Context<'_>, call: &Call<'_>) -> Poll<Result<ResponseHead, Broken>> {
-        let timeouts = &call.route.proxy.timeouts;
+        let timeouts = &call.timeouts;
         if let Poll::Ready(Err(error)) = self.poll_upload(cx) {
             return Poll::Ready(Err(error));
         }
@@ -238,13 +240,12 @@ impl Exchange {
     fn into_body(mut self, decoder: Decoder, keep_alive: bool, home: &Arc<Inner>, call: &Call<'_>) -> Body {
         self.connection.timer.clear();
         self.connection.room = buffer::room_after(decoder.exact_length().unwrap_or(0));
-        let proxy = &call.route.proxy;
         let home = Home {
             pools: home.clone(),
             key: key(call),
-            rules: *proxy.backend.pool,
+            rules: *call.backend.pool,
             keep_alive: keep_alive && !self.deaf,
-            idle: proxy.timeouts.idle,
+            idle: call.timeouts.idle,
         };
         if self.upload.is_done() {
             if decoder.is_done() {

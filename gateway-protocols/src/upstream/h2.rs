@@ -75,7 +75,7 @@ pub(crate) async fn send<D: Downstream>(
 ) -> Result<Answer, Failure> {
     // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
     let started = Instant::now();
-    let timeouts = &call.route.proxy.timeouts;
+    let timeouts = &call.timeouts;
     if call.dialect == Dialect::Upgrade {
         // Targets that speak HTTP/2 only are not asked for extended CONNECT.
         return Err(Failure::unsent(Cause::VersionUnsupported, body));
@@ -89,7 +89,7 @@ pub(crate) async fn send<D: Downstream>(
     };
     let line = RequestLine {
         method: call.method,
-        scheme: if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" },
+        scheme: if call.backend.scheme.is_encrypted() { "https" } else { "http" },
         authority: call.host.as_bytes(),
         path: call.path,
     };
@@ -148,7 +148,7 @@ impl Exchange {
         // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
         // end.
         let uploading = self.upload.as_ref().map(|upload| !upload.is_done());
-        let patience = call.route.proxy.timeouts.first_byte;
+        let patience = call.timeouts.first_byte;
         let started = self.started;
         let until = || match uploading {
             Some(true) => None,
@@ -164,7 +164,7 @@ impl Exchange {
         let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         let bodiless = parts.status == StatusCode::NOT_MODIFIED || *call.method == http::Method::HEAD;
         let length = length.filter(|_| !bodiless);
-        let idle = call.route.proxy.timeouts.idle;
+        let idle = call.timeouts.idle;
         if upload.is_none()
             && let Some(body) = body::complete(&self.handle, length)
         {
@@ -189,9 +189,11 @@ fn poll_upload(
 pub(super) fn body_failure(error: BodyError) -> Failure {
     match error {
         BodyError::TooLarge { .. } => Failure::sent(Cause::BodyTooLarge),
+        BodyError::Refused(reply) => Failure::refused(reply),
+        BodyError::NoRoom => Failure::sent(Cause::Overloaded),
         BodyError::Idle => Failure::sent(Cause::RequestTimeout),
         BodyError::Framing(what) => Failure::sent(Cause::BadRequest).source(what),
-        other => Failure::sent(Cause::ClientGone).source(other),
+        other => Failure::sent(Cause::ClientGone).source(other.to_string()),
     }
 }
 

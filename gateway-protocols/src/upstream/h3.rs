@@ -168,7 +168,7 @@ pub(crate) async fn send<D: Downstream>(
 ) -> Result<Answer, Failure> {
     // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
     let started = Instant::now();
-    let timeouts = &call.route.proxy.timeouts;
+    let timeouts = &call.timeouts;
     let (reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
         Err(Refusal::Full) => return Err(DialError::Full.into_failure(body)),
@@ -186,7 +186,7 @@ pub(crate) async fn send<D: Downstream>(
     };
     let line = RequestLine {
         method: call.method,
-        scheme: if call.route.proxy.backend.scheme.is_encrypted() { "https" } else { "http" },
+        scheme: if call.backend.scheme.is_encrypted() { "https" } else { "http" },
         authority: call.host.as_bytes(),
         path: call.path,
     };
@@ -271,7 +271,7 @@ impl Exchange {
         // end.
         let patience = match self.upload {
             Some(_) => Duration::ZERO,
-            None => call.route.proxy.timeouts.first_byte,
+            None => call.timeouts.first_byte,
         };
         let bodiless = *call.method == Method::HEAD;
         self.reader.poll_said(cx, patience, bodiless).map_err(|error| self.failure(error))

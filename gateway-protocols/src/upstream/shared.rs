@@ -61,7 +61,7 @@ impl Inner {
 
     /// A connection with room for one more stream; waits for one no longer than a dial may take.
     async fn room(self: &Arc<Self>, call: &Call<'_>) -> Result<(h2::Connection, h2::Stream), DialError> {
-        let timeout = call.route.proxy.timeouts.connect;
+        let timeout = call.timeouts.connect;
         let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
         loop {
             match self.plan(call) {
@@ -98,7 +98,7 @@ impl Inner {
     fn plan(&self, call: &Call<'_>) -> Plan {
         let Ok(mut pools) = self.pools.try_borrow_mut() else { return Plan::Wait };
         loop {
-            match pools.multiplex.choose(key(call), &call.route.proxy.backend.pool) {
+            match pools.multiplex.choose(key(call), &call.backend.pool) {
                 Choice::Use { connection, lease, dial } => {
                     if connection.is_open() {
                         let stream = h2::Stream::new(lease, connection.bell.clone());
@@ -158,7 +158,7 @@ impl Inner {
 
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
-        let rules = &call.route.proxy.backend.pool;
+        let rules = &call.backend.pool;
         let connection = h2::Connection::open_on(dialled.link, &rules.http2, self.bell(key(call)));
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());

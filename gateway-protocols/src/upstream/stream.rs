@@ -4,6 +4,7 @@ mod splice;
 
 use bytes::BytesMut;
 use gateway_core::balance::Target;
+use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::pipeline::{Carrier, Opener};
@@ -24,6 +25,22 @@ pub struct Inbound {
     pub link: Link,
     /// Bytes already read, which the target gets first.
     pub ahead: BytesMut,
+}
+
+impl Outbound {
+    /// Opens a stream of its own to a target.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub async fn open_stream(
+        &self,
+        backend: &Backend,
+        timeouts: &Timeouts,
+        target: &Target,
+    ) -> Result<Link, Cause> {
+        let dialled = self.inner.dialler.dial(&Destination::to(backend, timeouts, target)).await;
+        dialled.map(|dialled| dialled.link).map_err(|error| error.cause())
+    }
 }
 
 impl Opener for Outbound {

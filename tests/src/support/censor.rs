@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ferrum_edge::core::config::problem::Problems;
-use ferrum_edge::core::plugin::{Hooks, OnConnect, OnMessage, Plugin, Registry, World, entry};
-use ferrum_edge::core::stream::session::{Direction, Gate, Kind, Message, Passage, Session};
+use ferrum_edge::core::plugin::{
+    Gate, Hooks, OnConnect, OnMessage, Passage, Plugin, Registry, Seat, World, entry,
+};
+use ferrum_edge::core::stream::session::{Direction, Kind, Message, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,17 +43,17 @@ impl Plugin for Censor {
 }
 
 impl OnConnect for Censor {
-    fn on_connect<'a>(&'a self, _session: &'a mut Session) -> Gate<'a> {
+    fn on_connect<'a>(&'a self, _session: &'a mut Session, _seat: Seat<'a>) -> Gate<'a> {
         match &self.0 {
             Config { hesitate: true, .. } => Gate::Wait(Box::pin(std::future::pending())),
-            Config { refuse: true, .. } => Gate::Refuse("unwanted"),
+            Config { refuse: true, .. } => Gate::refuse("unwanted"),
             _ => Gate::Open,
         }
     }
 }
 
 impl OnMessage for Censor {
-    fn on_message(&self, _session: &Session, message: Message<'_>) -> Passage {
+    fn on_message<'a>(&'a self, _session: &'a Session, message: Message<'_>, _seat: Seat<'a>) -> Passage<'a> {
         match (&message.payload[..], message.kind) {
             (b"drop", _) => return Passage::Drop,
             (b"end", _) => return Passage::Close(1008),

@@ -82,11 +82,13 @@ async fn a_plugin_ends_one_at_a_message_or_before_the_first() {
     drop((client, far));
     assert_eq!(session(&mut edge).await.end(), "message_refused");
     let (mut edge, origin) = censored("", "refuse: true, deaf: true").await;
-    let (mut client, mut far) = opened(&edge, &origin).await;
-    says_goodbye(&mut client.wire, 1008, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
-    drop((client, far));
-    assert_eq!(session(&mut edge).await.end(), "unwanted");
+    let (mut client, mut far, _) = asked(&edge, &origin, "").await;
+    far.wire.send(AGREED).await;
+    // The client was promised nothing yet: it gets an answer instead of a 101 and a Close.
+    assert_eq!(client.response(&Method::GET).await.unwrap().status(), 403);
+    far.wire.closed().await;
+    let record = edge.records.next().await;
+    assert_eq!((record.status(), record.reason()), (403, "unwanted"));
 }
 
 /// What a client sends, and the code it gets for it.

@@ -88,7 +88,13 @@ fn a_refused_exchange_has_its_reason() {
     let place = Place::new();
     let telemetry = place.telemetry(10);
     let exchange = exchange(http::Request::get("/"));
-    let refused = ExchangeRecord { status: 404, cause: Some(Cause::NoRoute), ..record(&exchange, None) };
+    let refused = ExchangeRecord {
+        status: 404,
+        cause: Some(Cause::NoRoute),
+        reason: Some("no_route"),
+        is_error: true,
+        ..record(&exchange, None)
+    };
     telemetry.worker(0).exchange(&refused);
     telemetry.flush();
     let line = &place.lines()[0];

@@ -10,10 +10,9 @@ use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::Snapshot;
-use gateway_core::plugin::{Registry, World};
+use gateway_core::plugin::Registry;
 use tokio::time::Instant;
 
-use super::super::file::Plugins;
 use super::{Documents, LoadError, Mirror};
 use crate::store::{Mark, Object, Store, StoreError};
 
@@ -134,16 +133,15 @@ struct Building {
 
 impl Building {
     fn new(settings: Arc<Settings>, registry: Registry) -> Self {
-        let mut compiler = Compiler::new(registry.clone(), World::default());
+        let mut compiler = Compiler::new(registry.clone());
         let empty = Snapshot::empty(settings);
         let compiled = compiler.apply(Changes::default(), &empty, Instant::now());
         Self { registry, compiler, catalog: Catalog::default(), compiled }
     }
 
     fn add(&mut self, edit: Edit) {
-        let plugins = Plugins(&self.registry);
         let previous = &self.compiled.snapshot;
-        let against = Against { previous, plugins: &plugins, folder: Path::new("") };
+        let against = Against { previous, plugins: &self.registry, folder: Path::new("") };
         // What refers to something comes after it, so nothing older is concerned.
         let applied = self.catalog.apply(edit, Vec::new(), against, Refusal::Object);
         let changes = applied.expect("a broken object is left alone and refuses nothing");

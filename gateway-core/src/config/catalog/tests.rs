@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::*;
 use crate::config::compile::Compiler;
 use crate::config::file::{Format, Origin, parse_item};
-use crate::plugin::{Hooks, Plugin, Registry, World, entry};
+use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry};
+use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::table::Transport;
 
 #[derive(Deserialize, JsonSchema)]
@@ -38,7 +39,18 @@ macro_rules! plugin {
                 Ok(Self)
             }
 
-            fn attend(self: Arc<Self>, _: &mut Hooks) {}
+            fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+                hooks.on_end(self.clone());
+                hooks.on_close(self);
+            }
+        }
+
+        impl OnEnd for $type {
+            fn on_end(&self, _: &ExchangeRecord<'_>, _: Seat<'_>) {}
+        }
+
+        impl OnClose for $type {
+            fn on_close(&self, _: &SessionRecord<'_>, _: Seat<'_>) {}
         }
     };
 }
@@ -64,8 +76,7 @@ struct Live {
 
 impl Live {
     fn new() -> Self {
-        let (compiler, snapshot) =
-            (Compiler::new(registry(), World::default()), Snapshot::empty(Arc::default()));
+        let (compiler, snapshot) = (Compiler::new(registry()), Snapshot::empty(Arc::default()));
         let (catalog, stored) = (Catalog::default(), BTreeMap::new());
         Self { registry: registry(), compiler, catalog, snapshot, stored }
     }
@@ -90,9 +101,7 @@ impl Live {
             Some(put(&key.1, document))
         });
         let (others, mut catalog) = (others.collect(), self.catalog.clone());
-        let plugins =
-            |name: &str, config: &Value| self.registry.build(name, config, &World::default()).map(drop);
-        let against = Against { previous: &self.snapshot, plugins: &plugins, folder: Path::new("") };
+        let against = Against { previous: &self.snapshot, plugins: &self.registry, folder: Path::new("") };
         let changes = catalog.apply(edit, others, against, refusal)?;
         let compiled = self.compiler.apply(changes, &self.snapshot, Instant::now());
         self.compiler.adopt(&compiled);

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use super::*;
 use crate::config::file::{NoReferences, Origin};
 use crate::config::resolve;
-use crate::plugin::{Hooks, Plugin, entry};
+use crate::plugin::{Hooks, OnEnd, Plugin, Seat, World, entry};
+use crate::record::ExchangeRecord;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +30,13 @@ impl Plugin for Plain {
         if rules.fails { Err(Problems::one("fails", "it was told to")) } else { Ok(Self) }
     }
 
-    fn attend(self: Arc<Self>, _: &mut Hooks) {}
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_end(self);
+    }
+}
+
+impl OnEnd for Plain {
+    fn on_end(&self, _: &ExchangeRecord<'_>, _: Seat<'_>) {}
 }
 
 fn model(text: &str) -> Model {
@@ -43,7 +50,7 @@ struct Bench(Compiler, Snapshot);
 
 impl Bench {
     fn new(text: &str) -> Self {
-        let compiler = Compiler::new(Registry::new(&[entry::<Plain>()]), World::default());
+        let compiler = Compiler::new(Registry::new(&[entry::<Plain>()]));
         let mut bench = Self(compiler, Snapshot::empty(Arc::default()));
         bench.publish(text);
         bench
@@ -59,7 +66,7 @@ impl Bench {
         self.1.by_id.get(id).unwrap()
     }
 
-    fn plugin(&self, proxy: &str) -> Arc<dyn entry::Attend> {
+    fn plugin(&self, proxy: &str) -> Arc<dyn entry::Built> {
         self.route(proxy).chain.members().next().unwrap().1.clone()
     }
 }

@@ -11,7 +11,12 @@ use crate::config::units::{self, Unit};
 /// Two things are set right on the way, so that what passes can be read: a key with an empty value counts as absent,
 /// and text that came from a reference becomes the number or truth value that is wanted.
 pub(super) fn check(root: &Json, schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
-    Checker { root, trail: Trail::at(at), problems }.check(schema, node);
+    Checker { root, trail: Trail::at(at), problems, is_plugin: false }.check(schema, node);
+}
+
+/// Checks a plugin's own settings, whose texts may have several lines.
+pub(super) fn check_plugin(schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
+    Checker { root: schema, trail: Trail::at(at), problems, is_plugin: true }.check(schema, node);
 }
 
 /// Keys other gateways have or this one used to have, and what to write here.
@@ -27,6 +32,8 @@ struct Checker<'s, 'p> {
     root: &'s Json,
     trail: Trail,
     problems: &'p mut Problems,
+    /// The settings of a plugin rather than of the gateway.
+    is_plugin: bool,
 }
 
 impl<'s> Checker<'s, '_> {
@@ -126,7 +133,9 @@ impl<'s> Checker<'s, '_> {
         let tries = schemas.iter().map(|schema| {
             let (mut problems, mut attempt) = (Problems::default(), node.clone());
             let trail = Trail::at(self.trail.as_str());
-            Checker { root: self.root, trail, problems: &mut problems }.check(schema, &mut attempt);
+            let is_plugin = self.is_plugin;
+            Checker { root: self.root, trail, problems: &mut problems, is_plugin }
+                .check(schema, &mut attempt);
             (problems, attempt)
         });
         if let Some((problems, attempt)) = tries.min_by_key(|(problems, _)| problems.count()) {
@@ -184,7 +193,7 @@ impl<'s> Checker<'s, '_> {
             return self.word(&words, text, line);
         }
         // Whatever ends in a log line must not be able to forge another one. A plugin's own settings may have lines.
-        let may_have_lines = schema.get("type").is_none();
+        let may_have_lines = self.is_plugin || schema.get("type").is_none();
         if text.chars().any(|c| c.is_control() && !(may_have_lines && matches!(c, '\n' | '\t' | '\r'))) {
             self.problem(line, "this has control characters".to_owned()).remedy =
                 Some("remove them".to_owned());
@@ -262,8 +271,8 @@ impl<'s> Checker<'s, '_> {
             self.problem(line, String::new());
             return;
         }
-        let elsewhere =
-            ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, remedy)| (*remedy).to_owned());
+        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == key && !self.is_plugin);
+        let elsewhere = elsewhere.map(|(_, remedy)| (*remedy).to_owned());
         let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
         self.problem(line, "this key is not known".to_owned()).remedy =

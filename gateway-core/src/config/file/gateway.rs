@@ -153,6 +153,9 @@ pub struct Limits {
     pub max_uri_bytes: Option<Bytes>,
     /// Bytes of a request body; beyond it 413. Default 104857600 (100 MiB); 0 is no limit.
     pub max_request_body_bytes: Option<Bytes>,
+    /// Bytes of bodies that plugins may hold in memory at one time, over all requests; beyond it a request that needs more
+    /// is answered with 503. Default 256 MiB.
+    pub max_collected_body_bytes: Option<Bytes>,
     /// Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_concurrent_streams: Option<u32>,

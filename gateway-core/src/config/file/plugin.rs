@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::condition::written::Condition;
+
 /// One configured plugin.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,9 @@ pub struct PluginConfig {
     #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     pub after: Option<String>,
+    /// Which requests it runs for: a condition as in `matches` of proxies, and `consumers` and `groups`. Default all.
+    #[serde(default)]
+    pub when: Option<Condition>,
     /// Only `ferrum`, which is the default.
     #[serde(default)]
     pub namespace: Option<String>,

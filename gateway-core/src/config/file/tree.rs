@@ -34,6 +34,25 @@ pub(super) struct Entry {
 }
 
 impl Node {
+    /// A value whose place in a text is not known.
+    pub(super) fn of_json(value: serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        let value = match value {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(value),
+            Json::Number(value) => Value::Number(value),
+            Json::String(text) => Value::Text { text, loose: false },
+            Json::Array(values) => Value::List(values.into_iter().map(Self::of_json).collect()),
+            Json::Object(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| Entry { key, line: 0, value: Self::of_json(value) })
+                    .collect(),
+            ),
+        };
+        Self { line: 0, value }
+    }
+
     /// What `id` says, for items that cannot be read as a whole.
     pub(super) fn id(&self) -> Option<&str> {
         let Value::Map(entries) = &self.value else {

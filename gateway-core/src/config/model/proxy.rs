@@ -132,6 +132,8 @@ pub struct StreamRules {
     pub listen_ports: (u16, u16),
     /// Terminates TLS (TCP) or DTLS (UDP) at the port. Default false.
     pub frontend_tls: bool,
+    /// Carries datagrams: UDP or DTLS; else TCP or TLS.
+    pub is_datagram: bool,
     /// Forwards encrypted bytes unopened, choosing by SNI. Default false.
     pub passthrough: bool,
     /// Server names this proxy takes on a shared port; empty takes what is left.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::http::body::MAX_COLLECTED;
+
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -105,6 +107,8 @@ pub struct Limits {
     pub max_uri_bytes: usize,
     /// Bytes of a request body; 0 is no limit. Default 100 MiB.
     pub max_request_body_bytes: u64,
+    /// Bytes of bodies that plugins may hold in memory at one time. Default 256 MiB.
+    pub max_collected_body_bytes: u64,
     /// Streams open at a time on one HTTP/2 or HTTP/3 connection. Default 128.
     pub max_concurrent_streams: u32,
     /// Exchanges in flight over all workers; 0 is no limit. Default 0.
@@ -165,6 +169,7 @@ impl Default for Limits {
             max_headers: 100,
             max_uri_bytes: 8 << 10,
             max_request_body_bytes: 100 << 20,
+            max_collected_body_bytes: MAX_COLLECTED,
             max_concurrent_streams: 128,
             max_requests: 0,
         }

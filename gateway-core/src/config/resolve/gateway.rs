@@ -182,6 +182,9 @@ fn limits(written: &file::Limits) -> Limits {
         max_request_body_bytes: written
             .max_request_body_bytes
             .map_or(defaults.max_request_body_bytes, |bytes| bytes.0),
+        max_collected_body_bytes: written
+            .max_collected_body_bytes
+            .map_or(defaults.max_collected_body_bytes, |bytes| bytes.0),
         max_concurrent_streams: written.max_concurrent_streams.unwrap_or(defaults.max_concurrent_streams),
         max_requests: written.max_requests.unwrap_or(defaults.max_requests),
     }

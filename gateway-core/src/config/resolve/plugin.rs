@@ -6,20 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::{Notes, words};
+use crate::condition;
 use crate::config::file;
-use crate::config::model::{Order, PluginConfig, PluginSettings, Scope};
+use crate::config::model::{Id, Order, PluginConfig, PluginSettings, Scope};
 use crate::config::problem::Problems;
+use crate::plugin::Built;
 
 /// Bytes of a plugin's settings, as JSON.
 const MAX_CONFIG_BYTES: usize = 1 << 20;
 
 /// Knows the plugins there are; implemented by the registry, and by closures that only check settings.
 pub trait PluginCheck {
-    /// Whether a plugin takes these settings.
+    /// Whether a plugin takes these settings, and the plugin that they make.
     ///
     /// # Errors
     /// What is wrong, each path beginning inside the settings. An empty path is the settings as a whole.
-    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems>;
+    fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<Checked, Problems>;
 
     /// The names of all plugins; `None` when they aren't known, and then any name goes to [`Self::check`].
     fn names(&self) -> Option<Vec<String>> {
@@ -32,9 +34,12 @@ pub trait PluginCheck {
     }
 }
 
+/// The plugin that was built to check its settings; `None` where they were only looked at.
+pub type Checked = Option<Arc<dyn Built>>;
+
 impl<F: Fn(&str, &Value) -> Result<(), Problems>> PluginCheck for F {
-    fn check(&self, plugin_name: &str, config: &Value) -> Result<(), Problems> {
-        self(plugin_name, config)
+    fn check(&self, plugin_name: &str, _id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
+        self(plugin_name, config).map(|()| None)
     }
 }
 
@@ -59,15 +64,32 @@ pub fn plugin_config(
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
-    let config = settings(&mut notes, written, plugins);
+    let (config, built) = settings(&mut notes, (written, id.as_ref()), plugins);
     let scope = scope(&mut notes, written);
     let order = order(&mut notes, written, plugins).map(Box::new);
+    let when = written.when.as_ref().and_then(|when| {
+        let at = format!("{at}.when");
+        match condition::compile(when, &at, condition::Use::Plugin) {
+            Ok(when) => Some(Arc::new(when)),
+            Err(problems) => {
+                notes.problems.extend(problems.0);
+                None
+            }
+        }
+    });
     let (Some(id), Some(scope), true) = (id, scope, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
     let plugin_name = shared_name(&written.plugin_name);
-    let config =
-        Arc::new(PluginConfig { id, plugin_name, config: PluginSettings::new(&config), scope, order });
+    let config = Arc::new(PluginConfig {
+        id,
+        plugin_name,
+        config: PluginSettings::new(&config),
+        scope,
+        order,
+        when,
+        built,
+    });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
 }
 
@@ -93,30 +115,36 @@ pub(in crate::config) fn scope_of(written: &file::PluginConfig) -> Option<Scope>
     scope(&mut Notes::new(""), written)
 }
 
-fn settings(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn PluginCheck) -> Value {
+fn settings(
+    notes: &mut Notes<'_>,
+    (written, id): (&file::PluginConfig, Option<&Id>),
+    plugins: &dyn PluginCheck,
+) -> (Value, Checked) {
     let config = match &written.config {
         Value::Null => Value::Object(serde_json::Map::new()),
         config => config.clone(),
     };
     if config.to_string().len() > MAX_CONFIG_BYTES {
         notes.add("config", format!("this has more than {MAX_CONFIG_BYTES} bytes"));
-        return config;
+        return (config, None);
     }
     if !plugins.is_known(&written.plugin_name)
         && let Some(names) = plugins.names()
     {
         let remedy = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
         notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
-        return config;
+        return (config, None);
     }
-    if let Err(problems) = plugins.check(&written.plugin_name, &config) {
-        for mut problem in problems.0 {
-            let dot = if problem.path.is_empty() || problem.path.starts_with('[') { "" } else { "." };
-            problem.path = format!("{}.config{dot}{}", notes.at, problem.path);
-            notes.problems.push(problem);
-        }
+    let problems = match plugins.check(&written.plugin_name, id, &config) {
+        Ok(built) => return (config, built),
+        Err(problems) => problems,
+    };
+    for mut problem in problems.0 {
+        let dot = if problem.path.is_empty() || problem.path.starts_with('[') { "" } else { "." };
+        problem.path = format!("{}.config{dot}{}", notes.at, problem.path);
+        notes.problems.push(problem);
     }
-    config
+    (config, None)
 }
 
 fn scope(notes: &mut Notes<'_>, written: &file::PluginConfig) -> Option<Scope> {

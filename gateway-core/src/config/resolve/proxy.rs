@@ -8,9 +8,10 @@ use super::{Notes, Place, backend, traffic, words};
 use crate::config::file;
 use crate::config::model::{
     Algorithm, AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, HashOn, Id, PluginConfig, PoolRules,
-    Proxy, Retry, Scheme, Scope, Timeouts, Upstream,
+    Proxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
 };
 use crate::config::problem::Problems;
+use crate::plugin::chain;
 
 /// Resolves a proxy against the upstreams and plugin configs it may name.
 ///
@@ -27,6 +28,9 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
     let backend =
         scheme.and_then(|scheme| backend::backend(&mut notes, written, scheme, place, (&name, known)));
     let plugins = plugins(&mut notes, written, &name, known);
+    if let Some(traffic) = &traffic {
+        idle_plugins(&mut notes, &plugins, traffic);
+    }
     let retry = written.retry.as_ref().map(|retry| self::retry(&mut notes, retry)).unwrap_or_default();
     let (Some(id), Some(traffic), Some(backend), true) = (id, traffic, backend, notes.problems.is_empty())
     else {
@@ -147,6 +151,17 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
         status_codes: written.failure_status_codes.clone().unwrap_or_else(|| vec![500, 502, 503, 504]),
         half_open_max_requests: written.half_open_max_requests.unwrap_or(1),
         trip_on_connection_errors: written.trip_on_connection_errors.unwrap_or(true),
+    }
+}
+
+/// Refuses plugins that were put on this proxy and could do nothing for its traffic. Global ones were put on no proxy:
+/// where one that guards can't, the proxy is closed.
+fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &Traffic) {
+    for config in plugins.iter().filter(|config| config.scope != Scope::Global) {
+        let Some(built) = &config.built else { continue };
+        if let Some(problem) = chain::idle(config, built.hooks(), traffic) {
+            notes.add("", problem.message).remedy = problem.remedy;
+        }
     }
 }
 

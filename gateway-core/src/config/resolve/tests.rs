@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::file::{NoReferences, Origin, References};
-use crate::config::model::Credential;
 use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Scheme, Traffic};
+use crate::config::model::{Credential, Id};
 use crate::consumer::digest;
 
 struct Registry;
 
 impl PluginCheck for Registry {
-    fn check(&self, _plugin_name: &str, config: &serde_json::Value) -> Result<(), Problems> {
+    fn check(
+        &self,
+        _plugin_name: &str,
+        _id: Option<&Id>,
+        config: &serde_json::Value,
+    ) -> Result<Checked, Problems> {
         match config.get("limit").is_some_and(|limit| !limit.is_number()) {
             true => Err(Problems::one("limit", "this has to be a number")),
-            false => Ok(()),
+            false => Ok(None),
         }
     }
 

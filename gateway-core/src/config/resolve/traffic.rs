@@ -262,6 +262,7 @@ fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Optio
     Some(StreamRules {
         listen_ports: listen_ports(notes, written)?,
         frontend_tls,
+        is_datagram: is_udp,
         passthrough,
         server_names,
         idle_timeout: (!idle.is_zero()).then_some(idle),

@@ -125,6 +125,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_MAX_COLLECTED_BODY_SIZE_BYTES",
+        key: "limits.max_collected_body_bytes",
+        doc: "Bytes of bodies that plugins may hold in memory at one time; beyond it 503. Default 256 MiB.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_SERVER_HTTP2_MAX_CONCURRENT_STREAMS",
         key: "limits.max_concurrent_streams",
         doc: "Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.",

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use http::HeaderMap;
+
 use super::*;
 
 /// A stream that never waits.
@@ -88,4 +90,96 @@ fn only_what_is_at_hand_can_be_sent_again() {
     assert!(Body::empty().replay().is_some());
     let mut again = Body::full("abc").limited(2).replay().expect("at hand");
     assert!(again.take_full().is_none(), "a copy keeps the limit");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_whole_again() {
+    let mut body = pieces(&["abc", "def", "ghi"]);
+    let meter = body.meter();
+    assert!(matches!(now(body.collect(5)), Err(BodyError::TooLarge { limit: 5 })));
+    assert_eq!(meter.bytes(), 0, "what was handed back has not passed");
+    assert_eq!(now(body.collect(9)).unwrap().0, "abcdefghi");
+    assert_eq!(meter.bytes(), 9);
+}
+
+#[test]
+fn peeking_leaves_the_body_whole() {
+    for (limit, seen) in [(0, ""), (2, "ab"), (4, "abcd"), (100, "abcdef")] {
+        let mut body = pieces(&["abc", "def"]);
+        assert_eq!(now(body.peek(limit)).unwrap(), seen, "{limit}");
+        assert_eq!(now(body.collect(100)).unwrap().0, "abcdef", "{limit}");
+    }
+    let mut full = Body::full("abcdef");
+    assert_eq!(now(full.peek(2)).unwrap(), "ab");
+    assert_eq!(now(full.collect(100)).unwrap().0, "abcdef");
+}
+
+#[test]
+fn a_peek_keeps_trailers() {
+    let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))]);
+    let mut body = Body::full_with_trailers("abc", trailers.clone());
+    assert_eq!(now(body.peek(10)).unwrap(), "abc");
+    assert_eq!(now(body.collect(10)).unwrap(), (Bytes::from("abc"), Some(trailers)));
+}
+
+#[test]
+fn collected_bytes_count_until_they_are_dropped() {
+    let before = collected();
+    let (bytes, _) = now(pieces(&["abc", "def"]).collect(100)).unwrap();
+    assert!(collected() >= before + 6);
+    drop(bytes);
+}
+
+#[test]
+fn map_and_tee_see_every_piece_once() {
+    let seen = Arc::new(std::sync::Mutex::new(String::new()));
+    let noted = seen.clone();
+    let mut body = pieces(&["abc", "def"])
+        .tee(move |piece| {
+            let text = piece.map_or("|", |piece| std::str::from_utf8(piece).unwrap());
+            noted.lock().unwrap().push_str(text);
+        })
+        .map(|piece| Ok(piece.to_ascii_uppercase().into()));
+    assert_eq!(now(body.collect(100)).unwrap().0, "ABCDEF");
+    assert_eq!(*seen.lock().unwrap(), "abcdef|");
+}
+
+#[test]
+fn what_a_wrapper_refuses_ends_the_body() {
+    let refuse = || BodyError::Refused(Box::new(Reply::new(crate::http::reply::Cause::Forbidden)));
+    let mut body = pieces(&["abc"]).map(move |_| Err(refuse()));
+    assert!(matches!(now(body.frame()), Some(Err(BodyError::Refused(_)))));
+    assert!(now(body.frame()).is_none());
+}
+
+struct Shout;
+
+impl GrpcMessages for Shout {
+    fn message(&mut self, message: GrpcMessage) -> Result<Option<GrpcMessage>, BodyError> {
+        if message.payload == "drop" {
+            return Ok(None);
+        }
+        Ok(Some(GrpcMessage { payload: message.payload.to_ascii_uppercase().into(), ..message }))
+    }
+}
+
+#[test]
+fn grpc_messages_are_seen_whole_however_they_come() {
+    let sent = b"\0\0\0\0\x02hi\0\0\0\0\x04drop\0\0\0\0\0\0\0\0\0\x01x";
+    for split in 1..sent.len() {
+        let halves = [&sent[..split], &sent[split..]].map(|half| Frame::data(Bytes::from_static(half)));
+        let mut body = Body::stream(Pieces(halves.into())).grpc_messages(10, Shout);
+        let (bytes, _) = now(body.collect(100)).unwrap();
+        assert_eq!(bytes, &b"\0\0\0\0\x02HI\0\0\0\0\0\0\0\0\0\x01X"[..], "{split}");
+    }
+}
+
+#[test]
+fn grpc_messages_have_a_limit_and_an_end() {
+    let too_long = Body::full(&b"\0\0\0\0\x0b12345678901"[..]).grpc_messages(10, Shout);
+    let cut_off = Body::full(&b"\0\0\0\0\x0212345"[..]).grpc_messages(10, Shout);
+    let flag = Body::full(&b"\x02\0\0\0\0"[..]).grpc_messages(10, Shout);
+    for mut body in [too_long, cut_off, flag] {
+        assert!(now(body.collect(100)).is_err());
+    }
 }

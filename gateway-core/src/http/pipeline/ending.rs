@@ -8,13 +8,16 @@ use tokio::time::Instant;
 use super::Close;
 use crate::balance::{Flight, Settled, Target};
 use crate::config::snapshot::Route;
+use crate::consumer::Consumers;
 use crate::http::body::{Body, Meter};
 use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::limit::concurrency::Permit;
+use crate::plugin::seat::Around;
 use crate::record::{ExchangeRecord, Recorder};
 use crate::stream::relay::Tunnel;
+use crate::stream::session::Session;
 
 /// What is known of an exchange so far; writes its record when it goes, however it goes.
 pub(super) struct Ending<'s> {
@@ -35,11 +38,19 @@ pub(super) struct Ending<'s> {
     pub(super) first_byte: Option<Duration>,
     pub(super) response_bytes: u64,
     pub(super) finished: bool,
+    /// Those whom the plugins may recognise; `None` when no proxy was looked for.
+    consumers: Option<&'s Consumers>,
+    /// The exchange's hooks have ended it already.
+    handed_over: bool,
 }
 
 impl<'s> Ending<'s> {
     /// Nothing is known yet but that it began.
-    pub(super) fn new(recorder: &'s dyn Recorder, exchange: Box<Exchange>) -> Self {
+    pub(super) fn new(
+        recorder: &'s dyn Recorder,
+        exchange: Box<Exchange>,
+        consumers: Option<&'s Consumers>,
+    ) -> Self {
         recorder.began();
         Self {
             recorder,
@@ -56,12 +67,15 @@ impl<'s> Ending<'s> {
             first_byte: None,
             response_bytes: 0,
             finished: false,
+            consumers,
+            handed_over: false,
         }
     }
 
     /// The response that says `reply`, noted as what ended the exchange.
     pub(super) fn reply(&mut self, reply: Reply) -> Response<Body> {
         self.cause = Some(reply.cause);
+        self.exchange.note_reply(&reply);
         let close = reply.close;
         let mut response = reply.into_response(self.exchange.dialect);
         if close {
@@ -97,28 +111,52 @@ impl<'s> Ending<'s> {
     }
 }
 
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
+impl Ending<'_> {
+    /// Writes the record now, and gives the session what the plugins keep: they go on in it.
+    pub(super) fn hand_over(&mut self, session: &mut Session) {
+        self.write();
+        self.handed_over = true;
+        session.take_over(&mut self.exchange);
+    }
+
+    fn write(&self) {
         let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(Cause::ClientGone)) };
         let status = match (self.finished, cut) {
             (false, Some(cause)) => cause.status().as_u16(),
             _ => self.status.as_u16(),
         };
+        let exchange = &*self.exchange;
         let record = ExchangeRecord {
-            exchange: &self.exchange,
+            exchange,
             route: self.route,
             target: self.target,
             status,
             cause: cut,
+            reason: cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason())),
+            is_error: cut.is_some_and(|cause| cause != Cause::Plugin || !exchange.is_no_error()),
             attempts: self.attempts,
             first_byte: self.first_byte,
-            duration: self.exchange.started.elapsed(),
+            duration: exchange.started.elapsed(),
             request_bytes: self.meter.bytes(),
             response_bytes: self.response_bytes,
         };
-        if let Some(route) = self.route {
-            route.chain.end(&record);
+        if let (Some(route), Some(consumers)) = (self.route, self.consumers) {
+            let around = Around { route, consumers, target: self.target };
+            let panics = route.chain.end(&record, around);
+            (0..panics.0).for_each(|_| self.recorder.panicked());
         }
         self.recorder.exchange(&record);
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if self.handed_over {
+            return;
+        }
+        // A panic while another unwinds would end the process.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.write())).is_err() {
+            self.recorder.panicked();
+        }
     }
 }

@@ -1,19 +1,21 @@
 //! A WebSocket read message by message, for plugins that attend to messages.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::farewell::{self, Half, Halfway};
 use super::frame::{self, CLOSE, Scanner};
-use super::message::{Broken, Messages, Said, TEXT};
+use super::message::{BINARY, Broken, Messages, Said, TEXT};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
-use crate::plugin::chain::Chain;
+use crate::plugin::chain::Decided;
+use crate::plugin::seat::Around;
+use crate::plugin::{Decision, PLUGIN_TIMEOUT};
 use crate::stream::relay::{Carried, Clock, End, Watch, scratch};
-use crate::stream::session::{Direction, Kind, Message, Passage, Session};
+use crate::stream::session::{Direction, Kind, Session};
 
 pub(super) async fn carry(
     ends: Switched<'_>,
@@ -22,7 +24,7 @@ pub(super) async fn carry(
     carried: &mut Carried,
 ) -> End {
     let Switched { client, target } = ends;
-    let reads = Reads { chain: rules.chain, session };
+    let reads = Reads { around: rules.around, session };
     let mut up = Way::new(Direction::Up, rules.max_message);
     let mut down = Way::new(Direction::Down, rules.max_message);
     let stop = {
@@ -31,8 +33,14 @@ pub(super) async fn carry(
         let mut drain = rules.drain.watch(told);
         poll_fn(|cx| {
             let before = *carried;
-            let up_state = up.poll(cx, (client, target), &reads, &mut carried.up);
-            let down_state = down.poll(cx, (target, client), &reads, &mut carried.down);
+            let (up_state, down_state) = loop {
+                let up_state = up.poll(cx, (client, target), &reads, &mut carried.up);
+                let down_state = down.poll(cx, (target, client), &reads, &mut carried.down);
+                // Answers of plugins go to where the message came from, as whole frames behind those under way.
+                if !(down.take_answers(&mut up.answers) | up.take_answers(&mut down.answers)) {
+                    break (up_state, down_state);
+                }
+            };
             match (up_state, down_state) {
                 (Poll::Ready(Err(stop)), _) | (_, Poll::Ready(Err(stop))) => return Poll::Ready(stop),
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Stop::quiet(End::Closed)),
@@ -70,17 +78,28 @@ impl Stop {
 
 /// Who reads along.
 struct Reads<'r> {
-    chain: &'r Chain,
+    around: Around<'r>,
     session: &'r Session,
 }
 
+/// A message whose plugin has not decided yet.
+struct Waiting<'r> {
+    decision: Pin<Box<dyn Future<Output = Decision> + Send + 'r>>,
+    opcode: u8,
+    /// The plugin to go on with.
+    next: usize,
+}
+
 /// One direction.
-struct Way {
+struct Way<'r> {
     direction: Direction,
     messages: Messages,
     input: BytesMut,
     output: Vec<u8>,
     written: Scanner,
+    waiting: Option<Waiting<'r>>,
+    /// What plugins answered to the reader.
+    answers: Vec<(Kind, Bytes)>,
     unflushed: bool,
     /// Its reader has said goodbye, or has gone.
     over: Over,
@@ -97,7 +116,7 @@ enum Over {
     Told,
 }
 
-impl Way {
+impl<'r> Way<'r> {
     fn new(direction: Direction, limit: usize) -> Self {
         Self {
             direction,
@@ -105,9 +124,22 @@ impl Way {
             input: BytesMut::new(),
             output: Vec::new(),
             written: Scanner::default(),
+            waiting: None,
+            answers: Vec::new(),
             unflushed: false,
             over: Over::Not,
         }
+    }
+
+    /// Writes answers to this way's writer; false when there are none.
+    fn take_answers(&mut self, answers: &mut Vec<(Kind, Bytes)>) -> bool {
+        let masked = self.direction == Direction::Up;
+        let any = !answers.is_empty() && self.over == Over::Not;
+        for (kind, payload) in answers.drain(..).filter(|_| any) {
+            let opcode = if kind == Kind::Text { TEXT } else { BINARY };
+            frame::write(&mut self.output, opcode, &payload, masked);
+        }
+        any
     }
 
     fn into_half(self) -> Half {
@@ -131,7 +163,7 @@ impl Way {
         &mut self,
         cx: &mut Context<'_>,
         (reader, writer): (&mut R, &mut W),
-        reads: &Reads<'_>,
+        reads: &Reads<'r>,
         carried: &mut u64,
     ) -> Poll<Result<(), Stop>> {
         loop {
@@ -147,7 +179,10 @@ impl Way {
                 }
                 continue;
             }
-            if self.over == Over::Not && self.read_along(reads)? {
+            if self.poll_decision(cx, reads)? {
+                continue;
+            }
+            if self.waiting.is_none() && self.over == Over::Not && self.read_along(reads)? {
                 continue;
             }
             if self.unflushed {
@@ -156,6 +191,9 @@ impl Way {
                 }
                 self.unflushed = false;
                 self.output = Vec::new();
+            }
+            if self.waiting.is_some() {
+                return Poll::Pending;
             }
             match self.over {
                 Over::Not => ready!(self.poll_read(cx, reader))?,
@@ -169,7 +207,7 @@ impl Way {
     }
 
     /// Hands what is whole to the plugins; false when nothing is.
-    fn read_along(&mut self, reads: &Reads<'_>) -> Result<bool, Stop> {
+    fn read_along(&mut self, reads: &Reads<'r>) -> Result<bool, Stop> {
         let broken = |Broken(code): Broken| Stop {
             end: End::Violated,
             codes: Some(match self.direction {
@@ -185,22 +223,62 @@ impl Way {
                 frame::write(&mut self.output, CLOSE, &payload, masked);
                 self.over = Over::Said;
             }
-            Said::Message(opcode, mut payload) => {
-                let kind = if opcode == TEXT { Kind::Text } else { Kind::Binary };
-                let message = Message { direction: self.direction, kind, payload: &mut payload };
-                match reads.chain.message(reads.session, message) {
-                    // A plugin may have made of a text what is none; nobody is to get that.
-                    Passage::Forward if kind == Kind::Text && std::str::from_utf8(&payload).is_err() => {
-                        return Err(Stop { end: End::Refused, codes: Some(Codes::both(FAILED)) });
-                    }
-                    Passage::Forward => frame::write(&mut self.output, opcode, &payload, masked),
-                    Passage::Drop => {}
-                    Passage::Close(code) => {
-                        let target = if masked { GOING_AWAY } else { code };
-                        return Err(Stop { end: End::Refused, codes: Some(Codes { client: code, target }) });
-                    }
-                }
+            Said::Message(opcode, payload) => self.show(opcode, payload, (reads, 0))?,
+        }
+        Ok(true)
+    }
+
+    /// Shows a message to the plugins from the one at `from` on, and does what they decide.
+    fn show(
+        &mut self,
+        opcode: u8,
+        mut payload: Bytes,
+        (reads, from): (&Reads<'r>, usize),
+    ) -> Result<(), Stop> {
+        let kind = if opcode == TEXT { Kind::Text } else { Kind::Binary };
+        let chain = &reads.around.route.chain;
+        let decided =
+            chain.message(reads.session, (self.direction, kind), &mut payload, (reads.around, from));
+        match decided {
+            Decided::Forward => self.forward(opcode, &payload)?,
+            Decided::Drop => {}
+            Decided::Answer(answers) => self.answers.extend(answers),
+            Decided::Close(code) => return Err(self.closed(code)),
+            Decided::Wait(decision, next) => {
+                let decision = Box::pin(async move {
+                    tokio::time::timeout(PLUGIN_TIMEOUT, decision).await.unwrap_or(Decision::Close(FAILED))
+                });
+                self.waiting = Some(Waiting { decision, opcode, next });
             }
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, opcode: u8, payload: &Bytes) -> Result<(), Stop> {
+        // A plugin may have made of a text what is none; nobody is to get that.
+        if opcode == TEXT && std::str::from_utf8(payload).is_err() {
+            return Err(Stop { end: End::Refused, codes: Some(Codes::both(FAILED)) });
+        }
+        frame::write(&mut self.output, opcode, payload, self.direction == Direction::Up);
+        Ok(())
+    }
+
+    fn closed(&self, code: u16) -> Stop {
+        let target = if self.direction == Direction::Up { GOING_AWAY } else { code };
+        Stop { end: End::Refused, codes: Some(Codes { client: code, target }) }
+    }
+
+    /// Does what a waiting plugin has decided meanwhile; false when it has not, or nobody waits.
+    fn poll_decision(&mut self, cx: &mut Context<'_>, reads: &Reads<'r>) -> Result<bool, Stop> {
+        let Some(waiting) = &mut self.waiting else { return Ok(false) };
+        let Poll::Ready(decision) = waiting.decision.as_mut().poll(cx) else { return Ok(false) };
+        let (opcode, next) = (waiting.opcode, waiting.next);
+        self.waiting = None;
+        match decision {
+            Decision::Forward(payload) => self.show(opcode, payload, (reads, next))?,
+            Decision::Drop => {}
+            Decision::Answer(answers) => self.answers.extend(answers),
+            Decision::Close(code) => return Err(self.closed(code)),
         }
         Ok(true)
     }

@@ -17,7 +17,7 @@ use crate::config::problem::Problems;
 use crate::config::resolve;
 use crate::health::HealthChange;
 use crate::http::exchange::Client;
-use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Step, World, entry};
+use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Seat, Step, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::upstream::Answer;
 
@@ -98,11 +98,7 @@ impl Fake {
             Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
-        let compiled = Compiler::new(registry, World::default()).compile(
-            &model,
-            &Snapshot::empty(settings),
-            Instant::now(),
-        );
+        let compiled = Compiler::new(registry).compile(&model, &Snapshot::empty(settings), Instant::now());
         let snapshot = compiled.snapshot;
         let records = Arc::<Records>::default();
         let targets = Targets { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() };
@@ -221,6 +217,8 @@ impl Downstream for Screen {
 impl Recorder for Records {
     fn began(&self) {}
 
+    fn panicked(&self) {}
+
     fn exchange(&self, record: &ExchangeRecord<'_>) {
         let ExchangeRecord { status, cause, attempts, response_bytes, .. } = *record;
         self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes });
@@ -252,13 +250,18 @@ macro_rules! marks {
         }
 
         impl OnRequest for $plugin {
-            fn on_request<'a>(&'a self, _exchange: &'a mut Exchange) -> Step<'a> {
+            fn on_request<'a>(&'a self, _exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
                 Step::Next
             }
         }
 
         impl OnResponse for $plugin {
-            fn on_response<'a>(&'a self, _: &'a mut Exchange, response: &'a mut Response<Body>) -> Step<'a> {
+            fn on_response<'a>(
+                &'a self,
+                _: &'a mut Exchange,
+                response: &'a mut Response<Body>,
+                _: Seat<'a>,
+            ) -> Step<'a> {
                 response.headers_mut().insert($header, HeaderValue::from_static("1"));
                 Step::Next
             }
@@ -287,7 +290,7 @@ impl Plugin for Refuses {
 }
 
 impl OnRequest for Refuses {
-    fn on_request<'a>(&'a self, _exchange: &'a mut Exchange) -> Step<'a> {
+    fn on_request<'a>(&'a self, _exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         Step::reply(Reply::fixed(StatusCode::IM_A_TEAPOT, "no"))
     }
 }

@@ -1,0 +1,221 @@
+//! Plugins' background tasks, on one thread of their own with connections of their own.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use gateway_core::plugin::world::tasks::{Run, Task, TaskControl, TaskName, Tasks};
+use gateway_protocols::worker::Shared;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// The first pause before a failed task runs again; it doubles up to [`MAX_PAUSE`].
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Tasks named in `/v1/status`; their number is always given.
+const MAX_SHOWN: usize = 200;
+
+/// The plugins' tasks of one gateway. Its thread starts with the first task.
+pub(crate) struct PluginTasks {
+    shared: Arc<Shared>,
+    runtime: OnceLock<Option<Handle>>,
+    drain: watch::Sender<bool>,
+    known: Arc<Known>,
+}
+
+#[derive(Default)]
+struct Known(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    tasks: BTreeMap<u64, Status>,
+}
+
+/// How one task is doing.
+struct Status {
+    name: TaskName,
+    failures: u64,
+    last_failure: Option<String>,
+}
+
+impl Known {
+    fn with<T>(&self, see: impl FnOnce(&mut Table) -> T) -> T {
+        see(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PluginTasks {
+    /// No task yet.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let (drain, _) = watch::channel(false);
+        Self { shared, runtime: OnceLock::new(), drain, known: Arc::default() }
+    }
+
+    /// Asks every task to flush and end, and waits for them, at most this long. Says whether all ended.
+    pub(crate) fn end(&self, within: Duration) -> bool {
+        self.drain.send_replace(true);
+        let until = std::time::Instant::now() + within;
+        while self.count() > 0 && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.count() == 0
+    }
+
+    fn count(&self) -> usize {
+        self.known.with(|table| table.tasks.len())
+    }
+
+    /// The tasks as `/v1/status` shows them.
+    pub(crate) fn status(&self) -> Value {
+        self.known.with(|table| {
+            let shown: Vec<Value> = table
+                .tasks
+                .values()
+                .take(MAX_SHOWN)
+                .map(|task| {
+                    json!({
+                        "plugin": &*task.name.owner.plugin,
+                        "plugin_config": task.name.owner.config.as_str(),
+                        "task": task.name.task,
+                        "failures": task.failures,
+                        "last_failure": task.last_failure,
+                    })
+                })
+                .collect();
+            json!({ "running": table.tasks.len(), "tasks": shown })
+        })
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        let start = || match start(self.shared.clone(), self.drain.subscribe()) {
+            Ok(handle) => Some(handle),
+            Err(error) => {
+                tracing::error!(%error, "cannot start the thread of plugins' tasks");
+                None
+            }
+        };
+        self.runtime.get_or_init(start).as_ref()
+    }
+}
+
+impl Drop for PluginTasks {
+    fn drop(&mut self) {
+        self.drain.send_replace(true);
+    }
+}
+
+impl Tasks for PluginTasks {
+    fn run(&self, name: TaskName, task: Task, control: TaskControl) {
+        let Some(runtime) = self.runtime() else { return };
+        let control = control.with_drain(self.drain.subscribe());
+        let known = self.known.clone();
+        let number = known.with(|table| {
+            table.next += 1;
+            table.tasks.insert(table.next, Status { name: name.clone(), failures: 0, last_failure: None });
+            table.next
+        });
+        runtime.spawn(async move {
+            supervise(&name, task, control, &known, number).await;
+            known.with(|table| table.tasks.remove(&number));
+        });
+    }
+}
+
+/// Runs a task again after each failure, until it is over or has to end.
+async fn supervise(name: &TaskName, mut task: Task, mut control: TaskControl, known: &Known, number: u64) {
+    let mut pause = PAUSE;
+    loop {
+        let begun = tokio::time::Instant::now();
+        let why = match once(task(control.clone())).await {
+            Ok(()) => return,
+            Err(why) => why,
+        };
+        tracing::warn!(task = %name, error = %why, "a plugin's task failed");
+        known.with(|table| {
+            if let Some(status) = table.tasks.get_mut(&number) {
+                status.failures += 1;
+                status.last_failure = Some(why);
+            }
+        });
+        // One that ran well for long starts over with short pauses.
+        pause = if begun.elapsed() > MAX_PAUSE { PAUSE } else { (pause * 2).min(MAX_PAUSE) };
+        tokio::select! {
+            () = control.ended() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn once(run: Run) -> Result<(), String> {
+    AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|_| Err("it panicked".to_owned()))
+}
+
+/// Starts the thread; it ends some time after the drain has begun.
+fn start(shared: Arc<Shared>, mut drain: watch::Receiver<bool>) -> std::io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("plugin-tasks".to_owned()).spawn(move || {
+        gateway_protocols::calls::lend_beside(&shared);
+        drop(shared);
+        runtime.block_on(until_drained(&mut drain));
+    })?;
+    Ok(handle)
+}
+
+async fn until_drained(drain: &mut watch::Receiver<bool>) {
+    drop(drain.wait_for(|drained| *drained).await);
+    // What has to be flushed gets its time; whoever drains waits for less.
+    tokio::time::sleep(MAX_PAUSE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    use gateway_core::plugin::world::Owner;
+
+    use super::*;
+
+    fn name() -> TaskName {
+        let owner = Owner { plugin: Arc::from("p"), config: "c".parse().expect("an id") };
+        TaskName { owner, task: "t" }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_fails_or_panics_runs_again_until_it_is_over() {
+        let runs = Arc::new(AtomicU32::new(0));
+        let counted = runs.clone();
+        let task: Task = Box::new(move |_| {
+            let run = counted.fetch_add(1, Relaxed);
+            Box::pin(async move {
+                match run {
+                    0 => Err("no".to_owned()),
+                    1 => panic!("a defect of the task"),
+                    _ => Ok(()),
+                }
+            })
+        });
+        let (_handle, control) = TaskControl::new();
+        supervise(&name(), task, control, &Known::default(), 1).await;
+        assert_eq!(runs.load(Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_ends_with_its_plugin() {
+        let (handle, control) = TaskControl::new();
+        let task: Task = Box::new(|mut control: TaskControl| {
+            Box::pin(async move {
+                control.ended().await;
+                Ok(())
+            })
+        });
+        drop(handle);
+        supervise(&name(), task, control, &Known::default(), 1).await;
+    }
+}

@@ -1,0 +1,98 @@
+//! What plugins may reach on this machine: calls over the gateway's engines, files, threads for slow work, metrics.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+use std::{fs, thread};
+
+use bytes::Bytes;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::Reach;
+use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
+use gateway_core::plugin::world::files::Files;
+use gateway_core::plugin::world::meters::Meters;
+use gateway_protocols::calls::PluginCalls;
+
+/// The world of this machine, for [`Registry::with_world`](gateway_core::plugin::Registry::with_world).
+pub fn world() -> World {
+    World::new(Reach {
+        gateway: Arc::from("ferrum-edge"),
+        calls: Arc::new(PluginCalls),
+        files: Arc::new(MachineFiles),
+        blocking: Arc::new(SlowThreads::default()),
+        meters: Meters::default(),
+    })
+}
+
+/// The machine's files.
+struct MachineFiles;
+
+impl Files for MachineFiles {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Bytes> {
+        let file = fs::File::open(path)?;
+        // The length is only a hint: the file may grow, or be a pipe.
+        let hint = file.metadata().map_or(0, |about| about.len()).min(limit);
+        let mut bytes = Vec::with_capacity(usize::try_from(hint).unwrap_or(0).saturating_add(1));
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.into())
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<u128> {
+        let modified = fs::metadata(path)?.modified()?;
+        Ok(modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos()))
+    }
+
+    fn list(&self, folder: &Path, limit: usize) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)?.take(limit) {
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// Work that waits for a thread; more is refused.
+const MAX_WAITING: usize = 256;
+
+/// Threads for work that would hold up a worker: as many as the machine has cores, started with the first piece of
+/// work.
+#[derive(Default)]
+struct SlowThreads(OnceLock<SyncSender<Job>>);
+
+impl Blocking for SlowThreads {
+    fn take(&self, job: Job) -> Result<(), Busy> {
+        let queue = self.0.get_or_init(start);
+        queue.try_send(job).map_err(|refused| match refused {
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => Busy,
+        })
+    }
+}
+
+fn start() -> SyncSender<Job> {
+    let (queue, jobs) = sync_channel::<Job>(MAX_WAITING);
+    let jobs = Arc::new(Mutex::new(jobs));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    for n in 0..threads {
+        let jobs = jobs.clone();
+        let started = thread::Builder::new().name(format!("slow-{n}")).spawn(move || work(&jobs));
+        if let Err(error) = started {
+            tracing::error!(%error, "cannot start a thread for slow work");
+        }
+    }
+    queue
+}
+
+/// Does jobs until the queue's other end is gone.
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        job();
+    }
+}

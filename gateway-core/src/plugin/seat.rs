@@ -1,0 +1,68 @@
+//! What a hook is told about where it runs.
+
+use crate::balance::Target;
+use crate::config::model::Proxy;
+use crate::config::snapshot::Route;
+use crate::consumer::Consumers;
+
+/// Where a plugin runs right now: the proxy, who may be recognised, and the plugin's place in the chain, under which its
+/// state is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat<'a> {
+    around: Around<'a>,
+    place: u16,
+}
+
+/// What all the seats of one exchange or session have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) route: &'a Route,
+    pub(crate) consumers: &'a Consumers,
+    pub(crate) target: Option<&'a Target>,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn seat(self, place: u16) -> Seat<'a> {
+        Seat { around: self, place }
+    }
+
+    pub(crate) fn with_target(self, target: Option<&'a Target>) -> Self {
+        Self { target, ..self }
+    }
+}
+
+impl<'a> Seat<'a> {
+    /// The proxy with its chain, targets and breakers.
+    pub fn route(&self) -> &'a Route {
+        self.around.route
+    }
+
+    /// The proxy as configured.
+    pub fn proxy(&self) -> &'a Proxy {
+        &self.around.route.proxy
+    }
+
+    /// Every consumer of the configuration that the exchange or session began with.
+    pub fn consumers(&self) -> &'a Consumers {
+        self.around.consumers
+    }
+
+    /// The target of the last attempt; `None` before a target was picked.
+    pub fn target(&self) -> Option<&'a Target> {
+        self.around.target
+    }
+
+    /// The plugin's place in the chain, beginning at 1. No other plugin config of this chain has the same.
+    pub fn place(&self) -> u16 {
+        self.place
+    }
+}
+
+/// One attempt to have a request answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// Where it goes.
+    pub target: &'a Target,
+    /// 1 for the first.
+    pub number: u32,
+}

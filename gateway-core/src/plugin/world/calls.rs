@@ -1,0 +1,282 @@
+//! Requests and streams of a plugin's own, over the gateway's engines, pools, names and TLS policy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+
+use crate::config::model::{
+    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Id, Scheme, TargetRules, Timeouts, Upstream,
+};
+use crate::config::problem::Problems;
+use crate::http::body::Body;
+use crate::http::reply::Cause;
+use crate::stream::relay::Tunnel;
+
+/// Makes clients. Implemented by `gateway-protocols`.
+pub trait Calls: Send + Sync {
+    /// A client for this endpoint. Opens nothing.
+    ///
+    /// # Errors
+    /// What is wrong with the endpoint.
+    fn client(&self, endpoint: Endpoint) -> Result<Client, Problems>;
+}
+
+/// Where calls go, and how long they may take.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Which server.
+    pub server: Server,
+    /// Encrypts the way there.
+    pub encrypted: bool,
+    /// How the server's certificate is judged; the default trusts public roots.
+    pub tls: BackendTls,
+    /// Which HTTP version is spoken.
+    pub http: BackendHttp,
+    /// From the beginning of a call to the end of its body; never zero. Default 5 s.
+    pub timeout: Duration,
+    /// Bytes a response's body may have. Default 1 MiB.
+    pub max_response_bytes: u64,
+}
+
+/// The server of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Server {
+    /// This one.
+    Address {
+        /// Name or address, without brackets.
+        host: Arc<str>,
+        /// The port.
+        port: u16,
+    },
+    /// One of a named upstream's targets: balanced and health-checked like a proxy's.
+    Upstream(Arc<str>),
+}
+
+/// The longest response a call takes where the plugin says nothing else.
+pub const MAX_RESPONSE_BYTES: u64 = 1 << 20;
+/// How long a call may take where the plugin says nothing else.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Endpoint {
+    /// An endpoint at this server.
+    pub fn new(server: Server, encrypted: bool) -> Self {
+        Self {
+            server,
+            encrypted,
+            tls: BackendTls { verify: true, ca_path: None, client_cert: None, server_name: None },
+            http: BackendHttp::Auto,
+            timeout: CALL_TIMEOUT,
+            max_response_bytes: MAX_RESPONSE_BYTES,
+        }
+    }
+
+    /// The server of an `http` or `https` URL; its path is not part of the endpoint.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the URL.
+    pub fn of_url(url: &str) -> Result<(Self, Uri), String> {
+        let uri: Uri = url.parse().map_err(|error| format!("`{url}` is not a URL: {error}"))?;
+        let encrypted = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(format!("`{url}` must begin with `http://` or `https://`")),
+        };
+        let Some(authority) = uri.authority() else { return Err(format!("`{url}` names no server")) };
+        if authority.as_str().contains('@') {
+            return Err("a URL here must not carry a user name or password".to_owned());
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(format!("`{url}` names no server"));
+        }
+        let port = authority.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
+        Ok((Self::new(Server::Address { host: Arc::from(host), port }, encrypted), uri))
+    }
+
+    /// What it means to the gateway's engines: how to speak, how long to wait, and its own targets; an upstream's are
+    /// looked up when a call is made.
+    pub fn resolve(&self) -> (Backend, Timeouts) {
+        let (name, targets) = match &self.server {
+            Server::Address { host, port } => {
+                let target = TargetRules {
+                    host: host.clone(),
+                    port: *port,
+                    weight: 1,
+                    path: None,
+                    tags: BTreeMap::new(),
+                };
+                (host.clone(), vec![Arc::new(target)])
+            }
+            Server::Upstream(id) => (id.clone(), Vec::new()),
+        };
+        let upstream = Upstream {
+            id: Id(name),
+            name: None,
+            targets,
+            algorithm: Algorithm::default(),
+            hash_on: HashOn::default(),
+            hash_cookie: None,
+            active_health: None,
+            passive_health: None,
+        };
+        let backend = Backend {
+            scheme: if self.encrypted { Scheme::Https } else { Scheme::Http },
+            http_version: self.http,
+            alt_svc: false,
+            upstream: Arc::new(upstream),
+            is_named: matches!(self.server, Server::Upstream(_)),
+            tls: self.encrypted.then(|| Arc::new(self.tls.clone())),
+            pool: Arc::default(),
+            dns_override: None,
+            dns_ttl: None,
+        };
+        let each = self.timeout;
+        (backend, Timeouts { connect: each, first_byte: each, idle: each, total: each })
+    }
+
+    /// Trusts only the roots of this PEM file.
+    #[must_use]
+    pub fn trusting(mut self, ca_path: Option<PathBuf>) -> Self {
+        self.tls.ca_path = ca_path;
+        self
+    }
+
+    /// Another limit on time.
+    #[must_use]
+    pub fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+}
+
+/// Sends to one endpoint. Cheap to clone.
+#[derive(Clone)]
+pub struct Client(Arc<dyn Caller>);
+
+/// What a [`Client`] does; implemented by `gateway-protocols`, and by fakes in tests.
+pub trait Caller: Send + Sync {
+    /// Sends a request and waits for the head of its response. The request's target is an origin form (`/path?query`),
+    /// or a whole URL, of which only path and query count. Redirects are not followed.
+    fn send<'a>(&'a self, request: Request<Body>) -> Call<'a, Response<Body>>;
+
+    /// Opens a stream to the endpoint, over TLS where the endpoint is encrypted.
+    fn open(&self) -> Call<'_, Tunnel>;
+
+    /// How long a call may take in all.
+    fn timeout(&self) -> Duration;
+
+    /// Bytes a response's body may have.
+    fn max_response_bytes(&self) -> u64;
+}
+
+/// A call under way.
+pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, CallError>> + Send + 'a>>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}", cause.reason(), detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default())]
+pub struct CallError {
+    /// The row of the reply table that says what went wrong.
+    pub cause: Cause,
+    /// More, for the log; never for a client.
+    pub detail: Option<String>,
+}
+
+impl CallError {
+    /// A failure without more to say.
+    pub fn new(cause: Cause) -> Self {
+        Self { cause, detail: None }
+    }
+}
+
+impl Client {
+    /// A client that calls so.
+    pub fn new(caller: Arc<dyn Caller>) -> Self {
+        Self(caller)
+    }
+
+    /// Sends a request and waits for the head of its response, within the endpoint's timeout. The body streams, up to
+    /// the endpoint's limit.
+    ///
+    /// # Errors
+    /// When no response came, or not in time.
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
+        let limit = self.0.max_response_bytes();
+        match tokio::time::timeout(self.0.timeout(), self.0.send(request)).await {
+            Ok(response) => response.map(|response| response.map(|body| body.limited(limit))),
+            Err(_) => Err(CallError::new(Cause::UpstreamTimeout)),
+        }
+    }
+
+    /// Sends a request and waits for the whole response, within the endpoint's timeout and limit.
+    ///
+    /// # Errors
+    /// When no whole response came, or not in time, or it is too large.
+    pub async fn fetch(&self, request: Request<Body>) -> Result<Response<Bytes>, CallError> {
+        let limit = self.0.max_response_bytes();
+        let fetching = async {
+            let (head, mut body) = self.0.send(request).await?.into_parts();
+            let (bytes, _) = body.collect(limit).await.map_err(|error| CallError {
+                cause: Cause::UpstreamClosed,
+                detail: Some(error.to_string()),
+            })?;
+            Ok(Response::from_parts(head, bytes))
+        };
+        tokio::time::timeout(self.0.timeout(), fetching)
+            .await
+            .unwrap_or_else(|_| Err(CallError::new(Cause::UpstreamTimeout)))
+    }
+
+    /// Opens a stream to the endpoint, within its timeout.
+    ///
+    /// # Errors
+    /// When it can't be opened in time.
+    pub async fn open(&self) -> Result<Tunnel, CallError> {
+        tokio::time::timeout(self.0.timeout(), self.0.open())
+            .await
+            .unwrap_or_else(|_| Err(CallError::new(Cause::ConnectTimeout)))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+/// Nothing can be reached.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nowhere;
+
+impl Calls for Nowhere {
+    fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        Ok(Client::new(Arc::new(Unreachable(endpoint))))
+    }
+}
+
+struct Unreachable(Endpoint);
+
+impl Caller for Unreachable {
+    fn send<'a>(&'a self, _request: Request<Body>) -> Call<'a, Response<Body>> {
+        Box::pin(std::future::ready(Err(CallError::new(Cause::ConnectFailed))))
+    }
+
+    fn open(&self) -> Call<'_, Tunnel> {
+        Box::pin(std::future::ready(Err(CallError::new(Cause::ConnectFailed))))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+
+    fn max_response_bytes(&self) -> u64 {
+        self.0.max_response_bytes
+    }
+}

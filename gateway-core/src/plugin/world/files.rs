@@ -1,0 +1,48 @@
+//! Files of the machine, read with a limit.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+
+/// Reads files. Implemented by the program; `gateway-core` itself opens none.
+///
+/// Every call blocks: use it while a plugin is built, in a task, or within
+/// [`World::run_blocking`](super::World::run_blocking), never in a hook.
+pub trait Files: Send + Sync {
+    /// The whole file, of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::FileTooLarge`] beyond the limit.
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Bytes>;
+
+    /// When the file was last changed, in nanoseconds since 1970, to see whether it must be read again.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn modified(&self, path: &Path) -> io::Result<u128>;
+
+    /// The files of a folder, by name, at most `limit`.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn list(&self, folder: &Path, limit: usize) -> io::Result<Vec<String>>;
+}
+
+/// There are no files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _path: &Path, _limit: u64) -> io::Result<Bytes> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn modified(&self, _path: &Path) -> io::Result<u128> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, _folder: &Path, _limit: usize) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}

@@ -1,0 +1,127 @@
+//! Background work of plugins: refreshes, flushes, probes. Started after a configuration is published, ended with the
+//! plugin, restarted with a growing pause when it fails.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::watch;
+
+use super::Owner;
+
+/// Runs tasks on a runtime of its own, never on a worker. Implemented by the program.
+pub trait Tasks: Send + Sync {
+    /// Runs a task until its control says that it ends. A failed or panicked run is logged, counted and started again
+    /// after a growing pause; a run that comes to `Ok` is over.
+    fn run(&self, name: TaskName, task: Task, control: TaskControl);
+}
+
+/// One run of a task; called again after a failure.
+pub type Task = Box<dyn FnMut(TaskControl) -> Run + Send>;
+
+/// What a run comes to: over, or failed for this reason.
+pub type Run = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Whose task it is, and which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskName {
+    /// The plugin and its config.
+    pub owner: Owner,
+    /// The task's name within the plugin.
+    pub task: &'static str,
+}
+
+impl fmt::Display for TaskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.owner.plugin, self.owner.config, self.task)
+    }
+}
+
+/// Tells a task when to end.
+#[derive(Debug, Clone)]
+pub struct TaskControl {
+    plugin: watch::Receiver<bool>,
+    drain: Option<watch::Receiver<bool>>,
+}
+
+impl TaskControl {
+    /// Comes when the task has to end: its plugin is gone, or the gateway drains. What is buffered is flushed then; the
+    /// drain waits for it for a bounded time.
+    pub async fn ended(&mut self) {
+        // An error is the sender dropped, which is the end as well.
+        let Self { plugin, drain } = self;
+        match drain {
+            None => drop(plugin.wait_for(|ended| *ended).await),
+            Some(drain) => tokio::select! {
+                _ = plugin.wait_for(|ended| *ended) => {}
+                _ = drain.wait_for(|ended| *ended) => {}
+            },
+        }
+    }
+
+    /// Whether the task has to end.
+    pub fn is_ended(&self) -> bool {
+        let is_over = |it: &watch::Receiver<bool>| *it.borrow() || it.has_changed().is_err();
+        is_over(&self.plugin) || self.drain.as_ref().is_some_and(is_over)
+    }
+
+    /// A control and what ends it.
+    pub fn new() -> (TaskHandle, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (TaskHandle(sender), Self { plugin: receiver, drain: None })
+    }
+
+    /// The same, ended by this as well.
+    #[must_use]
+    pub fn with_drain(self, drain: watch::Receiver<bool>) -> Self {
+        Self { drain: Some(drain), ..self }
+    }
+}
+
+/// Ends its task when dropped.
+#[derive(Debug)]
+pub struct TaskHandle(watch::Sender<bool>);
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// Where a plugin starts its tasks.
+pub struct Starter<'a> {
+    tasks: &'a dyn Tasks,
+    owner: Owner,
+    handles: Vec<TaskHandle>,
+}
+
+impl<'a> Starter<'a> {
+    /// For the tasks of one plugin.
+    pub fn new(tasks: &'a dyn Tasks, owner: Owner) -> Self {
+        Self { tasks, owner, handles: Vec::new() }
+    }
+
+    /// Starts a task. `run` is called for each run; what it captures lives as long as the task.
+    pub fn task<F>(&mut self, name: &'static str, mut run: impl FnMut(TaskControl) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let (handle, control) = TaskControl::new();
+        self.handles.push(handle);
+        let name = TaskName { owner: self.owner.clone(), task: name };
+        self.tasks.run(name, Box::new(move |control| Box::pin(run(control))), control);
+    }
+
+    /// The started tasks; they end when this is dropped.
+    pub(crate) fn into_handles(self) -> Vec<TaskHandle> {
+        self.handles
+    }
+}
+
+/// Runs nothing. For checks and tests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoTasks;
+
+impl Tasks for NoTasks {
+    fn run(&self, _name: TaskName, _task: Task, _control: TaskControl) {}
+}

@@ -1,0 +1,342 @@
+//! A gateway without sockets, for tests of plugins: requests go through the real pipeline, and a closure is the target.
+//!
+//! ```ignore
+//! let trial = Trial::new(&[entry::<MyPlugin>()], "my_plugin", json!({ "option": 1 }));
+//! let got = trial.send(Request::get("/").body(Body::empty())?).await;
+//! assert_eq!(got.status, 200);
+//! ```
+
+#![allow(clippy::panic, clippy::missing_panics_doc, reason = "a test ends where it is set up wrongly")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::balance::Target;
+use crate::config::compile::Compiler;
+use crate::config::file::{NoReferences, Origin};
+use crate::config::problem::Problems;
+use crate::config::resolve;
+use crate::config::snapshot::Snapshot;
+use crate::health::HealthChange;
+use crate::http::body::{Body, BodyError};
+use crate::http::downstream::{Delivery, Downstream};
+use crate::http::exchange::{Client, ClientTls, Exchange, Field};
+use crate::http::pipeline::Pipeline;
+use crate::http::reply::Cause;
+use crate::limit::overload::Overload;
+use crate::plugin::{Entry, Registry, World};
+use crate::record::{ExchangeRecord, Recorder, SessionRecord};
+use crate::stream::relay::Tunnel;
+use crate::upstream::{Answer, Call, Failure, Upstream};
+
+/// A gateway in front of a target that is a closure.
+pub struct Trial {
+    pipeline: Pipeline<Answers>,
+    snapshot: Snapshot,
+    records: Arc<Records>,
+    client: Arc<Client>,
+}
+
+/// What a target was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The target's `host:port`.
+    pub authority: String,
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// The header fields, `host` among them.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Asked {
+    /// The one value of a header field; empty where there is none.
+    pub fn field(&self, name: &str) -> &str {
+        text(&self.headers, name)
+    }
+}
+
+/// What a client got.
+#[derive(Debug, Clone)]
+pub struct Got {
+    /// The status, as a number.
+    pub status: u16,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// The body, up to where it was cut off.
+    pub body: Bytes,
+    /// The trailers.
+    pub trailers: Option<HeaderMap>,
+    /// What cut it off.
+    pub cut: Option<Cause>,
+}
+
+impl Got {
+    /// The first value of a header field; empty where there is none.
+    pub fn field(&self, name: &str) -> &str {
+        text(&self.headers, name)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What was recorded of an exchange.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The status.
+    pub status: u16,
+    /// Why the gateway answered itself.
+    pub cause: Option<Cause>,
+    /// The same as a word, a plugin's own where it gave one.
+    pub reason: Option<&'static str>,
+    /// Whether it counts as an error.
+    pub is_error: bool,
+    /// Who the caller was recognised as.
+    pub caller: Option<Arc<str>>,
+    /// Fields that plugins added.
+    pub fields: Vec<(&'static str, Field)>,
+    /// Attempts made.
+    pub attempts: u32,
+}
+
+type Answering = dyn Fn(&Asked) -> Response<Body> + Send + Sync;
+
+struct Answers {
+    answer: Box<Answering>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+#[derive(Default)]
+struct Records(Mutex<Vec<Record>>);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Trial {
+    /// One proxy for every path, with this plugin; the target answers 200 and says `ok`.
+    pub fn new(entries: &[Entry], plugin_name: &str, config: Value) -> Self {
+        Self::of_plugins(entries, &[(plugin_name, config)])
+    }
+
+    /// One proxy for every path, with these plugins.
+    pub fn of_plugins(entries: &[Entry], plugins: &[(&str, Value)]) -> Self {
+        let plugins: Vec<Value> = plugins
+            .iter()
+            .enumerate()
+            .map(|(n, (name, config))| {
+                json!({ "id": format!("p{n}"), "plugin_name": name, "config": config, "proxy_id": "a" })
+            })
+            .collect();
+        let spec = json!({
+            "proxies": [{
+                "id": "a", "listen_path": "/", "strip_listen_path": false,
+                "backend_host": "target.test", "backend_port": 80, "backend_scheme": "http",
+            }],
+            "plugin_configs": plugins,
+        });
+        Self::of_spec(entries, &spec.to_string(), &World::default())
+    }
+
+    /// What a whole configuration, in YAML or JSON, makes of requests.
+    pub fn of_spec(entries: &[Entry], spec: &str, world: &World) -> Self {
+        Self::try_of_spec(entries, spec, world).unwrap_or_else(|problems| panic!("{problems}\n{spec}"))
+    }
+
+    /// As [`Self::of_spec`].
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn try_of_spec(entries: &[Entry], spec: &str, world: &World) -> Result<Self, Problems> {
+        let registry = Registry::new(entries).with_world(world.clone());
+        let origin = Origin { name: "test".into(), folder: PathBuf::from(Path::new(".")), format: None };
+        let model = resolve::load(spec, &origin, &NoReferences, &registry, |_| Problems::default())?;
+        let settings = model.settings.clone();
+        let overload = Overload::new(&settings.limits);
+        let empty = Snapshot::empty(settings);
+        let snapshot = Compiler::new(registry).compile(&model, &empty, Instant::now()).snapshot;
+        let records = Arc::<Records>::default();
+        let answers = Answers { answer: Box::new(|_| Response::new("ok".into())), asked: Mutex::default() };
+        let address = ([192, 0, 2, 1], 4000).into();
+        let client = Arc::new(Client::new(address, ([127, 0, 0, 1], 8000).into(), false, None));
+        Ok(Self { pipeline: Pipeline::new(answers, records.clone(), overload), snapshot, records, client })
+    }
+
+    /// The problems of settings that a plugin must refuse.
+    pub fn refused(entries: &[Entry], plugin_name: &str, config: &Value) -> Problems {
+        let registry = Registry::new(entries);
+        match registry.build(plugin_name, None, config) {
+            Ok(_) => panic!("`{plugin_name}` takes {config}"),
+            Err(problems) => problems,
+        }
+    }
+
+    /// Has the target answer so.
+    #[must_use]
+    pub fn answering(mut self, answer: impl Fn(&Asked) -> Response<Body> + Send + Sync + 'static) -> Self {
+        self.pipeline.upstream_mut().answer = Box::new(answer);
+        self
+    }
+
+    /// Has requests come from this address, over TLS where facts of it are given.
+    #[must_use]
+    pub fn from_client(mut self, address: std::net::IpAddr, tls: Option<ClientTls>) -> Self {
+        self.client =
+            Arc::new(Client::new((address, 4000).into(), ([127, 0, 0, 1], 8000).into(), false, tls));
+        self
+    }
+
+    /// Sends a request; its target may be a path only.
+    pub async fn send(&self, mut request: Request<Body>) -> Got {
+        if request.uri().authority().is_none() && !request.headers().contains_key("host") {
+            request.headers_mut().insert("host", HeaderValue::from_static("client.test"));
+        }
+        let mut screen = Screen(None);
+        let exchange = Box::new(Exchange::new(request, self.client.clone()));
+        let delivery = self.pipeline.serve(&self.snapshot, exchange, &mut screen).await;
+        let mut got = screen.0.unwrap_or_else(|| panic!("no answer was sent"));
+        got.cut = delivery.cut;
+        got
+    }
+
+    /// Sends a GET with these header fields.
+    pub async fn get(&self, path: &str, fields: &[(&str, &str)]) -> Got {
+        self.request("GET", path, fields, Bytes::new()).await
+    }
+
+    /// Sends a request with these header fields and this body.
+    pub async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Got {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::full(body)).unwrap_or_else(|error| panic!("{error}"));
+        self.send(request).await
+    }
+
+    /// The ids of proxies that are closed because something about them can't be used.
+    pub fn closed(&self) -> Vec<String> {
+        self.snapshot.quarantined.iter().map(|(id, _)| id.to_string()).collect()
+    }
+
+    /// What the target was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        locked(&self.pipeline.upstream().asked).clone()
+    }
+
+    /// What was recorded so far.
+    pub fn records(&self) -> Vec<Record> {
+        locked(&self.records.0).clone()
+    }
+}
+
+impl Upstream for Answers {
+    async fn send<D: Downstream>(
+        &self,
+        call: Call<'_>,
+        mut body: Body,
+        _: &mut D,
+    ) -> Result<Answer, Failure> {
+        let bytes = match body.collect(u64::MAX).await {
+            Ok((bytes, _)) => bytes,
+            Err(BodyError::Refused(reply)) => return Err(Failure::refused(reply)),
+            Err(BodyError::TooLarge { .. }) => return Err(Failure::sent(Cause::BodyTooLarge)),
+            Err(BodyError::Framing(_)) => return Err(Failure::sent(Cause::BadRequest)),
+            Err(_) => return Err(Failure::sent(Cause::ClientGone)),
+        };
+        let mut headers = call.headers.clone();
+        headers.insert("host", call.host.clone());
+        let asked = Asked {
+            authority: call.target.authority.to_string(),
+            method: call.method.clone(),
+            path: call.path.to_owned(),
+            headers,
+            body: bytes,
+        };
+        let response = (self.answer)(&asked);
+        locked(&self.asked).push(asked);
+        Ok(Answer { response, first_byte: Duration::from_millis(1), reused: false, tunnel: None })
+    }
+}
+
+/// A client that takes everything.
+struct Screen(Option<Got>);
+
+impl Downstream for Screen {
+    async fn interim(&mut self, _status: StatusCode, _headers: &HeaderMap) {}
+
+    async fn upgrade(&mut self, _response: Response<()>) -> Option<Tunnel> {
+        None
+    }
+
+    async fn respond(&mut self, response: Response<Body>) -> Delivery {
+        let (head, mut body) = response.into_parts();
+        let (mut bytes, mut trailers, mut cut) = (Vec::new(), None, None);
+        while let Some(frame) = body.frame().await {
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(data)) => bytes.extend_from_slice(&data),
+                Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+                Err(error) => {
+                    cut = Some(match error {
+                        BodyError::Refused(reply) => reply.cause,
+                        _ => Cause::UpstreamClosed,
+                    });
+                    break;
+                }
+            }
+        }
+        let delivery = Delivery { bytes: bytes.len() as u64, cut };
+        let status = head.status.as_u16();
+        self.0 = Some(Got { status, headers: head.headers, body: bytes.into(), trailers, cut });
+        delivery
+    }
+}
+
+impl Recorder for Records {
+    fn began(&self) {}
+
+    fn panicked(&self) {}
+
+    fn exchange(&self, record: &ExchangeRecord<'_>) {
+        locked(&self.0).push(Record {
+            status: record.status,
+            cause: record.cause,
+            reason: record.reason,
+            is_error: record.is_error,
+            caller: record.exchange.identity.as_ref().map(|identity| identity.name.clone()),
+            fields: record.exchange.fields().to_vec(),
+            attempts: record.attempts,
+        });
+    }
+
+    fn health(&self, _target: &Target, _change: HealthChange) {}
+
+    fn session(&self, _record: &SessionRecord<'_>) {}
+}

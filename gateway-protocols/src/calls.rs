@@ -1,0 +1,228 @@
+//! Requests and streams that plugins make, over the same engines, pools, names and TLS policy as traffic.
+//!
+//! A call made in a hook runs on its worker, with the worker's own pools. A plugin's task runs on a thread of its own
+//! that has pools of its own ([`lend_beside`]).
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use gateway_core::balance::{Ask, Outcome, Targets};
+use gateway_core::config::model::{Backend, Timeouts};
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::downstream::{Delivery, Downstream};
+use gateway_core::http::forwarding::Forwarding;
+use gateway_core::http::reply::Cause;
+use gateway_core::plugin::world::calls::{Call, CallError, Caller, Calls, Client, Endpoint, Server};
+use gateway_core::pool::KeyCache;
+use gateway_core::stream::relay::Tunnel;
+use gateway_core::upstream::{self, Upstream};
+use http::{HeaderMap, Request, Response, StatusCode};
+use tokio::time::Instant;
+
+use crate::tls::client;
+use crate::upstream::Outbound;
+use crate::worker::Shared;
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// A thread's way out, and the configuration that says where named upstreams are.
+#[derive(Clone)]
+struct Here {
+    outbound: Outbound,
+    shared: Weak<Shared>,
+}
+
+/// Has plugins' calls on this thread go this way out.
+pub(crate) fn lend(outbound: Outbound, shared: &Arc<Shared>) {
+    let lent = Here { outbound, shared: Arc::downgrade(shared) };
+    HERE.with(|here| *here.borrow_mut() = Some(lent));
+}
+
+/// Has plugins' calls on this thread, which is no worker's, go out with pools of its own.
+pub fn lend_beside(shared: &Arc<Shared>) {
+    lend(Outbound::new(shared.dns.clone(), shared.client_tls.clone()), shared);
+}
+
+fn here() -> Result<Here, CallError> {
+    let here = HERE.with(|here| here.borrow().clone());
+    here.ok_or_else(|| CallError {
+        cause: Cause::Internal,
+        detail: Some("a call was made outside of the gateway's threads".to_owned()),
+    })
+}
+
+/// Makes the clients of plugins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PluginCalls;
+
+impl Calls for PluginCalls {
+    fn client(&self, endpoint: Endpoint) -> Result<Client, Problems> {
+        let (backend, timeouts) = endpoint.resolve();
+        if let Some(tls) = &backend.tls {
+            client::build(tls, None).map_err(|error| Problems::one("config", error.to_string()))?;
+        }
+        let own = match &endpoint.server {
+            Server::Address { .. } => Some(Targets::build(&backend.upstream, None, Instant::now())),
+            Server::Upstream(_) => None,
+        };
+        let keys = KeyCache::default();
+        Ok(Client::new(Arc::new(EndpointCaller { endpoint, backend, timeouts, own, keys })))
+    }
+}
+
+struct EndpointCaller {
+    endpoint: Endpoint,
+    backend: Backend,
+    timeouts: Timeouts,
+    own: Option<Targets>,
+    keys: KeyCache,
+}
+
+impl EndpointCaller {
+    /// The targets as they are now.
+    fn targets(&self, here: &Here) -> Result<Found<'_>, CallError> {
+        if let Some(own) = &self.own {
+            return Ok(Found::Own(own));
+        }
+        let shared = here.shared.upgrade();
+        let Server::Upstream(id) = &self.endpoint.server else { return Err(CallError::new(Cause::NoTarget)) };
+        let snapshot = shared.map(|shared| shared.snapshot.load_full());
+        let named = snapshot.and_then(|snapshot| snapshot.upstreams.get(&**id).cloned());
+        named.map(Found::Named).ok_or_else(|| CallError {
+            cause: Cause::NoTarget,
+            detail: Some(format!("there is no upstream `{id}`")),
+        })
+    }
+
+    async fn request(&self, request: Request<Body>) -> Result<Response<Body>, CallError> {
+        let here = here()?;
+        let found = self.targets(&here)?;
+        let (head, mut body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let dialect = Dialect::of(&head.method, &head.headers, false);
+        let forwarding = Forwarding::default();
+        let mut tried: Vec<usize> = Vec::new();
+        loop {
+            let begun = Instant::now();
+            let ask = Ask { hash_key: None, tried: &tried, breakers: None, now: begun };
+            let Some(pick) = found.targets().pick(&ask) else {
+                return Err(CallError::new(Cause::NoTarget));
+            };
+            let replay = body.replay();
+            let call = upstream::Call {
+                backend: &self.backend,
+                timeouts: &self.timeouts,
+                target: pick.target,
+                pool_key: self.keys.number(&pick.target.rules.host, pick.target.rules.port),
+                method: &head.method,
+                path,
+                host: match head.headers.get(http::header::HOST) {
+                    Some(host) => host,
+                    None => pick.target.host_header(if self.endpoint.encrypted { 443 } else { 80 }),
+                },
+                headers: &head.headers,
+                forwarding: &forwarding,
+                begun,
+                dialect,
+                upgrade: None,
+                trailers: dialect == Dialect::Grpc,
+            };
+            let mut failure = match here.outbound.send(call, body, &mut Nobody).await {
+                Ok(answer) => {
+                    let status = answer.response.status();
+                    let outcome = Outcome::Response { status, first_byte: answer.first_byte };
+                    drop(pick.report(outcome, Instant::now()));
+                    return Ok(answer.response);
+                }
+                Err(failure) => failure,
+            };
+            let index = pick.index;
+            let again = failure.body.take().or_else(|| {
+                replay.filter(|_| !failure.reached_wire || failure.stale && head.method.is_idempotent())
+            });
+            if !failure.stale {
+                let is_connect = failure.is_connect();
+                let outcome = if is_connect { Outcome::ConnectFailed } else { Outcome::Broken };
+                drop(pick.report(outcome, Instant::now()));
+            }
+            tried.push(index);
+            // Each target once, and dead kept connections a few times more.
+            match again.filter(|_| {
+                tried.len() < found.targets().list().len() + MAX_STALE * usize::from(failure.stale)
+            }) {
+                Some(again) => body = again,
+                None => {
+                    let detail = failure.source.map(|source| source.to_string());
+                    return Err(CallError { cause: failure.cause, detail });
+                }
+            }
+        }
+    }
+
+    async fn stream(&self) -> Result<Tunnel, CallError> {
+        let here = here()?;
+        let found = self.targets(&here)?;
+        let ask = Ask { hash_key: None, tried: &[], breakers: None, now: Instant::now() };
+        let Some(pick) = found.targets().pick(&ask) else { return Err(CallError::new(Cause::NoTarget)) };
+        match here.outbound.open_stream(&self.backend, &self.timeouts, pick.target).await {
+            Ok(link) => Ok(Box::new(link)),
+            Err(cause) => Err(CallError::new(cause)),
+        }
+    }
+}
+
+/// Dead kept connections replaced within one call.
+const MAX_STALE: usize = 3;
+
+/// Targets, held for as long as a call needs them.
+enum Found<'c> {
+    Own(&'c Targets),
+    Named(Arc<Targets>),
+}
+
+impl Found<'_> {
+    fn targets(&self) -> &Targets {
+        match self {
+            Self::Own(targets) => targets,
+            Self::Named(targets) => targets,
+        }
+    }
+}
+
+impl Caller for EndpointCaller {
+    fn send<'a>(&'a self, request: Request<Body>) -> Call<'a, Response<Body>> {
+        Box::pin(self.request(request))
+    }
+
+    fn open(&self) -> Call<'_, Tunnel> {
+        Box::pin(self.stream())
+    }
+
+    fn timeout(&self) -> Duration {
+        self.endpoint.timeout
+    }
+
+    fn max_response_bytes(&self) -> u64 {
+        self.endpoint.max_response_bytes
+    }
+}
+
+/// A call has no client: what is on the way to one goes nowhere.
+struct Nobody;
+
+impl Downstream for Nobody {
+    async fn interim(&mut self, _status: StatusCode, _headers: &HeaderMap) {}
+
+    async fn upgrade(&mut self, _response: Response<()>) -> Option<Tunnel> {
+        None
+    }
+
+    async fn respond(&mut self, _response: Response<Body>) -> Delivery {
+        Delivery { bytes: 0, cut: None }
+    }
+}
