@@ -1,9 +1,12 @@
 //! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`].
 
 mod access_control;
+mod caller_key;
 mod correlation_id;
 mod grpc_web;
 mod key_auth;
+mod rate_limiting;
+mod rate_table;
 mod request_termination;
 
 use gateway_core::plugin::{Entry, entry};
@@ -20,6 +23,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<key_auth::KeyAuth>(),
     // may they
     entry::<access_control::AccessControl>(),
+    // how often may they
+    entry::<rate_limiting::RateLimiting>(),
 ];
 
 #[cfg(test)]

@@ -1,0 +1,232 @@
+//! Limits how often callers may come: by address, consumer, group, header, cookie, claim, route or a template of these.
+//!
+//! Each limit is a rate with a burst, counted by GCRA: what is used comes back evenly, and there is no moment at which a
+//! whole window is free again. A request passes when every limit has room, and takes from all or none of them. It runs
+//! after the caller is known; `before: key_auth` (or another authentication plugin) on the plugin config puts a limit by
+//! address in front of that. WebSockets count as the request they begin with, TCP and UDP sessions count when they begin.
+//!
+//! Memory is fixed: 32 bytes for each of `max_keys` under each limit. More keys than that take the places of those whose
+//! allowance is whole first. What was counted survives a change of other settings.
+
+mod answer;
+mod settings;
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{
+    Gate, Hooks, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Step, World,
+};
+use gateway_core::record::Metric;
+use gateway_core::stream::session::Session;
+use http::{Response, StatusCode};
+use tokio::time::Instant;
+
+use crate::caller_key::{KeyBy, Keyed};
+use crate::rate_table::{Standing, Table};
+use answer::Counted;
+use settings::{Config, Count, Fields, Limit, Limits};
+
+/// The plugin.
+pub(crate) struct RateLimiting {
+    limits: Box<[Limit]>,
+    key_by: KeyBy,
+    table: Arc<Table>,
+    count: Count,
+    failures: settings::Statuses,
+    fields: Fields,
+    status: StatusCode,
+    dry_run: bool,
+    accepted: Counter,
+    limited: Counter,
+}
+
+const REQUESTS: Metric = Metric {
+    name: "ferrum_rate_limiting_requests_total",
+    kind: "counter",
+    help: "Requests and sessions by whether they were accepted or limited (would have been, in a dry run).",
+};
+const EVICTED: Metric = Metric {
+    name: "ferrum_rate_limiting_evicted_total",
+    kind: "counter",
+    help: "Keys forgotten while they still counted, because more than `max_keys` were in use.",
+};
+
+impl Plugin for RateLimiting {
+    const NAME: &'static str = "rate_limiting";
+    const SUMMARY: &'static str = "Limits how often callers may come, under several limits at a time.";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let Limits { limits, key_by, failures, status } = settings::read(&config, &mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let requests =
+            |outcome| world.meters().counter(REQUESTS, &["plugin_config", "outcome"], &[owner, outcome]);
+        let evicted = world.meters().counter(EVICTED, &["plugin_config"], &[owner]);
+        let entries = usize::try_from(config.max_keys).unwrap_or(usize::MAX).saturating_mul(limits.len());
+        // A table of another size begins anew.
+        let make = || Table::new(entries, Instant::now(), evicted);
+        let table = world.kept(&format!("table of {entries}"), make);
+        Ok(Self {
+            limits,
+            key_by,
+            table,
+            count: config.count,
+            failures,
+            fields: config.headers,
+            status,
+            dry_run: config.dry_run,
+            accepted: requests("accepted"),
+            limited: requests(if config.dry_run { "would_limit" } else { "limited" }),
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_connect(self.clone());
+        hooks.on_request(self.clone());
+        if self.sees_responses() {
+            hooks.on_response(self);
+        }
+    }
+}
+
+impl OnRequest for RateLimiting {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let key = match self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), self.table.hasher()) {
+            Keyed::Key(key) => key,
+            Keyed::Nobody => return Step::Next,
+            Keyed::Denied => return self.deny(exchange),
+        };
+        let counted = self.admit(key, exchange.started);
+        let (passed, retry_in) = (counted.passed, counted.retry_in);
+        if self.sees_responses() {
+            exchange.state.put(seat, counted);
+        }
+        if passed {
+            self.accepted.add(1);
+            return Step::Next;
+        }
+        self.limited.add(1);
+        if self.dry_run {
+            exchange.note("rate_limiting.would_limit", true);
+            return Step::Next;
+        }
+        Step::reply(answer::refusal(self.status, retry_in))
+    }
+}
+
+impl OnResponse for RateLimiting {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(counted) = exchange.state.of_mut::<Counted>(seat) else { return Step::Next };
+        // A refusal of this plugin's own is no failure, or a caller that keeps asking would stay out for ever.
+        if self.count == Count::Failures && counted.passed && !counted.charged && self.failures.has(response)
+        {
+            counted.charged = true;
+            let now = Instant::now();
+            self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, now));
+            counted.tightest = self.tightest(counted.key, now);
+        }
+        if !self.dry_run {
+            answer::write(self.fields, &self.limits, counted.tightest, response.headers_mut());
+        }
+        Step::Next
+    }
+}
+
+impl OnConnect for RateLimiting {
+    fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
+        match self.connect(session, seat.proxy().id.as_str()) {
+            None => Gate::Open,
+            Some(refusal) => Gate::Refuse(refusal),
+        }
+    }
+}
+
+impl RateLimiting {
+    fn sees_responses(&self) -> bool {
+        self.count == Count::Failures || (self.fields != Fields::None && !self.dry_run)
+    }
+
+    fn deny(&self, exchange: &mut Exchange) -> Step<'_> {
+        self.limited.add(1);
+        if self.dry_run {
+            exchange.note("rate_limiting.would_limit", true);
+            return Step::Next;
+        }
+        let reply = Reply::new(Cause::Forbidden).detail("the request lacks what it is counted by");
+        Step::reply(reply.reason("rate_limit_key_missing"))
+    }
+
+    fn connect(&self, session: &mut Session, proxy: &str) -> Option<Refusal> {
+        // A WebSocket was counted as its request; a session has no status by which it could fail.
+        if session.head.is_some() || self.count == Count::Failures {
+            return None;
+        }
+        let refused = match self.key_by.of_session(session, proxy, self.table.hasher()) {
+            Keyed::Key(key) => (!self.admit(key, session.started).passed).then_some("rate_limited"),
+            Keyed::Nobody => return None,
+            Keyed::Denied => Some("rate_limit_key_missing"),
+        };
+        let Some(reason) = refused else {
+            self.accepted.add(1);
+            return None;
+        };
+        self.limited.add(1);
+        if self.dry_run {
+            session.note("rate_limiting.would_limit", true);
+            return None;
+        }
+        Some(Refusal { reason, cause: Cause::TooManyRequests })
+    }
+
+    /// Takes from every limit, or from none.
+    fn admit(&self, key: u64, now: Instant) -> Counted {
+        let mut tightest: Option<(usize, Standing)> = None;
+        for (n, limit) in self.limits.iter().enumerate() {
+            let standing = match self.count {
+                Count::All => self.table.take(key, limit.rule, now),
+                Count::Failures => self.table.look(key, limit.rule, now),
+            };
+            if !standing.passed {
+                if self.count == Count::All {
+                    self.limits.iter().take(n).for_each(|taken| self.table.refund(key, taken.rule, now));
+                }
+                let retry_in = self.longest_wait(key, now).max(standing.retry_in);
+                return Counted { key, passed: false, charged: false, tightest: (n, standing), retry_in };
+            }
+            if tightest.is_none_or(|(_, other)| standing.remaining < other.remaining) {
+                tightest = Some((n, standing));
+            }
+        }
+        let tightest = tightest.unwrap_or_else(|| self.tightest(key, now));
+        Counted { key, passed: true, charged: false, tightest, retry_in: tightest.1.retry_in }
+    }
+
+    /// Until every limit has room.
+    fn longest_wait(&self, key: u64, now: Instant) -> std::time::Duration {
+        let waits = self.limits.iter().map(|limit| self.table.look(key, limit.rule, now).retry_in);
+        waits.max().unwrap_or_default()
+    }
+
+    /// The limit with the least left.
+    fn tightest(&self, key: u64, now: Instant) -> (usize, Standing) {
+        let all = self.limits.iter().map(|limit| self.table.look(key, limit.rule, now)).enumerate();
+        all.min_by_key(|(_, standing)| standing.remaining).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! What users write, and what it is checked to mean.
+
+use std::time::Duration;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Millis;
+use http::{Response, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
+use crate::rate_table::{MAX_PER_SECOND, Rule};
+
+/// Settings of `rate_limiting`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The limits; a request must fit into all of them. 1 to 8, required.
+    #[schemars(length(min = 1, max = 8))]
+    limits: Vec<LimitConfig>,
+    /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
+    /// `route` (the proxy), `header:NAME`, `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values
+    /// together make one caller. Proxies that share this plugin config share the limits unless `route` is among them.
+    /// Default `address`.
+    limit_by: OneOrMany,
+    /// Bits of an IPv4 address that count, 1 to 32: 24 has a whole /24 share its limits. Default 32.
+    #[schemars(range(min = 1, max = 32))]
+    ipv4_prefix: u8,
+    /// Bits of an IPv6 address that count, 1 to 128. Default 64, what one customer usually has.
+    #[schemars(range(min = 1, max = 128))]
+    ipv6_prefix: u8,
+    /// What becomes of requests without what `limit_by` names: `address` counts them by the client's address, `allow`
+    /// does not count them, `deny` refuses them with 403. Default `address`.
+    on_missing: Missing,
+    /// What counts: `all` requests, or only `failures`, which are known when their response is there: requests that are
+    /// under way at that time are not held back. Sessions of TCP and UDP only count with `all`. Default `all`.
+    pub(super) count: Count,
+    /// Statuses that are failures with `count: failures`: `401` or `4xx`. Of gRPC answers, every `grpc-status` in the
+    /// head but 0 is one. Default `4xx` and `5xx`.
+    failure_statuses: Vec<String>,
+    /// Counts and notes `rate_limiting.would_limit` in the access record, and limits nothing. Default false.
+    pub(super) dry_run: bool,
+    /// What clients are told in headers: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft),
+    /// `x_ratelimit` (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A refusal always has
+    /// `Retry-After`. Default `ratelimit`.
+    pub(super) headers: Fields,
+    /// The refusal's status, 400 to 599. Default 429.
+    #[schemars(range(min = 400, max = 599))]
+    status_code: u16,
+    /// Keys under each limit that are remembered, 1 to 10,000,000; each takes 32 bytes of memory for each limit.
+    /// Default 100,000.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(super) max_keys: u64,
+}
+
+/// One limit.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LimitConfig {
+    /// Requests in each period, at least 1 and at most 1,000,000 a second.
+    #[schemars(range(min = 1))]
+    rate: u64,
+    /// The period. A plain number counts milliseconds. Default 1 s.
+    #[serde(default = "a_second")]
+    per: Millis,
+    /// Requests that may come at once, at least 1. Default the rate.
+    #[schemars(range(min = 1))]
+    burst: Option<u64>,
+    /// The name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10-per-1s`.
+    name: Option<String>,
+}
+
+/// What counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Count {
+    /// Every request.
+    #[default]
+    All,
+    /// Requests that failed.
+    Failures,
+}
+
+/// What clients are told in headers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fields {
+    /// `RateLimit` and `RateLimit-Policy`.
+    #[default]
+    Ratelimit,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
+    XRatelimit,
+    /// All of them.
+    Both,
+    /// Nothing.
+    None,
+}
+
+const fn a_second() -> Millis {
+    Millis(1000)
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Vec::new(),
+            limit_by: OneOrMany::One("address".into()),
+            ipv4_prefix: 32,
+            ipv6_prefix: 64,
+            on_missing: Missing::Address,
+            count: Count::All,
+            failure_statuses: vec!["4xx".into(), "5xx".into()],
+            dry_run: false,
+            headers: Fields::Ratelimit,
+            status_code: 429,
+            max_keys: 100_000,
+        }
+    }
+}
+
+/// One limit, checked.
+#[derive(Debug, Clone)]
+pub(super) struct Limit {
+    pub(super) rule: Rule,
+    pub(super) burst: u64,
+    pub(super) name: Box<str>,
+}
+
+/// Settings, checked.
+pub(super) struct Limits {
+    pub(super) limits: Box<[Limit]>,
+    pub(super) key_by: KeyBy,
+    pub(super) failures: Statuses,
+    pub(super) status: StatusCode,
+}
+
+/// Which statuses are failures; ranges, both ends included.
+#[derive(Debug)]
+pub(super) struct Statuses(Box<[(u16, u16)]>);
+
+impl Statuses {
+    pub(super) fn has(&self, response: &Response<gateway_core::http::body::Body>) -> bool {
+        let status = response.status().as_u16();
+        let grpc = response.headers().get("grpc-status").is_some_and(|status| status.as_bytes() != b"0");
+        grpc || self.0.iter().any(|(from, to)| (*from..=*to).contains(&status))
+    }
+}
+
+/// Checks settings; all that is wrong with them goes to `problems`.
+pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
+    if config.limits.is_empty() {
+        problems.add("config.limits", "no limit is given").remedy =
+            Some("such as `limits: [{rate: 10, per: 1s, burst: 20}]`".into());
+    }
+    let mut limits: Vec<Limit> = Vec::with_capacity(config.limits.len());
+    for (n, limit) in config.limits.iter().enumerate() {
+        let Some(limit) = read_limit(n, limit, problems) else { continue };
+        if limits.iter().any(|other| other.rule == limit.rule || other.name == limit.name) {
+            problems.add(format!("config.limits[{n}]"), "there is another limit like this");
+        }
+        limits.push(limit);
+    }
+    let settings = KeySettings {
+        limit_by: config.limit_by.clone(),
+        ipv4_prefix: config.ipv4_prefix,
+        ipv6_prefix: config.ipv6_prefix,
+        on_missing: config.on_missing,
+    };
+    let key_by = KeyBy::new(settings, problems);
+    let mut failures = Vec::new();
+    for (n, text) in config.failure_statuses.iter().enumerate() {
+        match statuses(text) {
+            Some(range) => failures.push(range),
+            None => {
+                problems
+                    .add(format!("config.failure_statuses[{n}]"), format!("`{text}` is no status"))
+                    .remedy = Some("write `401` or `4xx`".into());
+            }
+        }
+    }
+    let status = StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    Limits { limits: limits.into(), key_by, failures: Statuses(failures.into()), status }
+}
+
+fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<Limit> {
+    let path = format!("config.limits[{n}]");
+    let burst = limit.burst.unwrap_or(limit.rate);
+    let rule = Rule::new(limit.rate, limit.per.duration(), burst);
+    if rule.is_none() {
+        let message = format!("{} in {} ms with a burst of {burst} can't be counted", limit.rate, limit.per);
+        problems.add(path.clone(), message).remedy =
+            Some(format!("up to {MAX_PER_SECOND} a second, bursts that come back within 100 years"));
+    }
+    let name = limit.name.clone().unwrap_or_else(|| default_name(limit));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+        problems.add(format!("{path}.name"), format!("`{name}` can't be a name in a header"));
+    }
+    Some(Limit { rule: rule?, burst, name: name.into() })
+}
+
+fn default_name(limit: &LimitConfig) -> String {
+    let per: Duration = limit.per.duration();
+    let per = match limit.per.0 {
+        ms if ms % 86_400_000 == 0 => format!("{}d", ms / 86_400_000),
+        ms if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
+        ms if ms % 60_000 == 0 => format!("{}m", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{}s", per.as_secs()),
+        ms => format!("{ms}ms"),
+    };
+    format!("{}-per-{per}", limit.rate)
+}
+
+fn statuses(text: &str) -> Option<(u16, u16)> {
+    if let Some(class) = text.strip_suffix("xx") {
+        let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
+        return Some((class * 100, class * 100 + 99));
+    }
+    text.parse().ok().filter(|status| (100..=599).contains(status)).map(|status| (status, status))
+}
