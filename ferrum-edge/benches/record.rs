@@ -72,6 +72,7 @@ fn record(c: &mut Criterion) {
                     cause: None,
                     reason: None,
                     is_error: false,
+                    failure: None,
                     attempts: 1,
                     first_byte: Some(Duration::from_micros(300)),
                     duration: Duration::from_micros(400),

@@ -35,7 +35,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::Engine;
 use crate::export::prometheus;
-use crate::source::database::Keeper;
+use crate::source::database::Reconciler;
 pub use access::{Access, AccessError, Role};
 use door::{Door, Visit};
 use request::Gate;
@@ -60,7 +60,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// In database mode.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) reconciler: Option<Arc<Reconciler>>,
 }
 
 impl FromRef<Admin> for Arc<Engine> {

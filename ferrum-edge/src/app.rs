@@ -25,7 +25,7 @@ use crate::admin::Admin;
 use crate::control::{Control, PluginTasks};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
-use crate::source::database::{Database, Keeper, LoadError};
+use crate::source::database::{Database, LoadError, Reconciler};
 pub(crate) use engine::{Engine, Staged};
 pub(crate) use listeners::Ports;
 use listeners::{Listeners, StreamPorts};
@@ -36,7 +36,7 @@ pub struct Gateway {
     engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
     control: Control,
-    keeper: Option<Arc<Keeper>>,
+    reconciler: Option<Arc<Reconciler>>,
 }
 
 /// Where the gateway listens; ephemeral ports are settled.
@@ -156,9 +156,9 @@ impl Gateway {
         let (compiled, rest) = loaded.split();
         let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
         let engine = gateway.engine.clone();
-        let start = async move { Keeper::start(engine, opened, (rest.catalog, rest.mark)) };
-        let keeper = gateway.control.wait(start).ok_or_else(stopped)?;
-        gateway.keeper = Some(keeper);
+        let start = async move { Reconciler::start(engine, opened, (rest.catalog, rest.mark)) };
+        let reconciler = gateway.control.wait(start).ok_or_else(stopped)?;
+        gateway.reconciler = Some(reconciler);
         Ok(gateway)
     }
 
@@ -213,17 +213,17 @@ impl Gateway {
             revision: watch::Sender::new(revision),
         });
         control.tend(&engine);
-        Ok(Self { engine, threads, control, keeper: None })
+        Ok(Self { engine, threads, control, reconciler: None })
     }
 
     /// What the admin listener serves.
     pub(crate) fn admin(&self) -> Admin {
-        Admin { engine: self.engine.clone(), keeper: self.keeper.clone() }
+        Admin { engine: self.engine.clone(), reconciler: self.reconciler.clone() }
     }
 
     /// What keeps the configuration equal to the database's, when it comes from one.
-    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
-        self.keeper.as_ref()
+    pub(crate) fn reconciler(&self) -> Option<&Arc<Reconciler>> {
+        self.reconciler.as_ref()
     }
 
     /// Where it listens.

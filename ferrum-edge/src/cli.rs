@@ -43,40 +43,40 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the gateway until it is told to stop: SIGTERM and SIGINT drain, SIGHUP reloads, SIGUSR1 reopens the access log
+    /// Run the gateway; SIGTERM and SIGINT drain and stop, SIGHUP reloads, SIGUSR1 reopens the access log
     Run(run::RunArgs),
-    /// Runs a ready-made configuration with a demo upstream of its own, to try things with curl
+    /// Run a demo configuration with a built-in upstream
     Quickstart(quickstart::QuickstartArgs),
-    /// Checks a configuration and tells every problem at once
+    /// Check a configuration and report all errors
     #[command(visible_alias = "validate")]
     Check(check::CheckArgs),
-    /// Makes a running gateway read its configuration again, and tells whether it took it
+    /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
-    /// Brings a database to the schema this program needs
+    /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
-    /// Tells how a running gateway stands
+    /// Show the status of a running gateway
     Status(store::StatusArgs),
-    /// Writes the configuration of a gateway or a database as a file
+    /// Write the configuration of a gateway or a database to a file
     Dump(gitops::DumpArgs),
-    /// Tells what is different between a file and the configuration in use; exit code 4 when something is
+    /// Show the differences between a file and the configuration in use; exit code 4 if there are any
     Diff(gitops::DiffArgs),
-    /// Puts what a file has, as one change; what else there is stays
+    /// Create and update the objects of a file in one change; keep all others
     Apply(gitops::ApplyArgs),
-    /// As apply, and with --prune deletes what the file doesn't have
+    /// Like apply; with --prune, delete objects that are not in the file
     Sync(gitops::SyncArgs),
-    /// Translates a Kong (decK) or nginx configuration, and names what could not be translated
+    /// Convert a Kong (decK) or nginx configuration and list what could not be translated
     Import(import::ImportArgs),
-    /// Tells which way a request would take, and why
+    /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),
-    /// Prints the JSON Schema of configurations
+    /// Print the JSON Schema of the configuration file
     Schema,
-    /// Lists the plugins and their settings
+    /// List the plugins and their settings
     Plugins(reference::PluginsArgs),
-    /// Lists the environment variables and what they set
+    /// List the environment variables
     Settings,
-    /// Prints the version
+    /// Print the version
     Version(reference::VersionArgs),
-    /// Prints a script that completes this program's arguments in a shell
+    /// Print a shell completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -95,7 +95,7 @@ enum Output {
 /// How much is logged.
 #[derive(Debug, Clone, Copy, Args)]
 struct Verbosity {
-    /// Logs more: -v what listens where and every change, -vv details, -vvv everything
+    /// Log more than listeners, configuration changes and failures: -vv details, -vvv everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -101,8 +101,8 @@ impl Core {
             Engine::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             Engine::MySql => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
         };
-        let patience = self.options.connect_timeout;
-        self.readers.open(&[opening.to_owned()], patience).await.map_err(|failure| self.told(failure))
+        let timeouts = self.options.connect_timeout;
+        self.readers.open(&[opening.to_owned()], timeouts).await.map_err(|failure| self.told(failure))
     }
 
     /// The state of now.

@@ -1,9 +1,9 @@
 //! QUIC endpoints: one a worker for clients, one a worker for targets.
 
-mod crossroads;
+mod demultiplexer;
 mod tokens;
 
-pub use crossroads::{Crossroads, Place};
+pub use demultiplexer::{Demultiplexer, Place};
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

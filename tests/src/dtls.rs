@@ -86,7 +86,7 @@ async fn an_idle_session_is_said_goodbye_to() {
     let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;
     let mut client = Peer::connect(at(port), Offer::Both).await;
     assert_eq!(client.ask(b"x").await, b"x");
-    client.farewell().await;
+    client.close_notify().await;
     assert_eq!(edge.only_record().await.end(), "idle");
 }
 
@@ -351,7 +351,7 @@ async fn both_sides_have_their_own() {
     far.send(b"down").await;
     assert_eq!(client.next().await, b"down");
     client.close().await;
-    far.farewell().await;
+    far.close_notify().await;
     let record = edge.only_record().await;
     assert_eq!((record.kind(), record.end(), record.carried()), ("dtls", "closed", (2, 4)));
 }

@@ -272,3 +272,48 @@ fn the_readme_names_what_exists() {
     }
     none("the README's commands work", wrong);
 }
+
+/// Phrases that readers stumble over, in what users see: messages, help texts, guides.
+const UNCLEAR: &[&str] = &[
+    "told at once",
+    "can't be told",
+    "stands here",
+    "stands there",
+    "stands in the body",
+    "is no header name",
+    "is no status",
+    "made by chance",
+    "is resting",
+    "goes on, changes",
+    "tells how",
+    "tells what",
+    "tells which",
+];
+
+/// CONTRIBUTING.md, "Plain English".
+#[test]
+fn users_are_spoken_to_plainly() {
+    let mut found = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        for (number, line) in source.production().lines().enumerate() {
+            let is_message = line.contains('"') && !line.trim_start().starts_with("//");
+            let is_help =
+                source.path.starts_with("ferrum-edge/src/cli") && line.trim_start().starts_with("///");
+            let line = line.to_lowercase();
+            if let Some(phrase) =
+                UNCLEAR.iter().find(|phrase| (is_message || is_help) && line.contains(**phrase))
+            {
+                found.push(format!("{}:{}: {phrase}", source.path, number + 1));
+            }
+        }
+    }
+    for path in ["README.md", "CHANGELOG.md"] {
+        for (number, line) in read(path).lines().enumerate() {
+            let line = line.to_lowercase();
+            if let Some(phrase) = UNCLEAR.iter().find(|phrase| line.contains(**phrase)) {
+                found.push(format!("{path}:{}: {phrase}", number + 1));
+            }
+        }
+    }
+    none("messages use plain words", found);
+}

@@ -143,7 +143,7 @@ impl Access {
     /// Why that can't be told, for the caller.
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, &'static str> {
         let header = headers.get(AUTHORIZATION).ok_or("Send `Authorization: Bearer` and a token")?;
-        let text = header.to_str().map_err(|_| "The Authorization header is no text")?;
+        let text = header.to_str().map_err(|_| "The Authorization header is not text")?;
         let (scheme, bearer) = text.split_once(' ').ok_or("The Authorization header has no token")?;
         if !scheme.eq_ignore_ascii_case("bearer") || bearer.len() > MAX_BEARER_BYTES {
             return Err("Send `Authorization: Bearer` and a token");

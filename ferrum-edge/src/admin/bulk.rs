@@ -67,7 +67,7 @@ pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response 
         nothing_else(&pairs(query.as_deref()))?;
         let whole = asked.is(Role::Admin);
         let mut sections: [Vec<Value>; 4] = Default::default();
-        let loaded = asked.keeper.store().load(|object| {
+        let loaded = asked.reconciler.store().load(|object| {
             let value = match serde_json::from_str(&object.document) {
                 Ok(value) if whole => value,
                 _ => Documents::shown(object.kind, &object.document),
@@ -102,7 +102,7 @@ async fn write_pairs(
     let note = value(&mut pairs, "note").unwrap_or_default();
     nothing_else(&pairs)?;
     let request = Request { steps, prune, rollback: None, validate_only, note };
-    let written = asked.keeper.write(asked.caller.author(), request).await;
+    let written = asked.reconciler.write(asked.caller.author(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let headers = [(REVISION, written.revision.to_string())];
     Ok((headers, Json(summary(&written, validate_only, details))).into_response())
@@ -156,7 +156,7 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result
         };
         for (n, item) in list.into_iter().enumerate() {
             let at = format!("{section}[{n}]");
-            let Value::Object(document) = item else { return Err(bad(&format!("{at} is no object"))) };
+            let Value::Object(document) = item else { return Err(bad(&format!("{at} is not an object"))) };
             let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
             once(&mut seen, (kind, &id), &at)?;
             steps.push((at, Step::Put { kind, id, document, only: Precondition::Any }));
@@ -176,7 +176,7 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
         for (n, id) in list.into_iter().enumerate() {
             let at = format!("delete.{section}[{n}]");
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
-            let Some(id) = id else { return Err(bad(&format!("{at} is no id"))) };
+            let Some(id) = id else { return Err(bad(&format!("{at} is not a valid id"))) };
             once(&mut seen, (kind, &id), &at)?;
             steps.push((at, Step::Delete { kind, id, only: Precondition::Any }));
         }
@@ -191,7 +191,7 @@ type Seen = std::collections::HashSet<(Kind, Id)>;
 fn once(seen: &mut Seen, (kind, id): (Kind, &Id), at: &str) -> Result<(), Refused> {
     match seen.insert((kind, id.clone())) {
         true => Ok(()),
-        false => Err(bad(&format!("{at}: the {} `{id}` stands here already", kind.singular()))),
+        false => Err(bad(&format!("{at}: the {} `{id}` is listed twice", kind.singular()))),
     }
 }
 

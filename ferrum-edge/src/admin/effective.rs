@@ -4,17 +4,18 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::model::{HostPattern, Scope, Traffic};
+use gateway_core::config::model::{Algorithm, AuthMode, BackendHttp, HostPattern, Scope, Traffic};
 use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
 
 use super::problem::problem;
 use super::request::Asked;
 use super::status;
+use crate::store::seal::plugin::redact_settings;
 
 /// `GET /v1/proxies/{id}/effective`.
 pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response {
-    let snapshot = asked.keeper.engine().snapshot();
+    let snapshot = asked.reconciler.engine().snapshot();
     if let Some(route) = snapshot.by_id.get(id.as_str()) {
         let mut answer = document(route);
         answer["revision"] = json!(snapshot.revision);
@@ -32,7 +33,7 @@ fn document(route: &Route) -> Value {
             Scope::Proxy(_) => "proxy",
             Scope::ProxyGroup => "proxy_group",
         };
-        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": config.config.value() })
+        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": redact_settings(config.config.value()) })
     });
     let now = tokio::time::Instant::now();
     let targets = route.targets.list().iter().map(|target| status::target(target, now));
@@ -48,15 +49,23 @@ fn document(route: &Route) -> Value {
         "traffic": traffic(&proxy.traffic),
         // In the order in which requests meet them.
         "plugins": plugins.collect::<Vec<_>>(),
-        "auth_mode": format!("{:?}", proxy.auth_mode).to_lowercase(),
+        "auth_mode": match proxy.auth_mode {
+            AuthMode::Single => "single",
+            AuthMode::Multi => "multi",
+        },
         "backend": {
             "scheme": proxy.backend.scheme.as_str(),
-            "http_version": format!("{:?}", proxy.backend.http_version).to_lowercase(),
+            "http_version": match proxy.backend.http_version {
+                BackendHttp::Auto => "auto",
+                BackendHttp::Http1 => "1.1",
+                BackendHttp::Http2 => "2",
+                BackendHttp::Http3 => "3",
+            },
             "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
             "upstream": proxy.backend.upstream.id.as_str(),
             "upstream_is_shared": proxy.backend.is_named,
-            "algorithm": format!("{:?}", proxy.backend.upstream.algorithm),
+            "algorithm": algorithm(proxy.backend.upstream.algorithm),
             "targets": targets.collect::<Vec<_>>(),
         },
         "timeouts_ms": {
@@ -80,6 +89,19 @@ fn document(route: &Route) -> Value {
             "half_open_max_requests": rules.half_open_max_requests,
         })),
     })
+}
+
+/// As written in a configuration.
+fn algorithm(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::RoundRobin => "round_robin",
+        Algorithm::WeightedRoundRobin => "weighted_round_robin",
+        Algorithm::LeastConnections => "least_connections",
+        Algorithm::LeastLatency => "least_latency",
+        Algorithm::ConsistentHashing => "consistent_hashing",
+        Algorithm::Random => "random",
+        Algorithm::PowerOfTwo => "power_of_two",
+    }
 }
 
 fn traffic(traffic: &Traffic) -> Value {

@@ -39,7 +39,7 @@ pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
         let limit = number(&mut pairs, "limit")?.unwrap_or(DEFAULT_REVISIONS);
         let limit = usize::try_from(limit).unwrap_or(MAX_REVISIONS).clamp(1, MAX_REVISIONS);
         nothing_else(&pairs)?;
-        let found = asked.keeper.store().revisions(before, limit).await;
+        let found = asked.reconciler.store().revisions(before, limit).await;
         let revisions = found.map_err(|error| Box::new(store(&error)))?;
         let next = revisions.last().map(|info| info.revision).filter(|_| revisions.len() == limit);
         let items: Vec<_> = revisions.iter().map(shown).collect();
@@ -52,12 +52,12 @@ pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
 pub(super) async fn get(asked: Asked, Path(revision): Path<String>) -> Response {
     let got = async {
         let revision = parsed(&revision)?;
-        let info = asked.keeper.store().revision_info(revision).await;
+        let info = asked.reconciler.store().revision_info(revision).await;
         let Some(info) = info.map_err(|error| Box::new(store(&error)))? else {
             let detail = format!("There is no revision {revision}, or it is no longer kept");
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "not_found", &detail)));
         };
-        let changes = asked.keeper.store().revision_changes(revision).await;
+        let changes = asked.reconciler.store().revision_changes(revision).await;
         let changes = changes.map_err(|error| Box::new(store(&error)))?;
         let mut answer = shown(&info);
         differences(&mut answer, &changes);
@@ -73,7 +73,7 @@ pub(super) async fn diff(asked: Asked, RawQuery(query): RawQuery) -> Response {
         let Some(from) = number(&mut pairs, "from")? else {
             return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", "`from` is missing")));
         };
-        let store_of = asked.keeper.store();
+        let store_of = asked.reconciler.store();
         let to = match number(&mut pairs, "to")? {
             Some(to) => to,
             None => store_of.revision().await.map_err(|error| Box::new(store(&error)))?,
@@ -102,7 +102,7 @@ pub(super) async fn rollback(
         nothing_else(&pairs)?;
         let request =
             Request { steps: Vec::new(), prune: Vec::new(), rollback: Some(revision), validate_only, note };
-        let written = asked.keeper.write(asked.caller.author(), request).await;
+        let written = asked.reconciler.write(asked.caller.author(), request).await;
         let written = written.map_err(|error| Box::new(refused(&error)))?;
         let headers = [(REVISION, written.revision.to_string())];
         Ok((headers, Json(summary(&written, validate_only, details))).into_response())

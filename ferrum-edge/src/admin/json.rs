@@ -12,7 +12,7 @@ pub(super) enum JsonError {
     #[error("{0}")]
     Malformed(serde_json::Error),
     /// An object has a name twice.
-    #[error("`{pointer}` stands there twice")]
+    #[error("duplicate key `{pointer}`")]
     Twice {
         /// Where (RFC 6901).
         pointer: String,

@@ -51,10 +51,9 @@ pub(super) fn crowded() -> Response {
 
 /// A name that stands twice in one object of a body.
 pub(super) fn twice(pointer: &str) -> Response {
-    let detail = format!("`{pointer}` stands in the body twice; nothing was changed");
-    let errors = vec![
-        json!({ "pointer": pointer, "detail": "this name stands here already", "remedy": "keep one of the two" }),
-    ];
+    let detail = format!("Duplicate key `{pointer}`; nothing was changed");
+    let errors =
+        vec![json!({ "pointer": pointer, "detail": "duplicate name", "remedy": "keep one of the two" })];
     with_errors(StatusCode::BAD_REQUEST, "duplicate_key", &detail, errors)
 }
 

@@ -16,7 +16,7 @@ use super::Admin;
 use super::access::{Caller, Role};
 use super::json::{self, JsonError};
 use super::problem::{invalid, problem, twice};
-use crate::source::database::{Keeper, Precondition};
+use crate::source::database::{Precondition, Reconciler};
 
 /// A refusal, boxed: it is large, and rare.
 pub(super) type Refused = Box<Response>;
@@ -25,7 +25,7 @@ pub(super) type Refused = Box<Response>;
 #[derive(Clone)]
 pub(super) struct Asked {
     pub(super) caller: Caller,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) reconciler: Arc<Reconciler>,
 }
 
 /// What an endpoint of the table asks of its callers; it runs before a byte of the body is read.
@@ -52,12 +52,12 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
 
 impl Asked {
     fn of(headers: &HeaderMap, admin: &Admin) -> Result<Self, Refused> {
-        let Some(keeper) = admin.keeper.clone() else {
+        let Some(reconciler) = admin.reconciler.clone() else {
             let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
         };
-        match keeper.access().caller(headers) {
-            Ok(caller) => Ok(Self { caller, keeper }),
+        match reconciler.access().caller(headers) {
+            Ok(caller) => Ok(Self { caller, reconciler }),
             Err(why) => Err(Box::new(unauthorized(why))),
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn precondition(headers: &HeaderMap, otherwise: Precondition) -> Resu
     let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, "bad_condition", detail));
     match (headers.get(IF_MATCH), headers.get(IF_NONE_MATCH)) {
         (None, None) => Ok(otherwise),
-        (Some(_), Some(_)) => Err(bad("If-Match and If-None-Match can't be told at once")),
+        (Some(_), Some(_)) => Err(bad("If-Match and If-None-Match cannot be combined")),
         (None, Some(none)) if none == "*" => Ok(Precondition::IfNone),
         (None, Some(_)) => Err(bad("If-None-Match can only be *")),
         (Some(only), None) if only == "*" => Ok(Precondition::IfAny),

@@ -58,7 +58,7 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
         let detail = "Consumers can't be searched by their credentials";
         return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail)));
     }
-    let found = asked.keeper.store().list(&Query { kind, after, limit, filters: pairs }).await;
+    let found = asked.reconciler.store().list(&Query { kind, after, limit, filters: pairs }).await;
     let page = found.map_err(|error| Box::new(store(&error)))?;
     let items: Vec<_> = page.objects.iter().map(shown).collect();
     Ok(Json(json!({ "items": items, "next": page.next })).into_response())
@@ -78,7 +78,7 @@ async fn got(asked: &Asked, path: &Path<(String, String)>) -> Result<Response, R
 
 /// One object, as it is stored.
 pub(super) async fn found(asked: &Asked, kind: Kind, id: &Id) -> Result<Object, Refused> {
-    match asked.keeper.store().get(kind, id.as_str()).await {
+    match asked.reconciler.store().get(kind, id.as_str()).await {
         Ok(Some(object)) => Ok(object),
         Ok(None) => {
             let detail = format!("There is no {} `{id}`", kind.singular());
@@ -173,7 +173,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
         validate_only,
         note,
     };
-    let written = asked.keeper.write(asked.caller.author(), request).await;
+    let written = asked.reconciler.write(asked.caller.author(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);

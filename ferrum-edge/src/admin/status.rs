@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Admin;
 use crate::export::{ConfigStatus, Rfc3339};
-use crate::source::database::Keeper;
+use crate::source::database::Reconciler;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
@@ -27,7 +27,7 @@ const MAX_UPSTREAMS: usize = 1000;
 const MAX_TARGETS: usize = 100;
 
 /// The document. Its fields are stable; others may be added.
-pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Json<Value> {
+pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) -> Json<Value> {
     let snapshot = engine.snapshot();
     let (started, started_at) = engine.telemetry.started();
     Json(json!({
@@ -41,8 +41,8 @@ pub(super) async fn status(State(Admin { engine, keeper }): State<Admin>) -> Jso
         "connections": engine.shared.connections(),
         "tasks": tasks(&engine.shared.tasks),
         "config": config(&engine.telemetry.config_status()),
-        "database": match &keeper {
-            Some(keeper) => database(keeper).await,
+        "database": match &reconciler {
+            Some(reconciler) => database(reconciler).await,
             None => Value::Null,
         },
         "plugin_tasks": engine.tasks.status(),
@@ -78,9 +78,9 @@ fn config(status: &ConfigStatus) -> Value {
 }
 
 /// How the database stands, and what in it can't be used.
-async fn database(keeper: &Keeper) -> Value {
-    let standing = keeper.standing();
-    let catalog = keeper.catalog().await;
+async fn database(reconciler: &Reconciler) -> Value {
+    let standing = reconciler.standing();
+    let catalog = reconciler.catalog().await;
     let broken = catalog.broken().iter().take(MAX_BROKEN).map(|(kind, id, object)| {
         let problems: Vec<_> = object.problems.0.iter().take(MAX_PROBLEMS).map(ToString::to_string).collect();
         let mut told = json!({ "kind": kind.as_str(), "id": id, "problems": problems });
@@ -95,7 +95,7 @@ async fn database(keeper: &Keeper) -> Value {
         told
     });
     json!({
-        "location": keeper.store().location().to_string(),
+        "location": reconciler.store().location().to_string(),
         "revision": standing.revision,
         "answers": standing.away.is_none(),
         "away_since": standing.away.as_ref().map(|(since, _)| time(*since)),

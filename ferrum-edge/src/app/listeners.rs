@@ -10,7 +10,7 @@ use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind;
-use gateway_protocols::quic::Crossroads;
+use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc;
 
@@ -59,9 +59,9 @@ impl Listeners {
 
     /// Gives each worker its sockets.
     pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
-        let mut crossroads = Crossroads::new(workers.len());
+        let mut demultiplexer = Demultiplexer::new(workers.len());
         for (index, ((socket, config), worker)) in self.quic.into_iter().zip(workers).enumerate() {
-            if let Some(place) = crossroads.place(index) {
+            if let Some(place) = demultiplexer.place(index) {
                 give(worker, Order::Quic(socket, Box::new(config), place));
             }
         }

@@ -150,8 +150,8 @@ impl Admin {
         let (head, body) = answer.split_at(end + 4);
         let head = String::from_utf8_lossy(head);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status =
-            status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "this is no admin listener"))?;
+        let status = status
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener"))?;
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
         Ok(Answer { status, body })
     }

@@ -93,7 +93,7 @@ pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
     }))
 }
 
-/// Tells what is different between a file and the configuration in use.
+/// Shows the differences between a file and the configuration in use.
 pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
     told(args.admin.open_existing(registry).and_then(|admin| {
         let document = read(&args.file)?;

@@ -82,9 +82,9 @@ fn targets(verbosity: Verbosity) -> Targets {
     };
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
-    let words = words.unwrap_or_else(|| "warn".to_owned());
+    let words = words.unwrap_or_else(|| "info".to_owned());
     words.parse().unwrap_or_else(|error| {
-        super::print::error(format_args!("the log level `{words}` is not understood ({error}); using warn"));
-        Targets::new().with_default(LevelFilter::WARN)
+        super::print::error(format_args!("the log level `{words}` is not understood ({error}); using info"));
+        Targets::new().with_default(LevelFilter::INFO)
     })
 }

@@ -159,7 +159,7 @@ fn status(admin: SocketAddr) -> io::Result<Value> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
     let (head, body) = answer.split_at(end + 4);
     if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no admin listener"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener"));
     }
     Ok(serde_json::from_slice(body)?)
 }

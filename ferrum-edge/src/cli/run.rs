@@ -255,12 +255,12 @@ impl<'s> Process<'s> {
             self.gateway.telemetry().refused(&problems);
             ReloadError::from(problems)
         };
-        let Some(keeper) = self.gateway.keeper() else {
+        let Some(reconciler) = self.gateway.reconciler() else {
             let model = self.source.load(&self.registry).map_err(refused)?;
             return self.gateway.reload(&model);
         };
         let model = self.source.load_settings(&self.registry).map_err(refused)?;
-        keeper.reload(model.settings).await?;
+        reconciler.reload(model.settings).await?;
         Ok(self.gateway.snapshot().revision)
     }
 

@@ -14,7 +14,7 @@ use crate::store::{Options, Store, StoreError};
 pub(super) struct MigrateArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Only tells what there is to do
+    /// Only list the pending migrations
     #[arg(long)]
     dry_run: bool,
 }
@@ -73,7 +73,7 @@ pub(super) fn migrate(args: &MigrateArgs) -> u8 {
     }
 }
 
-/// Tells how a gateway stands.
+/// Shows the status of a gateway.
 pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
     let status =
         match args.admin.open_existing(registry).and_then(|admin| admin.ask("GET", "/v1/status", None)) {

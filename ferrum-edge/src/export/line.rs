@@ -26,6 +26,9 @@ pub(crate) fn exchange(line: &mut Line<'_>, record: &ExchangeRecord<'_>) {
         // What a plugin answers on purpose is no error, and still has a reason.
         line.text(if record.is_error { "error.type" } else { "reply.reason" }, reason);
     }
+    if let Some(failure) = record.failure {
+        line.text("error.message", failure.to_string());
+    }
     if exchange.early {
         line.number("tls.early_data", 1_u8);
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use gateway_core::balance::Target;
 use gateway_core::health::HealthChange;
+use gateway_core::http::reply::Cause;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_protocols::worker::ConnectionRecorder;
 use http::Version;
@@ -154,6 +155,9 @@ impl Recorder for WorkerTelemetry {
         if let Some(cause) = record.cause {
             self.reasons.count(cause as usize, cause.reason());
         }
+        if record.cause.is_some_and(is_upstream_failure) {
+            log_failure(record);
+        }
         if let Some(log) = &self.log {
             log.exchange(record);
         }
@@ -195,6 +199,31 @@ impl ConnectionRecorder for WorkerTelemetry {
     fn panicked(&self) {
         self.panics.add(1);
     }
+}
+
+/// Whether the way to the target failed, which an operator wants to see without an access log.
+fn is_upstream_failure(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::DnsFailed
+            | Cause::ConnectFailed
+            | Cause::ConnectTimeout
+            | Cause::TlsFailed
+            | Cause::UpstreamClosed
+            | Cause::UpstreamGarbage
+            | Cause::UpstreamTimeout
+            | Cause::NoTarget
+            | Cause::CircuitOpen
+    )
+}
+
+/// Names the proxy, the target and the reason. The program log limits how often a line is repeated.
+#[cold]
+fn log_failure(record: &ExchangeRecord<'_>) {
+    let proxy = record.route.map_or("", |route| route.proxy.id.as_str());
+    let target = record.target.map_or("", |target| &*target.authority);
+    let error = record.failure.map(ToString::to_string);
+    tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
 }
 
 /// The place of a status among the classes.

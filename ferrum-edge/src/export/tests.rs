@@ -73,6 +73,7 @@ pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> Ex
         cause: None,
         reason: None,
         is_error: false,
+        failure: None,
         attempts: 1,
         first_byte: Some(Duration::from_millis(3)),
         duration: Duration::from_millis(4),

@@ -14,7 +14,7 @@ use super::{Translation, set};
 
 /// Why it is no configuration of Kong's.
 #[derive(Debug, thiserror::Error)]
-#[error("this has no `_format_version`, so it is no declarative configuration of Kong's")]
+#[error("this has no `_format_version`, so it is not a declarative configuration of Kong")]
 pub struct NotKong;
 
 /// Keys of the document that are looked at.
@@ -235,7 +235,7 @@ impl Kong {
         if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
             set(&mut made, "backend_path", path);
         }
-        patience(service, &mut made);
+        timeouts(service, &mut made);
         if let Some(verify) = service.get("tls_verify").and_then(Value::as_bool) {
             set(&mut made, "backend_tls_verify_server_cert", verify);
         } else if matches!(scheme, "https" | "tcps") {
@@ -364,7 +364,7 @@ fn scheme(protocol: &str) -> Option<(&'static str, u64)> {
 }
 
 /// How long a service is waited for, and how often it is tried.
-fn patience(service: &Value, made: &mut Map<String, Value>) {
+fn timeouts(service: &Value, made: &mut Map<String, Value>) {
     for (theirs, ours) in [
         ("connect_timeout", "backend_connect_timeout_ms"),
         ("read_timeout", "backend_read_timeout_ms"),

@@ -1,6 +1,6 @@
 //! Configuration from a database, changed while traffic flows.
 //!
-//! The store is the truth; the [`Keeper`] keeps what is served equal to it. A write of this gateway's is checked and
+//! The store is the truth; the [`Reconciler`] keeps what is served equal to it. A write of this gateway's is checked and
 //! compiled inside the store's transaction, committed, and only then published: what is refused was never written, and
 //! what is answered is served. Other gateways' writes are followed, one revision to the next. Every step costs by what
 //! changed.
@@ -112,7 +112,7 @@ async fn mirror_at(path: PathBuf, store: &Store) -> Option<Mirror> {
 }
 
 /// Keeps what is served equal to what is stored. One a gateway.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     engine: Arc<Engine>,
     store: Store,
     documents: Documents,
@@ -133,14 +133,14 @@ struct Live {
     mark: Mark,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Takes over what was loaded, and follows the store from now on. Has to be called on the control runtime.
     pub(crate) fn start(engine: Arc<Engine>, opened: Opened, (catalog, mark): (Catalog, Mark)) -> Arc<Self> {
         let Opened { store, documents, registry, mirror, access, away } = opened;
         let broken = catalog.broken().len();
         engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
         engine.telemetry.control.database_away.store(away.is_some(), Ordering::Relaxed);
-        let keeper = Arc::new(Self {
+        let reconciler = Arc::new(Self {
             engine,
             documents,
             registry,
@@ -151,10 +151,10 @@ impl Keeper {
             mirror,
             access,
         });
-        let followed = Arc::downgrade(&keeper);
-        let tasks = keeper.engine.shared.tasks.clone();
+        let followed = Arc::downgrade(&reconciler);
+        let tasks = reconciler.engine.shared.tasks.clone();
         tokio::spawn(tasks.supervise("database_follower", move || follow::run(followed.clone())));
-        keeper
+        reconciler
     }
 
     /// Who may use the admin API.

@@ -25,7 +25,7 @@ use failure::Failure;
 pub(super) struct Link {
     wire: Wire,
     /// For one statement, or for one row of its answer.
-    patience: Duration,
+    wait_limit: Duration,
 }
 
 enum Wire {
@@ -146,7 +146,7 @@ impl Link {
             }
         };
         match timeout(options.connect_timeout, opening).await {
-            Ok(wire) => Ok(Self { wire: wire?, patience: options.statement_timeout }),
+            Ok(wire) => Ok(Self { wire: wire?, wait_limit: options.statement_timeout }),
             Err(_) => Err(Failure::Timeout(options.connect_timeout)),
         }
     }
@@ -161,24 +161,24 @@ impl Link {
 
     /// Carries out one statement; says how many rows it touched.
     pub(super) async fn run(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, Failure> {
-        let patience = self.patience;
+        let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         let done = each_engine!(self, |connection, _Row| {
             let work = bound!(sql, values).execute(connection);
-            timeout(patience, work).await.map(|done| done.map(|done| done.rows_affected()))
+            timeout(wait_limit, work).await.map(|done| done.map(|done| done.rows_affected()))
         });
-        Ok(done.map_err(|_| Failure::Timeout(patience))??)
+        Ok(done.map_err(|_| Failure::Timeout(wait_limit))??)
     }
 
     /// Carries out statements that take no values and may be several, such as those that begin or end a transaction.
     pub(super) async fn script(&mut self, sql: &str) -> Result<(), Failure> {
-        let patience = self.patience;
+        let wait_limit = self.wait_limit;
         let sql = sql.to_owned();
         let done = each_engine!(self, |connection, _Row| {
             let work = sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection);
-            timeout(patience, work).await.map(|done| done.map(|_| ()))
+            timeout(wait_limit, work).await.map(|done| done.map(|_| ()))
         });
-        Ok(done.map_err(|_| Failure::Timeout(patience))??)
+        Ok(done.map_err(|_| Failure::Timeout(wait_limit))??)
     }
 
     /// Hands each row of the answer to `each`.
@@ -186,12 +186,12 @@ impl Link {
     where
         F: FnMut(Cells) -> Result<(), Failure> + Send,
     {
-        let patience = self.patience;
+        let wait_limit = self.wait_limit;
         let sql = spelled(self.engine(), sql);
         each_engine!(self, |connection, Row| {
             let mut rows = bound!(sql, values).fetch(connection);
             while let Some(row) =
-                timeout(patience, rows.try_next()).await.map_err(|_| Failure::Timeout(patience))??
+                timeout(wait_limit, rows.try_next()).await.map_err(|_| Failure::Timeout(wait_limit))??
             {
                 each(Row(row))?;
             }

@@ -52,11 +52,11 @@ impl Pool {
     pub(super) async fn open(
         self: &Arc<Self>,
         opening: &[String],
-        patience: Duration,
+        wait_limit: Duration,
     ) -> Result<Lease, Failure> {
         let permit = Arc::clone(&self.permits).acquire_owned();
-        let Ok(Ok(permit)) = timeout(patience, permit).await else {
-            return Err(Failure::Crowded(patience));
+        let Ok(Ok(permit)) = timeout(wait_limit, permit).await else {
+            return Err(Failure::Crowded(wait_limit));
         };
         let mut lease = Lease { kept: None, pool: Arc::clone(self), _permit: permit };
         if let Some(kept) = self.kept() {

@@ -11,6 +11,7 @@
 //! a keyed hash of what is encrypted and of where it stands.
 
 mod keys;
+pub mod plugin;
 
 use std::borrow::Cow;
 
@@ -25,6 +26,8 @@ pub use keys::{KEY_BYTES, Keys, MAX_KEYS};
 const HASHED: &str = "key_sha256";
 /// Where an encrypted credential stands.
 const SEALED: &str = "sealed";
+/// Where the text of a plugin's secret is, within what is sealed.
+const PLAIN: &str = "value";
 /// What a credential is shown as.
 const SHOWN: &str = "fingerprint";
 /// The form of what is sealed.
@@ -80,10 +83,10 @@ pub enum SealError {
     #[error("this is not a consumer: {0}")]
     Document(&'static str),
     /// Encryption is needed and there is no key for it.
-    #[error("credentials of type `{0}` have to be encrypted, and there is no key for it")]
+    #[error("`{0}` has to be encrypted, and there is no key for it")]
     NoKey(String),
     /// What was sealed can't be opened.
-    #[error("the credentials of type `{name}` of consumer `{consumer}` can't be opened: {cause}")]
+    #[error("`{name}` of `{consumer}` cannot be decrypted: {cause}")]
     Shut {
         /// Whose.
         consumer: String,
@@ -302,7 +305,7 @@ fn opened(
 ) -> Result<Map<String, Value>, SealError> {
     let shut =
         |cause| SealError::Shut { consumer: place.consumer.to_owned(), name: place.name.to_owned(), cause };
-    let sealed = fields.get(SEALED).and_then(Value::as_str).ok_or_else(|| shut("it is no text"))?;
+    let sealed = fields.get(SEALED).and_then(Value::as_str).ok_or_else(|| shut("it is not text"))?;
     let mut parts = sealed.splitn(3, ':');
     let (Some(VERSION), Some(key), Some(bytes)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(shut("it has another form"));
@@ -314,8 +317,31 @@ fn opened(
     let plain = keys.open(key, bytes, &place.bytes()).map_err(shut)?;
     match serde_json::from_slice(&plain) {
         Ok(Value::Object(fields)) => Ok(fields),
-        _ => Err(shut("what is in it is no credential")),
+        _ => Err(shut("its content is not a credential")),
     }
+}
+
+/// A secret of a plugin config, opened.
+fn open_value(
+    fields: &Map<String, Value>,
+    (id, place): (&str, &str),
+    keys: &Keys,
+) -> Result<Value, SealError> {
+    let fields = opened(fields, Place { consumer: id, name: place }, keys)?;
+    fields.get(PLAIN).cloned().ok_or(SealError::Document("what was sealed has another form"))
+}
+
+/// A secret of a plugin config, sealed to its id and place.
+fn seal_value(
+    plain: &Value,
+    (id, place): (&str, &str),
+    keys: &Keys,
+) -> Result<Map<String, Value>, SealError> {
+    let text = json!({ PLAIN: plain }).to_string();
+    let bytes = keys.seal(text.as_bytes(), &Place { consumer: id, name: place }.bytes());
+    let (key, bytes) = bytes.ok_or_else(|| SealError::NoKey(place.to_owned()))?;
+    let sealed = format!("{VERSION}:{key}:{}", STANDARD.encode(bytes));
+    Ok(Map::from_iter([(SEALED.to_owned(), Value::String(sealed))]))
 }
 
 fn fingerprint(credential: &Value) -> String {

@@ -113,10 +113,10 @@ async fn look(core: &Arc<Core>) -> bool {
 /// A connection on which PostgreSQL tells of each revision when it is committed.
 async fn listen(core: &Core) -> Option<PgListener> {
     let Target::Postgres(target) = &core.location.target else { return None };
-    let patience = core.options.connect_timeout;
+    let wait_limit = core.options.connect_timeout;
     let pool = PgPoolOptions::new()
         .max_connections(1)
-        .acquire_timeout(patience)
+        .acquire_timeout(wait_limit)
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(postgres::options(target));
@@ -126,5 +126,5 @@ async fn listen(core: &Core) -> Option<PgListener> {
         listener.listen(CHANNEL).await?;
         Ok::<_, sqlx::Error>(listener)
     };
-    timeout(patience, listening).await.ok()?.ok()
+    timeout(wait_limit, listening).await.ok()?.ok()
 }

@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 struct Running {
-    keeper: Child,
+    reconciler: Child,
     /// Closing it ends the server.
     hold: Option<ChildStdin>,
     pid: String,
@@ -130,23 +130,23 @@ impl Server {
         };
         let mut server = self.user_prefix();
         server.extend(arguments);
-        let mut keeper = Command::new("sh");
-        keeper.args(["-c", KEEPER, "keeper", signal]).arg(&self.folder).args(server);
-        keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut keeper = keeper.current_dir("/").spawn().unwrap();
+        let mut reconciler = Command::new("sh");
+        reconciler.args(["-c", KEEPER, "reconciler", signal]).arg(&self.folder).args(server);
+        reconciler.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut reconciler = reconciler.current_dir("/").spawn().unwrap();
         let mut pid = String::new();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-        let mut said = BufReader::new(keeper.stderr.take().unwrap()).lines();
+        BufReader::new(reconciler.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        let mut said = BufReader::new(reconciler.stderr.take().unwrap()).lines();
         let is_ready = said.by_ref().map_while(Result::ok).any(|line| line.contains(ready));
         // What it says later has to go somewhere.
         std::thread::spawn(move || said.for_each(drop));
-        let hold = keeper.stdin.take();
+        let hold = reconciler.stdin.take();
         let pid = pid.trim().to_owned();
         if is_ready {
-            self.running = Some(Running { keeper, hold, pid });
+            self.running = Some(Running { reconciler, hold, pid });
         } else {
             drop(hold);
-            keeper.wait().unwrap();
+            reconciler.wait().unwrap();
         }
         is_ready
     }
@@ -161,11 +161,11 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         let kept = self.folder.with_extension("kept");
         self.signal(if self.engine == Engine::Postgres { "QUIT" } else { "KILL" });
-        // The keeper removes the folder of the server that it kept, so that one has another name for this moment.
+        // The reconciler removes the folder of the server that it kept, so that one has another name for this moment.
         let mut running = self.running.take().unwrap();
         fs::rename(&self.folder, &kept).unwrap();
         drop(running.hold.take());
-        running.keeper.wait().unwrap();
+        running.reconciler.wait().unwrap();
         fs::rename(&kept, &self.folder).unwrap();
     }
 
@@ -193,7 +193,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
             drop(running.hold.take());
-            running.keeper.wait().unwrap();
+            running.reconciler.wait().unwrap();
         }
     }
 }

@@ -230,7 +230,7 @@ impl Compiler {
         }
         let statuses = self.each(&written.statuses, at, "statuses", |status| {
             statuses(status).ok_or_else(|| {
-                ("this is no status".to_owned(), Some("such as 404, 5xx or 500-504".to_owned()))
+                ("this is not a status".to_owned(), Some("such as 404, 5xx or 500-504".to_owned()))
             })
         });
         parts.push(Part::Statuses(statuses.into()));

@@ -336,6 +336,7 @@ impl<U: Upstream> Pipeline<U> {
                         tried.push(pick.index);
                         end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
                     }
+                    end.failure = failure.source.take();
                     let Some(pause) = pause else { return Err(failure.into_reply()) };
                     body = again.unwrap_or_default();
                     pause

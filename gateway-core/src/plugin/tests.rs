@@ -1,7 +1,6 @@
 //! Every hook and everything it may decide, through the real pipeline.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 use serde::Deserialize;
@@ -147,7 +146,7 @@ fn request<'a>(script: &'a Script, exchange: &'a mut Exchange, seat: Seat<'a>) -
         "reply" => Step::reply(Reply::fixed(StatusCode::IM_A_TEAPOT, "tea").reason("teapot")),
         "fine" => Step::reply(Reply::fixed(StatusCode::OK, "fine")),
         "wait" => Step::wait(async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::task::yield_now().await;
             exchange.request.headers.insert("x-waited", HeaderValue::from_static("1"));
             Verdict::Next
         }),

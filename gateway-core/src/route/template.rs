@@ -42,7 +42,7 @@ pub enum BadTemplate {
     #[error("`{0}` can't be a name: letters, digits and `_`")]
     Name(String),
     /// The same name again.
-    #[error("the name `{0}` stands here twice")]
+    #[error("the name `{0}` is used twice")]
     Twice(String),
     /// A rest before the end.
     #[error("`{{{0}...}}` may only stand at the end")]

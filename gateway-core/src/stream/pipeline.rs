@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::drain::Drain;
-use super::relay::{Carried, End, Patience, Tunnel};
+use super::relay::{Carried, End, RelayTimeouts, Tunnel};
 use super::session::Session;
 use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
@@ -113,9 +113,9 @@ pub(crate) async fn tunnel<'r>(
     ending.target = around.target;
     ending.flight = flight;
     let Traffic::Http(http) = &around.route.proxy.traffic else { return };
-    let patience = Patience { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
+    let timeouts = RelayTimeouts { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
     let max_message = http.websocket.max_message;
-    let rules = websocket::Rules { patience, max_message, around, drain };
+    let rules = websocket::Rules { timeouts, max_message, around, drain };
     let end = websocket::carry(ends, &ending.session, rules, &mut ending.carried).await;
     ending.reason = end.reason();
 }

@@ -23,7 +23,7 @@ pub type Tunnel = Box<dyn Duplex>;
 
 /// How long a relay may last.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct RelayTimeouts {
     /// Without a byte in either direction; zero is for ever.
     pub idle: Duration,
     /// In all; zero is for ever.
@@ -126,22 +126,22 @@ impl<R, W> Shortcut<R, W> for () {
 pub async fn relay<C: Duplex, T: Duplex>(
     client: &mut C,
     target: &mut T,
-    patience: Patience,
+    timeouts: RelayTimeouts,
     carried: &mut Carried,
 ) -> End {
-    relay_by((client, target), ((), ()), patience, carried).await
+    relay_by((client, target), ((), ()), timeouts, carried).await
 }
 
 /// As [`relay`], with shortcuts up and down.
 pub async fn relay_by<C: Duplex, T: Duplex>(
     (client, target): (&mut C, &mut T),
     (mut up_short, mut down_short): (impl Shortcut<C, T>, impl Shortcut<T, C>),
-    patience: Patience,
+    timeouts: RelayTimeouts,
     carried: &mut Carried,
 ) -> End {
     let mut up = Direction::<()>::default();
     let mut down = Direction::<()>::default();
-    let mut clock = Clock::new(patience);
+    let mut clock = Clock::new(timeouts);
     poll_fn(|cx| {
         let before = *carried;
         let up_state = up.poll(cx, (client, target), &mut up_short, &mut carried.up);

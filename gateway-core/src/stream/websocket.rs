@@ -1,7 +1,7 @@
 //! WebSockets once both sides have agreed to one: tunnelled unopened, or read message by message for plugins; and the
 //! Close frames (RFC 6455 §7) of whoever has to end one.
 
-mod farewell;
+mod close_handshake;
 mod frame;
 mod inspect;
 mod message;
@@ -12,7 +12,7 @@ use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
 use super::drain::Drain;
 use super::pipeline::Switched;
-use super::relay::{Carried, End, Patience};
+use super::relay::{Carried, End, RelayTimeouts};
 use super::session::Session;
 use crate::plugin::seat::Around;
 
@@ -34,7 +34,7 @@ pub const MAX_MESSAGE: usize = 1 << 20;
 /// How a WebSocket may go on, and when it has to end.
 #[derive(Clone, Copy)]
 pub(super) struct Rules<'r> {
-    pub(super) patience: Patience,
+    pub(super) timeouts: RelayTimeouts,
     /// Bytes of a message; only where plugins read them.
     pub(super) max_message: usize,
     pub(super) around: Around<'r>,

@@ -62,7 +62,7 @@ struct Server<'w, T> {
 /// Closes a connection without streams after a while.
 struct Idle {
     timer: Timer,
-    patience: Duration,
+    timeout: Duration,
     leaving: bool,
     resting: bool,
 }
@@ -81,7 +81,7 @@ fn rules(settings: &Settings) -> Rules {
         connection_window: CONNECTION_WINDOW,
         adaptive_window: false,
         max_header_list: limits.max_header_bytes,
-        patience: settings.client_timeouts.header,
+        timeout: settings.client_timeouts.header,
         stall: settings.client_timeouts.body,
         keep_alive: (Duration::ZERO, Duration::ZERO),
     }
@@ -92,7 +92,7 @@ pub(super) async fn serve<T>(worker: &Arc<Worker>, io: T, client: Arc<Client>, e
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let (rules, patience) = {
+    let (rules, timeout) = {
         let settings = &worker.snapshot().settings;
         (rules(settings), settings.client_timeouts.keep_alive)
     };
@@ -104,7 +104,7 @@ where
         wire: Wire::new(io),
         slots: Slots::new(),
         alarm: Timer::default(),
-        idle: Idle { timer: Timer::default(), patience, leaving: false, resting: false },
+        idle: Idle { timer: Timer::default(), timeout, leaving: false, resting: false },
     };
     let polite = poll_fn(|cx| server.poll(cx)).await;
     let Server { mut wire, slots, .. } = server;
@@ -205,17 +205,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             idle.resting = false;
             return false;
         }
-        let patience = if idle.leaving { GOODBYE } else { idle.patience };
+        let timeout = if idle.leaving { GOODBYE } else { idle.timeout };
         if !idle.timer.is_set() {
-            let after = if idle.resting { patience.saturating_sub(REST) } else { patience.min(REST) };
-            // The rest is reckoned from what was read last, which costs no look at the clock; zero is no end of patience.
-            let from = if idle.resting || patience <= REST { Instant::now() } else { connection.now() };
-            idle.timer.set_at((!patience.is_zero()).then(|| from + after));
+            let after = if idle.resting { timeout.saturating_sub(REST) } else { timeout.min(REST) };
+            // The rest is reckoned from what was read last, which costs no look at the clock; zero is no timeout.
+            let from = if idle.resting || timeout <= REST { Instant::now() } else { connection.now() };
+            idle.timer.set_at((!timeout.is_zero()).then(|| from + after));
         }
         if idle.timer.poll_elapsed(cx).is_pending() {
             return false;
         }
-        if !idle.resting && patience > REST {
+        if !idle.resting && timeout > REST {
             idle.resting = true;
             connection.rest();
             self.slots.rest();

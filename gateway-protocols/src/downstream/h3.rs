@@ -93,14 +93,14 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<E
     let most = settings.limits.max_header_bytes;
     let told = Settings { max_field_section: Some(most as u64), connect_protocol: true };
     let link = Link::new(quic, Role::Server, most);
-    let patience = settings.client_timeouts.keep_alive;
+    let timeout = settings.client_timeouts.keep_alive;
     drop(settings);
     let server = Server {
         worker: &worker,
         entry: &entry,
         client,
         link: link.clone(),
-        end: End::new(patience),
+        end: End::new(timeout),
         next: 0,
         shaking,
     };
@@ -180,16 +180,16 @@ enum Leaving {
 struct End {
     leaving: Leaving,
     timer: Timer,
-    patience: Duration,
+    timeout: Duration,
     /// Until memory is given back.
     rest: Timer,
     resting: bool,
 }
 
 impl End {
-    fn new(patience: Duration) -> Self {
+    fn new(timeout: Duration) -> Self {
         let (timer, rest) = (Timer::default(), Timer::default());
-        Self { leaving: Leaving::No, timer, patience, rest, resting: false }
+        Self { leaving: Leaving::No, timer, timeout, rest, resting: false }
     }
 
     /// Ready once, when nothing has been under way for a while.
@@ -307,7 +307,7 @@ impl Server<'_> {
             Leaving::No => {
                 match is_idle {
                     false => end.timer.clear(),
-                    true if !end.timer.is_set() => end.timer.set(end.patience),
+                    true if !end.timer.is_set() => end.timer.set(end.timeout),
                     true => {}
                 }
                 if end.timer.poll_elapsed(cx).is_pending() {

@@ -19,7 +19,7 @@ fn connection(role: Role, now: Instant) -> Connection {
         connection_window: 1 << 17,
         adaptive_window: true,
         max_header_list: 4096,
-        patience: Duration::ZERO,
+        timeout: Duration::ZERO,
         stall: Duration::ZERO,
         keep_alive: (Duration::ZERO, Duration::ZERO),
     };

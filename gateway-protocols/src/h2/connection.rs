@@ -44,7 +44,7 @@ pub(crate) struct Rules {
     /// Octets of a header list, counted by RFC 9113 §6.5.2.
     pub(crate) max_header_list: usize,
     /// For the peer's preface and settings, and from a header block's first frame to its last; zero is no limit.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// For the peer to take anything of what waits for it; zero is no limit.
     pub(crate) stall: Duration,
     /// Between two pings, and for their answers; zero is no pings.

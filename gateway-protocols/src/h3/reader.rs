@@ -89,14 +89,14 @@ impl Reader {
         }
     }
 
-    /// A request's head; waits for it no longer than `patience`.
+    /// A request's head; waits for it no longer than `timeout`.
     pub(crate) fn poll_request(
         &mut self,
         cx: &mut Context<'_>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Poll<Result<RequestHead, NoRequest>> {
         let refused = |cause, answerable| NoRequest::Unreadable(Unreadable { cause, answerable });
-        let event = match ready!(self.poll_event(cx, patience)) {
+        let event = match ready!(self.poll_event(cx, timeout)) {
             Err(StreamError::Late) => return Poll::Ready(Err(refused(Cause::RequestTimeout, true))),
             event => event?,
         };
@@ -125,16 +125,16 @@ impl Reader {
         })
     }
 
-    /// A response's head, or an informational one before it; waits no longer than `patience`. One that answers HEAD is
+    /// A response's head, or an informational one before it; waits no longer than `timeout`. One that answers HEAD is
     /// `bodiless`, whatever its fields say.
     pub(crate) fn poll_said(
         &mut self,
         cx: &mut Context<'_>,
-        patience: Duration,
+        timeout: Duration,
         bodiless: bool,
     ) -> Poll<Result<Said, StreamError>> {
         let mut fields = Fields::new(Role::Client);
-        match ready!(self.poll_event(cx, patience))? {
+        match ready!(self.poll_event(cx, timeout))? {
             Some(Event::Headers(section)) if self.decode(&section, &mut fields)? => {}
             Some(Event::Headers(_) | Event::TooLarge) => {
                 return Poll::Ready(Err(self.refuse(Code::EXCESSIVE_LOAD)));
@@ -292,7 +292,7 @@ impl Reader {
     fn poll_event(
         &mut self,
         cx: &mut Context<'_>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Poll<Result<Option<Event>, StreamError>> {
         if let Some(fate) = self.fate {
             return Poll::Ready(Err(fate));
@@ -329,7 +329,7 @@ impl Reader {
                 }
                 Poll::Pending => {
                     if !self.timer.is_set() {
-                        self.timer.set(patience);
+                        self.timer.set(timeout);
                     }
                     return self.timer.poll_elapsed(cx).map(|()| Err(StreamError::Late));
                 }

@@ -144,7 +144,7 @@ pub(crate) fn public_roots() -> Arc<RootCertStore> {
 pub fn server_name(rules: &BackendTls, host: &str) -> Result<ServerName<'static>, ClientTlsError> {
     let name = rules.server_name.as_deref().unwrap_or(host);
     ServerName::try_from(name.to_owned())
-        .map_err(|_| ClientTlsError::Unusable(format!("{name} is no valid server name")))
+        .map_err(|_| ClientTlsError::Unusable(format!("{name} is not a valid server name")))
 }
 
 /// Takes any certificate, where the operator said so. Signatures are still checked: the peer holds the key it shows.

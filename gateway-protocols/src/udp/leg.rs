@@ -168,7 +168,7 @@ impl Leg {
         if let Self::Dtls(sealed) = self
             && sealed.ready
         {
-            // The peer may be gone already; then the farewell is lost, as any datagram may be.
+            // The peer may be gone already; then the close_notify is lost, as any datagram may be.
             let _said = sealed.guarded(|it| {
                 it.engine.close().map_err(|_| "dtls_failed")?;
                 it.drain(emit)

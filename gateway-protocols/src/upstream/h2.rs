@@ -61,7 +61,7 @@ impl Drop for Stream {
 const MAX_INTERIM: u32 = 16;
 
 /// A time that is zero where it is not limited.
-fn patience(time: Duration) -> Duration {
+fn limit(time: Duration) -> Duration {
     if time.is_zero() { Duration::MAX } else { time }
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn send<D: Downstream>(
         true => opening.await,
         // The target allows fewer streams than it did when this connection was chosen. That is worth waiting for, but
         // for no longer than another connection would take.
-        false => match tokio::time::timeout(patience(timeouts.connect), opening).await {
+        false => match tokio::time::timeout(limit(timeouts.connect), opening).await {
             Ok(opened) => opened,
             Err(_) => return Err(DialError::Full.into_failure(body)),
         },
@@ -145,15 +145,15 @@ impl Exchange {
             Poll::Ready(Err(SendError::Stream)) => self.upload = None,
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
-        // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
+        // While the request is under way its own idle timeout watches over it; the time to the first byte runs from its
         // end.
         let uploading = self.upload.as_ref().map(|upload| !upload.is_done());
-        let patience = call.timeouts.first_byte;
+        let limit = call.timeouts.first_byte;
         let started = self.started;
         let until = || match uploading {
             Some(true) => None,
-            Some(false) => (!patience.is_zero()).then(|| Instant::now() + patience),
-            None => (!patience.is_zero()).then(|| started + patience),
+            Some(false) => (!limit.is_zero()).then(|| Instant::now() + limit),
+            None => (!limit.is_zero()).then(|| started + limit),
         };
         self.handle.poll_said(cx, until).map_err(stream_failure)
     }

@@ -130,8 +130,8 @@ impl Connection {
         Arc::strong_count(&self.0)
     }
 
-    /// Opens a stream; waits for the target's leave no longer than `patience`, where that is not zero.
-    async fn stream(&self, patience: Duration) -> Result<(Reader, Writer), Refusal> {
+    /// Opens a stream; waits for the target's leave no longer than `timeouts`, where that is not zero.
+    async fn stream(&self, timeouts: Duration) -> Result<(Reader, Writer), Refusal> {
         let link = &self.0.link;
         if self.0.alt_used.is_some() && !self.has_room() {
             // There is another way to the target, which needs no waiting.
@@ -140,8 +140,8 @@ impl Connection {
         let spare = self.0.spare.try_borrow_mut().ok().and_then(|mut spare| spare.take());
         let opened = match (spare, link.quic.open_bi()) {
             (Some(spare), _) => Ok(spare),
-            (None, opening) if patience.is_zero() => opening.await,
-            (None, opening) => tokio::time::timeout(patience, opening).await.map_err(|_| Refusal::Full)?,
+            (None, opening) if timeouts.is_zero() => opening.await,
+            (None, opening) => tokio::time::timeout(timeouts, opening).await.map_err(|_| Refusal::Full)?,
         };
         let (send, recv) = opened.map_err(Refusal::Lost)?;
         let writer = Writer::new(send, link.clone(), Code::REQUEST_CANCELLED);
@@ -267,14 +267,14 @@ impl Exchange {
             Poll::Ready(Ok(()) | Err(SendError::Stream)) => self.upload = None,
             Poll::Pending => {}
         }
-        // While the request is under way its own idle timeouts watch over it; the time to the first byte runs from its
+        // While the request is under way its own idle timeout watches over it; the time to the first byte runs from its
         // end.
-        let patience = match self.upload {
+        let limit = match self.upload {
             Some(_) => Duration::ZERO,
             None => call.timeouts.first_byte,
         };
         let bodiless = *call.method == Method::HEAD;
-        self.reader.poll_said(cx, patience, bodiless).map_err(|error| self.failure(error))
+        self.reader.poll_said(cx, limit, bodiless).map_err(|error| self.failure(error))
     }
 
     /// Whether the target has said that it does not look at the request.

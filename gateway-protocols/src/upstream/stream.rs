@@ -9,7 +9,7 @@ use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
-use gateway_core::stream::relay::{Carried, End, Patience, relay, relay_by};
+use gateway_core::stream::relay::{Carried, End, RelayTimeouts, relay, relay_by};
 use gateway_core::stream::session::Session;
 use gateway_core::stream::table::rules;
 use tokio::io::AsyncWriteExt;
@@ -78,12 +78,12 @@ impl Carrier for Outbound {
             carried.up += ahead.len() as u64;
         }
         let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
-        let patience = Patience { idle, lifetime: route.proxy.timeouts.total };
+        let timeouts = RelayTimeouts { idle, lifetime: route.proxy.timeouts.total };
         let end = match (&mut client.link, &mut *target) {
             (Link::Tcp(client), Link::Tcp(target)) => {
-                relay_by((client, target), (Splice::default(), Splice::default()), patience, carried).await
+                relay_by((client, target), (Splice::default(), Splice::default()), timeouts, carried).await
             }
-            (client, target) => relay(client, target, patience, carried).await,
+            (client, target) => relay(client, target, timeouts, carried).await,
         };
         // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
         let left = match end {

@@ -138,7 +138,7 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or_else(|| format!("`{text}` has no colon"))?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err(format!("`{name}` is no header name"));
+        return Err(format!("`{name}` is not a valid header name"));
     }
     let value = value.trim();
     if value.bytes().any(|byte| byte < 32 && byte != 9) {

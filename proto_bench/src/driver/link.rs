@@ -35,7 +35,7 @@ impl Linker {
     /// Prepares TLS where the plan's target asks for it.
     ///
     /// # Errors
-    /// An unreadable root certificate or a host that is no valid server name.
+    /// An unreadable root certificate or a host that is not a valid server name.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let tls = if plan.target.tls {
             let config = tls::client_config(plan.target.protocol.alpn(), plan.verify_tls.as_deref())

@@ -293,7 +293,7 @@ pub enum FileError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
-    #[error("{path} is no result of proto_bench: {source}")]
+    #[error("{path} is not a result of proto_bench: {source}")]
     Form { path: PathBuf, source: serde_json::Error },
 }
 

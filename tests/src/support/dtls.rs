@@ -189,16 +189,16 @@ impl Peer {
 
     /// Says goodbye.
     pub(crate) async fn close(&mut self) {
-        self.engine.close().expect("a farewell");
+        self.engine.close().expect("a close_notify");
         self.drain().await;
     }
 
     /// Waits for the other side's goodbye; nothing more may come before it.
-    pub(crate) async fn farewell(&mut self) {
+    pub(crate) async fn close_notify(&mut self) {
         while !self.closed {
             soon(self.step()).await;
         }
-        assert!(self.inbox.is_empty(), "payload before the farewell");
+        assert!(self.inbox.is_empty(), "payload before the close_notify");
     }
 
     /// Goes on until the handshake is done, or the other side is silent for a while; whether it was done.

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use crate::store::Object;
-use crate::store::seal::{Keys, SealError, redact, retain, seal, unseal};
+use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 
 /// Reads documents, with the keys for the secrets in them.
 #[derive(Clone)]
@@ -57,7 +57,8 @@ impl Documents {
     pub(crate) fn seal(&self, kind: Kind, document: &str) -> Result<String, SealError> {
         match kind {
             Kind::Consumers => seal(document, &self.keys),
-            Kind::Upstreams | Kind::PluginConfigs | Kind::Proxies => Ok(document.to_owned()),
+            Kind::PluginConfigs => plugin::seal(document, &self.keys),
+            Kind::Upstreams | Kind::Proxies => Ok(document.to_owned()),
         }
     }
 
@@ -68,18 +69,31 @@ impl Documents {
     pub(crate) fn opened<'d>(&self, kind: Kind, document: &'d str) -> Result<Cow<'d, str>, SealError> {
         match kind {
             Kind::Consumers => unseal(document, &self.keys),
+            // Most have nothing sealed, and a million of them are read at a start.
+            Kind::PluginConfigs if document.contains("\"sealed\"") => {
+                plugin::unseal(document, &self.keys).map(Cow::Owned)
+            }
             Kind::Upstreams | Kind::PluginConfigs | Kind::Proxies => Ok(Cow::Borrowed(document)),
         }
     }
 
-    /// A consumer's document with the credentials it means: the stored ones where it has fingerprints instead.
+    /// A document with the secrets it means: the stored ones where it has fingerprints instead.
     ///
     /// # Errors
     /// When a fingerprint is none of those.
-    pub(crate) fn retained(document: &str, stored: Option<&str>) -> Result<String, SealError> {
-        // What is stored may be damaged, and is to be mended then: it has no credentials to be kept.
-        let stored = stored.filter(|stored| redact(stored).is_ok());
-        retain(document, stored.unwrap_or(NOBODY))
+    pub(crate) fn retained(kind: Kind, document: &str, stored: Option<&str>) -> Result<String, SealError> {
+        // What is stored may be damaged, and is being repaired then: it has no secrets to keep.
+        match kind {
+            Kind::Consumers => {
+                let stored = stored.filter(|stored| redact(stored).is_ok());
+                retain(document, stored.unwrap_or(NOBODY))
+            }
+            Kind::PluginConfigs => {
+                let stored = stored.filter(|stored| plugin::redact(stored).is_ok());
+                plugin::retain(document, stored.unwrap_or(NOBODY))
+            }
+            Kind::Upstreams | Kind::Proxies => Ok(document.to_owned()),
+        }
     }
 
     /// Whether two sealed documents say the same: sealing the same twice gives the same.
@@ -92,7 +106,8 @@ impl Documents {
     pub(crate) fn shown(kind: Kind, document: &str) -> Value {
         let shown = match kind {
             Kind::Consumers => redact(document).ok(),
-            Kind::Upstreams | Kind::PluginConfigs | Kind::Proxies => Some(document.to_owned()),
+            Kind::PluginConfigs => plugin::redact(document).ok(),
+            Kind::Upstreams | Kind::Proxies => Some(document.to_owned()),
         };
         let value = shown.and_then(|text| serde_json::from_str(&text).ok());
         // What can't be read may hold secrets wherever it likes.

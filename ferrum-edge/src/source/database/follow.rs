@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use gateway_core::config::catalog::{Affected, Catalog, Closes, Edit, Kind, Refusal};
 use gateway_core::config::model::Id;
 
-use super::{Keeper, Live, heavy, texts};
+use super::{Live, Reconciler, heavy, texts};
 use crate::app::Ports;
 use crate::store::{Followed, Mark, Object, Op, Signal, StoreError};
 
@@ -26,11 +26,13 @@ pub(crate) struct Standing {
     pub(crate) broken: usize,
 }
 
-/// Follows until the keeper is gone.
-pub(super) async fn run(keeper: Weak<Keeper>) -> Result<(), String> {
-    let Some(mut signals) = keeper.upgrade().map(|keeper| keeper.store.watch()) else { return Ok(()) };
+/// Follows until the reconciler is gone.
+pub(super) async fn run(reconciler: Weak<Reconciler>) -> Result<(), String> {
+    let Some(mut signals) = reconciler.upgrade().map(|reconciler| reconciler.store.watch()) else {
+        return Ok(());
+    };
     loop {
-        let Some(this) = keeper.upgrade() else { return Ok(()) };
+        let Some(this) = reconciler.upgrade() else { return Ok(()) };
         let signal = signals.borrow_and_update().clone();
         // Before the first answer nothing is known that wasn't at the start.
         if signal != Signal::default() {
@@ -50,7 +52,7 @@ pub(super) async fn run(keeper: Weak<Keeper>) -> Result<(), String> {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     /// Tells of a store that goes away or comes back, once.
     fn stand(&self, away: Option<(SystemTime, String)>) {
         self.standing.send_if_modified(|standing| {
@@ -58,7 +60,7 @@ impl Keeper {
                 (None, Some((_, cause))) => tracing::error!(
                     cause,
                     revision = standing.revision,
-                    "the database does not answer; what was served goes on, changes are refused"
+                    "database unreachable: serving the last configuration, rejecting writes"
                 ),
                 (Some(_), None) => tracing::info!("the database answers again"),
                 _ => {}

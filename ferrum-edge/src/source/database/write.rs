@@ -9,7 +9,7 @@ use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
 
 use super::documents::put_sent;
-use super::{Documents, Keeper, Live, heavy, texts};
+use super::{Documents, Live, Reconciler, heavy, texts};
 use crate::app::{Ports, Staged, StartError};
 use crate::store::seal::SealError;
 use crate::store::{Author, Change, Counts, Mark, Object, Op, StoreError};
@@ -109,15 +109,15 @@ pub(crate) enum WriteError {
     Stopping,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Writes, and answers once every worker serves it. Goes on to the end when the caller leaves.
     pub(crate) async fn write(
         self: &Arc<Self>,
         author: Author,
         request: Request,
     ) -> Result<Written, WriteError> {
-        let keeper = self.clone();
-        let writing = tokio::spawn(async move { keeper.write_to_end(author, request).await });
+        let reconciler = self.clone();
+        let writing = tokio::spawn(async move { reconciler.write_to_end(author, request).await });
         writing.await.unwrap_or(Err(WriteError::Stopping))
     }
 
@@ -264,11 +264,8 @@ impl Keeper {
             }
         };
         let unkept = |source| WriteError::Seal { source, at: at.to_owned() };
-        let mut document = normal(document, id);
-        if kind == Kind::Consumers {
-            let stored = object.map(|object| object.document.as_str());
-            document = Documents::retained(&document, stored).map_err(unkept)?;
-        }
+        let stored = object.map(|object| object.document.as_str());
+        let document = Documents::retained(kind, &normal(document, id), stored).map_err(unkept)?;
         let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {

@@ -174,11 +174,8 @@ impl<'t> Composer<'t, '_> {
 /// A key that stands twice: which of the two was meant, nobody can tell.
 pub(super) fn duplicate(at: &Trail, line: u32, first: u32, problems: &mut Problems) {
     problems.push(
-        Problem {
-            line,
-            ..Problem::new(at.as_str(), format!("this key stands here already, on line {first}"))
-        }
-        .remedy("keep one of the two"),
+        Problem { line, ..Problem::new(at.as_str(), format!("duplicate key, first used on line {first}")) }
+            .remedy("keep one of the two"),
     );
 }
 

@@ -127,7 +127,7 @@ fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> Box<
             continue;
         };
         if seen.contains(&kind.name) {
-            notes.add(&at, format!("`{}` stands here in another spelling", kind.name)).remedy =
+            notes.add(&at, format!("`{}` is listed here under another name", kind.name)).remedy =
                 Some("keep one of the two".to_owned());
             continue;
         }
@@ -179,14 +179,14 @@ fn credential(
             Some(text) if name == kind.key && text.len() < kind.min_bytes => {
                 notes
                     .add(&at, format!("this has {} bytes, fewer than {}", text.len(), kind.min_bytes))
-                    .remedy = Some("a longer one, made by chance".to_owned());
+                    .remedy = Some("use a longer, random one".to_owned());
             }
             Some(_) => {}
         }
     }
     let given = std::iter::once(&kind.key).chain(kind.or).filter(|key| fields.contains_key(**key)).count();
     if given != 1 {
-        let message = if given == 0 { "`{}` is missing" } else { "only one of `{}` may stand here" };
+        let message = if given == 0 { "`{}` is missing" } else { "only one of `{}` is allowed" };
         let keys: Vec<&str> = std::iter::once(kind.key).chain(kind.or.iter().copied()).collect();
         notes.add(at, message.replace("{}", &keys.join("` or `")));
     }
@@ -201,7 +201,7 @@ fn credential(
         None => fields.values().next().and_then(Value::as_str).and_then(hex),
     };
     if digest.is_none() {
-        notes.add(at, "this is no SHA-256").remedy = Some("64 hexadecimal digits".to_owned());
+        notes.add(at, "this is not a SHA-256").remedy = Some("64 hexadecimal digits".to_owned());
     }
     Some(Credential::Digest { kind: kind.name, digest: digest? })
 }

@@ -176,7 +176,7 @@ fn order(notes: &mut Notes<'_>, written: &file::PluginConfig, plugins: &dyn Plug
     let (key, name) = match (&written.before, &written.after) {
         (None, None) => return None,
         (Some(_), Some(_)) => {
-            notes.add("after", "`before` stands here too").remedy = Some("keep one of the two".to_owned());
+            notes.add("after", "`before` is given as well").remedy = Some("keep one of the two".to_owned());
             return None;
         }
         (Some(name), None) => ("before", name),

@@ -173,7 +173,7 @@ fn plugins(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, known: &Known)
     for (n, file::Plugin { plugin_config_id }) in written.plugins.iter().enumerate() {
         let at = format!("plugins[{n}].plugin_config_id");
         if seen.contains(&plugin_config_id.as_str()) {
-            notes.add(&at, format!("`{plugin_config_id}` stands here already")).remedy =
+            notes.add(&at, format!("`{plugin_config_id}` is listed twice")).remedy =
                 Some("remove it".to_owned());
             continue;
         }

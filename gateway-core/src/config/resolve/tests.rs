@@ -69,7 +69,7 @@ fn json_has_lines_too() {
                 \"backend_host\": \"h:80\", \"backend_port\": 80}\n]}";
     refused(
         text,
-        "f:4: proxies[0].id: this key stands here already, on line 2 (keep one of the two)\n\
+        "f:4: proxies[0].id: duplicate key, first used on line 2 (keep one of the two)\n\
          f:4: proxies[0].backend_port: 0 is out of range (1 to 65535)\n\
          f:6: proxies[1].backend_host: `h:80` is not a host (write `h`, and 80 as the port)",
     );

@@ -39,7 +39,7 @@ fn hosts_at(notes: &mut Notes<'_>, written: &[String], key: &str) -> Vec<HostPat
         let at = format!("{key}[{n}]");
         match notes.value(&at, words::host_pattern(text)) {
             Some(host) if hosts.contains(&host) => {
-                notes.add(&at, format!("`{text}` stands here already")).remedy = Some("remove it".to_owned());
+                notes.add(&at, format!("`{text}` is listed twice")).remedy = Some("remove it".to_owned());
             }
             Some(host) => hosts.push(host),
             None => {}
@@ -309,7 +309,7 @@ fn listen_ports(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(u16, u1
             None
         }
         (Some(_), Some(_)) => {
-            notes.add("listen_port_range", "`listen_port` stands here too").remedy =
+            notes.add("listen_port_range", "`listen_port` is given as well").remedy =
                 Some("keep one of the two".to_owned());
             None
         }

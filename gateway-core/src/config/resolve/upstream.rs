@@ -67,10 +67,7 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
         };
         if let Some(first) = targets.iter().position(|t| t.host == host && t.port == port) {
             notes
-                .add(
-                    &format!("targets[{n}]"),
-                    format!("{host}:{port} stands here already, as targets[{first}]"),
-                )
+                .add(&format!("targets[{n}]"), format!("{host}:{port} is a duplicate of targets[{first}]"))
                 .remedy = Some("give one of them more `weight` instead".to_owned());
         }
         targets.push(TargetRules {

@@ -241,7 +241,7 @@ pub(super) fn methods(notes: &mut Notes<'_>, key: &str, written: &[String]) -> V
         let at = format!("{key}[{n}]");
         match Method::from_bytes(text.to_ascii_uppercase().as_bytes()) {
             Ok(method) if methods.contains(&method) => {
-                notes.add(&at, format!("{method} stands here already")).remedy = Some("remove it".to_owned());
+                notes.add(&at, format!("{method} is listed twice")).remedy = Some("remove it".to_owned());
             }
             Ok(method) => methods.push(method),
             Err(_) => {

@@ -6,11 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep};
 
-use super::{End, Patience};
+use super::{End, RelayTimeouts};
 
 /// The idle timeout and the lifetime of a relay, by one timer that is moved lazily.
 pub(in crate::stream) struct Clock {
-    patience: Patience,
+    timeouts: RelayTimeouts,
     end: Option<Instant>,
     last_moved: Instant,
     /// Bytes moved since the clock was last read; reading it for every message would cost more than the message.
@@ -19,15 +19,15 @@ pub(in crate::stream) struct Clock {
 }
 
 impl Clock {
-    pub(in crate::stream) fn new(patience: Patience) -> Self {
+    pub(in crate::stream) fn new(timeouts: RelayTimeouts) -> Self {
         let now = Instant::now();
-        let end = (!patience.lifetime.is_zero()).then(|| now + patience.lifetime);
-        Self { patience, end, last_moved: now, moved: false, timer: None }
+        let end = (!timeouts.lifetime.is_zero()).then(|| now + timeouts.lifetime);
+        Self { timeouts, end, last_moved: now, moved: false, timer: None }
     }
 
     pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<End> {
         self.moved |= moved;
-        if self.patience.idle.is_zero() && self.end.is_none() {
+        if self.timeouts.idle.is_zero() && self.end.is_none() {
             return Poll::Pending;
         }
         loop {
@@ -44,7 +44,7 @@ impl Clock {
             if std::mem::take(&mut self.moved) {
                 // Something moved since the timer was armed; when exactly is not worth knowing.
                 self.last_moved = now;
-            } else if !self.patience.idle.is_zero() && now >= self.last_moved + self.patience.idle {
+            } else if !self.timeouts.idle.is_zero() && now >= self.last_moved + self.timeouts.idle {
                 return Poll::Ready(End::Idle);
             }
             let next = self.deadline();
@@ -55,7 +55,7 @@ impl Clock {
     }
 
     fn deadline(&self) -> Instant {
-        let idle = (!self.patience.idle.is_zero()).then(|| self.last_moved + self.patience.idle);
+        let idle = (!self.timeouts.idle.is_zero()).then(|| self.last_moved + self.timeouts.idle);
         match (idle, self.end) {
             (Some(idle), Some(end)) => idle.min(end),
             (Some(at), None) | (None, Some(at)) => at,

@@ -5,15 +5,15 @@ use tokio::time::Instant;
 
 use super::*;
 
-const NO_LIMIT: Patience = Patience { idle: Duration::ZERO, lifetime: Duration::ZERO };
+const NO_LIMIT: RelayTimeouts = RelayTimeouts { idle: Duration::ZERO, lifetime: Duration::ZERO };
 
 /// The outer ends of a relay that runs in a task.
-fn relayed(patience: Patience) -> (DuplexStream, DuplexStream, tokio::task::JoinHandle<(End, Carried)>) {
+fn relayed(timeouts: RelayTimeouts) -> (DuplexStream, DuplexStream, tokio::task::JoinHandle<(End, Carried)>) {
     let (client, mut near) = duplex(64);
     let (target, mut far) = duplex(64);
     let task = tokio::spawn(async move {
         let mut carried = Carried::default();
-        let end = relay(&mut near, &mut far, patience, &mut carried).await;
+        let end = relay(&mut near, &mut far, timeouts, &mut carried).await;
         (end, carried)
     });
     (client, target, task)
@@ -40,8 +40,8 @@ async fn bytes_flow_both_ways_and_a_half_close_passes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_ends_a_relay_but_traffic_does_not() {
-    let patience = Patience { idle: Duration::from_secs(10), lifetime: Duration::ZERO };
-    let (mut client, mut target, task) = relayed(patience);
+    let timeouts = RelayTimeouts { idle: Duration::from_secs(10), lifetime: Duration::ZERO };
+    let (mut client, mut target, task) = relayed(timeouts);
     let begin = Instant::now();
     for _ in 0..4 {
         tokio::time::advance(Duration::from_secs(7)).await;
@@ -56,8 +56,8 @@ async fn silence_ends_a_relay_but_traffic_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lifetime_ends_a_busy_relay() {
-    let patience = Patience { idle: Duration::from_secs(10), lifetime: Duration::from_secs(60) };
-    let (mut client, mut target, task) = relayed(patience);
+    let timeouts = RelayTimeouts { idle: Duration::from_secs(10), lifetime: Duration::from_secs(60) };
+    let (mut client, mut target, task) = relayed(timeouts);
     while !task.is_finished() {
         tokio::time::advance(Duration::from_secs(3)).await;
         if client.write_all(b"x").await.is_err() || target.read_u8().await.is_err() {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::farewell::{self, Half, Halfway};
+use super::close_handshake::{self, Half, Halfway};
 use super::frame::{self, CLOSE, Scanner};
 use super::message::{BINARY, Broken, Messages, Said, TEXT};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
@@ -28,7 +28,7 @@ pub(super) async fn carry(
     let mut up = Way::new(Direction::Up, rules.max_message);
     let mut down = Way::new(Direction::Down, rules.max_message);
     let stop = {
-        let mut clock = Clock::new(rules.patience);
+        let mut clock = Clock::new(rules.timeouts);
         let told = pin!(rules.drain.told());
         let mut drain = rules.drain.watch(told);
         poll_fn(|cx| {
@@ -55,7 +55,7 @@ pub(super) async fn carry(
     };
     if let Some(codes) = stop.codes {
         let halves = Halfway { up: up.into_half(), down: down.into_half() };
-        Box::pin(farewell::say(Switched { client, target }, halves, codes)).await;
+        Box::pin(close_handshake::say(Switched { client, target }, halves, codes)).await;
     }
     stop.end
 }

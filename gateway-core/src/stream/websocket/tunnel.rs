@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use super::farewell::{self, Half, Halfway};
+use super::close_handshake::{self, Half, Halfway};
 use super::frame::{self, Scanner};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
 use crate::stream::relay::{Carried, Clock, Direction, End, Watch, outcome};
@@ -34,7 +34,7 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
     let mut up = Direction::<Scanner>::default();
     let mut down = Direction::<Down>::default();
     let end = {
-        let mut clock = Clock::new(rules.patience);
+        let mut clock = Clock::new(rules.timeouts);
         let told = pin!(rules.drain.told());
         let mut drain = rules.drain.watch(told);
         poll_fn(|cx| {
@@ -64,6 +64,6 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
     };
     drop((up, down));
     // Boxed: a tunnel at rest should not carry the room for its end along.
-    Box::pin(farewell::say(Switched { client, target }, halves, codes)).await;
+    Box::pin(close_handshake::say(Switched { client, target }, halves, codes)).await;
     end
 }

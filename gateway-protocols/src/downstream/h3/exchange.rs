@@ -38,8 +38,8 @@ pub(super) async fn work(worker: &Worker, link: Arc<Link>, desk: Arc<Desk<Arriva
         let snapshot: &Snapshot = snapshots.load();
         let mut reader = Reader::new(recv, link.clone());
         let writer = Writer::new(send, link.clone(), Code::INTERNAL_ERROR);
-        let patience = snapshot.settings.client_timeouts.header;
-        match poll_fn(|cx| reader.poll_request(cx, patience)).await {
+        let timeout = snapshot.settings.client_timeouts.header;
+        match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
             Ok(head) => exchange(worker, snapshot, (head, reader, writer), client).await,
             Err(why) => refuse(worker, snapshot, (why, reader, writer), client).await,
         }

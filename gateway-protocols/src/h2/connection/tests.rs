@@ -49,7 +49,7 @@ pub(crate) fn rules(role: Role) -> Rules {
         connection_window: INITIAL_WINDOW,
         adaptive_window: false,
         max_header_list: 4096,
-        patience: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
         stall: Duration::from_secs(60),
         keep_alive: (Duration::ZERO, Duration::ZERO),
     }

@@ -20,7 +20,7 @@ pub(super) struct Clock {
     pub(super) now: Instant,
     /// When to look next; `None` is never.
     alarm: Option<Instant>,
-    patience: Duration,
+    timeout: Duration,
     /// Until when the peer's settings have to be there.
     greeting: Option<Instant>,
     /// Until when the header block under way has to be there.
@@ -36,12 +36,12 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn new(rules: &Rules, now: Instant) -> Self {
         let after = |time: Duration| (!time.is_zero()).then(|| now + time);
-        let (greeting, ping) = (after(rules.patience), after(rules.keep_alive.0));
+        let (greeting, ping) = (after(rules.timeout), after(rules.keep_alive.0));
         let alarm = earlier(greeting, ping);
         Self {
             now,
             alarm,
-            patience: rules.patience,
+            timeout: rules.timeout,
             greeting,
             block: None,
             write: None,
@@ -56,8 +56,8 @@ impl Clock {
     }
 
     pub(super) fn block_began(&mut self) {
-        if !self.patience.is_zero() {
-            let until = self.now + self.patience;
+        if !self.timeout.is_zero() {
+            let until = self.now + self.timeout;
             self.block = Some(until);
             self.alarm = earlier(self.alarm, Some(until));
         }

@@ -22,7 +22,7 @@ use crate::timer::Timer;
 /// Heads of targets may be this large.
 const MAX_HEADER_LIST: u32 = 64 << 10;
 /// For a target to say its settings, and from a header block's first frame to its last.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// For a target to take anything of what waits for it.
 const STALL: Duration = Duration::from_secs(120);
 /// For what was said last to be taken.
@@ -54,7 +54,7 @@ fn rules(rules: &Http2Rules) -> Rules {
         connection_window: rules.connection_window,
         adaptive_window: rules.adaptive_window,
         max_header_list: MAX_HEADER_LIST as usize,
-        patience: PATIENCE,
+        timeout: CLOSE_TIMEOUT,
         stall: STALL,
         keep_alive: (rules.keep_alive_interval, rules.keep_alive_timeout),
     }

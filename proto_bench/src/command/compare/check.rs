@@ -35,7 +35,7 @@ enum CheckError {
     Void(String),
     #[error("it does not start: {0}")]
     Start(#[source] std::io::Error),
-    #[error("its output is no clean run: {0}")]
+    #[error("its output is not a clean run: {0}")]
     Unclean(String),
 }
 

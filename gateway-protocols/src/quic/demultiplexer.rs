@@ -27,7 +27,7 @@ struct Stray {
 }
 
 /// The ways between the workers of one port.
-pub struct Crossroads {
+pub struct Demultiplexer {
     ways: Arc<[mpsc::Sender<Stray>]>,
     ends: Vec<Option<mpsc::Receiver<Stray>>>,
 }
@@ -45,7 +45,7 @@ impl fmt::Debug for Place {
     }
 }
 
-impl Crossroads {
+impl Demultiplexer {
     /// Ways between so many workers, at most 256; further ones get no strays.
     pub fn new(workers: usize) -> Self {
         let (ways, ends): (Vec<_>, Vec<_>) = (0..workers.min(256)).map(|_| mpsc::channel(QUEUE)).unzip();

@@ -13,7 +13,7 @@ use super::{Codes, Switched};
 use crate::stream::relay::{Direction, Watch};
 
 /// How long both sides have to end the frame under way and to answer (RFC 6455 §7.1.1 leaves it open).
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes read at a time of what nobody is to get any more.
 const READ: usize = 2048;
 
@@ -30,7 +30,7 @@ pub(super) struct Half {
     ended: bool,
     /// What the reader has sent since it is only waited for.
     heard: Scanner,
-    farewell: Vec<u8>,
+    close_handshake: Vec<u8>,
     stage: Stage,
 }
 
@@ -57,20 +57,20 @@ enum Stage {
 pub(super) async fn say(ends: Switched<'_>, halves: Halfway, codes: Codes) {
     let Switched { client, target } = ends;
     let Halfway { mut up, mut down } = halves;
-    up.farewell = frame::close(codes.target, true);
-    down.farewell = frame::close(codes.client, false);
+    up.close_handshake = frame::close(codes.target, true);
+    down.close_handshake = frame::close(codes.client, false);
     let speaking = poll_fn(|cx| {
         let up = up.poll(cx, client, target);
         let down = down.poll(cx, target, client);
         if up.is_ready() && down.is_ready() { Poll::Ready(()) } else { Poll::Pending }
     });
-    if tokio::time::timeout(PATIENCE, speaking).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, speaking).await.is_err() {
         // Who does not answer in time is cut off.
         return;
     }
     // Whoever has gone already needs no goodbye.
     let _closed = tokio::time::timeout(
-        PATIENCE,
+        CLOSE_TIMEOUT,
         poll_fn(|cx| {
             let client = Pin::new(&mut *client).poll_shutdown(cx).map(drop);
             let target = Pin::new(&mut *target).poll_shutdown(cx).map(drop);
@@ -116,12 +116,12 @@ impl Half {
                         return self.give_up();
                     }
                 }
-                Stage::Farewell if self.farewell.is_empty() => self.stage = Stage::Flush,
+                Stage::Farewell if self.close_handshake.is_empty() => self.stage = Stage::Flush,
                 Stage::Farewell => {
-                    let Some(written) = ready!(write(cx, writer, &self.farewell)) else {
+                    let Some(written) = ready!(write(cx, writer, &self.close_handshake)) else {
                         return self.give_up();
                     };
-                    self.farewell.drain(..written);
+                    self.close_handshake.drain(..written);
                 }
                 Stage::Flush => {
                     if ready!(Pin::new(&mut *writer).poll_flush(cx)).is_err() {
