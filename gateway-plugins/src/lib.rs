@@ -3,7 +3,10 @@
 mod access_control;
 mod caller_key;
 mod correlation_id;
+mod credential;
 mod grpc_web;
+mod jose;
+mod jwt_auth;
 mod key_auth;
 mod rate_limiting;
 mod rate_table;
@@ -21,6 +24,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<grpc_web::GrpcWeb>(),
     // who is it
     entry::<key_auth::KeyAuth>(),
+    entry::<jwt_auth::JwtAuth>(),
     // may they
     entry::<access_control::AccessControl>(),
     // how often may they

@@ -1,5 +1,7 @@
 //! A consumer.
 
+mod forms;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,8 +31,12 @@ pub struct CredentialType {
     pub also: &'static [&'static str],
     /// What a plain text stands for.
     pub key: &'static str,
-    /// What may stand instead of [`Self::key`].
+    /// What may be there instead of [`Self::key`].
     pub or: &'static [&'static str],
+    /// What may be there besides.
+    pub also_has: &'static [&'static str],
+    /// Says what is wrong with the text of a field.
+    check: fn(&str, &str) -> Option<&'static str>,
     /// Identifies its owner: no two consumers may have the same, and the key's SHA-256 does as well as the key.
     pub unique: bool,
     /// Fewest bytes of the key's text.
@@ -44,6 +50,8 @@ pub const CREDENTIALS: &[CredentialType] = &[
         also: &["keyauth"],
         key: "key",
         or: &["key_sha256"],
+        also_has: &[],
+        check: forms::any,
         unique: true,
         min_bytes: 1,
     },
@@ -52,6 +60,8 @@ pub const CREDENTIALS: &[CredentialType] = &[
         also: &["basicauth"],
         key: "password",
         or: &["password_hash"],
+        also_has: &[],
+        check: forms::password_hash,
         unique: false,
         min_bytes: 1,
     },
@@ -59,7 +69,9 @@ pub const CREDENTIALS: &[CredentialType] = &[
         name: "jwt_auth",
         also: &["jwt", "jwtauth"],
         key: "secret",
-        or: &[],
+        or: &["public_key"],
+        also_has: &["kid"],
+        check: forms::public_key,
         unique: false,
         min_bytes: MIN_SECRET,
     },
@@ -68,6 +80,8 @@ pub const CREDENTIALS: &[CredentialType] = &[
         also: &["hmacauth"],
         key: "secret",
         or: &[],
+        also_has: &[],
+        check: forms::any,
         unique: false,
         min_bytes: 1,
     },
@@ -76,6 +90,8 @@ pub const CREDENTIALS: &[CredentialType] = &[
         also: &["mtlsauth"],
         key: "identity",
         or: &["identity_sha256"],
+        also_has: &[],
+        check: forms::any,
         unique: true,
         min_bytes: 1,
     },
@@ -166,7 +182,7 @@ fn credential(
     };
     let before = notes.problems.count();
     for (name, value) in &fields {
-        let known = name == kind.key || kind.or.contains(&name.as_str());
+        let known = std::iter::once(&kind.key).chain(kind.or).chain(kind.also_has).any(|it| it == name);
         let at = format!("{at}.{name}");
         match value.as_str() {
             _ if !known => {
@@ -181,7 +197,11 @@ fn credential(
                     .add(&at, format!("this has {} bytes, fewer than {}", text.len(), kind.min_bytes))
                     .remedy = Some("use a longer, random one".to_owned());
             }
-            Some(_) => {}
+            Some(text) => {
+                if let Some(wrong) = (kind.check)(name, text) {
+                    notes.add(&at, wrong);
+                }
+            }
         }
     }
     let given = std::iter::once(&kind.key).chain(kind.or).filter(|key| fields.contains_key(**key)).count();

@@ -1,0 +1,58 @@
+//! What the authentication plugins have in common: where credentials are, and a cache of those that were checked.
+
+pub(crate) mod checked;
+pub(crate) mod headers;
+pub(crate) mod place;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gateway_core::consumer::Identity;
+use gateway_core::http::reply::Reply;
+use gateway_core::plugin::{Claim, Seat};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// One text, or a list of texts.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub(crate) fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+impl Default for OneOrMany {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The answer for a request without a credential: the anonymous consumer where one is named, otherwise `refusal`. A
+/// named consumer that does not exist lets nobody in.
+pub(crate) fn absent<'a>(anonymous: Option<&str>, seat: Seat<'a>, refusal: Box<Reply>) -> Claim<'a> {
+    match anonymous.and_then(|name| seat.consumers().by_name(name)) {
+        Some(consumer) => Claim::Caller(consumer.clone()),
+        None => Claim::Absent(Some(refusal)),
+    }
+}
+
+/// Whether the consumer of an identity is still the one that is configured under its name.
+pub(crate) fn is_current(identity: &Arc<Identity>, seat: Seat<'_>) -> bool {
+    let Some(consumer) = &identity.consumer else { return true };
+    let known = seat.consumers().by_id(consumer.id.as_str()).and_then(|known| known.consumer.as_ref());
+    known.is_some_and(|known| Arc::ptr_eq(known, consumer))
+}

@@ -1,0 +1,98 @@
+//! Credentials that were checked a short while ago.
+
+use std::collections::HashMap;
+
+use gateway_core::plugin::world::per_worker::PerWorker;
+
+/// What a credential is kept under: a hash of it, never itself.
+pub(crate) type Print = [u8; 32];
+
+/// What checks came to, for each worker its own, in bounded room and without a sweep: when one half is full, the older
+/// half is dropped.
+pub(crate) struct Checked<T: Send> {
+    workers: PerWorker<Halves<T>>,
+    half: usize,
+}
+
+struct Halves<T> {
+    new: HashMap<Print, (u64, T)>,
+    old: HashMap<Print, (u64, T)>,
+}
+
+impl<T: Send + Clone> Checked<T> {
+    /// Room for so many on each worker; 0 keeps nothing.
+    pub(crate) fn new(size: u32) -> Self {
+        Self { workers: PerWorker::new(), half: usize::try_from(size.div_ceil(2)).unwrap_or(usize::MAX) }
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Halves<T>) -> R) -> Option<R> {
+        if self.half == 0 {
+            return None;
+        }
+        let mut halves = self.workers.get_or(|| Halves { new: HashMap::new(), old: HashMap::new() })?;
+        Some(work(&mut halves))
+    }
+
+    /// What was kept under this print, if its time is not over at this second.
+    pub(crate) fn get(&self, print: &Print, now: u64) -> Option<T> {
+        self.with(|halves| halves.get(self.half, print, now)).flatten()
+    }
+
+    /// Keeps a value until this second.
+    pub(crate) fn put(&self, print: Print, value: T, until: u64) {
+        self.with(|halves| halves.keep(self.half, print, (until, value)));
+    }
+}
+
+impl<T: Clone> Halves<T> {
+    fn get(&mut self, half: usize, print: &Print, now: u64) -> Option<T> {
+        if let Some((until, value)) = self.new.get(print) {
+            return (now < *until).then(|| value.clone());
+        }
+        let (until, value) = self.old.remove(print)?;
+        if now >= until {
+            return None;
+        }
+        self.keep(half, *print, (until, value.clone()));
+        Some(value)
+    }
+
+    fn keep(&mut self, half: usize, print: Print, entry: (u64, T)) {
+        if self.new.len() >= half {
+            self.old = std::mem::take(&mut self.new);
+        }
+        self.new.insert(print, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_longer_than_its_time() {
+        let checked = Checked::new(10);
+        checked.put([1; 32], "a", 100);
+        assert_eq!(checked.get(&[1; 32], 99), Some("a"));
+        assert_eq!(checked.get(&[1; 32], 100), None);
+        assert_eq!(checked.get(&[2; 32], 0), None);
+    }
+
+    #[test]
+    fn the_room_is_bounded_and_what_is_used_stays() {
+        let checked = Checked::new(10);
+        for n in 0..100 {
+            checked.put([n; 32], n, 1000);
+            assert_eq!(checked.get(&[0; 32], 1), Some(0), "after {n}");
+        }
+        let kept = (0..100).filter(|n| checked.get(&[*n; 32], 1).is_some()).count();
+        assert!((5..=10).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn no_room_keeps_nothing() {
+        let checked = Checked::new(0);
+        checked.put([1; 32], "a", 100);
+        assert_eq!(checked.get(&[1; 32], 1), None);
+    }
+}

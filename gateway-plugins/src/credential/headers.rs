@@ -1,0 +1,80 @@
+//! Claims as header fields for targets.
+
+use std::collections::BTreeMap;
+
+use gateway_core::config::problem::Problems;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use crate::jose::claims::find;
+
+/// Bytes of one value; longer ones are left out.
+const MAX_VALUE: usize = 8 << 10;
+
+/// Which claim becomes which header field.
+#[derive(Debug, Default)]
+pub(crate) struct ClaimHeaders(Vec<(String, HeaderName)>);
+
+impl ClaimHeaders {
+    /// Reads what is written at `path`.
+    pub(crate) fn read(written: BTreeMap<String, String>, path: &str) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut headers = Vec::new();
+        for (claim, name) in written {
+            match HeaderName::from_bytes(name.as_bytes()) {
+                Ok(header) if !is_the_gateways(&header) => headers.push((claim, header)),
+                _ => {
+                    let message = format!("`{name}` is not a header that a claim may be written to");
+                    problems.add(format!("{path}.{claim}"), message);
+                }
+            }
+        }
+        problems.into_result(Self(headers))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets the fields from these claims. What the client sent under these names is removed in any case.
+    pub(crate) fn set(&self, headers: &mut HeaderMap, claims: Option<&Map<String, Value>>) {
+        for (_, name) in &self.0 {
+            headers.remove(name);
+        }
+        let Some(claims) = claims else { return };
+        for (claim, name) in &self.0 {
+            let text = find(claims, claim).and_then(text).filter(|text| text.len() <= MAX_VALUE);
+            if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Fields by which a message is framed or routed.
+fn is_the_gateways(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "host"
+            | "connection"
+            | "content-length"
+            | "transfer-encoding"
+            | "te"
+            | "trailer"
+            | "upgrade"
+            | "expect"
+    )
+}
+
+/// A claim as text: lists have commas between their parts, and a comma within a part is `%2C`.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => Some(value.to_string()),
+        Value::Array(parts) => {
+            let part = |part: &Value| Some(text(part)?.replace('%', "%25").replace(',', "%2C"));
+            Some(parts.iter().filter_map(part).collect::<Vec<_>>().join(","))
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Where in a request a credential is.
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use http::header::{AUTHORIZATION, COOKIE};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+/// A place where credentials may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `Authorization: Bearer …`.
+    Bearer,
+    /// The whole value of a header.
+    Header(HeaderName),
+    Query(String),
+    Cookie(String),
+}
+
+/// What is at a place, or at several.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    One(Vec<u8>),
+    /// Whichever were taken, somebody else could take the other.
+    Several,
+}
+
+/// Every place that is looked at.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<Place>);
+
+impl Place {
+    /// `header:NAME`, `query:NAME` or `cookie:NAME`. `header:Authorization` is that of a Bearer token.
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once(':')?;
+        let is_plain = !name.is_empty() && name.bytes().all(is_plain);
+        match kind {
+            "header" => match HeaderName::from_bytes(name.as_bytes()).ok()? {
+                AUTHORIZATION => Some(Self::Bearer),
+                name => Some(Self::Header(name)),
+            },
+            "query" if is_plain => Some(Self::Query(name.to_owned())),
+            "cookie" if is_plain => Some(Self::Cookie(name.to_owned())),
+            _ => None,
+        }
+    }
+
+    fn find(&self, exchange: &Exchange) -> Found {
+        let headers = &exchange.request.headers;
+        match self {
+            Self::Bearer => {
+                only(headers.get_all(AUTHORIZATION).iter().filter_map(bearer).map(<[u8]>::to_vec))
+            }
+            Self::Header(name) => only(headers.get_all(name).iter().map(|value| value.as_bytes().to_vec())),
+            Self::Query(name) => {
+                let values = pairs(&exchange.request.uri).filter(|(key, _)| key == name);
+                only(values.map(|(_, value)| percent_encoding::percent_decode_str(value).collect()))
+            }
+            Self::Cookie(name) => {
+                let values = cookies(headers).filter(|(key, _)| *key == name.as_bytes());
+                only(values.map(|(_, value)| value.to_vec()))
+            }
+        }
+    }
+
+    fn take_out(&self, exchange: &mut Exchange) {
+        match self {
+            Self::Bearer => drop(exchange.request.headers.remove(AUTHORIZATION)),
+            Self::Header(name) => drop(exchange.request.headers.remove(name)),
+            Self::Query(name) => take_out_of_query(&mut exchange.request.uri, name),
+            Self::Cookie(name) => take_out_of_cookies(&mut exchange.request.headers, name),
+        }
+    }
+}
+
+/// Characters that stand for themselves in a query and in a cookie's name.
+fn is_plain(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'~')
+}
+
+fn only(mut values: impl Iterator<Item = Vec<u8>>) -> Found {
+    match (values.next(), values.next()) {
+        (None, _) => Found::Nothing,
+        (Some(value), None) => Found::One(value),
+        _ => Found::Several,
+    }
+}
+
+/// The token of a Bearer credential (RFC 6750 §2.1); `None` for another scheme.
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, rest) = value.as_bytes().split_at_checked(6)?;
+    (scheme.eq_ignore_ascii_case(b"bearer") && rest.first().is_none_or(|c| *c == b' '))
+        .then(|| rest.trim_ascii())
+}
+
+fn pairs(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let all = headers.get_all(COOKIE).iter();
+    all.flat_map(|line| line.as_bytes().split(|c| *c == b';')).filter_map(cookie)
+}
+
+fn cookie(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = pair.iter().position(|c| *c == b'=')?;
+    let (name, value) = pair.split_at_checked(at)?;
+    Some((name.trim_ascii(), value.get(1..)?.trim_ascii()))
+}
+
+fn take_out_of_query(uri: &mut Uri, name: &str) {
+    let kept: Vec<&str> = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| pair.split_once('=').map_or(*pair, |(key, _)| key) != name)
+        .collect();
+    let path = uri.path();
+    let target = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
+    let mut parts = uri.clone().into_parts();
+    // What is left of a valid target is a valid target.
+    if let Ok(target) = target.parse::<PathAndQuery>() {
+        parts.path_and_query = Some(target);
+        if let Ok(changed) = Uri::from_parts(parts) {
+            *uri = changed;
+        }
+    }
+}
+
+fn take_out_of_cookies(headers: &mut HeaderMap, name: &str) {
+    let is_other = |pair: &&[u8]| cookie(pair).is_none_or(|(key, _)| key != name.as_bytes());
+    let lines: Vec<Vec<u8>> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(|line| {
+            let kept = line.as_bytes().split(|c| *c == b';').filter(is_other);
+            kept.map(<[u8]>::trim_ascii).collect::<Vec<_>>().join(&b"; "[..])
+        })
+        .filter(|line| !line.is_empty())
+        .collect();
+    headers.remove(COOKIE);
+    for line in lines {
+        // What is left of a valid value is a valid value.
+        if let Ok(value) = HeaderValue::try_from(line) {
+            headers.append(COOKIE, value);
+        }
+    }
+}
+
+impl Places {
+    /// Reads the places written at `path`; there must be one.
+    pub(crate) fn read(written: Vec<String>, path: &str) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut places = Vec::new();
+        for text in written {
+            match Place::named(&text) {
+                Some(place) => places.push(place),
+                None => {
+                    problems.add(path, format!("`{text}` is not a place for a credential")).remedy =
+                        Some("write `header:NAME`, `query:NAME` or `cookie:NAME`".into());
+                }
+            }
+        }
+        if places.is_empty() && problems.0.is_empty() {
+            problems.add(path, "there is no place to look at");
+        }
+        problems.into_result(Self(places))
+    }
+
+    /// What is at all of them together.
+    pub(crate) fn find(&self, exchange: &Exchange) -> Found {
+        let mut found = Found::Nothing;
+        for place in &self.0 {
+            match (&found, place.find(exchange)) {
+                (_, Found::Nothing) => {}
+                (Found::Nothing, here) => found = here,
+                _ => return Found::Several,
+            }
+        }
+        found
+    }
+
+    /// Takes what is at these places out of the request.
+    pub(crate) fn take_out(&self, exchange: &mut Exchange) {
+        for place in &self.0 {
+            if place.find(exchange) != Found::Nothing {
+                place.take_out(exchange);
+            }
+        }
+    }
+}

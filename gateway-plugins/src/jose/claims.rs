@@ -1,0 +1,85 @@
+//! What the claims of a verified token must say (RFC 7519 §4.1).
+
+use serde_json::{Map, Value};
+
+use super::Fault;
+
+/// What is asked of a token.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    /// Accepted issuers; empty accepts any.
+    pub(crate) issuers: Vec<String>,
+    /// Audiences of which a token must name one; empty asks for none.
+    pub(crate) audiences: Vec<String>,
+    /// Seconds by which clocks may differ.
+    pub(crate) leeway: u64,
+    /// Refuses tokens without `exp`.
+    pub(crate) requires_expiry: bool,
+}
+
+/// The first second that no token reaches.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Rules {
+    /// Judges the claims at this second since 1970; says from which second on the token is worth nothing.
+    pub(crate) fn judge(&self, claims: &Map<String, Value>, now: u64) -> Result<u64, Fault> {
+        let until = match claims.get("exp") {
+            None if self.requires_expiry => return Err(Fault::Claim),
+            None => NEVER,
+            Some(expiry) => second(expiry)?.saturating_add(self.leeway),
+        };
+        if now >= until {
+            return Err(Fault::Expired);
+        }
+        if let Some(start) = claims.get("nbf")
+            && second(start)? > now.saturating_add(self.leeway)
+        {
+            return Err(Fault::NotYetValid);
+        }
+        if !self.issuers.is_empty() {
+            let issuer = claims.get("iss").and_then(Value::as_str).ok_or(Fault::Issuer)?;
+            if !self.issuers.iter().any(|known| known == issuer) {
+                return Err(Fault::Issuer);
+            }
+        }
+        if !self.audiences.is_empty() && !self.is_audience(claims.get("aud")) {
+            return Err(Fault::Audience);
+        }
+        Ok(until)
+    }
+
+    fn is_audience(&self, named: Option<&Value>) -> bool {
+        let is_ours = |name: &str| self.audiences.iter().any(|ours| ours == name);
+        match named {
+            Some(Value::String(name)) => is_ours(name),
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(is_ours),
+            _ => false,
+        }
+    }
+}
+
+/// A NumericDate in whole seconds; a date before 1970 is 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, as it should"
+)]
+fn second(date: &Value) -> Result<u64, Fault> {
+    match date {
+        Value::Number(number) => {
+            let fraction = || number.as_f64().map(|date| date as u64);
+            number.as_u64().or_else(fraction).ok_or(Fault::Malformed)
+        }
+        _ => Err(Fault::Malformed),
+    }
+}
+
+/// The claim of this name; or, where there is none, what the dotted path leads to: `realm_access.roles`.
+pub(crate) fn find<'c>(claims: &'c Map<String, Value>, path: &str) -> Option<&'c Value> {
+    if let Some(value) = claims.get(path) {
+        return Some(value);
+    }
+    let mut steps = path.split('.');
+    let first = claims.get(steps.next()?)?;
+    steps.try_fold(first, |value, step| value.as_object()?.get(step))
+}

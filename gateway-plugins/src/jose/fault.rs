@@ -1,0 +1,60 @@
+//! Why a token is not accepted.
+
+use gateway_core::http::reply::{Cause, Reply};
+use http::HeaderValue;
+use http::header::WWW_AUTHENTICATE;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// More than one token, or one that is not the three parts of a JWS.
+    Malformed,
+    /// An algorithm that is unknown, not allowed, or not one of the key's.
+    Algorithm,
+    /// No key fits, or the signature is wrong.
+    Signature,
+    Expired,
+    NotYetValid,
+    Issuer,
+    Audience,
+    /// A claim that is required is missing.
+    Claim,
+    /// The caller it names is not known.
+    Caller,
+}
+
+impl Fault {
+    /// The reason for logs, and the sentence for the client.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Malformed => ("token_malformed", "the token is malformed"),
+            Self::Algorithm => ("token_algorithm", "the token's algorithm is not accepted"),
+            Self::Signature => ("token_signature", "the token's signature is not valid"),
+            Self::Expired => ("token_expired", "the token has expired"),
+            Self::NotYetValid => ("token_not_yet_valid", "the token is not valid yet"),
+            Self::Issuer => ("token_issuer", "the token's issuer is not accepted"),
+            Self::Audience => ("token_audience", "the token is for another audience"),
+            Self::Claim => ("token_claim", "the token lacks a required claim"),
+            Self::Caller => ("token_caller", "the token is for an unknown caller"),
+        }
+    }
+
+    /// The refusal, with a challenge by RFC 6750 §3.
+    pub(crate) fn reply(self) -> Box<Reply> {
+        let (reason, sentence) = self.words();
+        let challenge = format!(
+            "Bearer realm=\"ferrum-edge\", error=\"invalid_token\", error_description=\"{sentence}\""
+        );
+        let reply = Reply::new(Cause::Unauthenticated).detail(sentence).reason(reason);
+        Box::new(match HeaderValue::try_from(challenge) {
+            Ok(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
+            Err(_) => reply,
+        })
+    }
+}
+
+/// The refusal of a request without a token.
+pub(crate) fn missing() -> Box<Reply> {
+    let challenge = HeaderValue::from_static("Bearer realm=\"ferrum-edge\"");
+    let reply = Reply::new(Cause::Unauthenticated).detail("a token is required").reason("token_missing");
+    Box::new(reply.header(WWW_AUTHENTICATE, challenge))
+}

@@ -1,0 +1,79 @@
+//! A token in compact form, taken apart.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+
+use super::{Algorithm, Fault, Key, json};
+
+/// Bytes of a token; longer ones are refused unread.
+pub(crate) const MAX_TOKEN: usize = 16 << 10;
+/// Bytes of a token's `kid`.
+const MAX_KEY_ID: usize = 256;
+/// Header fields that bring a key along, say that there is something else that must be understood, or change what is
+/// signed. A token that has one is refused (RFC 8725 §3.10, RFC 7515 §4.1.11, RFC 7797).
+const REFUSED: [&str; 6] = ["jwk", "jku", "x5u", "x5c", "crit", "b64"];
+
+/// What a token says, which is worth nothing before [`Token::is_signed_with`].
+pub(crate) struct Token<'a> {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) key_id: Option<String>,
+    pub(crate) claims: Map<String, Value>,
+    signed: &'a [u8],
+    signature: Vec<u8>,
+}
+
+impl<'a> Token<'a> {
+    /// Takes a token apart. Base64 that is not canonical, duplicate names and anything else that two readers could
+    /// understand differently is refused.
+    pub(crate) fn read(text: &'a [u8]) -> Result<Self, Fault> {
+        if text.len() > MAX_TOKEN {
+            return Err(Fault::Malformed);
+        }
+        let mut parts = text.split(|c| *c == b'.');
+        let (Some(header), Some(claims), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Fault::Malformed);
+        };
+        let signed = text.get(..header.len() + 1 + claims.len()).ok_or(Fault::Malformed)?;
+        let (algorithm, key_id) = read_header(&decoded_object(header)?)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Fault::Malformed)?;
+        Ok(Self { algorithm, key_id, claims: decoded_object(claims)?, signed, signature })
+    }
+
+    /// Whether it was signed with this key, by the algorithm its header names.
+    pub(crate) fn is_signed_with(&self, key: &Key) -> bool {
+        key.verifies(self.algorithm, self.signed, &self.signature)
+    }
+}
+
+fn decoded_object(part: &[u8]) -> Result<Map<String, Value>, Fault> {
+    let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Malformed)?;
+    json::object(&bytes).ok_or(Fault::Malformed)
+}
+
+fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, Option<String>), Fault> {
+    if REFUSED.iter().any(|name| header.contains_key(*name)) {
+        return Err(Fault::Malformed);
+    }
+    match header.get("typ").map(Value::as_str) {
+        None => {}
+        Some(Some(kind)) if is_access_token(kind) => {}
+        Some(_) => return Err(Fault::Malformed),
+    }
+    let key_id = match header.get("kid") {
+        None => None,
+        Some(Value::String(id)) if id.len() <= MAX_KEY_ID => Some(id.clone()),
+        Some(_) => return Err(Fault::Malformed),
+    };
+    let name = header.get("alg").and_then(Value::as_str).ok_or(Fault::Malformed)?;
+    Ok((Algorithm::named(name).ok_or(Fault::Algorithm)?, key_id))
+}
+
+/// A token that says it is something else, such as a logout token, must not be taken for an access token (RFC 8725
+/// §3.11).
+fn is_access_token(kind: &str) -> bool {
+    let kind = kind.strip_prefix("application/").unwrap_or(kind);
+    kind.eq_ignore_ascii_case("jwt") || kind.eq_ignore_ascii_case("at+jwt")
+}

@@ -1,0 +1,227 @@
+//! Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.
+//!
+//! A claim names the consumer; the token must be signed with one of that consumer's `jwt_auth` credentials, each a
+//! `secret` or a `public_key`, and a `kid` where tokens have one. `jwks_auth` takes the keys from an issuer instead.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Seconds;
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::Reply;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{Authenticate, Claim, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::record::Metric;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::credential::checked::{Checked, Print};
+use crate::credential::headers::ClaimHeaders;
+use crate::credential::place::{Found, Places};
+use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::jose::{Algorithm, Fault, Rules, Token, claims, fault, token};
+use keys::Keys;
+
+/// Settings of `jwt_auth`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
+    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
+    token_lookup: OneOrMany,
+    /// The claim that names the consumer by its username or custom id; a dotted path leads into objects. Default `sub`.
+    consumer_claim_field: String,
+    /// Algorithms that are accepted. A key takes only those of its own type, whatever stands here. Default all.
+    algorithms: Vec<Algorithm>,
+    /// The issuer (`iss`) a token must have, or a list of accepted ones. Default any.
+    issuer: OneOrMany,
+    /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
+    audience: OneOrMany,
+    /// Seconds by which the clocks of issuer and gateway may differ. Default 60, at most 300.
+    #[schemars(range(max = 300))]
+    leeway_seconds: Seconds,
+    /// Refuses tokens that never expire. Default true.
+    require_exp: bool,
+    /// Claims that targets get as header fields, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. What a client
+    /// sends under these names is removed. Lists have commas between their parts. Default none.
+    claims_to_headers: BTreeMap<String, String>,
+    /// Takes the token out of the request, so that targets never see it. Default false.
+    hide_credentials: bool,
+    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
+    /// none: a token is required.
+    anonymous: Option<String>,
+    /// Verified tokens that each worker remembers until they expire, so that their signatures are not checked again; 0 is
+    /// none. A change of the consumer takes effect at once. Default 1000.
+    #[schemars(range(max = 1_000_000))]
+    cached_tokens: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            token_lookup: OneOrMany::One("header:Authorization".into()),
+            consumer_claim_field: "sub".into(),
+            algorithms: Algorithm::ALL.to_vec(),
+            issuer: OneOrMany::default(),
+            audience: OneOrMany::default(),
+            leeway_seconds: Seconds(60),
+            require_exp: true,
+            claims_to_headers: BTreeMap::new(),
+            hide_credentials: false,
+            anonymous: None,
+            cached_tokens: 1000,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct JwtAuth {
+    places: Places,
+    caller_claim: String,
+    algorithms: Vec<Algorithm>,
+    rules: Rules,
+    headers: ClaimHeaders,
+    hide: bool,
+    anonymous: Option<String>,
+    keys: Keys,
+    verified: Checked<Arc<Identity>>,
+    counts: Counts,
+}
+
+/// What became of tokens.
+struct Counts {
+    verified: Counter,
+    cached: Counter,
+    refused: Counter,
+}
+
+const TOKENS: Metric = Metric {
+    name: "ferrum_jwt_auth_tokens_total",
+    kind: "counter",
+    help: "Tokens by what became of them: verified, cached or refused.",
+};
+
+impl Plugin for JwtAuth {
+    const NAME: &'static str = "jwt_auth";
+    const SUMMARY: &'static str =
+        "Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        if config.algorithms.is_empty() {
+            problems.add("config.algorithms", "no algorithm is accepted");
+        }
+        if config.consumer_claim_field.is_empty() {
+            problems.add("config.consumer_claim_field", "no claim names the consumer");
+        }
+        problems.into_result(())?;
+        let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
+        Ok(Self {
+            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
+            caller_claim: config.consumer_claim_field,
+            algorithms: config.algorithms,
+            rules: Rules {
+                issuers: config.issuer.into_vec(),
+                audiences: config.audience.into_vec(),
+                leeway: config.leeway_seconds.0,
+                requires_expiry: config.require_exp,
+            },
+            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
+            hide: config.hide_credentials,
+            anonymous: config.anonymous,
+            keys: Keys::default(),
+            verified: Checked::new(config.cached_tokens),
+            counts: Counts {
+                verified: count("verified"),
+                cached: count("cached"),
+                refused: count("refused"),
+            },
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.authenticate(self.clone());
+        if !self.headers.is_empty() {
+            hooks.on_request(self);
+        }
+    }
+}
+
+/// The claims of a caller whom this plugin recognised.
+struct Recognised(Arc<Identity>);
+
+impl Authenticate for JwtAuth {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let token = match self.places.find(exchange) {
+            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+            Found::One(token) if token.len() <= token::MAX_TOKEN => token,
+            Found::One(_) | Found::Several => return Claim::Refused(self.refused(Fault::Malformed)),
+        };
+        let identity = match self.identity(&token, seat, now()) {
+            Ok(identity) => identity,
+            Err(fault) => return Claim::Refused(self.refused(fault)),
+        };
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+        if !self.headers.is_empty() {
+            exchange.state.put(seat, Recognised(identity.clone()));
+        }
+        Claim::Caller(identity)
+    }
+}
+
+impl OnRequest for JwtAuth {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
+        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        Step::Next
+    }
+}
+
+impl JwtAuth {
+    fn refused(&self, fault: Fault) -> Box<Reply> {
+        self.counts.refused.add(1);
+        fault.reply()
+    }
+
+    /// Whose token it is, at this second since 1970.
+    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Result<Arc<Identity>, Fault> {
+        let print = print(text);
+        if let Some(identity) = self.verified.get(&print, now).filter(|known| is_current(known, seat)) {
+            self.counts.cached.add(1);
+            return Ok(identity);
+        }
+        let token = Token::read(text)?;
+        if !self.algorithms.contains(&token.algorithm) {
+            return Err(Fault::Algorithm);
+        }
+        let name = claims::find(&token.claims, &self.caller_claim).and_then(Value::as_str);
+        let caller = seat.consumers().by_name(name.ok_or(Fault::Claim)?).ok_or(Fault::Caller)?;
+        let consumer = caller.consumer.as_ref().ok_or(Fault::Caller)?;
+        if !self.keys.verify(consumer, &token) {
+            return Err(Fault::Signature);
+        }
+        let until = self.rules.judge(&token.claims, now)?;
+        self.counts.verified.add(1);
+        let identity = Arc::new(Identity { claims: Some(Arc::new(token.claims)), ..Identity::clone(caller) });
+        self.verified.put(print, identity.clone(), until);
+        Ok(identity)
+    }
+}
+
+/// What a token is kept under.
+fn print(token: &[u8]) -> Print {
+    let hash = digest::digest(&digest::SHA256, token);
+    hash.as_ref().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
