@@ -2,15 +2,26 @@
 
 mod access_control;
 mod caller_key;
+mod compression;
 mod correlation_id;
 mod credential;
+mod error_pages;
+mod fault_injection;
 mod grpc_web;
 mod jose;
 mod jwt_auth;
 mod key_auth;
 mod rate_limiting;
 mod rate_table;
+mod redirect;
+mod request_decompression;
 mod request_termination;
+mod request_transformer;
+mod response_mock;
+mod response_transformer;
+mod rewrite;
+mod shared;
+mod transform;
 
 use gateway_core::plugin::{Entry, entry};
 
@@ -18,7 +29,9 @@ use gateway_core::plugin::{Entry, entry};
 pub const PLUGINS: &[Entry] = &[
     // see it
     entry::<correlation_id::CorrelationId>(),
+    entry::<error_pages::ErrorPages>(),
     // answer it here, before anybody is asked who they are
+    entry::<redirect::Redirect>(),
     entry::<request_termination::RequestTermination>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
@@ -29,6 +42,16 @@ pub const PLUGINS: &[Entry] = &[
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
+    // transform it
+    entry::<request_decompression::RequestDecompression>(),
+    entry::<rewrite::Rewrite>(),
+    entry::<request_transformer::RequestTransformer>(),
+    entry::<response_transformer::ResponseTransformer>(),
+    // compress it
+    entry::<compression::Compression>(),
+    // instead of the target
+    entry::<fault_injection::FaultInjection>(),
+    entry::<response_mock::ResponseMock>(),
 ];
 
 #[cfg(test)]

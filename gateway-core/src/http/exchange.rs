@@ -65,6 +65,7 @@ struct Rare {
     /// Which plugins run for it, by place, as far as that was asked.
     decided: Vec<(u16, bool)>,
     upstream: Option<Arc<str>>,
+    forward_host: Option<HeaderValue>,
     fields: Vec<(&'static str, Field)>,
     reason: Option<&'static str>,
     not_an_error: bool,
@@ -239,6 +240,32 @@ impl Exchange {
     /// The upstream that a plugin chose.
     pub fn upstream(&self) -> Option<&Arc<str>> {
         self.rare.as_ref()?.upstream.as_ref()
+    }
+
+    /// Sends this host to the target instead of what the proxy's rules would send. Who is connected to, and whose
+    /// certificate is expected, stays as it is.
+    pub fn set_forward_host(&mut self, host: HeaderValue) {
+        self.rare().forward_host = Some(host);
+    }
+
+    /// The host that a plugin has sent to the target.
+    pub fn forward_host(&self) -> Option<&HeaderValue> {
+        self.rare.as_ref()?.forward_host.as_ref()
+    }
+
+    /// Replaces the query of the request's target, without its `?`; [`Self::uri`] stays what the client sent.
+    ///
+    /// # Errors
+    /// A query with characters that none may have.
+    pub fn set_query(&mut self, query: Option<&str>) -> Result<(), http::Error> {
+        let mut parts = self.request.uri.clone().into_parts();
+        let path = self.request.uri.path();
+        let target = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        parts.path_and_query = Some(target.parse()?);
+        let changed = Uri::from_parts(parts)?;
+        let before = std::mem::replace(&mut self.request.uri, changed);
+        self.rare().sent.get_or_insert(before);
+        Ok(())
     }
 
     /// Adds a field to the access record, or replaces the one of this name. Names are like `waf.score`: the plugin, a

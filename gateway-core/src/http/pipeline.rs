@@ -372,6 +372,9 @@ impl Matched<'_> {
 
     /// The host as the target gets it.
     fn host<'e>(&self, exchange: &'e Exchange, target: &'e crate::balance::Target) -> &'e HeaderValue {
+        if let Some(host) = exchange.forward_host() {
+            return host;
+        }
         let client = match self.rules.preserve_host_header {
             true => exchange.request.headers.get(http::header::HOST),
             false => None,

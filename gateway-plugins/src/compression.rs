@@ -1,0 +1,290 @@
+//! Compresses responses in the coding that the client likes best: Zstandard, Brotli or gzip.
+//!
+//! Streams: nothing is held back but what a coder needs, and event streams are flushed after each piece. Left alone are
+//! responses that are encoded already, that say `no-transform`, answers to HEAD and ranges, 204, 205, 206 and 304, gRPC
+//! and gRPC-Web, and media types that are compressed by nature. A strong `ETag` becomes a weak one, since the bytes are
+//! others (RFC 9110 §8.8.3). `Vary: Accept-Encoding` is on every response that would be compressed for another client.
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Bytes;
+use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::record::Metric;
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    RANGE, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::shared;
+use crate::shared::coding::{Coding, Encoder};
+
+/// Settings of `compression`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The codings, the one to be preferred first where a client likes several alike. Default `zstd`, `br`, `gzip`.
+    algorithms: Vec<Coding>,
+    /// Responses whose known length is below this stay as they are. Default 256 bytes.
+    min_content_length: Bytes,
+    /// Media types to compress; `text/*` is every text. Default: texts, JSON, XML, JavaScript, WebAssembly, SVG, fonts
+    /// that are not compressed by nature, and `+json` and `+xml`.
+    content_types: Vec<String>,
+    /// Media types that are flushed after each piece, so that an event is seen at once. Default `text/event-stream`,
+    /// `application/x-ndjson`, `application/stream+json`.
+    flush_types: Vec<String>,
+    /// Leaves responses with a strong `ETag` alone, rather than weaken it. Default false.
+    disable_on_etag: bool,
+    /// Does not tell the target which codings the client takes, so that all compressing is done here. Default false.
+    remove_accept_encoding: bool,
+    /// gzip's level, 1 to 9. Default 6.
+    #[schemars(range(min = 1, max = 9))]
+    gzip_level: u32,
+    /// Brotli's quality, 0 to 11; above 6 is too slow for responses that are made anew. Default 4.
+    #[schemars(range(max = 11))]
+    brotli_quality: u32,
+    /// Zstandard's level, 1 to 19. Default 3.
+    #[schemars(range(min = 1, max = 19))]
+    zstd_level: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        Self {
+            algorithms: vec![Coding::Zstd, Coding::Br, Coding::Gzip],
+            min_content_length: Bytes(256),
+            content_types: texts(TYPES),
+            flush_types: texts(&["text/event-stream", "application/x-ndjson", "application/stream+json"]),
+            disable_on_etag: false,
+            remove_accept_encoding: false,
+            gzip_level: 6,
+            brotli_quality: 4,
+            zstd_level: 3,
+        }
+    }
+}
+
+/// What is compressed where nothing is said.
+const TYPES: &[&str] = &[
+    "text/*",
+    "application/json",
+    "application/javascript",
+    "application/x-javascript",
+    "application/xml",
+    "application/x-ndjson",
+    "application/wasm",
+    "application/vnd.ms-fontobject",
+    "application/graphql-response+json",
+    "*+json",
+    "*+xml",
+    "font/ttf",
+    "font/otf",
+    "image/svg+xml",
+    "image/bmp",
+    "image/x-icon",
+];
+
+/// The plugin.
+pub(crate) struct Compression {
+    algorithms: Vec<(Coding, u32)>,
+    min: u64,
+    types: Vec<String>,
+    flushed: Vec<String>,
+    spares_etags: bool,
+    hides: bool,
+    done: Counter,
+}
+
+/// What the client takes, for a response whose request does not say it any more.
+struct Accepted(HeaderMap);
+
+const RESPONSES: Metric = Metric {
+    name: "ferrum_compression_responses_total",
+    kind: "counter",
+    help: "Responses compressed by the gateway.",
+};
+
+impl Plugin for Compression {
+    const NAME: &'static str = "compression";
+    const SUMMARY: &'static str =
+        "Compresses responses with Zstandard, Brotli or gzip, as the client likes best.";
+    const GUARDS: bool = false;
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        if config.algorithms.is_empty() {
+            problems.add("config.algorithms", "there is none, so nothing would be compressed");
+        }
+        for (name, types) in [("content_types", &config.content_types), ("flush_types", &config.flush_types)]
+        {
+            for (n, text) in types.iter().enumerate() {
+                if !text.contains('/') && !text.starts_with("*+") {
+                    let problem =
+                        problems.add(format!("config.{name}[{n}]"), format!("`{text}` is not a media type"));
+                    problem.remedy = Some("such as `text/*`, `application/json` or `*+json`".into());
+                }
+            }
+        }
+        let level = |coding| match coding {
+            Coding::Gzip => config.gzip_level,
+            Coding::Br => config.brotli_quality,
+            Coding::Zstd => config.zstd_level,
+        };
+        let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let lower = |types: Vec<String>| types.into_iter().map(|it| it.to_ascii_lowercase()).collect();
+        problems.into_result(Self {
+            algorithms: config.algorithms.iter().map(|coding| (*coding, level(*coding))).collect(),
+            min: config.min_content_length.0,
+            types: lower(config.content_types),
+            flushed: lower(config.flush_types),
+            spares_etags: config.disable_on_etag,
+            hides: config.remove_accept_encoding,
+            done: world.meters().counter(RESPONSES, &["plugin_config"], &[owner]),
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if self.hides {
+            hooks.on_request(self.clone());
+        }
+        hooks.on_response(self);
+    }
+}
+
+impl OnRequest for Compression {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        if exchange.dialect == Dialect::Plain {
+            let mut kept = HeaderMap::new();
+            for value in exchange.request.headers.get_all(ACCEPT_ENCODING) {
+                kept.append(ACCEPT_ENCODING, value.clone());
+            }
+            exchange.request.headers.remove(ACCEPT_ENCODING);
+            exchange.state.put(seat, Accepted(kept));
+        }
+        Step::Next
+    }
+}
+
+impl OnResponse for Compression {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(essence) = self.compressible(exchange, response) else { return Step::Next };
+        let flushes = fits(&self.flushed, &essence);
+        let kept = exchange.state.of::<Accepted>(seat);
+        let accepted = kept.map_or(&exchange.request.headers, |Accepted(kept)| kept);
+        let chosen = self.choose(accepted);
+        let headers = response.headers_mut();
+        add_vary(headers);
+        let Some((coding, level)) = chosen else { return Step::Next };
+        // Without memory for an encoder the response goes out as it is.
+        let Ok(encoder) = Encoder::new(coding, level, flushes) else { return Step::Next };
+        shared::forget_bytes(headers);
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+        weaken(headers);
+        let body = std::mem::take(response.body_mut());
+        *response.body_mut() = body.transform(encoder);
+        self.done.add(1);
+        Step::Next
+    }
+}
+
+impl Compression {
+    /// The media type of a response that may be compressed.
+    fn compressible(&self, exchange: &Exchange, response: &Response<Body>) -> Option<String> {
+        let headers = response.headers();
+        let is_whole = exchange.dialect == Dialect::Plain
+            && exchange.request.method != Method::HEAD
+            && !exchange.request.headers.contains_key(RANGE)
+            && !matches!(response.status().as_u16(), 100..=199 | 204..=206 | 304)
+            && !headers.contains_key(CONTENT_ENCODING)
+            && !headers.contains_key(CONTENT_RANGE)
+            && !response.body().is_empty();
+        if !is_whole || says(headers, "no-transform") || (self.spares_etags && has_strong_tag(headers)) {
+            return None;
+        }
+        let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if said.or_else(|| response.body().exact_length()).is_some_and(|length: u64| length < self.min) {
+            return None;
+        }
+        let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        let essence = value.split(';').next()?.trim().to_ascii_lowercase();
+        let is_grpc = essence.starts_with("application/grpc");
+        (!is_grpc && (fits(&self.types, &essence) || fits(&self.flushed, &essence))).then_some(essence)
+    }
+
+    /// The coding the client likes best; `None` where it likes the plain bytes at least as much.
+    fn choose(&self, accepted: &HeaderMap) -> Option<(Coding, u32)> {
+        let quality = |name: &str, any: bool| {
+            shared::accept::quality(accepted, ACCEPT_ENCODING, |member| {
+                if member.eq_ignore_ascii_case(name) { 2 } else { u8::from(any && member == "*") }
+            })
+        };
+        let mut best: Option<((Coding, u32), u16)> = None;
+        for (coding, level) in &self.algorithms {
+            let wanted = quality(coding.name(), true).unwrap_or(0);
+            if wanted > 0 && best.is_none_or(|(_, known)| wanted > known) {
+                best = Some(((*coding, *level), wanted));
+            }
+        }
+        let plain = quality("identity", false).unwrap_or(0);
+        best.filter(|(_, wanted)| *wanted >= plain).map(|(chosen, _)| chosen)
+    }
+}
+
+/// Whether a media type is among those of a list.
+fn fits(types: &[String], essence: &str) -> bool {
+    types.iter().any(|wanted| {
+        if let Some(suffix) = wanted.strip_prefix('*').filter(|suffix| suffix.starts_with('+')) {
+            return essence.ends_with(suffix);
+        }
+        match wanted.strip_suffix("/*") {
+            Some(main) => essence.split_once('/').is_some_and(|(of, _)| of == main),
+            None => wanted == essence,
+        }
+    })
+}
+
+/// Whether `Cache-Control` has this directive.
+fn says(headers: &HeaderMap, directive: &str) -> bool {
+    let values = headers.get_all(CACHE_CONTROL).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(directive))
+}
+
+fn has_strong_tag(headers: &HeaderMap) -> bool {
+    headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/"))
+}
+
+fn weaken(headers: &mut HeaderMap) {
+    if !has_strong_tag(headers) {
+        return;
+    }
+    let weak = headers.get(ETAG).map(|tag| [b"W/", tag.as_bytes()].concat());
+    if let Some(weak) = weak.and_then(|weak| HeaderValue::from_bytes(&weak).ok()) {
+        headers.insert(ETAG, weak);
+    }
+}
+
+/// Says that other clients get other bytes.
+fn add_vary(headers: &mut HeaderMap) {
+    let values = headers.get_all(VARY).into_iter().filter_map(|value| value.to_str().ok());
+    let mut members = values.flat_map(|value| value.split(','));
+    if !members.any(|it| it.trim() == "*" || it.trim().eq_ignore_ascii_case("accept-encoding")) {
+        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What is compressed, in what, and what is left alone.
+
+use std::io::Read;
+
+use gateway_core::http::body::BodyError;
+use gateway_core::plugin::{Entry, entry};
+use gateway_core::testing::{Got, Trial};
+use http_body::Frame;
+use serde_json::{Value, json};
+
+use super::*;
+
+const PLUGINS: &[Entry] = &[entry::<Compression>()];
+
+fn text() -> String {
+    "the same words, again and again. ".repeat(100)
+}
+
+fn trial(config: Value, status: u16, fields: &[(&'static str, &'static str)]) -> Trial {
+    let fields = fields.to_vec();
+    Trial::new(PLUGINS, "compression", config).answering(move |_| {
+        let mut response = Response::builder().status(status);
+        for (name, value) in &fields {
+            response = response.header(*name, *value);
+        }
+        response.body(Body::full(text())).unwrap()
+    })
+}
+
+async fn got(config: Value, accepted: &str, fields: &[(&'static str, &'static str)]) -> Got {
+    trial(config, 200, fields).get("/", &[("accept-encoding", accepted)]).await
+}
+
+fn decoded(got: &Got) -> String {
+    let mut out = String::new();
+    match got.field("content-encoding") {
+        "gzip" => _ = flate2::read::GzDecoder::new(&got.body[..]).read_to_string(&mut out).unwrap(),
+        "br" => _ = brotli::Decompressor::new(&got.body[..], 4096).read_to_string(&mut out).unwrap(),
+        "zstd" => {
+            _ = zstd::stream::read::Decoder::new(&got.body[..]).unwrap().read_to_string(&mut out).unwrap()
+        }
+        _ => out = got.text(),
+    }
+    out
+}
+
+const TEXT: &[(&str, &str)] = &[("content-type", "text/html; charset=utf-8")];
+
+#[tokio::test]
+async fn the_coding_that_is_liked_best() {
+    for (accepted, coding) in [
+        ("gzip", "gzip"),
+        ("br", "br"),
+        ("zstd", "zstd"),
+        ("gzip, br, zstd", "zstd"),
+        ("gzip, deflate, br", "br"),
+        ("gzip;q=1, br;q=0.5", "gzip"),
+        ("gzip;q=0, br;q=0, zstd;q=0", ""),
+        ("*", "zstd"),
+        ("zstd;q=0, *", "br"),
+        ("GZIP", "gzip"),
+        ("gzip;q=0.5, identity", ""),
+        ("identity;q=0.5, gzip", "gzip"),
+        ("deflate", ""),
+        ("", ""),
+    ] {
+        let got = got(json!({}), accepted, TEXT).await;
+        assert_eq!(got.field("content-encoding"), coding, "{accepted}");
+        assert_eq!(decoded(&got), text(), "{accepted}");
+        assert_eq!(got.field("vary"), "Accept-Encoding", "{accepted}");
+        assert_eq!(got.body.len() < 500, !coding.is_empty(), "{accepted}");
+    }
+    let gzip_first = json!({"algorithms": ["gzip", "br"]});
+    assert_eq!(got(gzip_first, "br, gzip, zstd", TEXT).await.field("content-encoding"), "gzip");
+}
+
+#[tokio::test]
+async fn what_is_left_alone() {
+    let plain: &[&[(&'static str, &'static str)]] = &[
+        &[("content-type", "image/png")],
+        &[("content-type", "application/grpc-web+proto")],
+        &[],
+        &[("content-type", "text/html"), ("content-encoding", "br")],
+        &[("content-type", "text/html"), ("cache-control", "public, No-Transform")],
+        &[("content-type", "text/html"), ("content-length", "255")],
+        &[("content-type", "text/html"), ("content-range", "bytes 0-1/2")],
+    ];
+    for fields in plain {
+        let got = got(json!({}), "gzip", fields).await;
+        assert_eq!((got.text(), got.field("vary")), (text(), ""), "{fields:?}");
+    }
+    for status in [204, 206, 304] {
+        let got = trial(json!({}), status, TEXT).get("/", &[("accept-encoding", "gzip")]).await;
+        assert_eq!(got.field("content-encoding"), "", "{status}");
+    }
+    let trial = trial(json!({}), 200, TEXT);
+    for (method, name, value) in [("HEAD", "x-a", ""), ("GET", "range", "bytes=0-9")] {
+        let got = trial.request(method, "/", &[("accept-encoding", "gzip"), (name, value)], "").await;
+        assert_eq!(got.field("content-encoding"), "", "{method}");
+    }
+    assert_eq!(trial.get("/", &[]).await.field("content-encoding"), "");
+}
+
+#[tokio::test]
+async fn what_describes_the_bytes_changes_with_them() {
+    let fields = [
+        ("content-type", "application/vnd.api+json"),
+        ("etag", "\"1\""),
+        ("content-length", "3300"),
+        ("accept-ranges", "bytes"),
+        ("vary", "Origin"),
+    ];
+    let compressed = got(json!({}), "gzip", &fields).await;
+    assert_eq!((compressed.field("etag"), compressed.field("content-encoding")), ("W/\"1\"", "gzip"));
+    assert_eq!((compressed.field("accept-ranges"), compressed.headers.get("content-length")), ("", None));
+    assert_eq!(compressed.headers.get_all("vary").iter().count(), 2);
+    let spared = got(json!({"disable_on_etag": true}), "gzip", &fields).await;
+    assert_eq!((spared.field("etag"), spared.field("content-encoding")), ("\"1\"", ""));
+    let weak =
+        got(json!({"disable_on_etag": true}), "gzip", &[("content-type", "text/css"), ("etag", "W/\"1\"")]);
+    let weak = weak.await;
+    assert_eq!((weak.field("etag"), weak.field("content-encoding")), ("W/\"1\"", "gzip"));
+}
+
+#[tokio::test]
+async fn types_sizes_and_levels_are_settable() {
+    let only = json!({"content_types": ["image/*"], "flush_types": []});
+    assert_eq!(got(only.clone(), "gzip", TEXT).await.field("content-encoding"), "");
+    assert_eq!(got(only, "gzip", &[("content-type", "image/x")]).await.field("content-encoding"), "gzip");
+    let large = json!({"min_content_length": "4KiB"});
+    assert_eq!(got(large, "gzip", TEXT).await.field("content-encoding"), "");
+    let words: String =
+        (0..20_000_u32).map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) >> 20)).collect();
+    for (coding, option, low, high) in
+        [("gzip", "gzip_level", 1, 9), ("br", "brotli_quality", 0, 9), ("zstd", "zstd_level", 1, 19)]
+    {
+        let mut sizes = Vec::new();
+        for level in [low, high] {
+            let words = words.clone();
+            let trial = Trial::new(PLUGINS, "compression", json!({ option: level })).answering(move |_| {
+                Response::builder()
+                    .header("content-type", "text/plain")
+                    .body(Body::full(words.clone()))
+                    .unwrap()
+            });
+            sizes.push(trial.get("/", &[("accept-encoding", coding)]).await.body.len());
+        }
+        assert!(sizes[1] < sizes[0], "{coding} {sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_target_need_not_know() {
+    for (hides, told) in [(true, ""), (false, "br")] {
+        let trial = trial(json!({"remove_accept_encoding": hides}), 200, TEXT);
+        let got = trial.get("/", &[("accept-encoding", "br")]).await;
+        assert_eq!((got.field("content-encoding"), trial.asked()[0].field("accept-encoding")), ("br", told));
+    }
+}
+
+/// What comes out after each piece that goes in.
+fn pieces(coding: Coding, flushes: bool) -> Vec<usize> {
+    let mut encoder = Encoder::new(coding, 4, flushes).unwrap();
+    let mut body = Vec::new();
+    for _ in 0..3 {
+        let mut out = gateway_core::http::body::Output::default();
+        gateway_core::http::body::Transform::data(&mut encoder, "data: x\n\n".into(), &mut out).unwrap();
+        body.push(format!("{out:?}").matches("Data").count());
+    }
+    body
+}
+
+#[test]
+fn events_go_out_at_once() {
+    for coding in [Coding::Gzip, Coding::Br, Coding::Zstd] {
+        assert_eq!(pieces(coding, true), [1, 1, 1], "{coding:?}");
+        assert_eq!(pieces(coding, false)[1..], [0, 0], "{coding:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_not_ended_well() {
+    struct Broken(u8);
+    impl http_body::Body for Broken {
+        type Data = bytes::Bytes;
+        type Error = BodyError;
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame<bytes::Bytes>, BodyError>>> {
+            self.0 += 1;
+            std::task::Poll::Ready(Some(match self.0 {
+                1 => Ok(Frame::data("data: x\n\n".into())),
+                _ => Err(BodyError::Incomplete),
+            }))
+        }
+    }
+    let trial = Trial::new(PLUGINS, "compression", json!({})).answering(|_| {
+        let response = Response::builder().header("content-type", "text/event-stream");
+        response.body(Body::stream(Broken(0))).unwrap()
+    });
+    let got = trial.get("/", &[("accept-encoding", "gzip")]).await;
+    assert!(got.cut.is_some());
+    let mut out = String::new();
+    assert!(flate2::read::GzDecoder::new(&got.body[..]).read_to_string(&mut out).is_err());
+    assert_eq!(out, "data: x\n\n", "the event itself came through");
+}
+
+#[test]
+fn settings_that_can_not_be_meant_are_refused() {
+    for config in [
+        json!({"algorithms": []}),
+        json!({"algorithms": ["deflate"]}),
+        json!({"gzip_level": 0}),
+        json!({"brotli_quality": 12}),
+        json!({"zstd_level": 20}),
+        json!({"content_types": ["html"]}),
+    ] {
+        Trial::refused(PLUGINS, "compression", &config);
+    }
+}

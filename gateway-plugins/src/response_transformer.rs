@@ -1,0 +1,98 @@
+//! Changes the header fields and the JSON body of responses, by rules in the order in which they are written.
+//!
+//! Runs over the gateway's own answers as well; `when` with `status` narrows it. Values are made from the response as it
+//! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::template::Moment;
+use http::header::{CONTENT_LENGTH, ETAG};
+use http::{Method, Response, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::shared;
+use crate::transform::{BodyRules, Changed, Rule, Rules};
+
+/// Settings of `response_transformer`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The changes, in their order; at least one.
+    rules: Vec<Rule>,
+    /// Limits on bodies that are changed.
+    body: BodyRules,
+}
+
+/// The plugin.
+pub(crate) struct ResponseTransformer {
+    rules: Rules,
+}
+
+impl Plugin for ResponseTransformer {
+    const NAME: &'static str = "response_transformer";
+    const SUMMARY: &'static str = "Changes the header fields and the JSON body of responses.";
+    type Config = Config;
+
+    fn build(config: Config, _world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let rules = Rules::read(config.rules, config.body, Moment::Response, &mut problems);
+        problems.into_result(Self { rules })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_response(self);
+    }
+}
+
+impl OnResponse for ResponseTransformer {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let facts = shared::facts_with(exchange, seat, (response.status(), response.headers()));
+        let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
+        let Ok((headers, body)) = made else {
+            return Step::reply(Reply::new(Cause::UpstreamGarbage).reason("value_not_usable"));
+        };
+        self.rules.apply_headers(response.headers_mut(), headers);
+        if !self.rules.changes_body() {
+            return Step::Next;
+        }
+        if exchange.request.method == Method::HEAD {
+            // The length of a body that would have been changed is not known.
+            response.headers_mut().remove(CONTENT_LENGTH);
+            return Step::Next;
+        }
+        if response.status() == StatusCode::PARTIAL_CONTENT {
+            return Step::Next;
+        }
+        Step::wait(async move {
+            let mut taken = std::mem::take(response.body_mut());
+            let causes = [Cause::UpstreamGarbage; 3];
+            let changed = self.rules.apply_body((response.headers_mut(), &mut taken), body, causes).await;
+            *response.body_mut() = taken;
+            match changed {
+                Changed::No => Verdict::Next,
+                Changed::Refused(reply) => Verdict::Reply(reply),
+                Changed::Yes => {
+                    let headers = response.headers_mut();
+                    if headers.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/")) {
+                        headers.remove(ETAG);
+                    }
+                    Verdict::Next
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

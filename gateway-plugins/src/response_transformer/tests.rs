@@ -1,0 +1,93 @@
+//! What a client gets of a transformed response.
+
+use gateway_core::http::body::Body;
+use gateway_core::plugin::{Entry, entry};
+use gateway_core::testing::{Got, Trial};
+use http::Response;
+use serde_json::{Value, json};
+
+use super::ResponseTransformer;
+
+const PLUGINS: &[Entry] = &[entry::<ResponseTransformer>()];
+
+fn trial(
+    config: Value,
+    status: u16,
+    fields: &'static [(&'static str, &'static str)],
+    body: &'static str,
+) -> Trial {
+    Trial::new(PLUGINS, "response_transformer", config).answering(move |_| {
+        let mut response = Response::builder().status(status);
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        response.body(Body::from(body)).unwrap()
+    })
+}
+
+async fn got(config: Value, fields: &'static [(&'static str, &'static str)], body: &'static str) -> Got {
+    trial(config, 200, fields, body).get("/p", &[]).await
+}
+
+#[tokio::test]
+async fn headers_with_values_of_request_and_response() {
+    let config = json!({"rules": [
+        {"operation": "remove", "target": "header", "key": "server"},
+        {"operation": "rename", "target": "header", "key": "x-old", "new_key": "x-new"},
+        {"operation": "set", "target": "header", "key": "x-seen", "value": "${request.path} ${response.status} ${response.header.server}"},
+        {"operation": "append", "target": "header", "key": "vary", "value": "Origin"},
+    ]});
+    let got = got(config, &[("server", "s/1"), ("x-old", "1"), ("vary", "Accept")], "ok").await;
+    assert_eq!((got.field("server"), got.field("x-old"), got.field("x-new")), ("", "", "1"));
+    assert_eq!(got.field("x-seen"), "/p 200 s/1");
+    assert_eq!(got.headers.get_all("vary").iter().count(), 2);
+}
+
+#[tokio::test]
+async fn bodies_change_with_what_describes_them() {
+    let config = json!({"rules": [{"operation": "remove", "target": "body", "key": "/password"}]});
+    const JSON: &[(&str, &str)] = &[
+        ("content-type", "application/problem+json"),
+        ("etag", "\"1\""),
+        ("content-length", "26"),
+        ("accept-ranges", "bytes"),
+    ];
+    let changed = got(config.clone(), JSON, r#"{"password":"x","a":1.250}"#).await;
+    assert_eq!(changed.json(), json!({"a": 1.25}));
+    assert_eq!((changed.field("etag"), changed.field("accept-ranges")), ("", ""));
+    assert_eq!(changed.field("content-length"), changed.body.len().to_string());
+    let same = got(config, JSON, r#"{"a":1.250               }"#).await;
+    assert_eq!((same.text().as_str(), same.field("etag")), (r#"{"a":1.250               }"#, "\"1\""));
+}
+
+#[tokio::test]
+async fn a_secret_that_can_not_be_removed_does_not_pass() {
+    let rules = json!([{"operation": "remove", "target": "body", "key": "/password"}]);
+    const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+    const GZIP: &[(&str, &str)] = &[("content-type", "application/json"), ("content-encoding", "gzip")];
+    for (fields, body) in [(JSON, r#"{"password":"12345678"}"#), (JSON, "{broken"), (GZIP, "\x1f")] {
+        for (otherwise, status) in [("refuse", 502), ("pass", 200)] {
+            let config = json!({"rules": rules, "body": {"max_bytes": 16, "otherwise": otherwise}});
+            let got = got(config, fields, body).await;
+            assert_eq!(got.status, status, "{body}");
+            assert_eq!(got.text() == body, status == 200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_whole_body_keeps_its_bytes() {
+    let config = json!({"rules": [{"operation": "set", "target": "body", "key": "/a", "value": 1}]});
+    let part =
+        trial(config.clone(), 206, &[("content-type", "application/json")], "{\"b").get("/", &[]).await;
+    assert_eq!((part.status, part.text().as_str()), (206, "{\"b"));
+    let head = trial(config, 200, &[("content-type", "application/json"), ("content-length", "7")], "");
+    let head = head.request("HEAD", "/", &[], "").await;
+    assert_eq!((head.status, head.field("content-length")), (200, ""));
+}
+
+#[test]
+fn a_response_has_no_query() {
+    let rules = json!([{"operation": "remove", "target": "query", "key": "a"}]);
+    Trial::refused(PLUGINS, "response_transformer", &json!({ "rules": rules }));
+}

@@ -1,0 +1,85 @@
+//! What several plugins need: settings that are texts of a kind, templates with what is known, queries.
+
+pub(crate) mod accept;
+pub(crate) mod coding;
+pub(crate) mod query;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::Seat;
+use gateway_core::template::{Facts, Moment, Template};
+use http::{HeaderMap, HeaderName, StatusCode};
+use regex::Regex;
+
+/// Bytes a compiled regex may take.
+const MAX_REGEX: usize = 1 << 20;
+
+/// Reads a template that is rendered at `moment`.
+pub(crate) fn template(path: &str, text: &str, moment: Moment, problems: &mut Problems) -> Option<Template> {
+    match Template::parse(text, moment) {
+        Ok(template) => Some(template),
+        Err(error) => {
+            problems.add(path, error.message).remedy = Some(error.remedy);
+            None
+        }
+    }
+}
+
+/// Reads the name of a header field.
+pub(crate) fn header_name(path: &str, name: &str, problems: &mut Problems) -> Option<HeaderName> {
+    let read = HeaderName::from_bytes(name.as_bytes()).ok();
+    if read.is_none() {
+        problems.add(path, format!("`{name}` is not a valid header name"));
+    }
+    read
+}
+
+/// Reads a regex, whose size is limited.
+pub(crate) fn regex(path: &str, text: &str, problems: &mut Problems) -> Option<Regex> {
+    match regex::RegexBuilder::new(text).size_limit(MAX_REGEX).build() {
+        Ok(regex) => Some(regex),
+        Err(error) => {
+            problems.add(path, format!("this is not a regex: {error}"));
+            None
+        }
+    }
+}
+
+/// Whether the framing of a message depends on this header, so that no rule may touch it.
+pub(crate) fn is_framing(name: &HeaderName) -> bool {
+    const FRAMING: &[&str] = &[
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    FRAMING.contains(&name.as_str())
+}
+
+/// What a template may know of a request.
+pub(crate) fn facts<'a>(exchange: &'a Exchange, seat: Seat<'a>) -> Facts<'a> {
+    let proxy = Some(seat.proxy().id.as_str());
+    Facts { exchange, proxy, target: seat.target(), response: None, record: None }
+}
+
+/// What a template may know once there is a response.
+pub(crate) fn facts_with<'a>(
+    exchange: &'a Exchange,
+    seat: Seat<'a>,
+    (status, headers): (StatusCode, &'a HeaderMap),
+) -> Facts<'a> {
+    Facts { response: Some((status, headers)), ..facts(exchange, seat) }
+}
+
+/// Removes what describes the exact bytes of a body that is about to be changed.
+pub(crate) fn forget_bytes(headers: &mut HeaderMap) {
+    for name in ["content-length", "content-md5", "digest", "content-digest", "repr-digest", "accept-ranges"]
+    {
+        headers.remove(name);
+    }
+}

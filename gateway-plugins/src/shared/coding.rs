@@ -1,0 +1,241 @@
+//! Content codings: gzip, deflate (in requests), Brotli and Zstandard, as streams.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use gateway_core::http::body::{BodyError, Output, Transform};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A coding that responses are sent in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Coding {
+    /// gzip (RFC 1952).
+    Gzip,
+    /// Brotli (RFC 7932).
+    Br,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl Coding {
+    /// Its name in `Content-Encoding`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Br => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Bits of the window that Brotli looks back in: 4 MiB. Each encoder holds about as much memory.
+const BROTLI_WINDOW: u32 = 22;
+/// Bytes of Brotli's own buffers.
+const BROTLI_BUFFER: usize = 4096;
+/// The window that a Zstandard decoder has to have at most, in bits: 8 MiB (RFC 9659).
+const ZSTD_WINDOW: u32 = 23;
+
+/// A body being encoded.
+pub(crate) struct Encoder {
+    kind: Encoding,
+    /// Every piece goes out at once, so that events are not held back.
+    flushes: bool,
+}
+
+enum Encoding {
+    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Ended,
+}
+
+impl Encoder {
+    /// An encoder of a level that the coding has.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn new(coding: Coding, level: u32, flushes: bool) -> io::Result<Self> {
+        let kind = match coding {
+            Coding::Gzip => {
+                Encoding::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level)))
+            }
+            Coding::Br => Encoding::Brotli(Box::new(brotli::CompressorWriter::new(
+                Vec::new(),
+                BROTLI_BUFFER,
+                level,
+                BROTLI_WINDOW,
+            ))),
+            Coding::Zstd => {
+                let mut encoder =
+                    zstd::stream::write::Encoder::new(Vec::new(), i32::try_from(level).unwrap_or(3))?;
+                encoder.window_log(if level > 16 { ZSTD_WINDOW } else { 21 })?;
+                Encoding::Zstd(encoder)
+            }
+        };
+        Ok(Self { kind, flushes })
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<Vec<u8>> {
+        let flushes = self.flushes;
+        let written = |writer: &mut dyn Write| {
+            writer.write_all(data)?;
+            if flushes { writer.flush() } else { Ok(()) }
+        };
+        Ok(match &mut self.kind {
+            Encoding::Gzip(encoder) => {
+                written(encoder)?;
+                std::mem::take(encoder.get_mut())
+            }
+            Encoding::Brotli(encoder) => {
+                written(encoder)?;
+                std::mem::take(encoder.get_mut())
+            }
+            Encoding::Zstd(encoder) => {
+                written(encoder)?;
+                std::mem::take(encoder.get_mut())
+            }
+            Encoding::Ended => Vec::new(),
+        })
+    }
+
+    fn finish(&mut self) -> io::Result<Vec<u8>> {
+        match std::mem::replace(&mut self.kind, Encoding::Ended) {
+            Encoding::Gzip(encoder) => encoder.finish(),
+            Encoding::Brotli(encoder) => Ok(encoder.into_inner()),
+            Encoding::Zstd(encoder) => encoder.finish(),
+            Encoding::Ended => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Transform for Encoder {
+    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+        out.data(self.write(&data)?);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+        out.data(self.finish()?);
+        Ok(())
+    }
+}
+
+/// Bytes that may still be written.
+struct Bounded {
+    bytes: Vec<u8>,
+    left: u64,
+    is_over: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let length = data.len() as u64;
+        if length > self.left {
+            self.is_over = true;
+            return Err(io::Error::other("the decoded body is too large"));
+        }
+        self.left -= length;
+        self.bytes.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A body being decoded, up to a limit.
+pub(crate) struct Decoder {
+    kind: Decoding,
+    limit: u64,
+    is_empty: bool,
+}
+
+enum Decoding {
+    Gzip(flate2::write::MultiGzDecoder<Bounded>),
+    Deflate(flate2::write::ZlibDecoder<Bounded>),
+    Brotli(Box<brotli::DecompressorWriter<Bounded>>),
+    Zstd(zstd::stream::write::Decoder<'static, Bounded>),
+    Ended,
+}
+
+impl Decoder {
+    /// A decoder for a coding by its name in `Content-Encoding`, which may put out `limit` bytes; `None` for a coding
+    /// that is not known.
+    pub(crate) fn named(name: &str, limit: u64) -> Option<Self> {
+        let sink = Bounded { bytes: Vec::new(), left: limit, is_over: false };
+        let kind = match name.to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => Decoding::Gzip(flate2::write::MultiGzDecoder::new(sink)),
+            "deflate" => Decoding::Deflate(flate2::write::ZlibDecoder::new(sink)),
+            "br" => Decoding::Brotli(Box::new(brotli::DecompressorWriter::new(sink, BROTLI_BUFFER))),
+            "zstd" => {
+                let mut decoder = zstd::stream::write::Decoder::new(sink).ok()?;
+                decoder.window_log_max(ZSTD_WINDOW).ok()?;
+                Decoding::Zstd(decoder)
+            }
+            _ => return None,
+        };
+        Some(Self { kind, limit, is_empty: true })
+    }
+
+    fn sink(&mut self) -> Option<&mut Bounded> {
+        match &mut self.kind {
+            Decoding::Gzip(decoder) => Some(decoder.get_mut()),
+            Decoding::Deflate(decoder) => Some(decoder.get_mut()),
+            Decoding::Brotli(decoder) => Some(decoder.get_mut()),
+            Decoding::Zstd(decoder) => Some(decoder.get_mut()),
+            Decoding::Ended => None,
+        }
+    }
+
+    /// What was put out so far, or why the body can't go on.
+    fn settle(&mut self, done: io::Result<()>) -> Result<Vec<u8>, BodyError> {
+        let limit = self.limit;
+        let (bytes, is_over) =
+            self.sink().map_or((Vec::new(), false), |sink| (std::mem::take(&mut sink.bytes), sink.is_over));
+        match done {
+            _ if is_over => {
+                self.kind = Decoding::Ended;
+                Err(BodyError::TooLarge { limit })
+            }
+            Ok(()) => Ok(bytes),
+            Err(_) => {
+                self.kind = Decoding::Ended;
+                Err(BodyError::Framing("the content coding is broken"))
+            }
+        }
+    }
+}
+
+impl Transform for Decoder {
+    fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
+        self.is_empty &= data.is_empty();
+        let done = match &mut self.kind {
+            Decoding::Gzip(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
+            Decoding::Deflate(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
+            Decoding::Brotli(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
+            Decoding::Zstd(decoder) => decoder.write_all(&data).and_then(|()| decoder.flush()),
+            Decoding::Ended => Err(io::Error::other("it is over")),
+        };
+        out.data(self.settle(done)?);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Output) -> Result<(), BodyError> {
+        if self.is_empty {
+            return Ok(());
+        }
+        let done = match &mut self.kind {
+            Decoding::Gzip(decoder) => decoder.try_finish(),
+            Decoding::Deflate(decoder) => decoder.try_finish(),
+            Decoding::Brotli(decoder) => decoder.close(),
+            Decoding::Zstd(decoder) => decoder.do_finish(),
+            Decoding::Ended => Ok(()),
+        };
+        out.data(self.settle(done)?);
+        self.kind = Decoding::Ended;
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Changes to JSON documents by JSON Pointer (RFC 6901).
+
+use gateway_core::config::problem::Problems;
+use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
+use serde_json::Value;
+
+use super::{Operation, Rule, Unusable};
+use crate::shared;
+
+/// Steps a pointer may have.
+const MAX_STEPS: usize = 64;
+
+/// A way through a document; at least one step.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pointer(Vec<String>);
+
+/// A change of a document.
+pub(super) struct Change {
+    operation: Operation,
+    at: Pointer,
+    value: Option<Made>,
+    new: Option<Pointer>,
+}
+
+/// A value whose texts may be templates.
+enum Made {
+    Text(Template),
+    Is(Value),
+    List(Vec<Self>),
+    Map(Vec<(String, Self)>),
+}
+
+impl Pointer {
+    /// Reads a pointer.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn read(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err(format!("`{text}` is not a JSON Pointer: it begins with `/`, as `/user/name`"));
+        };
+        let steps: Vec<String> =
+            rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+        if steps.len() > MAX_STEPS {
+            return Err(format!("this has more than {MAX_STEPS} steps"));
+        }
+        Ok(Self(steps))
+    }
+
+    /// The last step and what it is in, if that is there.
+    fn parent<'d>(&self, document: &'d mut Value) -> Option<(&'d mut Value, &str)> {
+        let (last, way) = self.0.split_last()?;
+        let parent = way.iter().try_fold(document, |value, step| child(value, step))?;
+        Some((parent, last))
+    }
+
+    /// As [`Self::parent`], making the maps that are missing on the way. `None` where something else is in the way.
+    fn make_parent<'d>(&self, document: &'d mut Value) -> Option<(&'d mut Value, &str)> {
+        let (last, way) = self.0.split_last()?;
+        let parent = way.iter().try_fold(document, |value, step| {
+            if value.is_null() {
+                *value = Value::Object(serde_json::Map::new());
+            }
+            match value {
+                Value::Object(map) => Some(map.entry(step.clone()).or_insert(Value::Null)),
+                other => child(other, step),
+            }
+        })?;
+        if parent.is_null() {
+            *parent = Value::Object(serde_json::Map::new());
+        }
+        Some((parent, last))
+    }
+
+    fn get<'d>(&self, document: &'d mut Value) -> Option<&'d mut Value> {
+        let (parent, last) = self.parent(document)?;
+        child(parent, last)
+    }
+
+    fn take(&self, document: &mut Value) -> Option<Value> {
+        let (parent, last) = self.parent(document)?;
+        match parent {
+            Value::Object(map) => map.remove(last),
+            Value::Array(list) => index(last).filter(|n| *n < list.len()).map(|n| list.remove(n)),
+            _ => None,
+        }
+    }
+
+    fn put(&self, document: &mut Value, value: Value) {
+        let Some((parent, last)) = self.make_parent(document) else { return };
+        match parent {
+            Value::Object(map) => {
+                map.insert(last.to_owned(), value);
+            }
+            Value::Array(list) if last == "-" => list.push(value),
+            Value::Array(list) => {
+                if let Some(place) = index(last).and_then(|n| list.get_mut(n)) {
+                    *place = value;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn child<'d>(value: &'d mut Value, step: &str) -> Option<&'d mut Value> {
+    match value {
+        Value::Object(map) => map.get_mut(step),
+        Value::Array(list) => list.get_mut(index(step)?),
+        _ => None,
+    }
+}
+
+/// A place in a list: digits without a leading zero.
+fn index(step: &str) -> Option<usize> {
+    let is_index = step == "0" || (!step.starts_with('0') && step.bytes().all(|b| b.is_ascii_digit()));
+    if is_index { step.parse().ok() } else { None }
+}
+
+impl Change {
+    pub(super) fn read(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Option<Self> {
+        let mut pointer = |field: &str, text: &str| match Pointer::read(text) {
+            Ok(pointer) => Some(pointer),
+            Err(message) => {
+                problems.add(format!("{at}.{field}"), message);
+                None
+            }
+        };
+        let key = pointer("key", &rule.key);
+        let new = rule.new_key.as_deref().map(|new| pointer("new_key", new));
+        let value = rule.value.and_then(|value| Made::read(&format!("{at}.value"), value, moment, problems));
+        Some(Self { operation: rule.operation, at: key?, value, new: new.flatten() })
+    }
+
+    pub(super) fn value(&self, facts: &Facts<'_>) -> Result<Option<Value>, Unusable> {
+        self.value.as_ref().map(|value| value.make(facts)).transpose()
+    }
+
+    pub(super) fn apply(&self, document: &mut Value, value: Option<Value>) {
+        match (self.operation, value, &self.new) {
+            (Operation::Remove, ..) => {
+                self.at.take(document);
+            }
+            (Operation::Rename, _, Some(new)) => {
+                if let Some(value) = self.at.take(document) {
+                    new.put(document, value);
+                }
+            }
+            (Operation::Append, Some(value), _) => match self.at.get(document) {
+                Some(Value::Array(list)) => list.push(value),
+                Some(Value::Null) | None => self.at.put(document, Value::Array(vec![value])),
+                Some(_) => {}
+            },
+            (Operation::Add, Some(value), _) if self.at.get(document).is_none() => {
+                self.at.put(document, value)
+            }
+            (Operation::Update, Some(value), _) if self.at.get(document).is_some() => {
+                self.at.put(document, value);
+            }
+            (Operation::Set, Some(value), _) => self.at.put(document, value),
+            _ => {}
+        }
+    }
+}
+
+impl Made {
+    fn read(at: &str, value: Value, moment: Moment, problems: &mut Problems) -> Option<Self> {
+        Some(match value {
+            Value::String(text) => {
+                let template = shared::template(at, &text, moment, problems)?;
+                match template.literal() {
+                    Some(text) => Self::Is(Value::String(text.to_owned())),
+                    None => Self::Text(template),
+                }
+            }
+            Value::Array(list) => {
+                let items = list.into_iter().filter_map(|item| Self::read(at, item, moment, problems));
+                Self::List(items.collect())
+            }
+            Value::Object(map) => {
+                let items = map
+                    .into_iter()
+                    .filter_map(|(key, item)| Some((key, Self::read(at, item, moment, problems)?)));
+                Self::Map(items.collect())
+            }
+            other => Self::Is(other),
+        })
+    }
+
+    fn make(&self, facts: &Facts<'_>) -> Result<Value, Unusable> {
+        Ok(match self {
+            Self::Is(value) => value.clone(),
+            Self::Text(template) => {
+                let mut out = Vec::new();
+                template.render(facts, Place::Text, MAX_RENDERED, &mut out).map_err(|_| Unusable)?;
+                Value::String(String::from_utf8_lossy(&out).into_owned())
+            }
+            Self::List(items) => {
+                Value::Array(items.iter().map(|item| item.make(facts)).collect::<Result<_, _>>()?)
+            }
+            Self::Map(items) => {
+                let made = items.iter().map(|(key, item)| Ok((key.clone(), item.make(facts)?)));
+                Value::Object(made.collect::<Result<_, Unusable>>()?)
+            }
+        })
+    }
+}
