@@ -20,7 +20,9 @@ mod request_transformer;
 mod response_mock;
 mod response_transformer;
 mod rewrite;
+mod server_timing;
 mod shared;
+mod traffic_split;
 mod transform;
 
 use gateway_core::plugin::{Entry, entry};
@@ -29,6 +31,7 @@ use gateway_core::plugin::{Entry, entry};
 pub const PLUGINS: &[Entry] = &[
     // see it
     entry::<correlation_id::CorrelationId>(),
+    entry::<server_timing::ServerTiming>(),
     entry::<error_pages::ErrorPages>(),
     // answer it here, before anybody is asked who they are
     entry::<redirect::Redirect>(),
@@ -47,6 +50,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    // where does it go
+    entry::<traffic_split::TrafficSplit>(),
     // compress it
     entry::<compression::Compression>(),
     // instead of the target
