@@ -23,3 +23,4 @@ mod tcp;
 mod tidy;
 mod udp;
 mod websocket;
+mod world;

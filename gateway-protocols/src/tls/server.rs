@@ -114,8 +114,9 @@ pub fn build(
         // A request that came early is answered early.
         config.send_half_rtt_data = true;
         config.session_storage = Arc::new(Sessions::default());
-    } else {
-        // Tickets resume on any worker and need no memory a client; the keys turn over by themselves.
+    } else if !rules.certificates.is_empty() {
+        // Tickets resume on any worker and need no memory for each client; the keys rotate by themselves. Without a
+        // certificate no handshake gets that far, and gathering entropy for the keys is most of the CPU of a start.
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| unusable(&error))?;
     }
     config.send_tls13_tickets = 2;
