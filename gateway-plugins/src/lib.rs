@@ -15,6 +15,7 @@ mod rate_limiting;
 mod rate_table;
 mod redirect;
 mod request_decompression;
+mod request_mirror;
 mod request_termination;
 mod request_transformer;
 mod response_mock;
@@ -52,6 +53,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<response_transformer::ResponseTransformer>(),
     // where does it go
     entry::<traffic_split::TrafficSplit>(),
+    entry::<request_mirror::RequestMirror>(),
     // compress it
     entry::<compression::Compression>(),
     // instead of the target
