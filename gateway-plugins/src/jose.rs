@@ -7,6 +7,7 @@ pub(crate) mod algorithm;
 pub(crate) mod claims;
 pub(crate) mod fault;
 pub(crate) mod json;
+pub(crate) mod jwk;
 pub(crate) mod key;
 pub(crate) mod token;
 

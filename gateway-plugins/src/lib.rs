@@ -9,6 +9,7 @@ mod error_pages;
 mod fault_injection;
 mod grpc_web;
 mod jose;
+mod jwks_auth;
 mod jwt_auth;
 mod key_auth;
 mod rate_limiting;
@@ -42,6 +43,7 @@ pub const PLUGINS: &[Entry] = &[
     // who is it
     entry::<key_auth::KeyAuth>(),
     entry::<jwt_auth::JwtAuth>(),
+    entry::<jwks_auth::JwksAuth>(),
     // may they
     entry::<access_control::AccessControl>(),
     // how often may they

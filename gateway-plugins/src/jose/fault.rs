@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Claim,
     /// The caller it names is not known.
     Caller,
+    /// The token is good, but does not grant what is needed here.
+    Scope,
 }
 
 impl Fault {
@@ -34,6 +36,7 @@ impl Fault {
             Self::Issuer => ("token_issuer", "the token's issuer is not accepted"),
             Self::Audience => ("token_audience", "the token is for another audience"),
             Self::Claim => ("token_claim", "the token lacks a required claim"),
+            Self::Scope => ("token_scope", "the token does not grant access to this"),
             Self::Caller => ("token_caller", "the token is for an unknown caller"),
         }
     }
@@ -41,10 +44,13 @@ impl Fault {
     /// The refusal, with a challenge by RFC 6750 §3.
     pub(crate) fn reply(self) -> Box<Reply> {
         let (reason, sentence) = self.words();
-        let challenge = format!(
-            "Bearer realm=\"ferrum-edge\", error=\"invalid_token\", error_description=\"{sentence}\""
-        );
-        let reply = Reply::new(Cause::Unauthenticated).detail(sentence).reason(reason);
+        let (cause, error) = match self {
+            Self::Scope => (Cause::Forbidden, "insufficient_scope"),
+            _ => (Cause::Unauthenticated, "invalid_token"),
+        };
+        let challenge =
+            format!("Bearer realm=\"ferrum-edge\", error=\"{error}\", error_description=\"{sentence}\"");
+        let reply = Reply::new(cause).detail(sentence).reason(reason);
         Box::new(match HeaderValue::try_from(challenge) {
             Ok(challenge) => reply.header(WWW_AUTHENTICATE, challenge),
             Err(_) => reply,

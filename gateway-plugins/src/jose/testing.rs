@@ -87,4 +87,29 @@ impl Signer {
     pub(crate) fn token(&self, algorithm: &str, claims: &Value) -> String {
         self.raw(algorithm, &json!({ "alg": algorithm, "typ": "JWT" }).to_string(), &claims.to_string())
     }
+
+    /// The public key as an issuer's key set has it.
+    pub(crate) fn jwk(&self, kid: &str) -> Value {
+        match self {
+            Self::Rsa(key) => {
+                // The modulus of 2048 bits, after the heads of the sequence and of the integer.
+                let modulus = key.public_key().as_ref().get(9..265).expect("a modulus").to_vec();
+                json!({ "kty": "RSA", "kid": kid, "use": "sig", "n": b64(modulus), "e": "AQAB" })
+            }
+            Self::Ec(key) => {
+                let point = key.public_key().as_ref().get(1..).expect("a point");
+                let (x, y) = point.split_at(point.len() / 2);
+                let curve = match x.len() {
+                    32 => "P-256",
+                    48 => "P-384",
+                    _ => "P-521",
+                };
+                json!({ "kty": "EC", "kid": kid, "crv": curve, "x": b64(x), "y": b64(y) })
+            }
+            Self::Ed(key) => {
+                json!({ "kty": "OKP", "kid": kid, "crv": "Ed25519", "x": b64(key.public_key().as_ref()) })
+            }
+            Self::Secret(secret) => json!({ "kty": "oct", "kid": kid, "k": b64(secret) }),
+        }
+    }
 }

@@ -1,0 +1,323 @@
+//! Recognises callers by signed tokens (JWT) of issuers such as an OpenID provider, whose keys the gateway fetches.
+//!
+//! Keys are fetched in the background and before they are too old, kept while the issuer is away, and fetched again when
+//! a token names a key that is not known, at most once in `min_refresh_interval_secs`. A caller is the consumer that the
+//! token names, and otherwise somebody the issuer vouches for.
+
+mod provider;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Seconds;
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::Starter;
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::record::Metric;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::credential::checked::{Checked, Print};
+use crate::credential::headers::ClaimHeaders;
+use crate::credential::place::{Found, Places};
+use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::jose::jwk::KeySet;
+use crate::jose::{Algorithm, Fault, Token, fault, token};
+use provider::Provider;
+use source::Pace;
+
+/// Settings of `jwks_auth`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The issuers whose tokens are accepted. At least one.
+    #[schemars(length(max = 100))]
+    providers: Vec<ProviderConfig>,
+    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
+    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
+    token_lookup: OneOrMany,
+    /// Seconds by which the clocks of issuers and gateway may differ. Default 60, at most 300.
+    #[schemars(range(max = 300))]
+    leeway_seconds: Seconds,
+    /// Refuses tokens that never expire. Default true.
+    require_exp: bool,
+    /// Seconds between two fetches of an issuer's keys. Default 900.
+    #[schemars(range(min = 1, max = 86400))]
+    jwks_refresh_interval_secs: Seconds,
+    /// Seconds between two fetches that tokens with unknown keys, or requests before the first fetch, may cause.
+    /// Default 10.
+    #[schemars(range(min = 1, max = 3600))]
+    min_refresh_interval_secs: Seconds,
+    /// Seconds for which keys are used after the last fetch that worked. Then requests get 503. Default 86400.
+    #[schemars(range(min = 60, max = 2_592_000))]
+    max_stale_secs: Seconds,
+    /// Claims that targets get as header fields, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. What a client
+    /// sends under these names is removed. Lists have commas between their parts. Default none.
+    claims_to_headers: BTreeMap<String, String>,
+    /// Takes the token out of the request, so that targets never see it. Default false.
+    hide_credentials: bool,
+    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
+    /// none: a token is required.
+    anonymous: Option<String>,
+    /// Verified tokens that each worker remembers until they expire or the issuer's keys are fetched again; 0 is none.
+    /// Default 1000.
+    #[schemars(range(max = 1_000_000))]
+    cached_tokens: u32,
+}
+
+/// An issuer.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProviderConfig {
+    /// The issuer (`iss`) of its tokens. Required.
+    issuer: String,
+    /// The URL of its key set. Default: the discovery document says.
+    jwks_uri: Option<String>,
+    /// The URL of its discovery document, whose `issuer` must be the same. Default: the issuer and
+    /// `/.well-known/openid-configuration`.
+    discovery_url: Option<String>,
+    /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    ca_path: Option<PathBuf>,
+    /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
+    audience: OneOrMany,
+    /// Algorithms that are accepted; those with a shared secret can't be. Default all others.
+    algorithms: Vec<Algorithm>,
+    /// Scopes a token must have, every one. Default none.
+    required_scopes: Vec<String>,
+    /// Roles of which a token must have one. Default none.
+    required_roles: Vec<String>,
+    /// The claim with the scopes: a list, or a text with spaces between them. Default `scope`.
+    scope_claim: String,
+    /// The claim with the roles, which also count as the caller's groups; a dotted path leads into objects. Default
+    /// `roles`.
+    role_claim: String,
+    /// The claim that names the caller: a consumer's username or custom id, or anything else. Default `sub`.
+    consumer_identity_claim: String,
+    /// Refuses callers who are no consumers. Default false.
+    require_consumer: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            providers: Vec::new(),
+            token_lookup: OneOrMany::One("header:Authorization".into()),
+            leeway_seconds: Seconds(60),
+            require_exp: true,
+            jwks_refresh_interval_secs: Seconds(900),
+            min_refresh_interval_secs: Seconds(10),
+            max_stale_secs: Seconds(86400),
+            claims_to_headers: BTreeMap::new(),
+            hide_credentials: false,
+            anonymous: None,
+            cached_tokens: 1000,
+        }
+    }
+}
+
+impl Default for ProviderConfig {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            jwks_uri: None,
+            discovery_url: None,
+            ca_path: None,
+            audience: OneOrMany::default(),
+            algorithms: Algorithm::ALL.into_iter().filter(|name| !name.is_symmetric()).collect(),
+            required_scopes: Vec::new(),
+            required_roles: Vec::new(),
+            scope_claim: "scope".into(),
+            role_claim: "roles".into(),
+            consumer_identity_claim: "sub".into(),
+            require_consumer: false,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct JwksAuth {
+    providers: Vec<Provider>,
+    places: Places,
+    headers: ClaimHeaders,
+    hide: bool,
+    anonymous: Option<String>,
+    verified: Checked<(Arc<Identity>, Arc<KeySet>, usize)>,
+    /// Tokens whose signature was good, and tokens that were remembered.
+    counts: [Counter; 2],
+}
+
+const TOKENS: Metric = Metric {
+    name: "ferrum_jwks_auth_tokens_total",
+    kind: "counter",
+    help: "Accepted tokens: verified, or cached.",
+};
+
+impl Plugin for JwksAuth {
+    const NAME: &'static str = "jwks_auth";
+    const SUMMARY: &'static str =
+        "Recognises callers by signed tokens (JWT) of issuers whose keys it fetches.";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        if config.providers.is_empty() {
+            return Err(Problems::one("config.providers", "no issuer is accepted"));
+        }
+        let pace = Pace {
+            refresh: config.jwks_refresh_interval_secs.duration(),
+            at_least: config.min_refresh_interval_secs.duration(),
+            max_age: config.max_stale_secs.duration(),
+        };
+        let clock = (config.leeway_seconds.0, config.require_exp);
+        let mut problems = Problems::default();
+        let mut providers: Vec<Provider> = Vec::new();
+        for (n, written) in config.providers.into_iter().enumerate() {
+            let at = format!("config.providers[{n}]");
+            if providers.iter().any(|other| other.issuer == written.issuer) {
+                problems.add(format!("{at}.issuer"), "this issuer is there twice");
+            }
+            match Provider::new(written, world, (clock, pace), &at) {
+                Ok(provider) => providers.push(provider),
+                Err(more) => problems.extend(more.0),
+            }
+        }
+        problems.into_result(())?;
+        Ok(Self {
+            providers,
+            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
+            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
+            hide: config.hide_credentials,
+            anonymous: config.anonymous,
+            verified: Checked::new(config.cached_tokens),
+            counts: ["verified", "cached"].map(|it| world.meters().counter(TOKENS, &["result"], &[it])),
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.authenticate(self.clone());
+        if !self.headers.is_empty() {
+            hooks.on_request(self);
+        }
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        for provider in &self.providers {
+            let source = provider.source.clone();
+            starter.task("keys", move |control| source.clone().keep_fresh(control));
+        }
+    }
+}
+
+/// The caller whom this plugin recognised.
+struct Recognised(Arc<Identity>);
+
+impl Authenticate for JwksAuth {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let token = match self.places.find(exchange) {
+            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+            Found::One(token) if token.len() <= token::MAX_TOKEN => token,
+            Found::One(_) | Found::Several => return Claim::Refused(Fault::Malformed.reply()),
+        };
+        match self.identity(&token, seat, now()) {
+            Answer::Known(identity) => Claim::Caller(self.recognised(exchange, seat, identity)),
+            Answer::Refused(fault) => Claim::Refused(fault.reply()),
+            Answer::KeysNeeded(provider, known) => Claim::wait(async move {
+                provider.source.ask(known.as_ref()).await;
+                match self.identity(&token, seat, now()) {
+                    Answer::Known(identity) => Finding::Caller(self.recognised(exchange, seat, identity)),
+                    Answer::Refused(fault) => Finding::Refused(fault.reply()),
+                    Answer::KeysNeeded(_, Some(_)) => Finding::Refused(Fault::Signature.reply()),
+                    Answer::KeysNeeded(_, None) => Finding::Refused(no_keys()),
+                }
+            }),
+        }
+    }
+}
+
+impl OnRequest for JwksAuth {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
+        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        Step::Next
+    }
+}
+
+/// The refusal while an issuer's keys can't be had.
+fn no_keys() -> Box<Reply> {
+    Box::new(
+        Reply::new(Cause::NoTarget).detail("the issuer's keys can't be had").reason("token_keys_missing"),
+    )
+}
+
+enum Answer<'a> {
+    Known(Arc<Identity>),
+    Refused(Fault),
+    /// Only newer keys than these can tell.
+    KeysNeeded(&'a Provider, Option<Arc<KeySet>>),
+}
+
+impl JwksAuth {
+    fn recognised(&self, exchange: &mut Exchange, seat: Seat<'_>, identity: Arc<Identity>) -> Arc<Identity> {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+        if !self.headers.is_empty() {
+            exchange.state.put(seat, Recognised(identity.clone()));
+        }
+        identity
+    }
+
+    /// Whose token it is, at this second since 1970, by the keys that are known.
+    fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Answer<'_> {
+        let print = print(text);
+        if let Some((identity, keys, n)) = self.verified.get(&print, now)
+            && self.providers.get(n).is_some_and(|provider| provider.has(&keys))
+            && is_current(&identity, seat)
+        {
+            self.counts[1].add(1);
+            return Answer::Known(identity);
+        }
+        let (token, n, until) = match self.judged(text, now) {
+            Ok(judged) => judged,
+            Err(fault) => return Answer::Refused(fault),
+        };
+        let Some(provider) = self.providers.get(n) else { return Answer::Refused(Fault::Issuer) };
+        let Some(keys) = provider.source.keys() else { return Answer::KeysNeeded(provider, None) };
+        match keys.verify(&token) {
+            None => return Answer::KeysNeeded(provider, Some(keys)),
+            Some(false) => return Answer::Refused(Fault::Signature),
+            Some(true) => {}
+        }
+        match provider.caller(token.claims, seat) {
+            Ok(identity) => {
+                self.counts[0].add(1);
+                self.verified.put(print, (identity.clone(), keys, n), until);
+                Answer::Known(identity)
+            }
+            Err(fault) => Answer::Refused(fault),
+        }
+    }
+
+    /// The token, its provider and when it expires: all that can be said before its signature is checked.
+    fn judged<'t>(&self, text: &'t [u8], now: u64) -> Result<(Token<'t>, usize, u64), Fault> {
+        let token = Token::read(text)?;
+        let issuer = token.claims.get("iss").and_then(serde_json::Value::as_str).ok_or(Fault::Issuer)?;
+        let n = self.providers.iter().position(|it| it.issuer == issuer).ok_or(Fault::Issuer)?;
+        let until = self.providers.get(n).ok_or(Fault::Issuer)?.judge(&token, now)?;
+        Ok((token, n, until))
+    }
+}
+
+/// What a token is kept under.
+fn print(token: &[u8]) -> Print {
+    digest::digest(&digest::SHA256, token).as_ref().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

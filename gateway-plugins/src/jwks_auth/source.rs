@@ -1,0 +1,175 @@
+//! Where an issuer's keys come from: fetched, kept while the issuer is away, fetched again for a key that is not known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::{Client, Endpoint};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::record::Metric;
+use http::{Request, StatusCode, Uri};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::jose::json;
+use crate::jose::jwk::KeySet;
+
+/// Bytes of a key set or discovery document.
+const MAX_DOCUMENT: u64 = 256 << 10;
+
+/// How often keys are fetched, and how long they are good for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Between two fetches of keys that are known.
+    pub(super) refresh: Duration,
+    /// Between two fetches that requests cause.
+    pub(super) at_least: Duration,
+    /// How long keys are used after the last fetch that worked.
+    pub(super) max_age: Duration,
+}
+
+/// The keys of one issuer.
+pub(super) struct Source {
+    world: World,
+    issuer: String,
+    ca_path: Option<std::path::PathBuf>,
+    pace: Pace,
+    first: (Client, Uri),
+    is_discovery: bool,
+    held: Arc<Held>,
+    fetched: Counter,
+    failed: Counter,
+}
+
+/// What is known of an issuer; outlives a change of settings.
+#[derive(Default)]
+struct Held {
+    keys: ArcSwapOption<(Instant, Arc<KeySet>)>,
+    /// When somebody last asked; the lock lets one ask at a time.
+    asked: Mutex<Option<Instant>>,
+}
+
+const FETCHES: Metric = Metric {
+    name: "ferrum_jwks_auth_fetches_total",
+    kind: "counter",
+    help: "Fetches of issuers' keys by issuer and result: ok or failed.",
+};
+
+impl Source {
+    /// The keys behind `url`, which is a key set's or a discovery document's.
+    pub(super) fn new(
+        world: &World,
+        (issuer, ca_path): (&str, Option<std::path::PathBuf>),
+        (url, is_discovery): (&str, bool),
+        pace: Pace,
+    ) -> Result<Self, Problems> {
+        let first = client(world, url, ca_path.clone()).map_err(|message| Problems::one("", message))?;
+        let count = |result| world.meters().counter(FETCHES, &["issuer", "result"], &[issuer, result]);
+        Ok(Self {
+            issuer: issuer.to_owned(),
+            ca_path,
+            pace,
+            first,
+            is_discovery,
+            held: world.kept(&format!("{issuer} {url}"), Held::default),
+            fetched: count("ok"),
+            failed: count("failed"),
+            world: world.clone(),
+        })
+    }
+
+    /// The keys, unless they are too old.
+    pub(super) fn keys(&self) -> Option<Arc<KeySet>> {
+        let held = self.held.keys.load();
+        let (fetched, keys) = &**held.as_ref()?;
+        (fetched.elapsed() < self.pace.max_age).then(|| keys.clone())
+    }
+
+    /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
+    /// fetch at a time; everybody who asks meanwhile waits for it.
+    pub(super) async fn ask(&self, known: Option<&Arc<KeySet>>) {
+        let mut asked = self.held.asked.lock().await;
+        let now = self.keys();
+        let is_newer = match (&now, known) {
+            (Some(now), Some(known)) => !Arc::ptr_eq(now, known),
+            (now, _) => now.is_some(),
+        };
+        if is_newer || asked.is_some_and(|last| last.elapsed() < self.pace.at_least) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        // A failure is counted, and leaves what is known as it is.
+        drop(self.fetch().await);
+    }
+
+    /// Keeps the keys fresh until the plugin is gone.
+    pub(super) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+        while !control.is_ended() {
+            {
+                let mut asked = self.held.asked.lock().await;
+                *asked = Some(Instant::now());
+                self.fetch().await?;
+            }
+            tokio::select! {
+                () = control.ended() => {}
+                () = tokio::time::sleep(self.pace.refresh) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn fetch(&self) -> Result<(), String> {
+        let fetched = self.fetch_keys().await;
+        match &fetched {
+            Ok(keys) => {
+                self.fetched.add(1);
+                self.held.keys.store(Some(Arc::new((Instant::now(), keys.clone()))));
+            }
+            Err(_) => self.failed.add(1),
+        }
+        fetched.map(drop)
+    }
+
+    async fn fetch_keys(&self) -> Result<Arc<KeySet>, String> {
+        let (first, uri) = &self.first;
+        let document = get(first, uri).await?;
+        if !self.is_discovery {
+            return KeySet::read(&document).ok_or_else(|| format!("{uri} has no key set"));
+        }
+        let about = json::object(&document).ok_or_else(|| format!("{uri} is no discovery document"))?;
+        let text = |name: &str| about.get(name).and_then(Value::as_str);
+        // OpenID Connect Discovery §4.3: otherwise one issuer could speak for another.
+        if text("issuer") != Some(self.issuer.as_str()) {
+            return Err(format!("{uri} is of another issuer"));
+        }
+        let url = text("jwks_uri").ok_or_else(|| format!("{uri} has no `jwks_uri`"))?;
+        if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
+            return Err(format!("{uri} names keys that are not behind https"));
+        }
+        let (client, uri) = client(&self.world, url, self.ca_path.clone())?;
+        KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))
+    }
+}
+
+fn client(world: &World, url: &str, ca_path: Option<std::path::PathBuf>) -> Result<(Client, Uri), String> {
+    let (endpoint, uri) = Endpoint::of_url(url)?;
+    let mut endpoint = endpoint.trusting(ca_path);
+    endpoint.max_response_bytes = MAX_DOCUMENT;
+    let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
+    Ok((client, uri))
+}
+
+async fn get(client: &Client, uri: &Uri) -> Result<bytes::Bytes, String> {
+    let request = Request::get(uri.clone()).header("accept", "application/json").body(Body::empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let response = client.fetch(request).await.map_err(|error| format!("{uri}: {error}"))?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("{uri} answers {}", response.status()));
+    }
+    Ok(response.into_body())
+}
