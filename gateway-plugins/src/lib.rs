@@ -48,6 +48,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
+    // compress it: before what transforms, for responses come back the other way
+    entry::<compression::Compression>(),
     // transform it
     entry::<request_decompression::RequestDecompression>(),
     entry::<rewrite::Rewrite>(),
@@ -56,8 +58,6 @@ pub const PLUGINS: &[Entry] = &[
     // where does it go
     entry::<traffic_split::TrafficSplit>(),
     entry::<request_mirror::RequestMirror>(),
-    // compress it
-    entry::<compression::Compression>(),
     // instead of the target
     entry::<fault_injection::FaultInjection>(),
     entry::<response_mock::ResponseMock>(),

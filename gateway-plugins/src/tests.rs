@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use gateway_core::plugin::Registry;
+use gateway_core::testing::Trial;
 use serde_json::json;
 
 use super::PLUGINS;
@@ -33,6 +34,24 @@ fn unknown_settings_are_refused_and_every_option_is_explained() {
             assert!(about.get("description").is_some(), "{}.{option} is not explained", plugin.name);
         }
     }
+}
+
+#[tokio::test]
+async fn a_response_is_transformed_before_it_is_compressed() {
+    let rules = json!([{"operation": "remove", "target": "body", "key": "/secret"}]);
+    let plugins = [
+        ("compression", json!({"min_content_length": 0, "algorithms": ["gzip"]})),
+        ("response_transformer", json!({ "rules": rules })),
+    ];
+    let trial = Trial::of_plugins(PLUGINS, &plugins).answering(|_| {
+        let response = http::Response::builder().header("content-type", "application/json");
+        response.body(r#"{"a":1,"secret":2}"#.into()).unwrap()
+    });
+    let got = trial.get("/", &[("accept-encoding", "gzip")]).await;
+    assert_eq!((got.status, got.field("content-encoding")), (200, "gzip"));
+    let plain = std::io::read_to_string(flate2::read::GzDecoder::new(&got.body[..])).unwrap();
+    assert_eq!(plain, r#"{"a":1}"#);
+    assert_eq!(got.headers.get("content-length"), None, "it would be the plain body's");
 }
 
 #[test]
