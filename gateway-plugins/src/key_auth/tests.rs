@@ -8,6 +8,10 @@ use super::*;
 
 /// Two consumers; one has two keys while they are rotated.
 fn trial(key_location: &str, hide: bool) -> Trial {
+    trial_with(&json!({ "key_location": key_location, "hide_credentials": hide }))
+}
+
+fn trial_with(config: &serde_json::Value) -> Trial {
     let spec = json!({
         "proxies": [{
             "id": "a", "listen_path": "/", "strip_listen_path": false,
@@ -19,7 +23,7 @@ fn trial(key_location: &str, hide: bool) -> Trial {
         ],
         "plugin_configs": [{
             "id": "k", "plugin_name": "key_auth", "proxy_id": "a",
-            "config": { "key_location": key_location, "hide_credentials": hide },
+            "config": config,
         }],
     });
     Trial::of_spec(&[entry::<KeyAuth>()], &spec.to_string(), &World::default())
@@ -79,9 +83,41 @@ async fn keys_stay_where_the_operator_wants_them() {
 
 #[test]
 fn places_that_are_none_are_refused() {
-    for place in ["", "header:", "header:a b", "query:", "query:a&b", "cookie:x", "X-API-Key"] {
+    for place in
+        ["", "header:", "header:a b", "query:", "query:a&b", "cookie:", "cookie:a;b", "body:x", "X-API-Key"]
+    {
         let config = json!({ "key_location": place });
         let problems = Trial::refused(&[entry::<KeyAuth>()], "key_auth", &config);
         assert_eq!(problems.0[0].path, "config.key_location", "{place}");
     }
+}
+
+#[tokio::test]
+async fn keys_in_several_places() {
+    let trial = trial_with(&json!({
+        "key_location": ["header:X-API-Key", "header:Authorization", "query:key", "cookie:key"],
+    }));
+    for (target, fields, expected) in [
+        ("/p", &[("x-api-key", "old")][..], "alice"),
+        ("/p", &[("authorization", "Bearer bobs")], "bob"),
+        ("/p?key=bobs", &[], "bob"),
+        ("/p", &[("cookie", "a=1; key=bobs")], "bob"),
+        ("/p", &[("authorization", "Basic Ym9iczo=")], "401"),
+        ("/p?key=old", &[("x-api-key", "bobs")], "401"),
+        ("/p", &[("cookie", "key=old"), ("cookie", "key=bobs")], "401"),
+    ] {
+        assert_eq!(caller(&trial, target, fields).await.0, expected, "{target} {fields:?}");
+    }
+    let asked = trial.asked();
+    assert!(asked.iter().all(|it| it.path == "/p" && it.field("authorization").is_empty()));
+    assert_eq!(asked.last().expect("a request").field("cookie"), "a=1");
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_may_be_a_consumers() {
+    let open = trial_with(&json!({ "anonymous": "bob" }));
+    assert_eq!(caller(&open, "/", &[]).await.0, "bob");
+    assert_eq!(caller(&open, "/", &[("x-api-key", "wrong")]).await.0, "401");
+    let nobody = trial_with(&json!({ "anonymous": "no such consumer" }));
+    assert_eq!(caller(&nobody, "/", &[]).await.0, "401");
 }
