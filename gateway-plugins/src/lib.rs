@@ -4,6 +4,7 @@ mod access_control;
 mod caller_key;
 mod compression;
 mod correlation_id;
+mod cors;
 mod credential;
 mod error_pages;
 mod fault_injection;
@@ -12,6 +13,7 @@ mod jose;
 mod jwks_auth;
 mod jwt_auth;
 mod key_auth;
+mod origin;
 mod rate_limiting;
 mod rate_table;
 mod redirect;
@@ -38,6 +40,8 @@ pub const PLUGINS: &[Entry] = &[
     // answer it here, before anybody is asked who they are
     entry::<redirect::Redirect>(),
     entry::<request_termination::RequestTermination>(),
+    // protect before anybody is asked who they are
+    entry::<cors::Cors>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
     // who is it
