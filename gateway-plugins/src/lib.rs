@@ -9,6 +9,7 @@ mod credential;
 mod error_pages;
 mod fault_injection;
 mod grpc_web;
+mod ip_restriction;
 mod jose;
 mod jwks_auth;
 mod jwt_auth;
@@ -19,11 +20,14 @@ mod rate_table;
 mod redirect;
 mod request_decompression;
 mod request_mirror;
+mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod response_mock;
+mod response_size_limiting;
 mod response_transformer;
 mod rewrite;
+mod security_headers;
 mod server_timing;
 mod shared;
 mod traffic_split;
@@ -35,6 +39,7 @@ use gateway_core::plugin::{Entry, entry};
 pub const PLUGINS: &[Entry] = &[
     // see it
     entry::<correlation_id::CorrelationId>(),
+    entry::<security_headers::SecurityHeaders>(),
     entry::<server_timing::ServerTiming>(),
     entry::<error_pages::ErrorPages>(),
     // answer it here, before anybody is asked who they are
@@ -42,6 +47,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<request_termination::RequestTermination>(),
     // protect before anybody is asked who they are
     entry::<cors::Cors>(),
+    entry::<ip_restriction::IpRestriction>(),
+    entry::<request_size_limiting::RequestSizeLimiting>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
     // who is it
@@ -65,6 +72,8 @@ pub const PLUGINS: &[Entry] = &[
     // instead of the target
     entry::<fault_injection::FaultInjection>(),
     entry::<response_mock::ResponseMock>(),
+    // how much may come back; the first to see a target's response
+    entry::<response_size_limiting::ResponseSizeLimiting>(),
 ];
 
 #[cfg(test)]
