@@ -173,7 +173,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
             Some(range) => failures.push(range),
             None => {
                 problems
-                    .add(format!("config.failure_statuses[{n}]"), format!("`{text}` is no status"))
+                    .add(format!("config.failure_statuses[{n}]"), format!("`{text}` is not a status"))
                     .remedy = Some("write `401` or `4xx`".into());
             }
         }
