@@ -27,6 +27,7 @@ use crate::config::problem::Problems;
 #[derive(Clone)]
 pub struct World {
     reach: Arc<Reach>,
+    kept: Arc<Kept>,
     owner: Option<Owner>,
 }
 
@@ -56,13 +57,13 @@ pub struct Owner {
 impl World {
     /// A world of these parts.
     pub fn new(reach: Reach) -> Self {
-        Self { reach: Arc::new(reach), owner: None }
+        Self { reach: Arc::new(reach), kept: Arc::default(), owner: None }
     }
 
     /// The same world, for one plugin config.
     #[must_use]
     pub fn owned_by(&self, owner: Owner) -> Self {
-        Self { reach: self.reach.clone(), owner: Some(owner) }
+        Self { reach: self.reach.clone(), kept: self.kept.clone(), owner: Some(owner) }
     }
 
     /// The gateway's name in headers it adds.
@@ -108,7 +109,7 @@ impl World {
     /// kept under the same name and type, or a new one. Freed with the last plugin that holds it.
     pub fn kept<T: Send + Sync + 'static>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
         match &self.owner {
-            Some(owner) => Kept::global().take(owner, name, make),
+            Some(owner) => self.kept.take(owner, name, make),
             None => Arc::new(make()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Owner;
 
@@ -22,12 +22,6 @@ struct Key {
 const SWEEP_AT: usize = 1024;
 
 impl Kept {
-    /// The one of this process. Owners of two gateways in one process that have the same name and id share their state.
-    pub(super) fn global() -> &'static Self {
-        static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
-        &KEPT
-    }
-
     /// The value kept under this name, or a new one.
     pub(super) fn take<T: Send + Sync + 'static>(
         &self,
@@ -49,5 +43,23 @@ impl Kept {
         let weak: Weak<dyn Any + Send + Sync> = Arc::<T>::downgrade(&value);
         kept.insert(key, weak);
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugin::World;
+
+    #[test]
+    fn state_is_a_plugin_configs_own_within_one_world() {
+        let owner = |config: &str| Owner { plugin: Arc::from("p"), config: config.parse().expect("an id") };
+        let world = World::default();
+        let first = world.owned_by(owner("a")).kept("n", || 1);
+        assert!(Arc::ptr_eq(&first, &world.owned_by(owner("a")).kept("n", || 2)), "kept over a change");
+        assert_eq!(*world.owned_by(owner("b")).kept("n", || 2), 2, "another config has its own");
+        assert_eq!(*World::default().owned_by(owner("a")).kept("n", || 3), 3, "another gateway has its own");
+        drop(first);
+        assert_eq!(*world.owned_by(owner("a")).kept("n", || 4), 4, "nobody held it any more");
     }
 }
