@@ -1,6 +1,7 @@
 //! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`].
 
 mod access_control;
+mod basic_auth;
 mod caller_key;
 mod compression;
 mod correlation_id;
@@ -53,6 +54,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<grpc_web::GrpcWeb>(),
     // who is it
     entry::<key_auth::KeyAuth>(),
+    entry::<basic_auth::BasicAuth>(),
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
     // may they
@@ -76,5 +78,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<response_size_limiting::ResponseSizeLimiting>(),
 ];
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

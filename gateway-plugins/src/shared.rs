@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod coding;
 pub(crate) mod query;
+pub(crate) mod watched;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;

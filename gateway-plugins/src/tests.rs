@@ -67,3 +67,24 @@ fn bad_settings_are_named() {
         assert_eq!(problems.0[0].path, path);
     }
 }
+
+#[tokio::test]
+async fn the_example_of_the_readme_works() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## Authentication").expect("the section");
+    let (_, example) = section.split_once("```yaml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let trial = Trial::of_spec(PLUGINS, example, &gateway_core::plugin::World::default());
+    assert_eq!(trial.closed(), Vec::<String>::new());
+    let password = "Basic YW5uOmNvcnJlY3QgaG9yc2U=";
+    for (field, value, expected) in [
+        ("x-api-key", "0d9a4ff2c1e7", 200),
+        ("authorization", password, 200),
+        ("authorization", "Basic YW5uOndyb25n", 401),
+        ("accept", "*/*", 401),
+    ] {
+        assert_eq!(trial.get("/shop", &[(field, value)]).await.status, expected, "{field}: {value}");
+    }
+    let refused = trial.get("/shop", &[("x-api-key", "wrong")]).await;
+    assert_eq!(refused.headers.get_all("www-authenticate").iter().count(), 2, "the challenges of both");
+}

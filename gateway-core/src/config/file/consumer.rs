@@ -22,7 +22,7 @@ pub struct Consumer {
     /// By authentication plugin (`key_auth`, `basic_auth`, `jwt_auth`, `hmac_auth`, `mtls_auth`; also `keyauth`,
     /// `basicauth`, `jwt`): a map such as `{key: …}`, a list of such maps while a credential is rotated, or just the
     /// key, password, secret or identity itself. Instead of the key there may be a `key_sha256`, of the password a
-    /// `password_hash` (argon2id, bcrypt, apr1, `{SHA}`), and of the secret of `jwt_auth` a `public_key` in PEM; keys of
+    /// `password_hash` (argon2id, bcrypt or apr1), and of the secret of `jwt_auth` a `public_key` in PEM; keys of
     /// `jwt_auth` may have a `kid`.
     pub credentials: BTreeMap<String, serde_json::Value>,
     /// Groups for `access_control`.

@@ -1,0 +1,345 @@
+//! Recognises callers by user name and password (`Authorization: Basic`, RFC 7617).
+//!
+//! Users are consumers with `basic_auth` credentials (a `password`, or a `password_hash` by argon2id, bcrypt or apr1), and
+//! the names in files as `htpasswd` writes them. A consumer with a credential of its own is not looked up in files; a
+//! user of a file is the consumer of that name where there is one.
+//!
+//! Hashes are checked on threads of their own, so many at a time; with more waiting than may wait, the answer is 503. Good
+//! passwords are remembered for a short while. The password of an unknown user is checked against another user's hash, so
+//! that time does not tell who exists.
+
+mod apr1;
+mod checks;
+mod password;
+mod users;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Seconds;
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
+use gateway_core::record::Metric;
+use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::credential::{absent, now};
+use crate::shared::watched::Watched;
+use checks::{Checks, Decoy, Memory};
+use password::Stored;
+use users::{MAX_FILE, Users};
+
+/// Settings of `basic_auth`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// What a browser shows when it asks for the password. Default `ferrum-edge`.
+    #[schemars(length(min = 1, max = 255))]
+    realm: String,
+    /// Files with more users, as `htpasswd -B` writes them: `name:hash` a line, `#` begins a comment. Hashes are by
+    /// argon2id, bcrypt or apr1; others are refused. Default none.
+    #[schemars(length(max = 100))]
+    htpasswd_files: Vec<PathBuf>,
+    /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
+    #[schemars(range(min = 1))]
+    refresh: Seconds,
+    /// Takes the `Authorization` header out of the request, so that targets never see the password. Default true.
+    hide_credentials: bool,
+    /// The consumer that a request without a password counts as, by username. A wrong password is refused all the same.
+    /// Default none: a password is required.
+    anonymous: Option<String>,
+    /// How long a good password is remembered, so that its hash is not checked again; a changed password counts at once.
+    /// 0 is not at all. Default 60 s.
+    #[schemars(range(max = 86400))]
+    cache_ttl: Seconds,
+    /// Good passwords that each worker remembers. Default 1000.
+    #[schemars(range(max = 1_000_000))]
+    cached_passwords: u32,
+    /// Hashes that are checked at a time. Default half the processor's cores, at least 1.
+    #[schemars(range(min = 1, max = 1024))]
+    max_concurrent_checks: Option<usize>,
+    /// Checks that wait; more requests are answered with 503 and `Retry-After`. Default 100.
+    #[schemars(range(max = 10_000))]
+    max_waiting_checks: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            realm: "ferrum-edge".into(),
+            htpasswd_files: Vec::new(),
+            refresh: Seconds(60),
+            hide_credentials: true,
+            anonymous: None,
+            cache_ttl: Seconds(60),
+            cached_passwords: 1000,
+            max_concurrent_checks: None,
+            max_waiting_checks: 100,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct BasicAuth {
+    challenge: HeaderValue,
+    users: Arc<Watched<Users>>,
+    refresh: Seconds,
+    hide: bool,
+    anonymous: Option<String>,
+    cache_ttl: u64,
+    checks: Checks,
+    memory: Arc<Memory>,
+    decoy: Decoy,
+    counts: Counts,
+}
+
+/// What became of passwords.
+struct Counts {
+    verified: Counter,
+    cached: Counter,
+    refused: Counter,
+    busy: Counter,
+}
+
+const PASSWORDS: Metric = Metric {
+    name: "ferrum_basic_auth_passwords_total",
+    kind: "counter",
+    help: "Passwords by what became of them: verified, cached, refused, or busy (too many checks were waiting).",
+};
+
+impl Plugin for BasicAuth {
+    const NAME: &'static str = "basic_auth";
+    const SUMMARY: &'static str = "Recognises callers by user name and password (HTTP Basic authentication).";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+        if !config.realm.chars().all(is_plain) {
+            return Err(Problems::one(
+                "config.realm",
+                "only printable ASCII without quotes is possible here",
+            ));
+        }
+        let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm);
+        let challenge = HeaderValue::try_from(challenge)
+            .map_err(|_| Problems::one("config.realm", "is not possible in a header"))?;
+        let files = ("config.htpasswd_files", config.htpasswd_files);
+        let users = Watched::new(world, files, MAX_FILE, Users::add_lines)?;
+        let decoy = Decoy::default();
+        users.get().any().into_iter().for_each(|stored| decoy.learn(stored));
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let at_a_time = config.max_concurrent_checks.unwrap_or_else(|| (cores() / 2).max(1));
+        let size = if config.cache_ttl.0 == 0 { 0 } else { config.cached_passwords };
+        let count = |result| world.meters().counter(PASSWORDS, &["result"], &[result]);
+        Ok(Self {
+            challenge,
+            users: Arc::new(users),
+            refresh: config.refresh,
+            hide: config.hide_credentials,
+            anonymous: config.anonymous,
+            cache_ttl: config.cache_ttl.0,
+            checks: Checks::new(world, at_a_time, config.max_waiting_checks),
+            memory: world.kept(&format!("checked {size}"), || Memory::new(size)),
+            decoy,
+            counts: Counts {
+                verified: count("verified"),
+                cached: count("cached"),
+                refused: count("refused"),
+                busy: count("busy"),
+            },
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.authenticate(self);
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        if !self.users.is_empty() {
+            let (users, every) = (self.users.clone(), self.refresh.duration());
+            starter.task("refresh", move |control| users.clone().keep_fresh(every, control));
+        }
+    }
+}
+
+/// A user and the passwords of which one must be given.
+type Known = (Arc<Identity>, Arc<[Stored]>);
+
+impl Authenticate for BasicAuth {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let (user, password) = match given(&exchange.request.headers) {
+            Given::Nothing => {
+                let reply = self.refusal("password_missing", "a user name and a password are required");
+                return absent(self.anonymous.as_deref(), seat, reply);
+            }
+            Given::Malformed => {
+                self.counts.refused.add(1);
+                let detail = "the credentials are malformed";
+                return Claim::Refused(self.refusal("credentials_malformed", detail));
+            }
+            Given::Password(user, password) => (user, password),
+        };
+        let known = self.known(&user, seat);
+        if let Some((identity, stored)) = &known {
+            if stored.iter().any(|stored| !stored.is_slow() && stored.verify(&password)) {
+                self.counts.verified.add(1);
+                return Claim::Caller(self.recognised(exchange, identity.clone()));
+            }
+            let print = self.memory.print(&user, stored, &password);
+            if self.memory.checked.get(&print, now()).is_some() {
+                self.counts.cached.add(1);
+                return Claim::Caller(self.recognised(exchange, identity.clone()));
+            }
+        }
+        let decoy = self.decoy.get(seat.consumers());
+        let slow = known.as_ref().is_some_and(|(_, stored)| stored.iter().any(Stored::is_slow));
+        if !slow && decoy.is_none() {
+            self.counts.refused.add(1);
+            return Claim::Refused(self.wrong());
+        }
+        Claim::wait(self.check(exchange, (user, password), known, decoy))
+    }
+}
+
+impl BasicAuth {
+    /// Checks a password against hashes.
+    async fn check(
+        &self,
+        exchange: &mut Exchange,
+        (user, password): (String, Vec<u8>),
+        known: Option<Known>,
+        decoy: Option<Arc<Stored>>,
+    ) -> Finding {
+        let stored = known.as_ref().map(|(_, stored)| stored.clone()).unwrap_or_default();
+        stored.iter().for_each(|stored| self.decoy.learn(stored));
+        let (hashes, tried) = (stored.clone(), password.clone());
+        let checked = self.checks.run(move || {
+            let mut slow = hashes.iter().filter(|stored| stored.is_slow()).peekable();
+            if slow.peek().is_none() {
+                // For the time it takes: nobody is let in by it.
+                std::hint::black_box(decoy.is_some_and(|decoy| decoy.verify(&tried)));
+                return false;
+            }
+            slow.any(|stored| stored.verify(&tried))
+        });
+        match (checked.await, known) {
+            (Ok(true), Some((identity, _))) => {
+                self.counts.verified.add(1);
+                let print = self.memory.print(&user, &stored, &password);
+                self.memory.checked.put(print, (), now().saturating_add(self.cache_ttl));
+                Finding::Caller(self.recognised(exchange, identity))
+            }
+            (Ok(_), _) => {
+                self.counts.refused.add(1);
+                Finding::Refused(self.wrong())
+            }
+            (Err(_), _) => {
+                self.counts.busy.add(1);
+                let reply = Reply::new(Cause::Overloaded).reason("password_checks_busy");
+                let reply = reply.detail("too many passwords are being checked");
+                Finding::Refused(Box::new(reply.header(RETRY_AFTER, HeaderValue::from_static("1"))))
+            }
+        }
+    }
+
+    fn known(&self, user: &str, seat: Seat<'_>) -> Option<Known> {
+        let consumer = seat.consumers().by_name(user);
+        let own: Vec<Stored> = consumer
+            .and_then(|identity| identity.consumer.as_ref())
+            .into_iter()
+            .flat_map(|consumer| consumer.secrets(Self::NAME))
+            .filter_map(|secret| stored(secret.expose()))
+            .collect();
+        if let Some(identity) = consumer.filter(|_| !own.is_empty()) {
+            return Some((identity.clone(), own.into()));
+        }
+        let stored = self.users.get().get(user)?.clone();
+        Some((consumer.cloned().unwrap_or_else(|| Arc::new(Identity::external(user))), stored))
+    }
+
+    fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
+        if self.hide {
+            exchange.request.headers.remove(AUTHORIZATION);
+        }
+        identity
+    }
+
+    fn wrong(&self) -> Box<Reply> {
+        self.refusal("password_wrong", "the user name or the password is wrong")
+    }
+
+    fn refusal(&self, reason: &'static str, detail: &'static str) -> Box<Reply> {
+        let reply = Reply::new(Cause::Unauthenticated).detail(detail).reason(reason);
+        Box::new(reply.header(WWW_AUTHENTICATE, self.challenge.clone()))
+    }
+}
+
+/// A consumer's credential; `None` for a hash that can't be checked, which is nobody's password.
+fn stored(credential: &Value) -> Option<Stored> {
+    let field = |name| credential.get(name).and_then(Value::as_str);
+    match (field("password"), field("password_hash")) {
+        (Some(password), None) => Some(Stored::plain(password)),
+        (None, Some(hash)) => Stored::hash(hash).ok(),
+        _ => None,
+    }
+}
+
+/// What a request brings.
+enum Given {
+    /// No credential for this plugin.
+    Nothing,
+    Malformed,
+    Password(String, Vec<u8>),
+}
+
+/// Bytes of user name and password; longer ones are refused unseen.
+const MAX_CREDENTIALS: usize = 4096;
+
+/// Padding may be left out, as some clients do.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+fn given(headers: &HeaderMap) -> Given {
+    let mut all = headers.get_all(AUTHORIZATION).iter().filter_map(basic);
+    let Some(encoded) = all.next() else { return Given::Nothing };
+    // Two credentials: whichever is taken, somebody else may take the other.
+    if all.next().is_some() || headers.get_all(AUTHORIZATION).iter().count() > 1 {
+        return Given::Malformed;
+    }
+    read(encoded).map_or(Given::Malformed, |(user, password)| Given::Password(user, password))
+}
+
+/// What follows the scheme; `None` for another scheme.
+fn basic(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, rest) = value.as_bytes().split_at_checked(5)?;
+    (scheme.eq_ignore_ascii_case(b"basic") && rest.first().is_none_or(|c| *c == b' '))
+        .then(|| rest.trim_ascii())
+}
+
+fn read(encoded: &[u8]) -> Option<(String, Vec<u8>)> {
+    if encoded.len() > MAX_CREDENTIALS * 4 / 3 + 4 {
+        return None;
+    }
+    let decoded = BASE64.decode(encoded).ok().filter(|decoded| decoded.len() <= MAX_CREDENTIALS)?;
+    let at = decoded.iter().position(|c| *c == b':')?;
+    let user = std::str::from_utf8(decoded.get(..at)?).ok()?;
+    let password = decoded.get(at + 1..)?;
+    // Some hashes end at a zero byte: everything after it would not count.
+    let is_text = !user.is_empty() && !user.chars().any(char::is_control) && !password.contains(&0);
+    is_text.then(|| (user.to_owned(), password.to_vec()))
+}
+
+#[cfg(test)]
+mod tests;

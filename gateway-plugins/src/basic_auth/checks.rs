@@ -1,0 +1,127 @@
+//! Password checks: done off the worker, so many at a time, and remembered for a short while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::{hmac, rand};
+use gateway_core::consumer::Consumers;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::blocking::Busy;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::password::Stored;
+use crate::credential::checked::{Checked, Print};
+
+/// Consumers among whom a hash is looked for that unknown users are checked against.
+const SAMPLE: usize = 1000;
+
+/// How many checks run and wait.
+pub(super) struct Checks {
+    running: Semaphore,
+    waiting: AtomicUsize,
+    max_waiting: usize,
+    world: World,
+}
+
+impl Checks {
+    pub(super) fn new(world: &World, at_a_time: usize, max_waiting: usize) -> Self {
+        Self {
+            running: Semaphore::new(at_a_time),
+            waiting: AtomicUsize::new(0),
+            max_waiting,
+            world: world.clone(),
+        }
+    }
+
+    /// Does the work off the worker as soon as there is room.
+    ///
+    /// # Errors
+    /// [`Busy`] when as many checks wait as may wait.
+    pub(super) async fn run(&self, work: impl FnOnce() -> bool + Send + 'static) -> Result<bool, Busy> {
+        let _place = match self.running.try_acquire() {
+            Ok(place) => place,
+            Err(_) => {
+                let _queued = self.queue()?;
+                self.running.acquire().await.map_err(|_| Busy)?
+            }
+        };
+        self.world.run_blocking(work).await
+    }
+
+    fn queue(&self) -> Result<Queued<'_>, Busy> {
+        let queued = Queued(&self.waiting);
+        // Also taken back on the way out with an error: `queued` is dropped.
+        if self.waiting.fetch_add(1, Relaxed) >= self.max_waiting { Err(Busy) } else { Ok(queued) }
+    }
+}
+
+/// A place in the queue; also given back when the request is gone.
+struct Queued<'a>(&'a AtomicUsize);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Checks that went well, under a digest whose key is this process's and random: what is kept is worth nothing elsewhere,
+/// and neither password nor hash can be had from it. The stored hashes are part of the digest, so that a changed
+/// password counts at once.
+pub(super) struct Memory {
+    key: hmac::Key,
+    pub(super) checked: Checked<()>,
+}
+
+impl Memory {
+    pub(super) fn new(size: u32) -> Self {
+        let mut random = [0; 32];
+        // Without randomness nothing is remembered: a key that could be known is none.
+        let size = if rand::fill(&mut random).is_ok() { size } else { 0 };
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &random), checked: Checked::new(size) }
+    }
+
+    pub(super) fn print(&self, user: &str, stored: &[Stored], password: &[u8]) -> Print {
+        let mut context = hmac::Context::with_key(&self.key);
+        let mut add = |part: &[u8]| {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        };
+        add(user.as_bytes());
+        stored.iter().for_each(|stored| add(stored.text().as_bytes()));
+        add(password);
+        context.sign().as_ref().try_into().unwrap_or_default()
+    }
+}
+
+/// A real hash that passwords of unknown users are checked against, so that time does not tell whether a user exists.
+/// It is of the same kind and cost as the hash that was checked last.
+#[derive(Default)]
+pub(super) struct Decoy {
+    hash: ArcSwapOption<Stored>,
+    looked: AtomicBool,
+}
+
+impl Decoy {
+    /// One like this hash.
+    pub(super) fn learn(&self, stored: &Stored) {
+        if stored.is_slow() && self.hash.load().as_ref().is_none_or(|known| known.cost() != stored.cost()) {
+            self.hash.store(Some(Arc::new(stored.clone())));
+        }
+    }
+
+    /// The hash to check against; `None` where no user has one.
+    pub(super) fn get(&self, consumers: &Consumers) -> Option<Arc<Stored>> {
+        let known = self.hash.load_full();
+        if known.is_some() || self.looked.swap(true, Relaxed) {
+            return known;
+        }
+        let all = consumers.iter().take(SAMPLE).filter_map(|(_, identity)| identity.consumer.as_ref());
+        let slow = all.flat_map(|consumer| consumer.secrets("basic_auth")).find_map(|secret| {
+            let hash = secret.expose().get("password_hash").and_then(Value::as_str)?;
+            Stored::hash(hash).ok()
+        });
+        slow.inspect(|stored| self.learn(stored)).map(Arc::new)
+    }
+}

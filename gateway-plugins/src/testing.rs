@@ -1,0 +1,106 @@
+//! What tests hand to plugins instead of a machine: files, and threads that do nothing until they are allowed to.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::Reach;
+use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
+use gateway_core::plugin::world::calls::Nowhere;
+use gateway_core::plugin::world::files::Files;
+use gateway_core::plugin::world::meters::Meters;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A machine for one test.
+#[derive(Clone, Default)]
+pub(crate) struct Machine {
+    pub(crate) files: Arc<Shelf>,
+    pub(crate) threads: Arc<Threads>,
+}
+
+impl Machine {
+    pub(crate) fn world(&self) -> World {
+        World::new(Reach {
+            gateway: "test".into(),
+            calls: Arc::new(Nowhere),
+            files: self.files.clone(),
+            blocking: self.threads.clone(),
+            meters: Meters::default(),
+        })
+    }
+}
+
+/// Files that a test changes.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<HashMap<String, (u128, String)>>);
+
+impl Shelf {
+    /// Writes a file; each time it is newer than before.
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let mut files = locked(&self.0);
+        let version = files.get(path).map_or(1, |(version, _)| version + 1);
+        files.insert(path.to_owned(), (version, text.to_owned()));
+    }
+
+    fn get(&self, path: &Path) -> io::Result<(u128, String)> {
+        let files = locked(&self.0);
+        files.get(path.to_str().unwrap_or_default()).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Files for Shelf {
+    fn read(&self, path: &Path, _limit: u64) -> io::Result<Bytes> {
+        self.get(path).map(|(_, text)| text.into())
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<u128> {
+        self.get(path).map(|(version, _)| version)
+    }
+
+    fn list(&self, _folder: &Path, _limit: usize) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Threads for slow work: each piece is done at once, or kept until the test ends.
+#[derive(Default)]
+pub(crate) struct Threads {
+    taken: AtomicUsize,
+    kept: Mutex<Option<Vec<Job>>>,
+}
+
+impl Threads {
+    /// From now on nothing is done.
+    pub(crate) fn stop(&self) {
+        *locked(&self.kept) = Some(Vec::new());
+    }
+
+    /// Does what was left undone, and everything from now on.
+    pub(crate) fn go_on(&self) {
+        let jobs = locked(&self.kept).take();
+        jobs.into_iter().flatten().for_each(|job| job());
+    }
+
+    /// Pieces of work so far.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+}
+
+impl Blocking for Threads {
+    fn take(&self, job: Job) -> Result<(), Busy> {
+        self.taken.fetch_add(1, Relaxed);
+        match locked(&self.kept).as_mut() {
+            Some(kept) => kept.push(job),
+            None => job(),
+        }
+        Ok(())
+    }
+}
