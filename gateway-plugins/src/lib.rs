@@ -4,6 +4,7 @@ mod access_control;
 mod basic_auth;
 mod caller_key;
 mod compression;
+mod concurrency_limiting;
 mod correlation_id;
 mod cors;
 mod credential;
@@ -61,6 +62,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
+    // how much at a time may they
+    entry::<concurrency_limiting::ConcurrencyLimiting>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<compression::Compression>(),
     // transform it
