@@ -207,6 +207,14 @@ impl Trial {
         self
     }
 
+    /// Has requests come from a proxy whose forwarding headers are believed.
+    #[must_use]
+    pub fn from_trusted_proxy(mut self) -> Self {
+        let Client { peer, local, .. } = *self.client;
+        self.client = Arc::new(Client::new(peer, local, true, None));
+        self
+    }
+
     /// Sends a request; its target may be a path only.
     pub async fn send(&self, mut request: Request<Body>) -> Got {
         if request.uri().authority().is_none() && !request.headers().contains_key("host") {

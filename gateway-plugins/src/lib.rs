@@ -16,6 +16,7 @@ mod jose;
 mod jwks_auth;
 mod jwt_auth;
 mod key_auth;
+mod mtls_auth;
 mod origin;
 mod rate_limiting;
 mod rate_table;
@@ -54,6 +55,7 @@ pub const PLUGINS: &[Entry] = &[
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
     // who is it
+    entry::<mtls_auth::MtlsAuth>(),
     entry::<key_auth::KeyAuth>(),
     entry::<basic_auth::BasicAuth>(),
     entry::<jwt_auth::JwtAuth>(),

@@ -119,6 +119,8 @@ pub struct ClientTls {
     pub cipher: &'static str,
     /// The client's verified leaf certificate, DER.
     pub certificate: Option<Arc<[u8]>>,
+    /// What the client sent after its leaf, DER, in its order. Only those that lead to a trusted root were verified.
+    pub chain: Box<[Arc<[u8]>]>,
 }
 
 impl Client {

@@ -81,7 +81,7 @@ async fn what_is_there_already_goes_on_and_a_loop_ends() {
 
 #[tokio::test]
 async fn a_secure_client_is_not_sent_to_https_again() {
-    let tls = Some(ClientTls { server_name: None, version: "TLSv1.3", cipher: "x", certificate: None });
+    let tls = Some(ClientTls { version: "TLSv1.3", ..ClientTls::default() });
     let secure = trial(json!({"scheme": "https"})).from_client([192, 0, 2, 7].into(), tls);
     assert_eq!(secure.get("/a", &[]).await.status, 200);
     // Only a trusted proxy is believed.

@@ -246,9 +246,12 @@ pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
             .negotiated_cipher_suite()
             .and_then(|suite| suite.suite().as_str())
             .unwrap_or("unknown"),
-        certificate: session
-            .peer_certificates()
-            .and_then(|chain| chain.first())
-            .map(|leaf| Arc::from(leaf.as_ref())),
+        ..shown(session.peer_certificates().unwrap_or_default())
     }
+}
+
+/// The certificates that a client showed.
+pub(super) fn shown(certificates: &[rustls_pki_types::CertificateDer<'_>]) -> ClientTls {
+    let mut all = certificates.iter().map(|certificate| Arc::from(certificate.as_ref()));
+    ClientTls { certificate: all.next(), chain: all.collect(), ..ClientTls::default() }
 }

@@ -146,7 +146,7 @@ fn facts(quic: &quinn::Connection) -> ClientTls {
         server_name: handshake.and_then(|data| data.server_name.as_deref().map(Arc::from)),
         version: "TLSv1.3",
         cipher: "unknown",
-        certificate: chain.and_then(|chain| chain.first().map(|leaf| Arc::from(leaf.as_ref()))),
+        ..super::accept::shown(chain.as_deref().map_or(&[], |chain| chain))
     }
 }
 
