@@ -2,12 +2,14 @@
 
 mod access_control;
 mod basic_auth;
+mod bot_detection;
 mod caller_key;
 mod compression;
 mod concurrency_limiting;
 mod correlation_id;
 mod cors;
 mod credential;
+mod csrf;
 mod error_pages;
 mod fault_injection;
 mod grpc_web;
@@ -51,6 +53,7 @@ pub const PLUGINS: &[Entry] = &[
     // protect before anybody is asked who they are
     entry::<cors::Cors>(),
     entry::<ip_restriction::IpRestriction>(),
+    entry::<bot_detection::BotDetection>(),
     entry::<request_size_limiting::RequestSizeLimiting>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
@@ -61,6 +64,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
     // may they
+    entry::<csrf::Csrf>(),
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
