@@ -13,6 +13,7 @@ mod csrf;
 mod error_pages;
 mod fault_injection;
 mod grpc_web;
+mod hmac_auth;
 mod ip_restriction;
 mod jose;
 mod jwks_auth;
@@ -61,6 +62,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<mtls_auth::MtlsAuth>(),
     entry::<key_auth::KeyAuth>(),
     entry::<basic_auth::BasicAuth>(),
+    entry::<hmac_auth::HmacAuth>(),
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
     // may they

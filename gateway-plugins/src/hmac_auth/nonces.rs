@@ -1,0 +1,92 @@
+//! Signatures that were used, for as long as they would be accepted again.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// Signatures that are remembered at a time; with more of them, requests are refused.
+pub(super) const MAX_NONCES: usize = 1_000_000;
+
+/// What was used, in two halves of which the older is dropped when its time is over.
+#[derive(Debug)]
+pub(super) struct Nonces {
+    halves: Mutex<Halves>,
+    room: usize,
+}
+
+#[derive(Debug, Default)]
+struct Halves {
+    new: HashSet<[u8; 16]>,
+    old: HashSet<[u8; 16]>,
+    /// The second since 1970 in which `new` began.
+    since: u64,
+}
+
+/// What became of a signature.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    First,
+    Again,
+    /// There is no room to remember it.
+    Full,
+}
+
+impl Nonces {
+    /// Room for so many.
+    pub(super) fn new(room: usize) -> Self {
+        Self { halves: Mutex::default(), room }
+    }
+
+    /// Notes that somebody used something, which nobody else may use for at least `window` seconds.
+    pub(super) fn note(&self, who: &str, what: &[u8], window: u64, now: u64) -> Use {
+        let mut print = [0; 16];
+        let hash = digest(&SHA256, &[&(who.len() as u64).to_be_bytes(), who.as_bytes(), what].concat());
+        print.copy_from_slice(hash.as_ref().get(..16).unwrap_or(&[0; 16]));
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= halves.since.saturating_add(window) {
+            let is_long_ago = now >= halves.since.saturating_add(window.saturating_mul(2));
+            let new = std::mem::take(&mut halves.new);
+            halves.old = if is_long_ago { HashSet::new() } else { new };
+            halves.since = now;
+        }
+        if halves.new.contains(&print) || halves.old.contains(&print) {
+            return Use::Again;
+        }
+        if halves.new.len() + halves.old.len() >= self.room {
+            return Use::Full;
+        }
+        halves.new.insert(print);
+        Use::First
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_can_not_be_used_again_within_its_window() {
+        let nonces = Nonces::new(100);
+        for start in [0_u8, 100, 199].map(u64::from) {
+            assert_eq!(nonces.note("a", &start.to_be_bytes(), 100, start), Use::First);
+            for later in [0, 50, 99, 100] {
+                assert_eq!(
+                    nonces.note("a", &start.to_be_bytes(), 100, start + later),
+                    Use::Again,
+                    "{start} {later}"
+                );
+            }
+        }
+        let small = Nonces::new(1);
+        assert_eq!(small.note("a", b"1", 100, 0), Use::First);
+        assert_eq!(small.note("a", b"2", 100, 0), Use::Full);
+        assert_eq!(small.note("a", b"2", 100, 500), Use::First);
+        assert_eq!(nonces.note("b", &0_u64.to_be_bytes(), 100, 199), Use::First, "somebody else's");
+        assert_eq!(
+            nonces.note("a", &0_u64.to_be_bytes(), 100, 5000),
+            Use::First,
+            "when it is too old anyway"
+        );
+    }
+}
