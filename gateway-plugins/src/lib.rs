@@ -12,6 +12,7 @@ mod credential;
 mod csrf;
 mod error_pages;
 mod fault_injection;
+mod grpc_deadline;
 mod grpc_web;
 mod hmac_auth;
 mod ip_restriction;
@@ -38,6 +39,8 @@ mod server_timing;
 mod shared;
 mod traffic_split;
 mod transform;
+mod ws_message_size_limiting;
+mod ws_rate_limiting;
 
 use gateway_core::plugin::{Entry, entry};
 
@@ -70,6 +73,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
+    entry::<ws_message_size_limiting::WsMessageSizeLimiting>(),
+    entry::<ws_rate_limiting::WsRateLimiting>(),
     // how much at a time may they
     entry::<concurrency_limiting::ConcurrencyLimiting>(),
     // compress it: before what transforms, for responses come back the other way
@@ -79,6 +84,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    entry::<grpc_deadline::GrpcDeadline>(),
     // where does it go
     entry::<traffic_split::TrafficSplit>(),
     entry::<request_mirror::RequestMirror>(),

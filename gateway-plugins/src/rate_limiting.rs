@@ -136,7 +136,7 @@ impl OnResponse for RateLimiting {
         {
             counted.charged = true;
             let now = Instant::now();
-            self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, now));
+            self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, 1, now));
             counted.tightest = self.tightest(counted.key, now);
         }
         if !self.dry_run {
@@ -197,12 +197,12 @@ impl RateLimiting {
         let mut tightest: Option<(usize, Standing)> = None;
         for (n, limit) in self.limits.iter().enumerate() {
             let standing = match self.count {
-                Count::All => self.table.take(key, limit.rule, now),
-                Count::Failures => self.table.look(key, limit.rule, now),
+                Count::All => self.table.take(key, limit.rule, 1, now),
+                Count::Failures => self.table.look(key, limit.rule, 1, now),
             };
             if !standing.passed {
                 if self.count == Count::All {
-                    self.limits.iter().take(n).for_each(|taken| self.table.refund(key, taken.rule, now));
+                    self.limits.iter().take(n).for_each(|taken| self.table.refund(key, taken.rule, 1, now));
                 }
                 let retry_in = self.longest_wait(key, now).max(standing.retry_in);
                 return Counted { key, passed: false, charged: false, tightest: (n, standing), retry_in };
@@ -217,13 +217,13 @@ impl RateLimiting {
 
     /// Until every limit has room.
     fn longest_wait(&self, key: u64, now: Instant) -> std::time::Duration {
-        let waits = self.limits.iter().map(|limit| self.table.look(key, limit.rule, now).retry_in);
+        let waits = self.limits.iter().map(|limit| self.table.look(key, limit.rule, 1, now).retry_in);
         waits.max().unwrap_or_default()
     }
 
     /// The limit with the least left.
     fn tightest(&self, key: u64, now: Instant) -> (usize, Standing) {
-        let all = self.limits.iter().map(|limit| self.table.look(key, limit.rule, now)).enumerate();
+        let all = self.limits.iter().map(|limit| self.table.look(key, limit.rule, 1, now)).enumerate();
         all.min_by_key(|(_, standing)| standing.remaining).unwrap_or_default()
     }
 }

@@ -29,8 +29,9 @@ const CHANGING: u64 = 1;
 /// What every key of a rule may do: so much in a period, and so much at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// Nanoseconds until one is allowed again.
+    /// `scale` times the nanoseconds until one is allowed again.
     interval: u64,
+    scale: u64,
     /// Nanoseconds until a whole burst is allowed again.
     capacity: u64,
 }
@@ -46,7 +47,28 @@ impl Rule {
         let interval = period.checked_div(rate).filter(|it| *it >= 1_000_000_000 / MAX_PER_SECOND)?;
         let capacity =
             interval.checked_mul(burst).filter(|it| (1..3_155_760_000_000_000_000).contains(it))?;
-        Some(Self { interval, capacity })
+        Some(Self { interval, scale: 1, capacity })
+    }
+
+    /// As [`Self::new`] for a rate in each second, where a burst may be taken in parts as small as nanoseconds: rates up to a
+    /// thousand million.
+    pub(crate) fn fine(rate: u64, burst: u64) -> Option<Self> {
+        // Whole nanoseconds are not exact enough for one of very many.
+        let (interval, scale) = if rate > MAX_PER_SECOND {
+            (1_000_000_000_000_u64.checked_div(rate)?, 1000)
+        } else {
+            (1_000_000_000_u64.checked_div(rate)?, 1)
+        };
+        let capacity = u128::from(interval) * u128::from(burst) / u128::from(scale);
+        let capacity =
+            u64::try_from(capacity).ok().filter(|it| (1..3_155_760_000_000_000_000).contains(it))?;
+        Some(Self { interval, scale, capacity })
+    }
+
+    /// What so many of them cost, in nanoseconds.
+    fn cost(self, many: u64) -> u64 {
+        u64::try_from(u128::from(self.interval) * u128::from(many) / u128::from(self.scale))
+            .unwrap_or(u64::MAX)
     }
 
     /// How long a whole burst takes to come back.
@@ -64,7 +86,7 @@ pub(crate) struct Standing {
     pub(crate) remaining: u64,
     /// Until the whole burst is there again.
     pub(crate) full_in: Duration,
-    /// Until one more is allowed; zero when one is.
+    /// Until as many more as were asked for are allowed; zero when they are.
     pub(crate) retry_in: Duration,
 }
 
@@ -97,42 +119,43 @@ impl Table {
         self.hasher.build_hasher()
     }
 
-    /// Takes one of what the key is allowed, or nothing.
-    pub(crate) fn take(&self, key: u64, rule: Rule, now: Instant) -> Standing {
-        let now = self.epoch.nanos(now);
+    /// Takes so many of what the key is allowed, or nothing.
+    pub(crate) fn take(&self, key: u64, rule: Rule, many: u64, now: Instant) -> Standing {
+        let (now, cost) = (self.epoch.nanos(now), rule.cost(many));
         let fits = |whole: u64| {
-            let after = whole.max(now).saturating_add(rule.interval);
+            let after = whole.max(now).saturating_add(cost);
             (after - now <= rule.capacity).then_some(after)
         };
         let (before, passed) = self.update(id(key, rule), now, fits);
-        let whole = if passed { before.max(now) + rule.interval } else { before };
-        standing(passed, whole, rule, now)
+        let whole = if passed { before.max(now) + cost } else { before };
+        // Where it passed, the next one is asked for; else the same again.
+        standing(passed, whole, (rule, if passed { rule.cost(1) } else { cost }), now)
     }
 
     /// How the key stands, without taking anything.
-    pub(crate) fn look(&self, key: u64, rule: Rule, now: Instant) -> Standing {
-        let now = self.epoch.nanos(now);
+    pub(crate) fn look(&self, key: u64, rule: Rule, many: u64, now: Instant) -> Standing {
+        let (now, cost) = (self.epoch.nanos(now), rule.cost(many));
         let id = id(key, rule);
         let set = self.set(id);
         let whole = set.find(id).map_or(0, |n| set.times[n].load(Acquire));
-        let passed = whole.max(now).saturating_add(rule.interval) - now <= rule.capacity;
-        standing(passed, whole, rule, now)
+        let passed = whole.max(now).saturating_add(cost) - now <= rule.capacity;
+        standing(passed, whole, (rule, cost), now)
     }
 
-    /// Takes one even where nothing is left, so that nothing more passes.
-    pub(crate) fn charge(&self, key: u64, rule: Rule, now: Instant) {
-        let now = self.epoch.nanos(now);
+    /// Takes so many even where nothing is left, so that nothing more passes.
+    pub(crate) fn charge(&self, key: u64, rule: Rule, many: u64, now: Instant) {
+        let (now, cost) = (self.epoch.nanos(now), rule.cost(many));
         let most = now.saturating_add(rule.capacity);
         self.update(id(key, rule), now, |whole| {
-            Some(whole.max(now).saturating_add(rule.interval).min(most).max(whole))
+            Some(whole.max(now).saturating_add(cost).min(most).max(whole))
         });
     }
 
-    /// Gives one back that was taken and not used.
-    pub(crate) fn refund(&self, key: u64, rule: Rule, now: Instant) {
+    /// Gives so many back that were taken and not used.
+    pub(crate) fn refund(&self, key: u64, rule: Rule, many: u64, now: Instant) {
         let id = id(key, rule);
         if self.set(id).find(id).is_some() {
-            self.update(id, self.epoch.nanos(now), |whole| Some(whole.saturating_sub(rule.interval)));
+            self.update(id, self.epoch.nanos(now), |whole| Some(whole.saturating_sub(rule.cost(many))));
         }
     }
 
@@ -208,13 +231,16 @@ impl Set {
     }
 }
 
-fn standing(passed: bool, whole: u64, rule: Rule, now: u64) -> Standing {
+fn standing(passed: bool, whole: u64, (rule, cost): (Rule, u64), now: u64) -> Standing {
     let owed = whole.saturating_sub(now);
     let left = rule.capacity.saturating_sub(owed);
-    let retry = owed.saturating_add(rule.interval).saturating_sub(rule.capacity);
+    let retry = owed.saturating_add(cost).saturating_sub(rule.capacity);
     Standing {
         passed,
-        remaining: left / rule.interval,
+        remaining: u64::try_from(
+            u128::from(left) * u128::from(rule.scale) / u128::from(rule.interval.max(1)),
+        )
+        .unwrap_or(u64::MAX),
         full_in: Duration::from_nanos(owed),
         retry_in: Duration::from_nanos(retry),
     }

@@ -41,7 +41,7 @@ pub struct Exchange {
     pub forwarding: Forwarding,
     /// Who the caller was recognised as.
     pub identity: Option<Arc<Identity>>,
-    /// When the client gives up, where it said so.
+    /// When the client gives up, where it said so. A plugin may set an earlier moment before a target is asked.
     pub deadline: Option<Instant>,
     /// When the head had been read.
     pub started: Instant,

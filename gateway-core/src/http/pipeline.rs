@@ -39,7 +39,7 @@ use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Call, Upstream};
 use destination::Destination;
-use ending::Ending;
+use ending::{Ending, until};
 
 /// When to come back to a gateway or target at its limits.
 const A_SECOND: HeaderValue = HeaderValue::from_static("1");
@@ -242,12 +242,8 @@ impl<U: Upstream> Pipeline<U> {
         };
         end.place = Some(place);
         let matched = admit(snapshot, end)?;
-        let Some(deadline) = end.deadline() else {
-            return self.through(snapshot, &matched, end, reached, downstream).await;
-        };
-        tokio::time::timeout_at(deadline, self.through(snapshot, &matched, end, reached, downstream))
-            .await
-            .unwrap_or_else(|_| Err(Box::new(Reply::new(Cause::TotalTimeout))))
+        let deadline = end.deadline();
+        until(deadline, self.through(snapshot, &matched, end, reached, downstream)).await
     }
 
     /// The chain, then the target.
@@ -264,11 +260,14 @@ impl<U: Upstream> Pipeline<U> {
             Box::pin(early::attend(&mut end.exchange, matched.rules.early_data)).await;
         }
         let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let before = end.exchange.deadline;
         route.chain.request(&mut end.exchange, around, reached).await?;
+        // A plugin may have made it shorter.
+        let sooner = end.exchange.deadline.filter(|_| end.exchange.deadline != before);
         headers::forward(&mut end.exchange, &snapshot.settings);
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
-        Box::pin(self.attempt((snapshot, matched), end, downstream)).await
+        until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream))).await
     }
 
     /// Tries targets until one answers or nothing more may be tried.

@@ -16,28 +16,28 @@ fn table(keys: usize) -> (Table, Instant) {
 fn a_burst_and_then_the_rate() {
     let (table, now) = table(10);
     let rule = Rule::new(10, SECOND, 3).unwrap();
-    let left: Vec<_> = (0..3).map(|_| table.take(7, rule, now)).collect();
+    let left: Vec<_> = (0..3).map(|_| table.take(7, rule, 1, now)).collect();
     assert!(left.iter().all(|it| it.passed));
     assert_eq!(left.iter().map(|it| it.remaining).collect::<Vec<_>>(), [2, 1, 0]);
-    let refused = table.take(7, rule, now);
+    let refused = table.take(7, rule, 1, now);
     assert_eq!((refused.passed, refused.retry_in), (false, Duration::from_millis(100)));
     assert_eq!(refused.full_in, Duration::from_millis(300));
-    assert!(table.take(8, rule, now).passed, "another key has its own");
+    assert!(table.take(8, rule, 1, now).passed, "another key has its own");
     let later = now + Duration::from_millis(100);
-    assert_eq!([(); 2].map(|()| table.take(7, rule, later).passed), [true, false]);
+    assert_eq!([(); 2].map(|()| table.take(7, rule, 1, later).passed), [true, false]);
 }
 
 #[test]
 fn looking_takes_nothing_charging_takes_all_and_a_refund_gives_back() {
     let (table, now) = table(10);
     let rule = Rule::new(1, SECOND, 2).unwrap();
-    assert!((0..9).all(|_| table.look(1, rule, now).passed));
-    (0..9).for_each(|_| table.charge(1, rule, now));
-    let looked = table.look(1, rule, now);
+    assert!((0..9).all(|_| table.look(1, rule, 1, now).passed));
+    (0..9).for_each(|_| table.charge(1, rule, 1, now));
+    let looked = table.look(1, rule, 1, now);
     assert_eq!((looked.passed, looked.retry_in), (false, SECOND), "a charge never owes more than the burst");
-    table.refund(1, rule, now);
-    assert_eq!([(); 2].map(|()| table.take(1, rule, now).passed), [true, false]);
-    table.refund(99, rule, now);
+    table.refund(1, rule, 1, now);
+    assert_eq!([(); 2].map(|()| table.take(1, rule, 1, now).passed), [true, false]);
+    table.refund(99, rule, 1, now);
     assert!(table.set(id(99, rule)).find(id(99, rule)).is_none(), "nothing is made to give back to");
 }
 
@@ -45,8 +45,8 @@ fn looking_takes_nothing_charging_takes_all_and_a_refund_gives_back() {
 fn a_changed_rule_begins_anew() {
     let (table, now) = table(10);
     let day = Rule::new(1, Duration::from_secs(86_400), 1).unwrap();
-    assert_eq!([(); 2].map(|()| table.take(1, day, now).passed), [true, false]);
-    assert!(table.take(1, Rule::new(1, SECOND, 1).unwrap(), now).passed);
+    assert_eq!([(); 2].map(|()| table.take(1, day, 1, now).passed), [true, false]);
+    assert!(table.take(1, Rule::new(1, SECOND, 1).unwrap(), 1, now).passed);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_passes_is_within_one_percent_of_what_is_allowed() {
         let next = || Some(tick.fetch_add(1, Relaxed)).filter(|n| *n < ticks);
         let ask = |n| {
             let now = start + Duration::from_nanos(n * 100_000_000 / rate);
-            passed.fetch_add(u64::from(table.take(1, rule, now).passed), Relaxed);
+            passed.fetch_add(u64::from(table.take(1, rule, 1, now).passed), Relaxed);
         };
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -92,7 +92,7 @@ fn threads_that_bring_the_same_new_keys_share_their_bursts() {
             scope.spawn(|| {
                 for key in 0..1000 {
                     for _ in 0..10 {
-                        passed.fetch_add(u64::from(table.take(key, rule, now).passed), Relaxed);
+                        passed.fetch_add(u64::from(table.take(key, rule, 1, now).passed), Relaxed);
                     }
                 }
             });
@@ -116,15 +116,15 @@ fn a_million_keys_stay_in_the_memory_asked_for_and_evict_only_what_must_go() {
         hasher.write_u64(key);
         hasher.finish()
     };
-    (0..keys as u64).for_each(|key| assert!(table.take(hash(key), rule, now).passed));
+    (0..keys as u64).for_each(|key| assert!(table.take(hash(key), rule, 1, now).passed));
     let early = table.evicted.get();
     assert!(early < keys as u64 / 50, "{early} were forgotten although all had room");
-    (0..1_000_000).for_each(|key| assert!(table.take(hash(key), rule, now).passed));
+    (0..1_000_000).for_each(|key| assert!(table.take(hash(key), rule, 1, now).passed));
     assert_eq!(table.bytes(), before);
     assert!(table.evicted.get() > 700_000);
     // An hour later all are whole again: their places are taken and nothing is lost.
     let (lost, later) = (table.evicted.get(), now + Duration::from_secs(3600));
-    (2_000_000..2_010_000).for_each(|key| assert!(table.take(hash(key), rule, later).passed));
+    (2_000_000..2_010_000).for_each(|key| assert!(table.take(hash(key), rule, 1, later).passed));
     assert!(table.evicted.get() - lost < 10, "idle entries go first");
 }
 
@@ -133,7 +133,7 @@ fn what_is_nearest_to_whole_goes_first() {
     let (table, now) = table(1);
     assert_eq!(table.sets.len(), 1);
     let rule = Rule::new(1, SECOND, 100).unwrap();
-    (0..50).for_each(|_| assert!(table.take(1, rule, now).passed));
-    (100..1000).for_each(|key| assert!(table.take(key, rule, now).passed));
-    assert_eq!(table.look(1, rule, now).remaining, 50, "the one that took most stays");
+    (0..50).for_each(|_| assert!(table.take(1, rule, 1, now).passed));
+    (100..1000).for_each(|key| assert!(table.take(key, rule, 1, now).passed));
+    assert_eq!(table.look(1, rule, 1, now).remaining, 50, "the one that took most stays");
 }

@@ -19,6 +19,16 @@ use crate::record::{ExchangeRecord, Recorder};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 
+/// Waits for an answer, until the whole exchange must be over.
+pub(super) async fn until(
+    deadline: Option<Instant>,
+    answer: impl Future<Output = Result<Response<Body>, Box<Reply>>>,
+) -> Result<Response<Body>, Box<Reply>> {
+    let Some(deadline) = deadline else { return answer.await };
+    let in_time = tokio::time::timeout_at(deadline, answer).await;
+    in_time.unwrap_or_else(|_| Err(Box::new(Reply::new(Cause::TotalTimeout))))
+}
+
 /// What is known of an exchange so far; writes its record when it goes, however it goes.
 pub(super) struct Ending<'s> {
     pub(super) recorder: &'s dyn Recorder,
