@@ -21,6 +21,7 @@ mod jwks_auth;
 mod jwt_auth;
 mod key_auth;
 mod mtls_auth;
+mod oauth2_introspection;
 mod origin;
 mod rate_limiting;
 mod rate_table;
@@ -68,6 +69,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<hmac_auth::HmacAuth>(),
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
+    entry::<oauth2_introspection::Oauth2Introspection>(),
     // may they
     entry::<csrf::Csrf>(),
     entry::<access_control::AccessControl>(),

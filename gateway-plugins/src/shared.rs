@@ -2,7 +2,9 @@
 
 pub(crate) mod accept;
 pub(crate) mod coding;
+pub(crate) mod oauth;
 pub(crate) mod query;
+pub(crate) mod turns;
 pub(crate) mod watched;
 
 use gateway_core::config::problem::Problems;

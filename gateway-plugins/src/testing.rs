@@ -1,4 +1,7 @@
-//! What tests hand to plugins instead of a machine: files, and threads that do nothing until they are allowed to.
+//! What tests hand to plugins instead of a machine: files, other servers, and threads that do nothing until they are
+//! allowed to.
+
+pub(crate) mod net;
 
 use std::collections::HashMap;
 use std::io;
@@ -10,9 +13,10 @@ use bytes::Bytes;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::Reach;
 use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
-use gateway_core::plugin::world::calls::Nowhere;
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::Meters;
+
+use net::Net;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -22,6 +26,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Default)]
 pub(crate) struct Machine {
     pub(crate) files: Arc<Shelf>,
+    pub(crate) net: Net,
     pub(crate) threads: Arc<Threads>,
 }
 
@@ -29,7 +34,7 @@ impl Machine {
     pub(crate) fn world(&self) -> World {
         World::new(Reach {
             gateway: "test".into(),
-            calls: Arc::new(Nowhere),
+            calls: Arc::new(self.net.clone()),
             files: self.files.clone(),
             blocking: self.threads.clone(),
             meters: Meters::default(),

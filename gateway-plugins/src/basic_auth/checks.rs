@@ -1,7 +1,7 @@
 //! Password checks: done off the worker, so many at a time, and remembered for a short while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
 use aws_lc_rs::{hmac, rand};
@@ -9,30 +9,23 @@ use gateway_core::consumer::Consumers;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::blocking::Busy;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use super::password::Stored;
 use crate::credential::checked::{Checked, Print};
+use crate::shared::turns::Turns;
 
 /// Consumers among whom a hash is looked for that unknown users are checked against.
 const SAMPLE: usize = 1000;
 
-/// How many checks run and wait.
+/// Does checks off the worker, so many at a time.
 pub(super) struct Checks {
-    running: Semaphore,
-    waiting: AtomicUsize,
-    max_waiting: usize,
+    turns: Turns,
     world: World,
 }
 
 impl Checks {
     pub(super) fn new(world: &World, at_a_time: usize, max_waiting: usize) -> Self {
-        Self {
-            running: Semaphore::new(at_a_time),
-            waiting: AtomicUsize::new(0),
-            max_waiting,
-            world: world.clone(),
-        }
+        Self { turns: Turns::new(at_a_time, max_waiting), world: world.clone() }
     }
 
     /// Does the work off the worker as soon as there is room.
@@ -40,29 +33,8 @@ impl Checks {
     /// # Errors
     /// [`Busy`] when as many checks wait as may wait.
     pub(super) async fn run(&self, work: impl FnOnce() -> bool + Send + 'static) -> Result<bool, Busy> {
-        let _place = match self.running.try_acquire() {
-            Ok(place) => place,
-            Err(_) => {
-                let _queued = self.queue()?;
-                self.running.acquire().await.map_err(|_| Busy)?
-            }
-        };
+        let _turn = self.turns.take().await?;
         self.world.run_blocking(work).await
-    }
-
-    fn queue(&self) -> Result<Queued<'_>, Busy> {
-        let queued = Queued(&self.waiting);
-        // Also taken back on the way out with an error: `queued` is dropped.
-        if self.waiting.fetch_add(1, Relaxed) >= self.max_waiting { Err(Busy) } else { Ok(queued) }
-    }
-}
-
-/// A place in the queue; also given back when the request is gone.
-struct Queued<'a>(&'a AtomicUsize);
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }
 

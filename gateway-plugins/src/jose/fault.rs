@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Claim,
     /// The caller it names is not known.
     Caller,
+    /// Its issuer says that it is not valid, or not any more.
+    Inactive,
     /// The token is good, but does not grant what is needed here.
     Scope,
 }
@@ -36,6 +38,7 @@ impl Fault {
             Self::Issuer => ("token_issuer", "the token's issuer is not accepted"),
             Self::Audience => ("token_audience", "the token is for another audience"),
             Self::Claim => ("token_claim", "the token lacks a required claim"),
+            Self::Inactive => ("token_inactive", "the token is not valid"),
             Self::Scope => ("token_scope", "the token does not grant access to this"),
             Self::Caller => ("token_caller", "the token is for an unknown caller"),
         }

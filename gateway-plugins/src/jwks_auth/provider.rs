@@ -9,18 +9,16 @@ use serde_json::{Map, Value};
 
 use super::ProviderConfig;
 use super::source::{Pace, Source};
+use crate::credential::grants::Grants;
 use crate::jose::jwk::KeySet;
-use crate::jose::{Algorithm, Fault, Rules, Token, claims};
+use crate::jose::{Algorithm, Fault, Rules, Token};
 
 pub(super) struct Provider {
     pub(super) issuer: String,
     pub(super) source: Arc<Source>,
     algorithms: Vec<Algorithm>,
     rules: Rules,
-    scopes: (String, Vec<String>),
-    roles: (String, Vec<String>),
-    caller_claim: String,
-    requires_consumer: bool,
+    grants: Grants,
 }
 
 impl Provider {
@@ -72,10 +70,12 @@ impl Provider {
                 leeway,
                 requires_expiry,
             },
-            scopes: (written.scope_claim, written.required_scopes),
-            roles: (written.role_claim, written.required_roles),
-            caller_claim: written.consumer_identity_claim,
-            requires_consumer: written.require_consumer,
+            grants: Grants {
+                scopes: (written.scope_claim, written.required_scopes),
+                roles: (written.role_claim, written.required_roles),
+                caller_claims: vec![written.consumer_identity_claim],
+                requires_consumer: written.require_consumer,
+            },
         })
     }
 
@@ -94,31 +94,6 @@ impl Provider {
 
     /// The caller of a verified token, if it grants what is needed.
     pub(super) fn caller(&self, all: Map<String, Value>, seat: Seat<'_>) -> Result<Arc<Identity>, Fault> {
-        let scopes = words(claims::find(&all, &self.scopes.0));
-        let roles = words(claims::find(&all, &self.roles.0));
-        let has_scopes = self.scopes.1.iter().all(|needed| scopes.contains(needed));
-        let has_role = self.roles.1.is_empty() || self.roles.1.iter().any(|role| roles.contains(role));
-        let name = claims::find(&all, &self.caller_claim).and_then(Value::as_str).ok_or(Fault::Claim)?;
-        let identity = match seat.consumers().by_name(name) {
-            Some(consumer) => Identity::clone(consumer),
-            None if self.requires_consumer => return Err(Fault::Caller),
-            None => Identity::external(name),
-        };
-        if !has_scopes || !has_role {
-            return Err(Fault::Scope);
-        }
-        let groups = roles.into_iter().map(Arc::from).collect();
-        Ok(Arc::new(Identity { claims: Some(Arc::new(all)), groups, ..identity }))
-    }
-}
-
-/// The words of a claim: of a list, or of a text with spaces between them.
-fn words(claim: Option<&Value>) -> Vec<String> {
-    match claim {
-        Some(Value::String(text)) => {
-            text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        }
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        _ => Vec::new(),
+        self.grants.caller(all, seat)
     }
 }

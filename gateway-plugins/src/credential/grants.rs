@@ -1,0 +1,56 @@
+//! Whom an issuer vouches for, and whether that is enough here.
+
+use std::sync::Arc;
+
+use gateway_core::consumer::Identity;
+use gateway_core::plugin::Seat;
+use serde_json::{Map, Value};
+
+use crate::jose::Fault;
+use crate::jose::claims::find;
+
+/// What is asked of claims, and where in them the caller is named.
+#[derive(Debug)]
+pub(crate) struct Grants {
+    /// The claim with the scopes, and those that are needed, every one.
+    pub(crate) scopes: (String, Vec<String>),
+    /// The claim with the roles, and those of which one is needed.
+    pub(crate) roles: (String, Vec<String>),
+    /// Claims that name the caller; the first that is there counts.
+    pub(crate) caller_claims: Vec<String>,
+    /// Refuses callers who are no consumers.
+    pub(crate) requires_consumer: bool,
+}
+
+impl Grants {
+    /// The caller of verified claims, if they grant what is needed.
+    pub(crate) fn caller(&self, all: Map<String, Value>, seat: Seat<'_>) -> Result<Arc<Identity>, Fault> {
+        let scopes = words(find(&all, &self.scopes.0));
+        let roles = words(find(&all, &self.roles.0));
+        let has_scopes = self.scopes.1.iter().all(|needed| scopes.contains(needed));
+        let has_role = self.roles.1.is_empty() || self.roles.1.iter().any(|role| roles.contains(role));
+        let named = self.caller_claims.iter().find_map(|claim| find(&all, claim));
+        let name = named.and_then(Value::as_str).ok_or(Fault::Claim)?;
+        let identity = match seat.consumers().by_name(name) {
+            Some(consumer) => Identity::clone(consumer),
+            None if self.requires_consumer => return Err(Fault::Caller),
+            None => Identity::external(name),
+        };
+        if !has_scopes || !has_role {
+            return Err(Fault::Scope);
+        }
+        let groups = roles.into_iter().map(Arc::from).collect();
+        Ok(Arc::new(Identity { claims: Some(Arc::new(all)), groups, ..identity }))
+    }
+}
+
+/// The words of a claim: of a list, or of a text with spaces between them.
+fn words(claim: Option<&Value>) -> Vec<String> {
+    match claim {
+        Some(Value::String(text)) => {
+            text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        }
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}

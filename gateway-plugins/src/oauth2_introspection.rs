@@ -1,0 +1,363 @@
+//! Recognises callers by tokens that the authorization server is asked about (RFC 7662).
+//!
+//! Answers are kept for a short while, no longer than the token is good for, so that a revoked token is refused after
+//! `cache_ttl` at the latest. While the server can't be reached or answers nonsense, tokens that are not remembered get
+//! 503: nobody is let in without an answer.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{Millis, Seconds};
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::calls::Client;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::record::Metric;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::credential::checked::{Checked, Print};
+use crate::credential::grants::Grants;
+use crate::credential::headers::ClaimHeaders;
+use crate::credential::place::{Found, Places};
+use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::jose::{Fault, Rules, fault, json};
+use crate::shared::oauth::{self, ClientMethod, OauthClient};
+use crate::shared::turns::Turns;
+
+/// Settings of `oauth2_introspection`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The URL of the introspection endpoint. Required.
+    introspection_url: String,
+    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    ca_path: Option<PathBuf>,
+    /// The name under which the gateway is known to the authorization server. Required.
+    client_id: String,
+    /// The secret that goes with `client_id`. Default none.
+    client_secret: Option<String>,
+    /// How name and secret are sent: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the form.
+    /// Default `client_secret_basic`.
+    client_auth: ClientMethod,
+    /// What the server is told the token is, such as `access_token`. Default nothing.
+    token_type_hint: Option<String>,
+    /// How long the server may take for its whole answer. Default 5 s.
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: Millis,
+    /// Questions to the server at a time. Default 100.
+    #[schemars(range(min = 1, max = 10_000))]
+    max_concurrent_calls: usize,
+    /// Requests that wait for their turn to ask; more get 503 with `Retry-After`. Default 1000.
+    #[schemars(range(max = 100_000))]
+    max_waiting_calls: usize,
+    /// How long a good token is remembered, and no longer than its `exp`. 0 is not at all. Default 60 s.
+    #[schemars(range(max = 86400))]
+    cache_ttl: Seconds,
+    /// How long a bad token is remembered. 0 is not at all. Default 10 s.
+    #[schemars(range(max = 3600))]
+    negative_cache_ttl: Seconds,
+    /// Tokens that each worker remembers. Default 1000.
+    #[schemars(range(max = 1_000_000))]
+    cached_tokens: u32,
+    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
+    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
+    token_lookup: OneOrMany,
+    /// The issuer (`iss`) that the answer must name, or a list of accepted ones. Default any.
+    issuer: OneOrMany,
+    /// The audience (`aud`) that the answer must name, or a list of which it must name one. Default any.
+    audience: OneOrMany,
+    /// Scopes a token must have, every one. Default none.
+    required_scopes: Vec<String>,
+    /// The field with the scopes: a list, or a text with spaces between them. Default `scope`.
+    scope_claim: String,
+    /// Roles of which a token must have one. Default none.
+    required_roles: Vec<String>,
+    /// The field with the roles, which also count as the caller's groups; a dotted path leads into objects. Default
+    /// `roles`.
+    role_claim: String,
+    /// The fields that may name the caller, a consumer's username or custom id or anything else; the first that is there
+    /// counts. Default `[username, sub, client_id]`.
+    #[schemars(length(max = 10))]
+    consumer_claims: Vec<String>,
+    /// Refuses callers who are no consumers. Default false.
+    require_consumer: bool,
+    /// Fields of the answer that targets get as header fields, by field: `{sub: X-User-Id}`. What a client sends under
+    /// these names is removed. Lists have commas between their parts. Default none.
+    claims_to_headers: BTreeMap<String, String>,
+    /// Takes the token out of the request, so that targets never see it. Default false.
+    hide_credentials: bool,
+    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
+    /// none: a token is required.
+    anonymous: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            introspection_url: String::new(),
+            ca_path: None,
+            client_id: String::new(),
+            client_secret: None,
+            client_auth: ClientMethod::ClientSecretBasic,
+            token_type_hint: None,
+            timeout_ms: Millis(5000),
+            max_concurrent_calls: 100,
+            max_waiting_calls: 1000,
+            cache_ttl: Seconds(60),
+            negative_cache_ttl: Seconds(10),
+            cached_tokens: 1000,
+            token_lookup: OneOrMany::One("header:Authorization".into()),
+            issuer: OneOrMany::default(),
+            audience: OneOrMany::default(),
+            required_scopes: Vec::new(),
+            scope_claim: "scope".into(),
+            required_roles: Vec::new(),
+            role_claim: "roles".into(),
+            consumer_claims: ["username", "sub", "client_id"].map(str::to_owned).to_vec(),
+            require_consumer: false,
+            claims_to_headers: BTreeMap::new(),
+            hide_credentials: false,
+            anonymous: None,
+        }
+    }
+}
+
+/// The plugin.
+pub(crate) struct Oauth2Introspection {
+    server: (Client, Uri),
+    oauth: OauthClient,
+    hint: Option<String>,
+    turns: Turns,
+    places: Places,
+    rules: Rules,
+    grants: Grants,
+    headers: ClaimHeaders,
+    hide: bool,
+    anonymous: Option<String>,
+    /// Seconds for which good and bad tokens are remembered.
+    ttl: (u64, u64),
+    known: Checked<Result<Arc<Identity>, Fault>>,
+    counts: Counts,
+}
+
+/// What became of tokens.
+struct Counts {
+    active: Counter,
+    inactive: Counter,
+    cached: Counter,
+    failed: Counter,
+}
+
+const TOKENS: Metric = Metric {
+    name: "ferrum_oauth2_introspection_tokens_total",
+    kind: "counter",
+    help: "Tokens by result: active or inactive (the server was asked), cached, or failed (the server gave no answer).",
+};
+
+/// Bytes of a token; longer ones are refused unseen.
+const MAX_TOKEN: usize = 16 << 10;
+/// Bytes of an answer.
+const MAX_ANSWER: u64 = 256 << 10;
+
+impl Plugin for Oauth2Introspection {
+    const NAME: &'static str = "oauth2_introspection";
+    const SUMMARY: &'static str =
+        "Recognises callers by tokens that the authorization server is asked about (RFC 7662).";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let (ca_path, timeout) = (config.ca_path, config.timeout_ms.duration());
+        let server = oauth::client(world, &config.introspection_url, |endpoint| {
+            let mut endpoint = endpoint.trusting(ca_path).within(timeout);
+            endpoint.max_response_bytes = MAX_ANSWER;
+            endpoint
+        });
+        let mut problems = Problems::default();
+        if config.consumer_claims.is_empty() {
+            problems.add("config.consumer_claims", "no field names the caller");
+        }
+        if let Err(message) = &server {
+            problems.add("config.introspection_url", message);
+        }
+        let oauth = OauthClient::read(config.client_id, config.client_secret, config.client_auth);
+        let (server, oauth) = match (server, oauth) {
+            (Ok(server), Ok(oauth)) if problems.is_empty() => (server, oauth),
+            (_, oauth) => {
+                problems.extend(oauth.err().into_iter().flat_map(|more| more.0));
+                return Err(problems);
+            }
+        };
+        let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
+        Ok(Self {
+            server,
+            oauth,
+            hint: config.token_type_hint,
+            turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
+            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
+            rules: Rules {
+                issuers: config.issuer.into_vec(),
+                audiences: config.audience.into_vec(),
+                leeway: 0,
+                requires_expiry: false,
+            },
+            grants: Grants {
+                scopes: (config.scope_claim, config.required_scopes),
+                roles: (config.role_claim, config.required_roles),
+                caller_claims: config.consumer_claims,
+                requires_consumer: config.require_consumer,
+            },
+            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
+            hide: config.hide_credentials,
+            anonymous: config.anonymous,
+            ttl: (config.cache_ttl.0, config.negative_cache_ttl.0),
+            known: Checked::new(config.cached_tokens),
+            counts: Counts {
+                active: count("active"),
+                inactive: count("inactive"),
+                cached: count("cached"),
+                failed: count("failed"),
+            },
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.authenticate(self.clone());
+        if !self.headers.is_empty() {
+            hooks.on_request(self);
+        }
+    }
+}
+
+/// The caller whom this plugin recognised.
+struct Recognised(Arc<Identity>);
+
+impl Authenticate for Oauth2Introspection {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        let token = match self.places.find(exchange) {
+            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+            Found::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => String::from_utf8(token).ok(),
+            Found::One(_) | Found::Several => None,
+        };
+        let Some(token) = token else { return Claim::Refused(Fault::Malformed.reply()) };
+        let print = print(&token);
+        match self.known.get(&print, now()) {
+            Some(Ok(identity)) if is_current(&identity, seat) => {
+                self.counts.cached.add(1);
+                return Claim::Caller(self.recognised(exchange, seat, identity));
+            }
+            Some(Err(fault)) => {
+                self.counts.cached.add(1);
+                return Claim::Refused(fault.reply());
+            }
+            _ => {}
+        }
+        Claim::wait(async move {
+            match self.ask(&token, print, seat).await {
+                Ok(Ok(identity)) => Finding::Caller(self.recognised(exchange, seat, identity)),
+                Ok(Err(fault)) => Finding::Refused(fault.reply()),
+                Err(reply) => {
+                    self.counts.failed.add(1);
+                    Finding::Refused(reply)
+                }
+            }
+        })
+    }
+}
+
+impl OnRequest for Oauth2Introspection {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
+        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        Step::Next
+    }
+}
+
+impl Oauth2Introspection {
+    fn recognised(&self, exchange: &mut Exchange, seat: Seat<'_>, identity: Arc<Identity>) -> Arc<Identity> {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+        if !self.headers.is_empty() {
+            exchange.state.put(seat, Recognised(identity.clone()));
+        }
+        identity
+    }
+
+    /// Asks about a token, and remembers what is said. An error is the server's, not the token's.
+    async fn ask(
+        &self,
+        token: &str,
+        print: Print,
+        seat: Seat<'_>,
+    ) -> Result<Result<Arc<Identity>, Fault>, Box<Reply>> {
+        let turn = self.turns.take().await.map_err(|_| {
+            let reply = no_answer("introspection_busy").header(RETRY_AFTER, HeaderValue::from_static("1"));
+            Box::new(reply)
+        })?;
+        let answer = self.call(token).await.ok_or_else(|| Box::new(no_answer("introspection_failed")))?;
+        drop(turn);
+        let now = now();
+        let judged = self.judge(answer, seat, now);
+        let until = match &judged {
+            Ok((_, until)) => {
+                self.counts.active.add(1);
+                (*until).min(now.saturating_add(self.ttl.0))
+            }
+            Err(_) => {
+                self.counts.inactive.add(1);
+                now.saturating_add(self.ttl.1)
+            }
+        };
+        let judged = judged.map(|(identity, _)| identity);
+        if until > now {
+            self.known.put(print, judged.clone(), until);
+        }
+        Ok(judged)
+    }
+
+    /// The server's answer; `None` when there is none that can be used.
+    async fn call(&self, token: &str) -> Option<Map<String, Value>> {
+        let mut fields = vec![("token", token)];
+        fields.extend(self.hint.as_deref().map(|hint| ("token_type_hint", hint)));
+        let request = self.oauth.post(&self.server.1, &fields).ok()?;
+        let response = self.server.0.fetch(request).await.ok()?;
+        let answer = json::object(response.body()).filter(|_| response.status() == StatusCode::OK)?;
+        answer.get("active").is_some_and(Value::is_boolean).then_some(answer)
+    }
+
+    /// The caller of an answer, and until when it is one.
+    fn judge(
+        &self,
+        answer: Map<String, Value>,
+        seat: Seat<'_>,
+        now: u64,
+    ) -> Result<(Arc<Identity>, u64), Fault> {
+        if answer.get("active") != Some(&Value::Bool(true)) {
+            return Err(Fault::Inactive);
+        }
+        let until = self.rules.judge(&answer, now)?;
+        Ok((self.grants.caller(answer, seat)?, until))
+    }
+}
+
+/// The refusal while the server can't be asked.
+fn no_answer(reason: &'static str) -> Reply {
+    Reply::new(Cause::NoTarget).detail("the token can't be checked now").reason(reason)
+}
+
+/// What a token is kept under.
+fn print(token: &str) -> Print {
+    digest::digest(&digest::SHA256, token.as_bytes()).as_ref().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
