@@ -12,6 +12,7 @@ mod credential;
 mod csrf;
 mod error_pages;
 mod fault_injection;
+mod geo_restriction;
 mod grpc_deadline;
 mod grpc_web;
 mod hmac_auth;
@@ -58,6 +59,7 @@ pub const PLUGINS: &[Entry] = &[
     // protect before anybody is asked who they are
     entry::<cors::Cors>(),
     entry::<ip_restriction::IpRestriction>(),
+    entry::<geo_restriction::GeoRestriction>(),
     entry::<bot_detection::BotDetection>(),
     entry::<request_size_limiting::RequestSizeLimiting>(),
     // speak its language

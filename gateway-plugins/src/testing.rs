@@ -44,17 +44,22 @@ impl Machine {
 
 /// Files that a test changes.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<HashMap<String, (u128, String)>>);
+pub(crate) struct Shelf(Mutex<HashMap<String, (u128, Bytes)>>);
 
 impl Shelf {
     /// Writes a file; each time it is newer than before.
     pub(crate) fn put(&self, path: &str, text: &str) {
-        let mut files = locked(&self.0);
-        let version = files.get(path).map_or(1, |(version, _)| version + 1);
-        files.insert(path.to_owned(), (version, text.to_owned()));
+        self.put_bytes(path, text.to_owned());
     }
 
-    fn get(&self, path: &Path) -> io::Result<(u128, String)> {
+    /// As [`Self::put`].
+    pub(crate) fn put_bytes(&self, path: &str, bytes: impl Into<Bytes>) {
+        let mut files = locked(&self.0);
+        let version = files.get(path).map_or(1, |(version, _)| version + 1);
+        files.insert(path.to_owned(), (version, bytes.into()));
+    }
+
+    fn get(&self, path: &Path) -> io::Result<(u128, Bytes)> {
         let files = locked(&self.0);
         files.get(path.to_str().unwrap_or_default()).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -62,7 +67,7 @@ impl Shelf {
 
 impl Files for Shelf {
     fn read(&self, path: &Path, _limit: u64) -> io::Result<Bytes> {
-        self.get(path).map(|(_, text)| text.into())
+        self.get(path).map(|(_, bytes)| bytes)
     }
 
     fn modified(&self, path: &Path) -> io::Result<u128> {
