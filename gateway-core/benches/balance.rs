@@ -59,7 +59,7 @@ fn exchange(targets: &Targets, ask: &Ask<'_, '_>) {
 
 fn one_target(c: &mut Criterion) {
     let now = Instant::now();
-    let ask = Ask { hash_key: None, tried: &[], breakers: None, now };
+    let ask = Ask::any(now);
     let targets = Targets::build(&upstream("round_robin", 1, false), None, now);
     c.bench_function("one target", |b| b.iter(|| exchange(&targets, &ask)));
     let targets = Targets::build(&upstream("round_robin", 1, true), None, now);
@@ -79,7 +79,7 @@ fn picking(c: &mut Criterion) {
                 b.iter(|| {
                     key = key.wrapping_add(1);
                     let key = key.to_le_bytes();
-                    exchange(&targets, &Ask { hash_key: Some(&key), tried: &[], breakers: None, now });
+                    exchange(&targets, &Ask { hash_key: Some(&key), ..Ask::any(now) });
                 });
             });
         }

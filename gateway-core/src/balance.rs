@@ -4,6 +4,7 @@
 //! takes no lock and allocates nothing. Health, breakers and targets already tried are looked at in one place
 //! ([`Targets::pick`]); an algorithm only says which of the remaining ones comes next.
 
+mod affinity;
 mod consistent_hash;
 mod field;
 mod latency;
@@ -12,6 +13,7 @@ mod least_latency;
 mod pick;
 mod policy;
 mod power_of_two;
+mod queue;
 mod random;
 mod round_robin;
 mod target;
@@ -19,6 +21,7 @@ mod targets;
 mod weighted;
 mod wheel;
 
+pub use affinity::{Affinity, append};
 pub use pick::{Flight, Outcome, Pick, Settled};
 pub use target::{Target, TargetStatus};
 pub use targets::{Ask, Targets};

@@ -109,7 +109,7 @@ impl EndpointCaller {
         let mut tried: Vec<usize> = Vec::new();
         loop {
             let begun = Instant::now();
-            let ask = Ask { hash_key: None, tried: &tried, breakers: None, now: begun };
+            let ask = Ask { tried: &tried, ..Ask::any(begun) };
             let Some(pick) = found.targets().pick(&ask) else {
                 return Err(CallError::new(Cause::NoTarget));
             };
@@ -167,7 +167,7 @@ impl EndpointCaller {
     async fn stream(&self) -> Result<Tunnel, CallError> {
         let here = here()?;
         let found = self.targets(&here)?;
-        let ask = Ask { hash_key: None, tried: &[], breakers: None, now: Instant::now() };
+        let ask = Ask::any(Instant::now());
         let Some(pick) = found.targets().pick(&ask) else { return Err(CallError::new(Cause::NoTarget)) };
         match here.outbound.open_stream(&self.backend, &self.timeouts, pick.target).await {
             Ok(link) => Ok(Box::new(link)),

@@ -105,7 +105,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// Spreads every bit over all others and loses none: SplitMix64's finaliser.
-fn mix(mut bits: u64) -> u64 {
+pub(super) fn mix(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(GOLDEN);
     bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::target::Target;
+use super::consistent_hash::mix;
+use super::target::{Target, WARM};
 use super::targets::Ask;
+use super::wheel::GOLDEN;
 use crate::limit::epoch::Epoch;
 
 /// A counter on a cache line of its own, so that turning it disturbs no reader of its neighbours.
@@ -43,9 +45,13 @@ pub(super) struct Field<'a> {
     pub(super) round: Round,
 }
 
-/// Which targets a round lets in, beside those whose breaker refuses.
+/// Which targets a round lets in, beside those that are full or whose breaker refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Round {
+    /// Only those of this priority.
+    pub(super) priority: Option<u8>,
+    /// Cold ones only as often as their share says: milliseconds they take to warm up.
+    pub(super) slow_start: Option<u64>,
     /// Only healthy ones.
     pub(super) healthy: bool,
     /// Only those not tried yet.
@@ -66,8 +72,18 @@ impl Field<'_> {
     pub(super) fn is_open(&self, index: usize) -> bool {
         let Some(target) = self.targets.get(index) else { return false };
         !(self.round.untried && self.ask.tried.contains(&index))
+            && self.round.priority.is_none_or(|priority| target.rules.priority == priority)
             && (!self.round.healthy || target.is_healthy(self.ask.now))
+            && self.ask.takes(index)
+            && target.has_room()
+            && self.round.slow_start.is_none_or(|time| self.is_warm_enough(target, index, time))
             && self.ask.breakers.is_none_or(|breakers| breakers.admits(index, self.ask.now))
+    }
+
+    /// Lets a cold target have as many of the picks as its share says. The same answer for all questions of one pick.
+    fn is_warm_enough(&self, target: &Target, index: usize, slow_start: u64) -> bool {
+        let share = target.warmth(self.millis(), slow_start);
+        share >= WARM || mix(self.turn().wrapping_add((index as u64).wrapping_mul(GOLDEN))) % WARM < share
     }
 
     /// The number of this pick.

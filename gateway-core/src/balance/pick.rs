@@ -1,13 +1,13 @@
 //! A picked target, and what its exchange reports back.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::target::{Target, Vitals};
+use super::targets::Targets;
 use crate::health::breaker::{Breakers, Permit, Verdict};
 use crate::health::{BreakerChange, HealthChange};
 
@@ -24,6 +24,7 @@ pub struct Pick<'t> {
     pub index: usize,
     /// No healthy target was left, so that this one is tried all the same.
     pub degraded: bool,
+    pub(super) group: &'t Targets,
     pub(super) breakers: Option<&'t Breakers>,
     pub(super) permit: Option<Permit<'t>>,
     pub(super) measures_latency: bool,
@@ -73,7 +74,7 @@ pub struct Flight(Option<Arc<Vitals>>);
 impl Drop for Flight {
     fn drop(&mut self) {
         if let Some(vitals) = self.0.take() {
-            vitals.in_flight.fetch_sub(1, Relaxed);
+            vitals.leave();
         }
     }
 }
@@ -83,12 +84,13 @@ impl Drop for Flight {
 pub(super) struct Counted<'t>(Option<&'t Arc<Vitals>>);
 
 impl<'t> Counted<'t> {
-    pub(super) fn begin(target: &'t Target, counts: bool) -> Self {
-        let vitals = counts.then(|| target.vitals());
-        if let Some(vitals) = vitals {
-            vitals.in_flight.fetch_add(1, Relaxed);
+    /// `None` when the target has as many as it may have.
+    pub(super) fn begin(target: &'t Target, counts: bool) -> Option<Self> {
+        if !counts {
+            return Some(Self(None));
         }
-        Self(vitals)
+        let vitals = target.vitals();
+        vitals.enter(target.rules.max_requests).then(|| Self(Some(vitals)))
     }
 
     /// Hands the count over to a guard that borrows nothing.
@@ -100,7 +102,7 @@ impl<'t> Counted<'t> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if let Some(vitals) = self.0.take() {
-            vitals.in_flight.fetch_sub(1, Relaxed);
+            vitals.leave();
         }
     }
 }
@@ -127,9 +129,19 @@ impl Pick<'_> {
     fn inform_health(&self, outcome: Outcome, now: Instant) -> Option<HealthChange> {
         let observer = self.target.observer()?;
         match outcome {
-            Outcome::Response { status, .. } if observer.is_failure(status) => observer.failed(now),
-            Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => observer.failed(now),
-            Outcome::Response { .. } | Outcome::Connected { .. } if self.degraded => observer.recovered(now),
+            Outcome::Response { status, .. } if observer.is_failure(status) => {
+                self.group.failed(self.target, now)
+            }
+            Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => {
+                self.group.failed(self.target, now)
+            }
+            Outcome::Response { .. } | Outcome::Connected { .. } if self.degraded => {
+                let change = observer.recovered(now);
+                if change.is_some() {
+                    self.target.vitals().warm_up(now);
+                }
+                change
+            }
             Outcome::Response { .. } | Outcome::Connected { .. } | Outcome::Cancelled => None,
         }
     }

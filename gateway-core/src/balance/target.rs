@@ -1,7 +1,8 @@
 //! One member of an upstream and what is known about it.
 
-use std::sync::Arc;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::latency::Latency;
+use super::queue::Queue;
 use crate::config::model::{ActiveHealth, PassiveHealth, TargetRules};
 use crate::health::{Active, HealthChange, Passive};
 use crate::limit::epoch::Epoch;
@@ -29,12 +31,19 @@ pub struct Target {
     passive: Option<Arc<Passive>>,
 }
 
+/// The share of a target that is warm. A cold one begins with a tenth of it.
+pub(super) const WARM: u64 = 1000;
+
 /// What stays with a host and port across reloads.
 #[derive(Debug)]
 pub(super) struct Vitals {
     key: u64,
     epoch: Epoch,
     pub(super) in_flight: AtomicU32,
+    /// When it was added or brought back, in milliseconds since the epoch; 0 when it was there from the beginning.
+    well_since: AtomicU64,
+    /// Who waits for it to have room. Set once an upstream with a queue has it.
+    queue: OnceLock<Arc<Queue>>,
     pub(super) latency: Latency,
 }
 
@@ -114,15 +123,40 @@ impl Target {
         self.passive.as_ref().and_then(|passive| passive.probed(good));
         match (before, self.is_healthy(now)) {
             (true, false) => Some(HealthChange::Failed),
-            (false, true) => Some(HealthChange::Recovered),
+            (false, true) => {
+                self.vitals.warm_up(now);
+                Some(HealthChange::Recovered)
+            }
             _ => None,
         }
     }
 
-    /// Takes a failure that showed only after the try was reported, as a datagram's does. Says when the target changed
-    /// sides.
-    pub fn failed(&self, now: Instant) -> Option<HealthChange> {
-        self.passive.as_ref()?.failed(now)
+    /// Whether it may get one more exchange.
+    pub(super) fn has_room(&self) -> bool {
+        self.rules.max_requests.is_none_or(|most| self.vitals.in_flight.load(Relaxed) < most.get())
+    }
+
+    /// Its share of the traffic while it warms up, of [`WARM`]: a tenth at first, and growing with the time it is well.
+    pub(super) fn warmth(&self, now: u64, slow_start: u64) -> u64 {
+        let back = self.passive.as_ref().map_or(0, |passive| passive.back_since(now));
+        let since = self.vitals.well_since.load(Relaxed).max(back);
+        let warm = now.saturating_sub(since);
+        if since == 0 || warm >= slow_start { WARM } else { (WARM * warm / slow_start).max(WARM / 10) }
+    }
+
+    /// Notes that it was added to an upstream that has traffic already.
+    pub(super) fn added(&self, now: Instant) {
+        self.vitals.warm_up(now);
+    }
+
+    /// Wakes those in this queue when it has room again. The first queue of an upstream stays its only one.
+    pub(super) fn wakes(&self, queue: &Arc<Queue>) {
+        self.vitals.queue.get_or_init(|| queue.clone());
+    }
+
+    /// The queue it wakes.
+    pub(super) fn queue(&self) -> Option<&Arc<Queue>> {
+        self.vitals.queue.get()
     }
 
     /// What is known about it at this moment.
@@ -157,12 +191,37 @@ impl Vitals {
             key: NEXT_KEY.fetch_add(1, Relaxed),
             epoch,
             in_flight: AtomicU32::new(0),
+            well_since: AtomicU64::new(0),
+            queue: OnceLock::new(),
             latency: Latency::default(),
         }
     }
 
     pub(super) fn millis(&self, now: Instant) -> u64 {
         self.epoch.millis(now)
+    }
+
+    /// Begins the slow start.
+    pub(super) fn warm_up(&self, now: Instant) {
+        self.well_since.store(self.millis(now).max(1), Relaxed);
+    }
+
+    /// Counts an exchange, unless there are `most` already.
+    pub(super) fn enter(&self, most: Option<NonZeroU32>) -> bool {
+        let before = self.in_flight.fetch_add(1, Relaxed);
+        let entered = most.is_none_or(|most| before < most.get());
+        if !entered {
+            self.in_flight.fetch_sub(1, Relaxed);
+        }
+        entered
+    }
+
+    /// Ends an exchange.
+    pub(super) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
+        if let Some(queue) = self.queue.get() {
+            queue.wake();
+        }
     }
 }
 

@@ -6,25 +6,19 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::affinity::Affinity;
 use super::field::{Cursor, Field, Round};
 use super::pick::{Counted, Pick};
 use super::policy::{self, Policy};
+use super::queue::Waiting;
 use super::target::{Health, Target};
-use crate::config::model::{Algorithm, HashOn, TargetRules, Upstream};
-use crate::health::Breakers;
+use crate::config::model::{Algorithm, HashOn, Sharing, TargetRules, Upstream};
 use crate::health::breaker::Permit;
+use crate::health::{Breakers, HealthChange};
 use crate::limit::epoch::Epoch;
 
 /// How often a round asks its algorithm again when a half-open slot was taken by somebody else meanwhile.
 const ADMIT_TRIES: usize = 3;
-
-/// The rounds of one pick: first whom nothing speaks against, in the end anybody whose breaker lets through.
-const ROUNDS: [Round; 4] = [
-    Round { healthy: true, untried: true },
-    Round { healthy: true, untried: false },
-    Round { healthy: false, untried: true },
-    Round { healthy: false, untried: false },
-];
 
 /// The runtime form of an upstream.
 #[derive(Debug)]
@@ -35,6 +29,13 @@ pub struct Targets {
     /// Only where there are several to choose from.
     cursor: Option<Box<Cursor>>,
     epoch: Epoch,
+    /// The priorities there are, the first to be asked first; one `None` where all have the same.
+    priorities: Box<[Option<u8>]>,
+    /// Milliseconds until a cold target is warm.
+    slow_start: Option<u64>,
+    panic_threshold_percent: usize,
+    waiting: Option<Box<Waiting>>,
+    affinity: Option<Box<Affinity>>,
     watched: bool,
     counts: bool,
     measures_latency: bool,
@@ -47,10 +48,25 @@ pub struct Ask<'t, 'a> {
     pub hash_key: Option<&'a [u8]>,
     /// Indexes this exchange tried already; avoided as long as another healthy target is left.
     pub tried: &'a [usize],
+    /// The target to take before all others, as long as nothing speaks against it.
+    pub preferred: Option<usize>,
+    /// For each target whether the proxy uses it; `None` uses all.
+    pub subset: Option<&'t [bool]>,
     /// The proxy's breakers, built for these targets.
     pub breakers: Option<&'t Breakers>,
     /// This moment.
     pub now: Instant,
+}
+
+impl Ask<'_, '_> {
+    /// Any target will do.
+    pub fn any(now: Instant) -> Self {
+        Self { hash_key: None, tried: &[], preferred: None, subset: None, breakers: None, now }
+    }
+
+    pub(super) fn takes(&self, index: usize) -> bool {
+        self.subset.is_none_or(|subset| subset.get(index).copied().unwrap_or(false))
+    }
 }
 
 impl Targets {
@@ -65,9 +81,17 @@ impl Targets {
             .iter()
             .map(|rules| match known.take(rules) {
                 Some(old) if old.is_current(rules, health) => old.clone(),
-                old => Arc::new(Target::new(rules, health, old.map(|old| &**old), epoch)),
+                old => {
+                    let target = Target::new(rules, health, old.map(|old| &**old), epoch);
+                    if old.is_none() && previous.is_some() {
+                        target.added(now);
+                    }
+                    Arc::new(target)
+                }
             })
             .collect();
+        let sharing = upstream.sharing.as_deref().copied().unwrap_or_default();
+        let waiting = waiting(sharing, &list);
         let several = list.len() > 1;
         let algorithm = upstream.algorithm;
         Self {
@@ -79,8 +103,14 @@ impl Targets {
                 Box::new(Cursor::at(before.map_or(0, |cursor| cursor.position())))
             }),
             epoch,
+            priorities: priorities(&list),
+            slow_start: u64::try_from(sharing.slow_start.as_millis()).ok().filter(|time| *time > 0),
+            panic_threshold_percent: sharing.panic_threshold_percent.into(),
+            waiting,
+            affinity: Affinity::build(upstream, &list),
             watched: health.active.is_some() || health.passive.is_some(),
-            counts: several && counts(algorithm),
+            counts: several && counts(algorithm)
+                || list.iter().any(|target| target.rules.max_requests.is_some()),
             measures_latency: several && algorithm == Algorithm::LeastLatency,
             list,
         }
@@ -96,61 +126,141 @@ impl Targets {
         self.hash_on.as_ref()
     }
 
+    /// The cookie that keeps a client at its target.
+    pub fn affinity(&self) -> Option<&Affinity> {
+        self.affinity.as_deref()
+    }
+
+    /// Exchanges that wait for a target with room.
+    pub fn waiting_now(&self) -> u32 {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.queue.waiting())
+    }
+
+    pub(super) fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_deref()
+    }
+
+    /// Whether a target would be picked if it had room.
+    pub fn is_full(&self, ask: &Ask<'_, '_>) -> bool {
+        let is_wanted = |index| {
+            ask.takes(index) && ask.breakers.is_none_or(|breakers: &Breakers| breakers.admits(index, ask.now))
+        };
+        self.list.iter().enumerate().any(|(index, target)| !target.has_room() && is_wanted(index))
+    }
+
+    /// Whether there is a healthy target that this exchange has not tried.
+    pub fn has_untried(&self, ask: &Ask<'_, '_>) -> bool {
+        let is_open = |index| ask.breakers.is_none_or(|breakers: &Breakers| breakers.admits(index, ask.now));
+        self.list.iter().enumerate().any(|(index, target)| {
+            !ask.tried.contains(&index) && ask.takes(index) && target.is_healthy(ask.now) && is_open(index)
+        })
+    }
+
+    /// Takes a failure of a target. Says when the target changed sides.
+    pub fn failed(&self, target: &Target, now: Instant) -> Option<HealthChange> {
+        let is_out = |target: &&Arc<Target>| target.observer().is_some_and(|observer| observer.is_down(now));
+        target.observer()?.failed(now, || (self.list.iter().filter(is_out).count(), self.list.len()))
+    }
+
+    /// Whether so few targets are healthy that all get traffic.
+    fn is_panic(&self, now: Instant) -> bool {
+        if self.panic_threshold_percent == 0 {
+            return false;
+        }
+        let healthy = self.list.iter().filter(|target| target.is_healthy(now)).count();
+        healthy * 100 < self.panic_threshold_percent * self.list.len()
+    }
+
+    /// The rounds of one pick: first whom nothing speaks against, in the end anybody whose breaker lets through. Rounds
+    /// that let in nobody the one before didn't are left out.
+    fn rounds(&self, ask: &Ask<'_, '_>) -> impl Iterator<Item = Round> {
+        let priorities = self.priorities.iter().copied();
+        let healthy = if self.is_panic(ask.now) { 0 } else { usize::MAX };
+        let tried = if ask.tried.is_empty() { 0 } else { usize::MAX };
+        let cold = if self.slow_start.is_some() { usize::MAX } else { 0 };
+        let degraded = if self.watched || self.priorities.len() > 1 { usize::MAX } else { 0 };
+        let slow_start = self.slow_start;
+        let round =
+            |healthy, untried, slow_start| move |priority| Round { healthy, untried, slow_start, priority };
+        let first = priorities.clone().map(round(true, true, slow_start));
+        let cold = priorities.clone().map(round(true, true, None)).take(cold);
+        let again = priorities.map(round(true, false, None)).take(tried);
+        let last = [true, false].into_iter().filter(move |untried| *untried || tried > 0);
+        let last = last.map(move |untried| round(false, untried, None)(None)).take(degraded);
+        first.chain(cold).chain(again).take(healthy).chain(last)
+    }
+
     /// Picks a target, or `None` when every breaker refuses (or there is no target at all).
     ///
     /// Healthy targets come first, and among them those not tried yet; when none is healthy any target is better
     /// than none ([`Pick::degraded`]). Breakers are always obeyed.
     pub fn pick<'t>(&'t self, ask: &Ask<'t, '_>) -> Option<Pick<'t>> {
         if self.list.len() == 1 {
-            let permit = admit(ask, 0)?;
+            if !ask.takes(0) {
+                return None;
+            }
             let degraded = self.watched && !self.list.first()?.is_healthy(ask.now);
-            return self.picked(0, degraded, (ask, permit));
+            return self.take(0, degraded, ask);
         }
         let cursor = self.cursor.as_deref()?;
         let turn = Cell::new(None);
-        for round in ROUNDS {
-            // Rounds that let in nobody the one before didn't are left out.
-            let changes_nothing = !round.untried && ask.tried.is_empty() || !round.healthy && !self.watched;
-            if changes_nothing {
-                continue;
-            }
+        self.rounds(ask).find_map(|round| {
             let field = Field { targets: &self.list, ask, epoch: self.epoch, cursor, turn: &turn, round };
-            if let Some((index, permit)) = self.play(ask, &field) {
-                return self.picked(index, !round.healthy, (ask, permit));
-            }
-        }
-        None
+            self.play(ask, &field)
+        })
     }
 
-    fn play<'t>(&'t self, ask: &Ask<'t, '_>, field: &Field<'_>) -> Option<(usize, Option<Permit<'t>>)> {
+    fn play<'t>(&'t self, ask: &Ask<'t, '_>, field: &Field<'_>) -> Option<Pick<'t>> {
+        let degraded = !field.round.healthy;
+        if let Some(index) = ask.preferred.filter(|index| field.is_open(*index))
+            && let Some(pick) = self.take(index, degraded, ask)
+        {
+            return Some(pick);
+        }
         for _ in 0..ADMIT_TRIES {
             let index = self.policy.pick(field)?;
-            if let Some(permit) = admit(ask, index) {
-                return Some((index, permit));
+            if let Some(pick) = self.take(index, degraded, ask) {
+                return Some(pick);
             }
         }
         (0..self.list.len())
             .filter(|index| field.is_open(*index))
-            .find_map(|index| Some((index, admit(ask, index)?)))
+            .find_map(|index| self.take(index, degraded, ask))
     }
 
-    fn picked<'t>(
-        &'t self,
-        index: usize,
-        degraded: bool,
-        (ask, permit): (&Ask<'t, '_>, Option<Permit<'t>>),
-    ) -> Option<Pick<'t>> {
+    /// Takes a place at the target, unless its breaker refuses or somebody else took the last one.
+    fn take<'t>(&'t self, index: usize, degraded: bool, ask: &Ask<'t, '_>) -> Option<Pick<'t>> {
         let target = self.list.get(index)?;
+        let flight = Counted::begin(target, self.counts)?;
+        let permit = admit(ask, index)?;
         Some(Pick {
             target,
             index,
             degraded,
+            group: self,
             breakers: ask.breakers,
             permit,
             measures_latency: self.measures_latency,
-            flight: Counted::begin(target, self.counts),
+            flight,
         })
     }
+}
+
+fn priorities(list: &[Arc<Target>]) -> Box<[Option<u8>]> {
+    let mut priorities: Vec<u8> = list.iter().map(|target| target.rules.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    if priorities.len() > 1 { priorities.into_iter().map(Some).collect() } else { Box::new([None]) }
+}
+
+/// The queue stays across reloads, with those who wait in it.
+fn waiting(sharing: Sharing, list: &[Arc<Target>]) -> Option<Box<Waiting>> {
+    if sharing.max_waiting == 0 {
+        return None;
+    }
+    let queue = list.iter().find_map(|target| target.queue().cloned()).unwrap_or_default();
+    list.iter().for_each(|target| target.wakes(&queue));
+    Some(Box::new(Waiting { queue, most: sharing.max_waiting, time: sharing.wait }))
 }
 
 /// Asks the target's breaker: `None` is a refusal, `Some(None)` no breaker at all.

@@ -1,6 +1,5 @@
 //! Picking, as an exchange sees it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,13 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::config::model::{
-    ActiveHealth, Algorithm, CircuitBreaker, HashOn, Id, PassiveHealth, Probe, TargetRules, Upstream,
+    ActiveHealth, Algorithm, CircuitBreaker, Id, PassiveHealth, Probe, TargetRules, Upstream,
 };
 use crate::health::{Breakers, HealthChange};
 
 mod distribution;
 mod reload;
+mod sharing;
 
 const ALL: [Algorithm; 7] = [
     Algorithm::RoundRobin,
@@ -28,22 +28,13 @@ const ALL: [Algorithm; 7] = [
 ];
 
 fn target(host: &str, weight: u16) -> TargetRules {
-    TargetRules { host: Arc::from(host), port: 80, weight, path: None, tags: BTreeMap::new() }
+    TargetRules { weight, ..TargetRules::new(Arc::from(host), 80) }
 }
 
 /// Targets `t0`, `t1`, … with these weights.
 fn upstream(algorithm: Algorithm, weights: &[u16]) -> Upstream {
     let targets = weights.iter().enumerate().map(|(index, weight)| target(&format!("t{index}"), *weight));
-    Upstream {
-        id: Id(Arc::from("u")),
-        name: None,
-        targets: targets.map(Arc::new).collect(),
-        algorithm,
-        hash_on: HashOn::Ip,
-        hash_cookie: Default::default(),
-        active_health: None,
-        passive_health: None,
-    }
+    Upstream { algorithm, ..Upstream::new(Id(Arc::from("u")), targets.map(Arc::new).collect()) }
 }
 
 fn active() -> ActiveHealth {
@@ -62,6 +53,8 @@ fn passive(threshold: u32) -> PassiveHealth {
         unhealthy_threshold: threshold,
         window: Duration::from_secs(30),
         healthy_after: Duration::from_secs(30),
+        healthy_after_max: Duration::from_secs(300),
+        max_ejected_percent: 100,
     }
 }
 
@@ -91,7 +84,7 @@ fn fail(target: &Target, now: Instant) {
 }
 
 fn ask<'t, 'a>(now: Instant) -> Ask<'t, 'a> {
-    Ask { hash_key: Some(b"key"), tried: &[], breakers: None, now }
+    Ask { hash_key: Some(b"key"), ..Ask::any(now) }
 }
 
 fn response(status: u16) -> Outcome {

@@ -224,6 +224,7 @@ impl Compiler {
             pool_keys,
             chosen_keys: KeyCache::default(),
             allow: allow(&proxy),
+            subset: subset(&proxy, &targets),
             quarantine,
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
             targets,
@@ -342,6 +343,15 @@ fn targets(proxy: &Proxy, before: Option<&Route>, next: &Snapshot, now: Instant)
         let known = before.filter(|route| !route.proxy.backend.is_named);
         Arc::new(Targets::build(&backend.upstream, known.map(|route| route.targets.as_ref()), now))
     })
+}
+
+/// Which of the targets have the proxy's tags.
+fn subset(proxy: &Proxy, targets: &Targets) -> Option<Box<[bool]>> {
+    let tags = &proxy.backend.tags;
+    if tags.is_empty() {
+        return None;
+    }
+    Some(targets.list().iter().map(|target| target.rules.has_tags(tags)).collect())
 }
 
 /// What a connection to this target must have in common with another to stand in for it.

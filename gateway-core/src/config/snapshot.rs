@@ -27,6 +27,8 @@ pub struct Route {
     pub chain: Chain,
     /// Its targets, shared by the proxies of one upstream.
     pub targets: Arc<Targets>,
+    /// For each target whether it has the proxy's `backend_tags`; `None` uses all.
+    pub subset: Option<Box<[bool]>>,
     /// Its circuit breakers, one a target.
     pub breakers: Option<Box<Breakers>>,
     /// What retries may cost; one that nobody counts with where nothing is retried.

@@ -34,6 +34,8 @@ pub struct Passive {
     /// Milliseconds since the epoch; 0 is healthy.
     down_until: AtomicU64,
     good_probes: AtomicU32,
+    /// Times it went out in a row, without being well for a window in between.
+    times_out: AtomicU32,
     failures: Failures,
 }
 
@@ -46,6 +48,7 @@ impl Passive {
             probes_needed: probes.filter(|_| rules.healthy_after.is_zero()),
             down_until: AtomicU64::new(0),
             good_probes: AtomicU32::new(0),
+            times_out: AtomicU32::new(0),
             failures: Failures::new(rules.unhealthy_threshold),
             rules: rules.clone(),
         }
@@ -84,15 +87,30 @@ impl Passive {
         }
     }
 
-    /// Counts a failure; failures of a target that is already out change nothing.
-    pub fn failed(&self, now: Instant) -> Option<HealthChange> {
+    /// When it came back by itself, in milliseconds since the epoch; 0 when it was never out or somebody brought it back.
+    pub(crate) fn back_since(&self, now_millis: u64) -> u64 {
+        let until = self.down_until.load(Relaxed);
+        if until <= now_millis { until } else { 0 }
+    }
+
+    /// Counts a failure; failures of a target that is already out change nothing. `others_out` counts the targets of the
+    /// group that are out, and how many there are in all.
+    pub fn failed(&self, now: Instant, others_out: impl FnOnce() -> (usize, usize)) -> Option<HealthChange> {
         let before = self.down_until.load(Relaxed);
         if self.is_down(now) || !self.failures.add(self.epoch.millis(now), self.rules.window) {
             return None;
         }
+        let (out, all) = others_out();
+        let most = (all * usize::from(self.rules.max_ejected_percent)).div_ceil(100);
+        if out >= most {
+            return None;
+        }
         self.good_probes.store(0, Relaxed);
-        let won = self.down_until.compare_exchange(before, self.deadline(now), Relaxed, Relaxed).is_ok();
+        let times = self.times_out(before, now);
+        let deadline = self.deadline(now, times);
+        let won = self.down_until.compare_exchange(before, deadline, Relaxed, Relaxed).is_ok();
         if won {
+            self.times_out.store(times, Relaxed);
             // Whoever comes back starts with a clean sheet.
             self.failures.clear();
         }
@@ -121,12 +139,20 @@ impl Passive {
         Some(HealthChange::Recovered)
     }
 
-    fn deadline(&self, now: Instant) -> u64 {
+    /// Times out in a row with the one that begins now; `before` is when it came back the last time.
+    fn times_out(&self, before: u64, now: Instant) -> u32 {
+        let window = u64::try_from(self.rules.window.as_millis()).unwrap_or(u64::MAX);
+        let is_again = before != 0 && self.epoch.millis(now).saturating_sub(before) <= window;
+        if is_again { self.times_out.load(Relaxed).saturating_add(1) } else { 1 }
+    }
+
+    fn deadline(&self, now: Instant, times: u32) -> u64 {
         if self.probes_needed.is_some() {
             return UNTIL_PROBED;
         }
         let after = self.rules.healthy_after;
         let after = if after.is_zero() { DEFAULT_HEALTHY_AFTER } else { after };
+        let after = after.saturating_mul(times).min(self.rules.healthy_after_max.max(after));
         let after = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         self.epoch.millis(now).saturating_add(after.max(1)).min(UNTIL_PROBED - 1)
     }

@@ -6,6 +6,7 @@
 
 mod destination;
 mod ending;
+mod matched;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,14 +33,14 @@ use crate::limit::overload::Overload;
 use crate::plugin::chain::{Panicked, Reached, guarded};
 use crate::plugin::seat::{Around, Attempt};
 use crate::record::Recorder;
-use crate::route::forward_path;
 use crate::stream::drain::Drain;
 use crate::stream::pipeline::{self as stream, Switched};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
-use crate::upstream::{Call, Upstream};
+use crate::upstream::Upstream;
 use destination::Destination;
 use ending::{Ending, until};
+use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
 const A_SECOND: HeaderValue = HeaderValue::from_static("1");
@@ -60,13 +61,6 @@ pub struct Pipeline<U> {
 struct Switching {
     response: Response<()>,
     target: Tunnel,
-}
-
-/// A proxy's share of a request: the route and how much of the path it took.
-struct Matched<'s> {
-    route: &'s Route,
-    rules: &'s HttpRules,
-    path_bytes: usize,
 }
 
 impl<U: Upstream> Pipeline<U> {
@@ -278,14 +272,17 @@ impl<U: Upstream> Pipeline<U> {
         downstream: &mut D,
     ) -> Result<Response<Body>, Box<Reply>> {
         let route = matched.route;
-        let destination = Destination::of(route, snapshot, &end.exchange)?;
+        let destination = Destination::of((route, snapshot), &end.exchange)?;
         let around = Around { route, consumers: &snapshot.consumers, target: None };
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         loop {
-            let pick = destination.pick(&end.exchange, &tried)?;
+            let pick = match destination.pick(&end.exchange, &tried) {
+                Some(pick) => pick,
+                None => Box::pin(destination.wait(end.exchange.started, &tried)).await?,
+            };
             let begun = Instant::now();
             attempts.begin();
             end.attempts = attempts.made();
@@ -297,21 +294,8 @@ impl<U: Upstream> Pipeline<U> {
             }
             let replay = body.replay();
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
-            let call = Call {
-                backend: &route.proxy.backend,
-                timeouts: &route.proxy.timeouts,
-                target: pick.target,
-                pool_key: destination.pool_key(&pick),
-                method: &method,
-                path: &path,
-                host: matched.host(&end.exchange, pick.target),
-                headers: &end.exchange.request.headers,
-                forwarding: &end.exchange.forwarding,
-                begun,
-                dialect: end.exchange.dialect,
-                trailers: end.exchange.trailers || end.exchange.dialect.needs_trailers(),
-                upgrade: end.exchange.upgrade.as_ref(),
-            };
+            let times = (begun, destination.pool_key(&pick));
+            let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
             let pause = match self.upstream.send(call, body, downstream).await {
                 Ok(answer) => {
                     let (status, index) = (answer.response.status(), pick.index);
@@ -322,7 +306,9 @@ impl<U: Upstream> Pipeline<U> {
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
                         end.exchange.is_from_target = true;
-                        return Ok(from_target(answer.response));
+                        let mut response = from_target(answer.response);
+                        destination.keep_client(&end.exchange, index, response.headers_mut());
+                        return Ok(response);
                     };
                     body = replay.unwrap_or_default();
                     tried.push(index);
@@ -330,7 +316,8 @@ impl<U: Upstream> Pipeline<U> {
                 }
                 Err(mut failure) => {
                     let again = failure.body.take().or(replay);
-                    let pause = attempts.after_failure(&failure, again.is_some());
+                    let elsewhere = || destination.has_untried(end.exchange.started, &tried, pick.index);
+                    let pause = attempts.after_failure(&failure, again.is_some(), elsewhere);
                     if !failure.stale || pause.is_none() {
                         tried.push(pick.index);
                         end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
@@ -356,34 +343,6 @@ async fn respond_until<D: Downstream>(
 ) -> Delivery {
     let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
     sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
-}
-
-impl Matched<'_> {
-    /// Path and query as the target gets them.
-    fn path<'e>(&self, exchange: &'e Exchange, target_path: Option<&str>) -> std::borrow::Cow<'e, str> {
-        if let Some(path) = &exchange.forward_path {
-            return std::borrow::Cow::Borrowed(path);
-        }
-        let original = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
-        let prefix = target_path.or(self.rules.backend_path.as_deref());
-        forward_path(original, self.path_bytes, self.rules.strip_listen_path, prefix)
-    }
-
-    /// The host as the target gets it.
-    fn host<'e>(&self, exchange: &'e Exchange, target: &'e crate::balance::Target) -> &'e HeaderValue {
-        if let Some(host) = exchange.forward_host() {
-            return host;
-        }
-        let client = match self.rules.preserve_host_header {
-            true => exchange.request.headers.get(http::header::HOST),
-            false => None,
-        };
-        match client {
-            Some(host) => host,
-            _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
-            _ => target.host_header(80),
-        }
-    }
 }
 
 /// Finds the proxy of a request and makes sure that it may be tried at all.

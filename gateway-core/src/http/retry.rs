@@ -17,10 +17,15 @@ pub struct Attempts<'a> {
     method: &'a Method,
     made: u32,
     stale: u32,
+    failovers: u32,
 }
 
 /// Dead kept connections replaced within one exchange, beyond which the target counts as failing.
 const MAX_STALE: u32 = 3;
+
+/// Other targets tried within one exchange after one that can't be reached. With more of them out of reach at a time,
+/// waiting for each costs more than an error.
+const MAX_FAILOVERS: u32 = 8;
 
 impl<'a> Attempts<'a> {
     /// No attempt made yet.
@@ -29,7 +34,7 @@ impl<'a> Attempts<'a> {
             // Shared by all workers, so touched only where it is going to be asked.
             budget.request(tokio::time::Instant::now());
         }
-        Self { rules, budget, method, made: 0, stale: 0 }
+        Self { rules, budget, method, made: 0, stale: 0, failovers: 0 }
     }
 
     /// Attempts made so far.
@@ -45,14 +50,29 @@ impl<'a> Attempts<'a> {
     /// The pause before trying again after `failure`; `None` when it may not be tried again.
     ///
     /// A kept connection that died before it answered is replaced at once when the request may be sent twice; that
-    /// happens without any retry rule, since the target has done nothing wrong.
-    pub fn after_failure(&mut self, failure: &Failure, replayable: bool) -> Option<Duration> {
+    /// happens without any retry rule, since the target has done nothing wrong. So does going `elsewhere`, where there is
+    /// an untried target, when this one can't be reached: nobody has seen the request.
+    pub fn after_failure(
+        &mut self,
+        failure: &Failure,
+        replayable: bool,
+        elsewhere: impl FnOnce() -> bool,
+    ) -> Option<Duration> {
         if !replayable {
             return None;
         }
         let safe_to_repeat = !failure.reached_wire || self.method.is_idempotent();
         if failure.stale && safe_to_repeat && self.stale < MAX_STALE {
             self.stale += 1;
+            return Some(Duration::ZERO);
+        }
+        if failure.is_connect()
+            && !failure.reached_wire
+            && self.rules.on_connect_failure
+            && self.failovers < MAX_FAILOVERS
+            && elsewhere()
+        {
+            self.failovers += 1;
             return Some(Duration::ZERO);
         }
         let allowed = if failure.is_connect() {
@@ -74,7 +94,7 @@ impl<'a> Attempts<'a> {
     }
 
     fn spend(&self) -> Option<Duration> {
-        let retries = self.made.saturating_sub(1 + self.stale);
+        let retries = self.made.saturating_sub(1 + self.stale + self.failovers);
         if retries >= self.rules.max_retries {
             return None;
         }

@@ -73,7 +73,7 @@ impl Flow {
     /// The target turned out not to be there, which a datagram's sender learns only afterwards.
     pub fn target_failed(&self) {
         let Some(target) = &self.target else { return };
-        if let Some(change) = target.failed(Instant::now()) {
+        if let Some(change) = self.route.targets.failed(target, Instant::now()) {
             self.recorder.health(target, change);
         }
     }

@@ -166,8 +166,14 @@ pub async fn open<'r, O: Opener>(
     let mut failed = Failed { cause: Cause::NoTarget, picked: None };
     loop {
         let started = Instant::now();
-        let ask = Ask { hash_key, tried: &tried, breakers: route.breakers.as_deref(), now: started };
-        let Some(pick) = route.targets.pick(&ask) else { return Err(failed) };
+        let breakers = route.breakers.as_deref();
+        let ask =
+            Ask { hash_key, tried: &tried, subset: route.subset.as_deref(), breakers, ..Ask::any(started) };
+        let pick = match route.targets.pick(&ask) {
+            Some(pick) => Some(pick),
+            None => Box::pin(route.targets.wait(&ask)).await,
+        };
+        let Some(pick) = pick else { return Err(failed) };
         if tried.contains(&pick.index) {
             return Err(failed);
         }

@@ -1,7 +1,7 @@
 //! Probes against scripted peers.
 
 use gateway_core::balance::Targets;
-use gateway_core::config::model::{Algorithm, HashOn, TargetRules, Upstream};
+use gateway_core::config::model::{TargetRules, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -23,22 +23,8 @@ fn http(path: &str) -> Probe {
 
 /// A target at an address, as an upstream has it.
 fn target(address: SocketAddr) -> Arc<Target> {
-    let upstream = Upstream {
-        id: id("group"),
-        name: None,
-        targets: vec![Arc::new(TargetRules {
-            host: address.ip().to_string().into(),
-            port: address.port(),
-            weight: 1,
-            path: None,
-            tags: Default::default(),
-        })],
-        algorithm: Algorithm::RoundRobin,
-        hash_on: HashOn::Ip,
-        hash_cookie: None,
-        active_health: None,
-        passive_health: None,
-    };
+    let rules = TargetRules::new(address.ip().to_string().into(), address.port());
+    let upstream = Upstream::new(id("group"), vec![Arc::new(rules)]);
     Targets::build(&upstream, None, tokio::time::Instant::now()).list()[0].clone()
 }
 

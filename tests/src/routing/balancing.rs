@@ -187,3 +187,121 @@ async fn living_connections_are_kept() {
     }
     assert_eq!(origin.connections(), 1);
 }
+
+#[tokio::test]
+async fn one_dead_target_of_two_costs_nobody_an_error() {
+    let live = Standing::start("live").await;
+    let mut edge = Edge::start(&spec(&[DEAD.to_owned(), live.target()], "", ""));
+    let mut attempts = Vec::new();
+    for _ in 0..12 {
+        let (head, _) = edge.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
+        assert_eq!(head.status(), 200);
+        attempts.push(edge.records.next().await.attempts());
+    }
+    assert_eq!(
+        attempts.iter().filter(|attempts| **attempts == 2).count(),
+        3,
+        "then it is left alone: {attempts:?}"
+    );
+}
+
+#[tokio::test]
+async fn failover_can_be_switched_off_and_so_can_leaving_a_target_alone() {
+    let live = Standing::start("live").await;
+    let targets = [DEAD.to_owned(), live.target()];
+    let never_out = ", health_checks: {passive: {unhealthy_threshold: 0}}";
+    let edge = Edge::start(&spec(&targets, ", retry: {retry_on_connect_failure: false}", never_out));
+    let mut failed = 0;
+    for _ in 0..12 {
+        failed += usize::from(edge.get("/").await.0.status() == 502);
+    }
+    assert_eq!(failed, 6);
+}
+
+#[tokio::test]
+async fn a_backup_is_asked_only_when_the_others_are_gone() {
+    let (backup, live) = (Standing::start("backup").await, Standing::start("live").await);
+    let with = |target: String, priority| format!("{}, priority: {priority}}}", target.trim_end_matches('}'));
+    let edge = Edge::start(&spec(&[with(backup.target(), 1), live.target()], "", ""));
+    assert_eq!(names(&edge, 6).await, HashMap::from([("live".to_owned(), 6)]));
+    let edge = Edge::start(&spec(&[with(backup.target(), 1), DEAD.to_owned()], "", ""));
+    assert_eq!(names(&edge, 6).await, HashMap::from([("backup".to_owned(), 6)]));
+}
+
+#[tokio::test]
+async fn a_sticky_cookie_brings_a_client_back() {
+    let origins = [Standing::start("a").await, Standing::start("b").await, Standing::start("c").await];
+    let sticky =
+        ", sticky: {cookie: at, cookie_config: {path: /shop, ttl_seconds: 0, secure: true, same_site: Lax}}";
+    let edge = Edge::start(&spec(&origins.each_ref().map(Standing::target), "", sticky));
+    for _ in 0..3 {
+        let (head, _) = edge.get("/").await;
+        let cookie = head.field("set-cookie").to_owned();
+        assert!(cookie.ends_with("; Path=/shop; HttpOnly; Secure; SameSite=Lax"), "{cookie}");
+        let pair = cookie.split(';').next().unwrap();
+        for _ in 0..4 {
+            let (again, _) = edge.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\ncookie: {pair}\r\n\r\n")).await;
+            assert_eq!(again.field("x-origin"), head.field("x-origin"));
+            assert_eq!(again.field("set-cookie"), "", "it has the cookie already");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hashed_cookie_is_given_and_brings_a_client_back() {
+    let origins = [Standing::start("a").await, Standing::start("b").await, Standing::start("c").await];
+    let rules =
+        ", algorithm: consistent_hashing, hash_on: \"cookie:id\", hash_on_cookie_config: {ttl_seconds: 60}";
+    let edge = Edge::start(&spec(&origins.each_ref().map(Standing::target), "", rules));
+    let mut seen = HashMap::new();
+    for _ in 0..24 {
+        let (head, _) = edge.get("/").await;
+        let cookie = head.field("set-cookie").to_owned();
+        assert!(cookie.ends_with("; Path=/; Max-Age=60; HttpOnly"), "{cookie}");
+        let pair = cookie.split(';').next().unwrap();
+        let (again, _) = edge.ask(&format!("GET / HTTP/1.1\r\nhost: a\r\ncookie: {pair}\r\n\r\n")).await;
+        assert_eq!(again.field("x-origin"), head.field("x-origin"));
+        assert_eq!(again.field("set-cookie"), "");
+        *seen.entry(head.field("x-origin").to_owned()).or_insert(0) += 1;
+    }
+    assert!(seen.len() > 1, "clients are spread: {seen:?}");
+}
+
+#[tokio::test]
+async fn tags_choose_among_the_targets_of_one_upstream() {
+    let (old, new) = (Standing::start("old").await, Standing::start("new").await);
+    let tagged =
+        |target: String, version| format!("{}, tags: {{v: {version}}}}}", target.trim_end_matches('}'));
+    let targets = [tagged(old.target(), "one"), tagged(new.target(), "two")];
+    for (version, name) in [("one", "old"), ("two", "new")] {
+        let edge = Edge::start(&spec(&targets, &format!(", backend_tags: {{v: {version}}}"), ""));
+        assert_eq!(names(&edge, 6).await, HashMap::from([(name.to_owned(), 6)]));
+    }
+}
+
+#[tokio::test]
+async fn a_full_target_has_a_queue_and_beyond_it_503() {
+    let port = Port::listen(None).await;
+    let targets = [format!("{{host: 127.0.0.1, port: {}, max_requests: 1}}", port.address.port())];
+    let queue = ", queue: {max_waiting: 1, timeout_ms: 60000}";
+    let mut edge = Edge::start(&spec(&targets, "", queue));
+    let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut first = edge.talker().await;
+    first.wire.send(request).await;
+    let mut target = Wire::new(port.accept().await);
+    target.until(b"\r\n\r\n").await.unwrap();
+    let (mut second, mut third) = (edge.talker().await, edge.talker().await);
+    second.wire.send(request).await;
+    third.wire.send(request).await;
+    let (refused, mut waiting) = tokio::select! {
+        head = second.response(&Method::GET) => (head.unwrap(), third),
+        head = third.response(&Method::GET) => (head.unwrap(), second),
+    };
+    assert_eq!((refused.status(), refused.field("retry-after")), (503, "1"));
+    assert_eq!(edge.records.next().await.reason(), "targets_full");
+    target.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    assert_eq!(first.response(&Method::GET).await.unwrap().status(), 200);
+    target.until(b"\r\n\r\n").await.unwrap();
+    target.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+    assert_eq!(waiting.response(&Method::GET).await.unwrap().status(), 204);
+}

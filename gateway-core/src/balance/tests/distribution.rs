@@ -218,7 +218,7 @@ fn consistent_hashing_spreads_keys_by_weight() {
     let now = Instant::now();
     let weights = [1, 1, 2, 4];
     let targets = Targets::build(&upstream(Algorithm::ConsistentHashing, &weights), None, now);
-    assert_eq!(targets.hash_on(), Some(&HashOn::Ip));
+    assert_eq!(targets.hash_on(), Some(&crate::config::model::HashOn::Ip));
     let owners = owners(&targets, 20_000, now);
     let share = |name: &str| owners.iter().filter(|owner| owner.starts_with(name)).count();
     assert_shares(&["t0:", "t1:", "t2:", "t3:"].map(share), &weights, 25.0);

@@ -1,5 +1,7 @@
 //! A proxy as written.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -50,6 +52,10 @@ pub struct Proxy {
     pub backend_port: Option<u32>,
     /// The group of targets, instead of `backend_host` and `backend_port`.
     pub upstream_id: Option<String>,
+    /// Only the upstream's targets that have all of these `tags`, such as `version: v2`. Only with `upstream_id`. Default
+    /// every target.
+    #[schemars(length(max = 50))]
+    pub backend_tags: BTreeMap<String, String>,
     /// Put before the forwarded path. Default none. A target's own `path` replaces it.
     #[schemars(length(max = 2048))]
     pub backend_path: Option<String>,

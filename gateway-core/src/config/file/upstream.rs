@@ -27,7 +27,21 @@ pub struct Upstream {
     pub hash_on: Option<String>,
     /// The cookie given to clients that have none, with `hash_on: cookie:<name>`. Default none is given.
     pub hash_on_cookie_config: Option<CookieConfig>,
-    /// How to learn which targets work. Default not at all.
+    /// Keeps each client at the target that answered it first, by a cookie that names the target. Not together with
+    /// `algorithm: consistent_hashing`. Default no cookie.
+    pub sticky: Option<Sticky>,
+    /// Seconds until a target that recovered or was added gets its full share of traffic; it begins with a tenth. Not
+    /// together with `algorithm: consistent_hashing`. Default 0: at once.
+    #[schemars(range(max = 3600))]
+    pub slow_start_seconds: Option<Seconds>,
+    /// With fewer healthy targets than this percentage, all targets get traffic: better some errors than too much load on
+    /// the few. Default 0: unhealthy targets get traffic only when none is healthy.
+    #[schemars(range(max = 100))]
+    pub panic_threshold_percent: Option<u8>,
+    /// Where requests wait while every target is at its `max_requests`. Default: they are refused with 503.
+    pub queue: Option<Queue>,
+    /// How to learn which targets work. Default: three failed connections or broken exchanges within 10 seconds take a
+    /// target out for 10 seconds, where there are several.
     pub health_checks: Option<HealthChecks>,
     /// PEM file of the certificate chain shown to the targets. This and the four below replace the proxy's.
     #[schemars(length(min = 1, max = 4096))]
@@ -65,11 +79,19 @@ pub struct Target {
     #[serde(default)]
     #[schemars(range(min = 1, max = 65535))]
     pub weight: Option<u32>,
+    /// Gets traffic only while no healthy target has a lower one: 1 is a backup of 0. Default 0.
+    #[serde(default)]
+    #[schemars(range(max = 15))]
+    pub priority: Option<u8>,
+    /// Requests and sessions it gets at a time, over all workers. Default no limit.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_requests: Option<u32>,
     /// Replaces the proxy's `backend_path`.
     #[serde(default)]
     #[schemars(length(max = 2048))]
     pub path: Option<String>,
-    /// For people and plugins; at most 50.
+    /// What a proxy's `backend_tags` choose by; at most 50.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }
@@ -125,13 +147,39 @@ pub enum SameSite {
     None,
 }
 
+/// A cookie that names a client's target.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sticky {
+    /// The cookie's name.
+    #[schemars(length(min = 1, max = 255))]
+    pub cookie: String,
+    /// How the client is to treat it.
+    #[serde(default)]
+    pub cookie_config: CookieConfig,
+}
+
+/// Where requests wait for a target.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Queue {
+    /// Requests and sessions that wait at a time; more are refused with 503.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_waiting: u32,
+    /// Milliseconds one waits before it is refused with 503. Default 1000.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: Option<Millis>,
+}
+
 /// How to learn which targets work.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealthChecks {
     /// Asks targets how they are. Default not.
     pub active: Option<ActiveHealth>,
-    /// Learns from traffic. Default not.
+    /// Learns from traffic. Default: three failed connections or broken exchanges within 10 seconds take a target out for
+    /// 10 seconds, where there are several.
     pub passive: Option<PassiveHealth>,
 }
 
@@ -190,13 +238,20 @@ pub struct PassiveHealth {
     /// Statuses that count as failure. Default 500 502 503 504.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub unhealthy_status_codes: Option<Vec<u16>>,
-    /// Failures within the window until unhealthy. Default 3.
-    #[schemars(range(min = 1, max = 10_000))]
+    /// Failures within the window until unhealthy. Default 3; 0 never takes a target out.
+    #[schemars(range(max = 10_000))]
     pub unhealthy_threshold: Option<u32>,
     /// Seconds. Default 30.
     #[schemars(range(min = 1, max = 86_400))]
     pub unhealthy_window_seconds: Option<Seconds>,
-    /// Seconds after which an unhealthy target is tried again. Default 30; 0 waits for an active probe.
+    /// Seconds after which an unhealthy target is tried again: twice as long after the second time in a row, three times
+    /// after the third, and so on. Default 30; 0 waits for an active probe.
     #[schemars(range(max = 86_400))]
     pub healthy_after_seconds: Option<Seconds>,
+    /// The longest time in seconds until it is tried again. Default 300.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub healthy_after_max_seconds: Option<Seconds>,
+    /// How many of the targets may be out at a time, in percent, rounded up. Default 100.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_ejected_percent: Option<u8>,
 }

@@ -164,6 +164,8 @@ pub struct Backend {
     pub upstream: Arc<Upstream>,
     /// Whether the group is a named upstream, which other proxies may share.
     pub is_named: bool,
+    /// Only targets that have all of these tags; empty takes every target.
+    pub tags: Box<[(String, String)]>,
     /// How the target's certificate is judged; present exactly when the scheme is encrypted.
     pub tls: Option<Arc<BackendTls>>,
     /// How connections to the target are kept.

@@ -1,6 +1,7 @@
 //! Upstreams: groups of targets, how one is picked, how it is told whether they are well.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,55 @@ pub struct Upstream {
     pub algorithm: Algorithm,
     /// What consistent hashing hashes.
     pub hash_on: HashOn,
-    /// The cookie given to clients without one, when a cookie is what is hashed.
-    pub hash_cookie: Option<Box<HashCookie>>,
+    /// Keeps a client at its target by a cookie.
+    pub affinity: Option<Box<Affinity>>,
+    /// What only some upstreams need; `None` is the default of each.
+    pub sharing: Option<Box<Sharing>>,
     /// Asks targets how they are.
     pub active_health: Option<Box<ActiveHealth>>,
     /// Learns from traffic how targets are.
     pub passive_health: Option<Box<PassiveHealth>>,
+}
+
+impl Upstream {
+    /// An upstream with the defaults of everything else.
+    pub fn new(id: Id, targets: Vec<Arc<TargetRules>>) -> Self {
+        Self {
+            id,
+            name: None,
+            targets,
+            algorithm: Algorithm::default(),
+            hash_on: HashOn::default(),
+            affinity: None,
+            sharing: None,
+            active_health: None,
+            passive_health: None,
+        }
+    }
+}
+
+/// How targets share the traffic when some of them are cold, unhealthy or full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sharing {
+    /// A target that recovered or was added gets its full share after this time; zero gives it at once. Default zero.
+    pub slow_start: Duration,
+    /// With fewer healthy targets than this percentage, all get traffic. Default 0.
+    pub panic_threshold_percent: u8,
+    /// Exchanges that may wait while every target is at its `max_requests`. Default 0.
+    pub max_waiting: u32,
+    /// How long one waits. Default 1 s.
+    pub wait: Duration,
+}
+
+/// The cookie that keeps a client at its target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Affinity {
+    /// The cookie's name.
+    pub cookie: Arc<str>,
+    /// Whether the cookie names the target; else it is a random text that [`HashOn::Cookie`] hashes.
+    pub names_target: bool,
+    /// How the client is to treat it.
+    pub attributes: CookieAttributes,
 }
 
 /// One member of an upstream.
@@ -36,10 +80,26 @@ pub struct TargetRules {
     pub port: u16,
     /// Share of traffic. Default 1.
     pub weight: u16,
+    /// Gets traffic only while no healthy target has a lower one. Default 0.
+    pub priority: u8,
+    /// Exchanges and sessions at a time, over all workers. `None` is no limit.
+    pub max_requests: Option<NonZeroU32>,
     /// Replaces the proxy's `backend_path`.
     pub path: Option<Arc<str>>,
-    /// For people and plugins.
+    /// What a proxy's `backend_tags` choose by.
     pub tags: BTreeMap<String, String>,
+}
+
+impl TargetRules {
+    /// A target with the defaults of everything else.
+    pub fn new(host: Arc<str>, port: u16) -> Self {
+        Self { host, port, weight: 1, priority: 0, max_requests: None, path: None, tags: BTreeMap::new() }
+    }
+
+    /// Whether it has all of these tags.
+    pub fn has_tags(&self, wanted: &[(String, String)]) -> bool {
+        wanted.iter().all(|(name, value)| self.tags.get(name) == Some(value))
+    }
 }
 
 /// How a target is picked.
@@ -74,9 +134,9 @@ pub enum HashOn {
     Cookie(Arc<str>),
 }
 
-/// The cookie that keeps a client at its target.
+/// How a client is to treat a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HashCookie {
+pub struct CookieAttributes {
     /// Default `/`.
     pub path: Arc<str>,
     /// How long the client keeps it; zero ends with the browser's session. Default an hour.
@@ -154,6 +214,11 @@ pub struct PassiveHealth {
     pub unhealthy_threshold: u32,
     /// Default 30 s.
     pub window: Duration,
-    /// Tried again after so long; zero waits for an active probe. Default 30 s.
+    /// Tried again after so long, and twice as long after the second time in a row, and so on; zero waits for an active
+    /// probe. Default 30 s.
     pub healthy_after: Duration,
+    /// The longest time until it is tried again. Default 300 s.
+    pub healthy_after_max: Duration,
+    /// How many of the targets may be out at a time, in percent, rounded up. Default 100.
+    pub max_ejected_percent: u8,
 }

@@ -7,8 +7,7 @@ use super::known::{Group, Known};
 use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules,
-    Upstream,
+    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
 };
 use crate::config::units::Seconds;
 
@@ -171,6 +170,16 @@ pub(super) fn backend(
     let dns_override =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls } = group?;
+    if !matches!(scheme, Scheme::Http | Scheme::Https) && upstream.affinity.is_some() {
+        notes
+            .add(
+                "upstream_id",
+                format!("the upstream `{}` gives clients a cookie; streams have none", upstream.id),
+            )
+            .remedy =
+            Some("remove its `sticky` or `hash_on_cookie_config`, or name another upstream".to_owned());
+    }
+    let tags = tags(notes, written, &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
@@ -183,11 +192,29 @@ pub(super) fn backend(
             && http_version == BackendHttp::Auto,
         upstream,
         is_named: written.upstream_id.is_some(),
+        tags,
         tls,
         pool: pool(written).shared(),
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
     })
+}
+
+/// What targets must have in common with the proxy. At least one has to have it.
+fn tags(notes: &mut Notes<'_>, written: &file::Proxy, upstream: &Upstream) -> Box<[(String, String)]> {
+    const KEY: &str = "backend_tags";
+    let tags: Box<[_]> = written.backend_tags.clone().into_iter().collect();
+    if tags.is_empty() {
+        return tags;
+    }
+    if written.upstream_id.is_none() {
+        notes.add(KEY, "there is nothing to choose from without an upstream").remedy =
+            Some("write `upstream_id`, or remove it".to_owned());
+    } else if !upstream.targets.iter().any(|target| target.has_tags(&tags)) {
+        notes.add(KEY, format!("no target of the upstream `{}` has these tags", upstream.id)).remedy =
+            Some("write them under `tags` of a target".to_owned());
+    }
+    tags
 }
 
 fn encrypted(scheme: Scheme) -> Scheme {
@@ -218,16 +245,9 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     }
     let host = notes.value("backend_host", words::target_host(written.backend_host.as_deref()?))?;
     let port = u16::try_from(written.backend_port?).ok()?;
-    let target = TargetRules { host, port, weight: 1, path: None, tags: Default::default() };
     let upstream = Upstream {
-        id: id.clone(),
         name: words::label(written.name.as_ref()),
-        targets: vec![Arc::new(target)],
-        algorithm: Algorithm::RoundRobin,
-        hash_on: HashOn::Ip,
-        hash_cookie: None,
-        active_health: None,
-        passive_health: None,
+        ..Upstream::new(id.clone(), vec![Arc::new(TargetRules::new(host, port))])
     };
     Some(Group { upstream: Arc::new(upstream), tls: None })
 }

@@ -7,8 +7,8 @@ use super::known::Known;
 use super::{Notes, Place, backend, traffic, words};
 use crate::config::file;
 use crate::config::model::{
-    Algorithm, AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, HashOn, Id, PluginConfig, PoolRules,
-    Proxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
+    AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, PluginConfig, PoolRules, Proxy, Retry,
+    Scheme, Scope, Timeouts, Traffic, Upstream,
 };
 use crate::config::problem::Problems;
 use crate::plugin::chain;
@@ -63,22 +63,14 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -
         let anywhere = file::Proxy { listen_path: None, ..written.clone() };
         traffic::traffic(&mut notes, &anywhere, scheme)
     })?;
-    let upstream = Upstream {
-        id: id.clone(),
-        name: None,
-        targets: Vec::new(),
-        algorithm: Algorithm::default(),
-        hash_on: HashOn::default(),
-        hash_cookie: None,
-        active_health: None,
-        passive_health: None,
-    };
+    let upstream = Upstream::new(id.clone(), Vec::new());
     let backend = Backend {
         scheme,
         http_version,
         alt_svc: false,
         upstream: Arc::new(upstream),
         is_named: false,
+        tags: Box::default(),
         tls: None,
         pool: PoolRules::default().shared(),
         dns_override: None,

@@ -1,5 +1,6 @@
 //! An upstream.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use super::known::Group;
 use super::{Fault, Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    ActiveHealth, Algorithm, HashCookie, HashOn, PassiveHealth, Probe, SameSite, TargetRules, Upstream,
+    ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
+    TargetRules, Upstream,
 };
 use crate::config::problem::Problems;
 
@@ -25,11 +27,15 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
     words::namespace(&mut notes, written.namespace.as_deref());
     let targets = targets(&mut notes, &written.targets);
     let hash_on = hash_on(&mut notes, written);
-    let hash_cookie = written.hash_on_cookie_config.as_ref().and_then(|c| cookie(&mut notes, c, &hash_on));
+    let affinity = affinity(&mut notes, written, &hash_on);
+    let sharing = sharing(&mut notes, written);
     let checks = written.health_checks.as_ref();
     let active_health =
         checks.and_then(|c| c.active.as_ref()).and_then(|active| self::active(&mut notes, active));
-    let passive_health = checks.and_then(|c| c.passive.as_ref()).map(passive);
+    let passive_health = match checks.and_then(|c| c.passive.as_ref()) {
+        Some(written) => passive(written),
+        None => (targets.len() > 1).then(implied),
+    };
     let tls = Tls::of_upstream(written);
     let tls = tls.is_given().then(|| backend::tls(&mut notes, &tls, place.folder)).flatten();
     let (Some(id), true) = (id, notes.problems.is_empty()) else {
@@ -41,7 +47,8 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
         targets: targets.into_iter().map(Arc::new).collect(),
         algorithm: algorithm(written.algorithm),
         hash_on,
-        hash_cookie: hash_cookie.map(Box::new),
+        affinity: affinity.map(Box::new),
+        sharing: sharing.map(Box::new),
         active_health: active_health.map(Box::new),
         passive_health: passive_health.map(Box::new),
     };
@@ -74,6 +81,8 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
             host,
             port,
             weight: target.weight.map_or(1, |weight| u16::try_from(weight).unwrap_or(u16::MAX)),
+            priority: target.priority.unwrap_or(0),
+            max_requests: target.max_requests.and_then(NonZeroU32::new),
             path: path.flatten(),
             tags: target.tags.clone(),
         });
@@ -120,26 +129,68 @@ fn is_token(name: &str) -> bool {
     http::HeaderName::from_bytes(name.as_bytes()).is_ok()
 }
 
-fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, hash_on: &HashOn) -> Option<HashCookie> {
-    const KEY: &str = "hash_on_cookie_config";
-    if !matches!(hash_on, HashOn::Cookie(_)) {
-        notes.add(KEY, "no cookie is hashed").remedy =
+/// The cookie that keeps a client at its target, in either form.
+fn affinity(notes: &mut Notes<'_>, written: &file::Upstream, hash_on: &HashOn) -> Option<Affinity> {
+    const HASHED: &str = "hash_on_cookie_config";
+    if let Some(sticky) = &written.sticky {
+        if written.algorithm == Some(file::Algorithm::ConsistentHashing) {
+            notes.add("sticky", "`consistent_hashing` chooses the target by its key").remedy =
+                Some("remove one of the two; `hash_on_cookie_config` gives clients a cookie".to_owned());
+        }
+        if !is_token(&sticky.cookie) {
+            notes.add("sticky.cookie", format!("`{}` is not a valid cookie name", sticky.cookie));
+        }
+        let attributes = cookie(notes, &sticky.cookie_config, "sticky.cookie_config");
+        return Some(Affinity { cookie: Arc::from(&*sticky.cookie), names_target: true, attributes });
+    }
+    let config = written.hash_on_cookie_config.as_ref()?;
+    let HashOn::Cookie(name) = hash_on else {
+        notes.add(HASHED, "no cookie is hashed").remedy =
             Some("write `hash_on: cookie:<name>`, or remove it".to_owned());
         return None;
+    };
+    let attributes = cookie(notes, config, HASHED);
+    Some(Affinity { cookie: name.clone(), names_target: false, attributes })
+}
+
+/// `None` when nothing of it is written.
+fn sharing(notes: &mut Notes<'_>, written: &file::Upstream) -> Option<Sharing> {
+    let slow_start = words::seconds(written.slow_start_seconds, 0);
+    if !slow_start.is_zero() && written.algorithm == Some(file::Algorithm::ConsistentHashing) {
+        notes.add("slow_start_seconds", "`consistent_hashing` gives each key its target at once").remedy =
+            Some("remove it, or choose another `algorithm`".to_owned());
     }
+    if written.queue.is_some() && written.targets.iter().all(|target| target.max_requests.is_none()) {
+        notes.add("queue", "no target has a limit to wait for").remedy =
+            Some("write `max_requests` at the targets".to_owned());
+    }
+    let sharing = Sharing {
+        slow_start,
+        panic_threshold_percent: written.panic_threshold_percent.unwrap_or(0),
+        max_waiting: written.queue.as_ref().map_or(0, |queue| queue.max_waiting),
+        wait: words::millis(
+            written.queue.as_ref().and_then(|queue| queue.timeout_ms),
+            Duration::from_secs(1),
+        ),
+    };
+    let is_default = slow_start.is_zero() && sharing.panic_threshold_percent == 0 && sharing.max_waiting == 0;
+    (!is_default).then_some(sharing)
+}
+
+fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, at: &str) -> CookieAttributes {
     let secure = written.secure.unwrap_or(false);
     if written.same_site == Some(file::SameSite::None) && !secure {
-        notes.add(&format!("{KEY}.same_site"), "browsers drop `None` without `secure`").remedy =
+        notes.add(&format!("{at}.same_site"), "browsers drop `None` without `secure`").remedy =
             Some("write `secure: true`".to_owned());
     }
     let path = written.path.as_deref().unwrap_or("/");
     for (key, text) in [("path", Some(path)), ("domain", written.domain.as_deref())] {
         if text.is_some_and(|text| text.contains(|c: char| c == ';' || c.is_control() || !c.is_ascii())) {
-            notes.add(&format!("{KEY}.{key}"), "this can't stand in a cookie").remedy =
+            notes.add(&format!("{at}.{key}"), "this can't stand in a cookie").remedy =
                 Some("ASCII without `;`".to_owned());
         }
     }
-    Some(HashCookie {
+    CookieAttributes {
         path: Arc::from(path),
         ttl: words::seconds(written.ttl_seconds, 3600),
         domain: words::label(written.domain.as_ref()),
@@ -150,7 +201,7 @@ fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, hash_on: &HashOn)
             file::SameSite::Lax => SameSite::Lax,
             file::SameSite::None => SameSite::None,
         }),
-    })
+    }
 }
 
 fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveHealth> {
@@ -194,14 +245,30 @@ fn hex(text: &str) -> Result<Vec<u8>, Fault> {
     text.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or_else(bad)
 }
 
-fn passive(written: &file::PassiveHealth) -> PassiveHealth {
+/// What holds where nothing is written: a target that can't be reached costs a few connections, not one in two requests.
+fn implied() -> PassiveHealth {
     PassiveHealth {
+        unhealthy_status_codes: Vec::new(),
+        unhealthy_threshold: 3,
+        window: Duration::from_secs(10),
+        healthy_after: Duration::from_secs(10),
+        healthy_after_max: Duration::from_secs(60),
+        max_ejected_percent: 100,
+    }
+}
+
+/// `None` when it is switched off.
+fn passive(written: &file::PassiveHealth) -> Option<PassiveHealth> {
+    let unhealthy_threshold = written.unhealthy_threshold.unwrap_or(3);
+    (unhealthy_threshold > 0).then(|| PassiveHealth {
         unhealthy_status_codes: written
             .unhealthy_status_codes
             .clone()
             .unwrap_or_else(|| vec![500, 502, 503, 504]),
-        unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
+        unhealthy_threshold,
         window: words::seconds(written.unhealthy_window_seconds, 30),
         healthy_after: words::seconds(written.healthy_after_seconds, 30),
-    }
+        healthy_after_max: words::seconds(written.healthy_after_max_seconds, 300),
+        max_ejected_percent: written.max_ejected_percent.unwrap_or(100),
+    })
 }

@@ -1,24 +1,13 @@
 //! One breaker's life, and many threads at it.
 
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::thread;
 
 use super::*;
-use crate::config::model::{Algorithm, HashOn, Id, TargetRules, Upstream};
+use crate::config::model::{Id, TargetRules, Upstream};
 
 fn targets(now: Instant) -> Targets {
-    let target = TargetRules { host: Arc::from("a"), port: 80, weight: 1, path: None, tags: BTreeMap::new() };
-    let upstream = Upstream {
-        id: Id(Arc::from("u")),
-        name: None,
-        targets: vec![target.into()],
-        algorithm: Algorithm::RoundRobin,
-        hash_on: HashOn::Ip,
-        hash_cookie: None,
-        active_health: None,
-        passive_health: None,
-    };
+    let upstream = Upstream::new(Id(Arc::from("u")), vec![TargetRules::new(Arc::from("a"), 80).into()]);
     Targets::build(&upstream, None, now)
 }
 

@@ -1,58 +1,115 @@
 //! Where a request goes: the proxy's targets, or those of the upstream that a plugin chose.
 
-use http::HeaderValue;
 use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::A_SECOND;
-use crate::balance::{Ask, Pick, Targets};
+use crate::balance::{self, Ask, Pick, Targets};
 use crate::config::model::HashOn;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
 use crate::http::exchange::Exchange;
+use crate::http::fields;
 use crate::http::reply::{Cause, Reply};
 
 /// The targets of one exchange.
 pub(super) struct Destination<'s> {
     targets: &'s Targets,
-    /// Breakers belong to the proxy's own targets.
+    /// Breakers belong to the proxy's own targets, and so does the choice among them.
     breakers: Option<&'s Breakers>,
+    subset: Option<&'s [bool]>,
     route: &'s Route,
     is_chosen: bool,
+    /// The target that the client's cookie names.
+    preferred: Option<usize>,
+    /// What is hashed of a client that is given a cookie with it.
+    new_key: Option<String>,
 }
 
 impl<'s> Destination<'s> {
     /// The proxy's own targets, unless a plugin chose an upstream.
     pub(super) fn of(
-        route: &'s Route,
-        snapshot: &'s Snapshot,
+        (route, snapshot): (&'s Route, &'s Snapshot),
         exchange: &Exchange,
     ) -> Result<Self, Box<Reply>> {
-        let breakers = route.breakers.as_deref();
-        let own = Self { targets: &route.targets, breakers, route, is_chosen: false };
-        let Some(chosen) = exchange.upstream() else { return Ok(own) };
-        // One that was not declared has nothing checked about it: it may be gone, or never have been.
-        let declared = route.chain.chooses().contains(chosen);
-        match snapshot.upstreams.get(&**chosen) {
-            Some(targets) if declared => Ok(Self { targets, breakers: None, route, is_chosen: true }),
-            _ => Err(Box::new(Reply::new(Cause::NoTarget).reason("upstream_unknown"))),
-        }
+        let (targets, is_chosen) = match exchange.upstream() {
+            None => (&*route.targets, false),
+            // One that was not declared has nothing checked about it: it may be gone, or never have been.
+            Some(chosen) if route.chain.chooses().contains(chosen) => match snapshot.upstreams.get(&**chosen)
+            {
+                Some(targets) => (&**targets, true),
+                None => return Err(Box::new(Reply::new(Cause::NoTarget).reason("upstream_unknown"))),
+            },
+            Some(_) => return Err(Box::new(Reply::new(Cause::NoTarget).reason("upstream_unknown"))),
+        };
+        let headers = &exchange.request.headers;
+        let affinity = targets.affinity();
+        Ok(Self {
+            targets,
+            breakers: route.breakers.as_deref().filter(|_| !is_chosen),
+            subset: route.subset.as_deref().filter(|_| !is_chosen),
+            route,
+            is_chosen,
+            preferred: affinity.and_then(|affinity| affinity.target(headers)),
+            new_key: affinity.and_then(|affinity| affinity.new_key(headers)),
+        })
     }
 
-    /// Picks a target not yet tried.
-    pub(super) fn pick(&self, exchange: &Exchange, tried: &[usize]) -> Result<Pick<'s>, Box<Reply>> {
+    /// Picks a target not yet tried; `None` when there is none at this moment.
+    pub(super) fn pick(&self, exchange: &Exchange, tried: &[usize]) -> Option<Pick<'s>> {
         let address;
-        let hash_key = match self.targets.hash_on() {
-            None => None,
-            Some(on) => {
+        let hash_key = match (self.targets.hash_on(), &self.new_key) {
+            (None, _) => None,
+            (Some(_), Some(new)) => Some(new.as_bytes()),
+            (Some(on), None) => {
                 address = exchange.client_address.to_string();
                 Some(hash_key(on, &exchange.request.headers).unwrap_or(address.as_bytes()))
             }
         };
-        let ask = Ask { hash_key, tried, breakers: self.breakers, now: exchange.started };
-        self.targets.pick(&ask).ok_or_else(|| {
-            let cause = if self.breakers.is_some() { Cause::CircuitOpen } else { Cause::NoTarget };
-            Box::new(Reply::new(cause).header(RETRY_AFTER, A_SECOND))
-        })
+        self.targets.pick(&Ask { hash_key, ..self.ask(exchange.started, tried) })
+    }
+
+    /// Waits for a target with room, where the upstream has a queue. The reply says why there is none.
+    pub(super) async fn wait(&self, started: Instant, tried: &[usize]) -> Result<Pick<'s>, Box<Reply>> {
+        let ask = self.ask(started, tried);
+        if let Some(pick) = self.targets.wait(&ask).await {
+            return Ok(pick);
+        }
+        let reply = if self.targets.is_full(&ask) {
+            Reply::new(Cause::NoTarget).reason("targets_full")
+        } else {
+            let is_open = self.breakers.is_some() && !self.targets.list().is_empty();
+            Reply::new(if is_open { Cause::CircuitOpen } else { Cause::NoTarget })
+        };
+        Err(Box::new(reply.header(RETRY_AFTER, A_SECOND)))
+    }
+
+    /// Whether a healthy target is left that is neither `last` nor one of `tried`.
+    pub(super) fn has_untried(&self, started: Instant, tried: &[usize], last: usize) -> bool {
+        let tried: SmallVec<[usize; 8]> = tried.iter().copied().chain([last]).collect();
+        self.targets.has_untried(&self.ask(started, &tried))
+    }
+
+    fn ask<'a>(&self, started: Instant, tried: &'a [usize]) -> Ask<'s, 'a> {
+        Ask {
+            hash_key: None,
+            tried,
+            preferred: self.preferred,
+            subset: self.subset,
+            breakers: self.breakers,
+            now: started,
+        }
+    }
+
+    /// Gives the client the cookie that brings it back to this target.
+    pub(super) fn keep_client(&self, exchange: &Exchange, index: usize, response: &mut HeaderMap) {
+        let Some(affinity) = self.targets.affinity() else { return };
+        let cookie = affinity.set_cookie(&exchange.request.headers, index, self.new_key.as_deref());
+        if let Some(cookie) = cookie {
+            balance::append(response, cookie);
+        }
     }
 
     /// The trust domain of connections to a picked target.
@@ -65,15 +122,10 @@ impl<'s> Destination<'s> {
 }
 
 /// What consistent hashing hashes of a request; `None` falls back to the client's address.
-fn hash_key<'e>(on: &HashOn, headers: &'e http::HeaderMap) -> Option<&'e [u8]> {
+fn hash_key<'e>(on: &HashOn, headers: &'e HeaderMap) -> Option<&'e [u8]> {
     match on {
         HashOn::Ip => None,
         HashOn::Header(name) => headers.get(name).map(HeaderValue::as_bytes),
-        HashOn::Cookie(name) => headers.get_all(http::header::COOKIE).iter().find_map(|field| {
-            field.as_bytes().split(|c| *c == b';').find_map(|pair| {
-                let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?;
-                value.strip_prefix(b"=").map(<[u8]>::trim_ascii_end)
-            })
-        }),
+        HashOn::Cookie(name) => fields::cookie(headers, name),
     }
 }

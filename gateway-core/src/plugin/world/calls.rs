@@ -1,6 +1,5 @@
 //! Requests and streams of a plugin's own, over the gateway's engines, pools, names and TLS policy.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,9 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 
-use crate::config::model::{
-    Algorithm, Backend, BackendHttp, BackendTls, HashOn, Id, Scheme, TargetRules, Timeouts, Upstream,
-};
+use crate::config::model::{Backend, BackendHttp, BackendTls, Id, Scheme, TargetRules, Timeouts, Upstream};
 use crate::config::problem::Problems;
 use crate::http::body::Body;
 use crate::http::reply::Cause;
@@ -105,33 +102,18 @@ impl Endpoint {
     pub fn resolve(&self) -> (Backend, Timeouts) {
         let (name, targets) = match &self.server {
             Server::Address { host, port } => {
-                let target = TargetRules {
-                    host: host.clone(),
-                    port: *port,
-                    weight: 1,
-                    path: None,
-                    tags: BTreeMap::new(),
-                };
-                (host.clone(), vec![Arc::new(target)])
+                (host.clone(), vec![Arc::new(TargetRules::new(host.clone(), *port))])
             }
             Server::Upstream(id) => (id.clone(), Vec::new()),
         };
-        let upstream = Upstream {
-            id: Id(name),
-            name: None,
-            targets,
-            algorithm: Algorithm::default(),
-            hash_on: HashOn::default(),
-            hash_cookie: None,
-            active_health: None,
-            passive_health: None,
-        };
+        let upstream = Upstream::new(Id(name), targets);
         let backend = Backend {
             scheme: if self.encrypted { Scheme::Https } else { Scheme::Http },
             http_version: self.http,
             alt_svc: false,
             upstream: Arc::new(upstream),
             is_named: matches!(self.server, Server::Upstream(_)),
+            tags: Box::default(),
             tls: self.encrypted.then(|| Arc::new(self.tls.clone())),
             pool: Arc::default(),
             dns_override: None,

@@ -157,7 +157,12 @@ impl HttpBody for Pieces {
 }
 
 impl Upstream for Targets {
-    async fn send<D: Downstream>(&self, call: Call<'_>, body: Body, _: &mut D) -> Result<Answer, Failure> {
+    async fn send<D: Downstream>(
+        &self,
+        call: crate::upstream::Call<'_>,
+        body: Body,
+        _: &mut D,
+    ) -> Result<Answer, Failure> {
         self.asked.lock().unwrap().push(call.target.authority.to_string());
         let say = self.script.lock().unwrap().pop_front().expect("an attempt too many");
         let mut answer = Answer {

@@ -1,0 +1,113 @@
+//! Keeps a client at its target by a cookie.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue};
+use sha2::{Digest, Sha256};
+
+use super::target::Target;
+use crate::config::model::{self, CookieAttributes, SameSite, Upstream};
+use crate::http::fields;
+
+/// The cookie of an upstream.
+#[derive(Debug)]
+pub struct Affinity {
+    name: Arc<str>,
+    /// What follows the value in `Set-Cookie`.
+    attributes: Box<str>,
+    /// The values that name a target; `None` where the value is random and gets hashed.
+    names: Option<Names>,
+}
+
+/// What the targets are called in cookies. Neither their addresses nor their number show.
+#[derive(Debug)]
+struct Names {
+    of: Box<[Box<str>]>,
+    by: HashMap<Box<str>, usize>,
+}
+
+/// Bytes of a target's digest that name it.
+const NAME_BYTES: usize = 12;
+
+impl Affinity {
+    pub(super) fn build(upstream: &Upstream, targets: &[Arc<Target>]) -> Option<Box<Self>> {
+        let model::Affinity { cookie, names_target, attributes } = upstream.affinity.as_deref()?;
+        let names = names_target.then(|| {
+            let of: Box<[Box<str>]> = targets.iter().map(|target| name(upstream, target)).collect();
+            let by = of.iter().enumerate().map(|(index, name)| (name.clone(), index)).collect();
+            Names { of, by }
+        });
+        Some(Box::new(Self { name: cookie.clone(), attributes: written(attributes).into(), names }))
+    }
+
+    /// The target that the client's cookie names, if there is still one of this name.
+    pub fn target(&self, headers: &HeaderMap) -> Option<usize> {
+        let names = self.names.as_ref()?;
+        let value = fields::cookie(headers, &self.name)?;
+        names.by.get(std::str::from_utf8(value).ok()?).copied()
+    }
+
+    /// What is to be hashed of a client that has no cookie yet; `None` when it has one, or none is hashed.
+    pub fn new_key(&self, headers: &HeaderMap) -> Option<String> {
+        let is_wanted =
+            self.names.is_none() && fields::cookie(headers, &self.name).is_none_or(<[u8]>::is_empty);
+        is_wanted.then(|| format!("{:032x}", fastrand::u128(..)))
+    }
+
+    /// The cookie for a client that was sent to this target, unless it has the right one already. `new_key` is what
+    /// [`Affinity::new_key`] gave.
+    pub fn set_cookie(
+        &self,
+        headers: &HeaderMap,
+        index: usize,
+        new_key: Option<&str>,
+    ) -> Option<HeaderValue> {
+        let value = match &self.names {
+            None => new_key?,
+            Some(_) if self.target(headers) == Some(index) => return None,
+            Some(names) => names.of.get(index)?,
+        };
+        HeaderValue::try_from(format!("{}={value}{}", self.name, self.attributes)).ok()
+    }
+}
+
+/// Adds a cookie to those of a response.
+pub fn append(headers: &mut HeaderMap, cookie: HeaderValue) {
+    headers.append(SET_COOKIE, cookie);
+}
+
+fn name(upstream: &Upstream, target: &Target) -> Box<str> {
+    let digest = Sha256::new()
+        .chain_update(b"ferrum-edge target\0")
+        .chain_update(upstream.id.as_str())
+        .chain_update(b"\0")
+        .chain_update(&*target.authority)
+        .finalize();
+    digest.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+/// The attributes as `Set-Cookie` has them (RFC 6265 §4.1).
+fn written(attributes: &CookieAttributes) -> String {
+    let mut text = format!("; Path={}", attributes.path);
+    if let Some(domain) = &attributes.domain {
+        text.extend(["; Domain=", domain]);
+    }
+    if !attributes.ttl.is_zero() {
+        text.push_str(&format!("; Max-Age={}", attributes.ttl.as_secs()));
+    }
+    if attributes.http_only {
+        text.push_str("; HttpOnly");
+    }
+    if attributes.secure {
+        text.push_str("; Secure");
+    }
+    match attributes.same_site {
+        None => {}
+        Some(SameSite::Strict) => text.push_str("; SameSite=Strict"),
+        Some(SameSite::Lax) => text.push_str("; SameSite=Lax"),
+        Some(SameSite::None) => text.push_str("; SameSite=None"),
+    }
+    text
+}

@@ -1,0 +1,73 @@
+//! The proxy of a request, and the request as its targets get it.
+
+use std::borrow::Cow;
+
+use http::{HeaderValue, Method};
+use tokio::time::Instant;
+
+use crate::balance::Target;
+use crate::config::model::HttpRules;
+use crate::config::snapshot::Route;
+use crate::http::exchange::Exchange;
+use crate::route::forward_path;
+use crate::upstream::Call;
+
+/// A proxy's share of a request: the route and how much of the path it took.
+pub(super) struct Matched<'s> {
+    pub(super) route: &'s Route,
+    pub(super) rules: &'s HttpRules,
+    pub(super) path_bytes: usize,
+}
+
+impl Matched<'_> {
+    /// Path and query as the target gets them.
+    pub(super) fn path<'e>(&self, exchange: &'e Exchange, target_path: Option<&str>) -> Cow<'e, str> {
+        if let Some(path) = &exchange.forward_path {
+            return Cow::Borrowed(path);
+        }
+        let original = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
+        let prefix = target_path.or(self.rules.backend_path.as_deref());
+        forward_path(original, self.path_bytes, self.rules.strip_listen_path, prefix)
+    }
+
+    /// The host as the target gets it.
+    fn host<'e>(&self, exchange: &'e Exchange, target: &'e Target) -> &'e HeaderValue {
+        if let Some(host) = exchange.forward_host() {
+            return host;
+        }
+        let client = match self.rules.preserve_host_header {
+            true => exchange.request.headers.get(http::header::HOST),
+            false => None,
+        };
+        match client {
+            Some(host) => host,
+            _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
+            _ => target.host_header(80),
+        }
+    }
+
+    /// One try: the request as this target gets it, begun at a moment, over connections of this number.
+    pub(super) fn call<'e>(
+        &'e self,
+        exchange: &'e Exchange,
+        (method, path): (&'e Method, &'e str),
+        target: &'e Target,
+        (begun, pool_key): (Instant, u64),
+    ) -> Call<'e> {
+        Call {
+            backend: &self.route.proxy.backend,
+            timeouts: &self.route.proxy.timeouts,
+            target,
+            pool_key,
+            method,
+            path,
+            host: self.host(exchange, target),
+            headers: &exchange.request.headers,
+            forwarding: &exchange.forwarding,
+            begun,
+            dialect: exchange.dialect,
+            trailers: exchange.trailers || exchange.dialect.needs_trailers(),
+            upgrade: exchange.upgrade.as_ref(),
+        }
+    }
+}
