@@ -9,6 +9,7 @@ pub mod fields;
 pub mod forwarding;
 pub mod guard;
 pub mod headers;
+pub mod path;
 pub mod pipeline;
 pub mod reply;
 pub mod retry;

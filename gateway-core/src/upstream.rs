@@ -58,6 +58,8 @@ pub struct Call<'a> {
     pub trailers: bool,
     /// The protocol asked for when the dialect is an upgrade.
     pub upgrade: Option<&'a HeaderValue>,
+    /// The version the client speaks.
+    pub client_version: http::Version,
 }
 
 /// A target's answer.

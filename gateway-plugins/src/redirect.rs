@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::guard;
+use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
@@ -292,7 +292,7 @@ impl Parts {
             None => (path, None),
         };
         // No two slashes at its beginning, and no dot segments that a client would resolve.
-        let mut path = guard::normalise(&path).ok()?.into_owned();
+        let mut path = path::normalise(&path, true).ok()?.text.into_owned();
         match self.trailing_slash {
             Some(TrailingSlash::Add) if !path.ends_with('/') => path.push('/'),
             Some(TrailingSlash::Remove) if path.len() > 1 => {

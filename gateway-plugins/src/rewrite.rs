@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::guard;
+use gateway_core::http::path;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
@@ -271,12 +271,15 @@ fn checked(path: &str) -> Result<String, Refused> {
     if !path.starts_with('/') {
         return Err(Refused("the rewritten path does not begin with a slash"));
     }
-    let clean = guard::normalise(path).map_err(|_| Refused("the rewritten path is malformed"))?;
+    let clean = path::normalise(path, true).map_err(|_| Refused("the rewritten path is malformed"))?;
+    if clean.oddities.backslash {
+        return Err(Refused("the rewritten path has a backslash"));
+    }
     let leaves = path.split('/').any(|segment| {
         let plain = percent_encoding::percent_decode_str(segment).collect::<Vec<u8>>();
         plain == b".." || plain == b"."
     });
-    if leaves { Err(Refused("the rewritten path has dot segments")) } else { Ok(clean.into_owned()) }
+    if leaves { Err(Refused("the rewritten path has dot segments")) } else { Ok(clean.text.into_owned()) }
 }
 
 fn new_host(template: &Template, facts: &Facts<'_>) -> Result<HeaderValue, Refused> {

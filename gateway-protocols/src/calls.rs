@@ -130,6 +130,7 @@ impl EndpointCaller {
                 begun,
                 dialect,
                 upgrade: None,
+                client_version: head.version,
                 trailers: dialect == Dialect::Grpc,
             };
             let mut failure = match here.outbound.send(call, body, &mut Nobody).await {

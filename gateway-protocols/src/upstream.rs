@@ -192,6 +192,13 @@ fn key(call: &Call<'_>) -> u64 {
 /// The version to ask a new connection for.
 fn wanted(call: &Call<'_>) -> BackendHttp {
     match call.backend.http_version {
+        BackendHttp::Same if call.dialect == Dialect::Upgrade => BackendHttp::Http1,
+        BackendHttp::Same => match call.client_version {
+            http::Version::HTTP_3 if call.backend.scheme.is_encrypted() => BackendHttp::Http3,
+            http::Version::HTTP_3 | http::Version::HTTP_2 => BackendHttp::Http2,
+            _ if call.dialect == Dialect::Grpc => BackendHttp::Http2,
+            _ => BackendHttp::Http1,
+        },
         BackendHttp::Auto if call.dialect == Dialect::Grpc => BackendHttp::Http2,
         // An upgrade is an HTTP/1.1 affair unless the target is told to speak HTTP/2.
         BackendHttp::Auto if call.dialect == Dialect::Upgrade => BackendHttp::Http1,
@@ -205,10 +212,12 @@ impl Inner {
         match wanted(call) {
             BackendHttp::Http1 => Some(Version::Http1),
             BackendHttp::Http2 => Some(Version::Http2),
-            BackendHttp::Auto | BackendHttp::Http3 if !call.backend.scheme.is_encrypted() => {
+            BackendHttp::Auto | BackendHttp::Http3 | BackendHttp::Same
+                if !call.backend.scheme.is_encrypted() =>
+            {
                 Some(Version::Http1)
             }
-            BackendHttp::Auto | BackendHttp::Http3 => {
+            BackendHttp::Auto | BackendHttp::Http3 | BackendHttp::Same => {
                 let (pools, key) = (self.pools.try_borrow().ok()?, key(call));
                 match pools.learned.get(&key).copied() {
                     // Another proxy with the same target takes what it offers.

@@ -60,6 +60,7 @@ fn document(route: &Route) -> Value {
                 BackendHttp::Http1 => "1.1",
                 BackendHttp::Http2 => "2",
                 BackendHttp::Http3 => "3",
+            BackendHttp::Same => "same",
             },
             "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),

@@ -13,7 +13,7 @@ use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Client, ClientTls, Exchange};
-use gateway_core::http::guard;
+use gateway_core::http::path::{self, Oddities};
 use gateway_core::plugin::Registry;
 use gateway_core::route::forward_path;
 use http::header::HOST;
@@ -109,9 +109,10 @@ impl<'s> Explained<'s> {
         let said = headers.get(HOST).and_then(|host| host.to_str().ok());
         let host = said.or_else(|| args.url.authority().map(http::uri::Authority::as_str)).map(str::to_owned);
         let target = args.url.path_and_query().map_or("/", |target| target.as_str());
-        let (target, malformed) = match guard::normalise(target) {
-            Ok(clean) => (clean.into_owned(), None),
-            Err(reply) => (target.to_owned(), Some(refusal(&reply))),
+        let (target, oddities, mut malformed) = match path::normalise(target, snapshot.settings.merge_slashes)
+        {
+            Ok(clean) => (clean.text.into_owned(), clean.oddities, None),
+            Err(reply) => (target.to_owned(), Oddities::default(), Some(refusal(&reply))),
         };
         let path = target.split('?').next().unwrap_or_default().to_owned();
         let exchange = exchange(args, &target, host.as_deref(), headers);
@@ -128,6 +129,11 @@ impl<'s> Explained<'s> {
                 rule,
             })
         });
+        if let Some(chosen) = &chosen
+            && let Err(reply) = path::settle(&path, oddities, chosen.rules.path_rules)
+        {
+            malformed = Some(refusal(&reply));
+        }
         let refusal = malformed.or_else(|| refused(chosen.as_ref(), &args.method));
         let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
         let losers = losers::Losers::of(snapshot, winner, &exchange);

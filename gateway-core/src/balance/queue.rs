@@ -39,7 +39,7 @@ impl Queue {
     fn enter(&self, most: u32) -> Option<Place<'_>> {
         let entered =
             self.waiting.fetch_update(SeqCst, SeqCst, |waiting| (waiting < most).then_some(waiting + 1));
-        entered.is_ok().then_some(Place(self))
+        entered.is_ok().then(|| Place(self))
     }
 
     /// How many wait.

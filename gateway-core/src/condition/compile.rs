@@ -77,10 +77,14 @@ impl Compiler {
     }
 
     fn head(&mut self, written: &written::Condition, at: &str, parts: &mut Vec<Part>) {
-        let methods = self.each(&written.methods, at, "methods", |text| {
+        let mut methods = self.each(&written.methods, at, "methods", |text| {
             Method::from_bytes(text.to_ascii_uppercase().as_bytes())
                 .map_err(|_| (format!("`{text}` is not a method"), Some("such as GET".to_owned())))
         });
+        // Who may have the page may have its head alone, as in `allowed_methods`.
+        if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
+            methods.push(Method::HEAD);
+        }
         if !methods.is_empty() {
             parts.push(Part::Methods(methods.into()));
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 use tokio::time::Instant;
@@ -224,6 +224,7 @@ impl Compiler {
             pool_keys,
             chosen_keys: KeyCache::default(),
             allow: allow(&proxy),
+            mark: OnceLock::new(),
             subset: subset(&proxy, &targets),
             quarantine,
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),

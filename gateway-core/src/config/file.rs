@@ -34,7 +34,7 @@ pub use places::Places;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
-    Plugin, Protocol, Proxy, Retry, Scheme,
+    Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
 };
 pub use reference::{NoReferences, References};
 use tree::{Node, Value};

@@ -1,7 +1,7 @@
 //! A compiled configuration: what traffic reads. Published whole, in one swap; a request sees one from beginning to end.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 
@@ -11,6 +11,7 @@ use super::problem::Problems;
 use crate::balance::Targets;
 use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
+use crate::http::forwarding::Mark;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::plugin::Chain;
@@ -29,6 +30,8 @@ pub struct Route {
     pub targets: Arc<Targets>,
     /// For each target whether it has the proxy's `backend_tags`; `None` uses all.
     pub subset: Option<Box<[bool]>>,
+    /// What it is known by in `Via`; made when it is first asked for.
+    pub(super) mark: OnceLock<Box<Mark>>,
     /// Its circuit breakers, one a target.
     pub breakers: Option<Box<Breakers>>,
     /// What retries may cost; one that nobody counts with where nothing is retried.
@@ -48,6 +51,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// What it is known by in `Via`.
+    pub fn mark(&self, via: Option<&Arc<str>>) -> &Mark {
+        self.mark.get_or_init(|| Box::new(Mark::new(&self.proxy, via)))
+    }
+
     /// Whether somebody beside the traffic looks after it: its targets are probed, or its TLS files are watched.
     pub(super) fn is_tended(&self) -> bool {
         let backend = &self.proxy.backend;

@@ -196,8 +196,9 @@ impl Exchange {
 
     /// Puts a normalised target in the place of the one that was sent.
     pub(super) fn normalised(&mut self, uri: Uri) {
-        let sent = std::mem::replace(&mut self.request.uri, uri);
-        self.rare().sent = Some(sent);
+        let before = std::mem::replace(&mut self.request.uri, uri);
+        // What the client sent, however often the path changes.
+        self.rare().sent.get_or_insert(before);
     }
 
     /// Whether the plugin at this place runs for this exchange; decided once.

@@ -4,12 +4,16 @@
 //! where each would be hashed: adapters write them behind it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::{FORWARDED, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue, Version};
 
+use sha2::{Digest, Sha256};
+
 use super::exchange::{Client, Exchange, canonical};
-use crate::config::model::Settings;
+use super::reply::{Cause, Reply};
+use crate::config::model::{Proxy, Settings};
 
 /// `X-Forwarded-For`
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -39,7 +43,10 @@ impl Forwarding {
 
     /// The fields of this request, whose headers lose what is said here or must not be said. What an untrusted client
     /// claims about itself is replaced, not extended.
-    pub(super) fn of(exchange: &mut Exchange, settings: &Settings) -> Self {
+    ///
+    /// # Errors
+    /// The request has been here before: some target leads back to the gateway.
+    pub(super) fn of(exchange: &mut Exchange, settings: &Settings, mark: &Mark) -> Result<Self, Box<Reply>> {
         let host = host(exchange);
         let client = &*exchange.client;
         let headers = &mut exchange.request.headers;
@@ -59,9 +66,17 @@ impl Forwarding {
             true => forwarded(client, host.as_ref()).map(|value| listed(earlier(&FORWARDED), value)),
             false => None,
         };
-        let via = settings.via.as_deref().and_then(|name| via(exchange.request.version, name));
-        let via = via.map(|value| listed(earlier(&VIA), value));
-        Self([Some(addresses), Some(scheme), name, forwarded, via])
+        let via = match settings.via.as_ref().and_then(|name| mark.via(exchange.request.version, name)) {
+            None => None,
+            Some(value) => {
+                let earlier = earlier(&VIA);
+                if earlier.as_ref().is_some_and(|earlier| mark.is_in(earlier)) {
+                    return Err(Box::new(Reply::new(Cause::Loop)));
+                }
+                Some(listed(earlier, value))
+            }
+        };
+        Ok(Self([Some(addresses), Some(scheme), name, forwarded, via]))
     }
 }
 
@@ -98,26 +113,68 @@ fn forwarded(client: &Client, host: Option<&HeaderValue>) -> Option<HeaderValue>
     HeaderValue::from_str(&format!("{node};proto={}{host}", client.scheme())).ok()
 }
 
-fn via(version: Version, name: &str) -> Option<HeaderValue> {
-    let protocol = match version {
-        Version::HTTP_10 => "1.0",
-        Version::HTTP_2 => "2",
-        Version::HTTP_3 => "3",
-        _ => "1.1",
-    };
-    // The default name is by far the most common; its values need no allocation.
-    match (protocol, name) {
-        ("1.1", "ferrum-edge") => Some(HeaderValue::from_static("1.1 ferrum-edge")),
-        ("2", "ferrum-edge") => Some(HeaderValue::from_static("2 ferrum-edge")),
-        ("3", "ferrum-edge") => Some(HeaderValue::from_static("3 ferrum-edge")),
-        _ => HeaderValue::from_str(&format!("{protocol} {name}")).ok(),
+/// What a proxy is known by in `Via`, so that a request that comes back to it is seen (RFC 9110 §7.6.3). Gateways with the
+/// same proxy and targets have the same mark: where one leads to the other, that is a loop too.
+pub struct Mark {
+    /// The proxy and its targets, digested.
+    digest: String,
+    /// The name it was written with, and the values for HTTP/1.0, 1.1, 2 and 3.
+    values: Option<(Arc<str>, [HeaderValue; 4])>,
+}
+
+/// Bytes of the digest, which stand in `Via` in hexadecimal.
+const MARK_BYTES: usize = 5;
+
+impl Mark {
+    /// The mark of a proxy that is forwarded under this pseudonym.
+    pub fn new(proxy: &Proxy, name: Option<&Arc<str>>) -> Self {
+        let mut digest = Sha256::new().chain_update(proxy.id.as_str());
+        for target in &proxy.backend.upstream.targets {
+            digest.update(b"\0");
+            digest.update(&*target.host);
+            digest.update(target.port.to_be_bytes());
+        }
+        Self::with(
+            digest.finalize().iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect(),
+            name,
+        )
     }
+
+    fn with(digest: String, name: Option<&Arc<str>>) -> Self {
+        let values = name.and_then(|name| {
+            let value = |version| value(version, name, &digest);
+            Some((name.clone(), [value("1.0")?, value("1.1")?, value("2")?, value("3")?]))
+        });
+        Self { digest, values }
+    }
+
+    fn via(&self, version: Version, name: &Arc<str>) -> Option<HeaderValue> {
+        let (at, protocol) = match version {
+            Version::HTTP_10 => (0, "1.0"),
+            Version::HTTP_2 => (2, "2"),
+            Version::HTTP_3 => (3, "3"),
+            _ => (1, "1.1"),
+        };
+        match &self.values {
+            Some((known, values)) if known == name => values.get(at).cloned(),
+            // The settings changed after the proxy was compiled.
+            _ => value(protocol, name, &self.digest),
+        }
+    }
+
+    fn is_in(&self, via: &HeaderValue) -> bool {
+        memchr::memmem::find(via.as_bytes(), self.digest.as_bytes()).is_some()
+    }
+}
+
+fn value(protocol: &str, name: &str, digest: &str) -> Option<HeaderValue> {
+    let text = format!("{protocol} {name} ({digest})");
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::Arc;
 
     use http::Request;
 
@@ -138,7 +195,8 @@ mod tests {
         let peer: SocketAddr = "10.0.0.9:1234".parse().unwrap();
         let client = Client::new(peer, "127.0.0.1:8000".parse().unwrap(), trusted, None);
         let mut exchange = Exchange::new(request, Arc::new(client));
-        let told = Forwarding::of(&mut exchange, settings);
+        let mark = Mark::with("0123456789".to_owned(), settings.via.as_ref());
+        let told = Forwarding::of(&mut exchange, settings, &mark).unwrap();
         let told = told.fields().map(|(name, value)| (name.to_string(), value.to_str().unwrap().into()));
         let mut left: Vec<_> = exchange.request.headers.keys().map(ToString::to_string).collect();
         left.sort();
@@ -170,7 +228,7 @@ mod tests {
             ("x-forwarded-for", "10.0.0.9"),
             ("x-forwarded-proto", "http"),
             ("x-forwarded-host", "a.example"),
-            ("via", "1.1 ferrum-edge"),
+            ("via", "1.1 ferrum-edge (0123456789)"),
         ];
         assert_eq!((told, left), (pairs(&expected), vec!["host".to_string()]));
     }
@@ -202,7 +260,7 @@ mod tests {
             ("x-forwarded-proto", "https"),
             ("x-forwarded-host", "a.example"),
             ("forwarded", "for=198.51.100.7, for=10.0.0.9;proto=http;host=\"a.example\""),
-            ("via", "1.0 edge, 1.1 ferrum-edge"),
+            ("via", "1.0 edge, 1.1 ferrum-edge (0123456789)"),
         ];
         assert_eq!((told, left), (pairs(&expected), vec!["host".to_string(), "x-real-ip".to_string()]));
     }

@@ -1,10 +1,8 @@
 //! What a request must be before anything else looks at it.
 //!
 //! The adapters refuse what breaks their own framing (conflicting lengths, over-long heads); here stands what is the
-//! same for every version: method, Host, target, sizes. A request is routed by the very path that is forwarded, so
-//! that no spelling of a path slips past a plugin.
+//! same for every version: method, Host, target, sizes.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HOST, MAX_FORWARDS};
@@ -176,130 +174,9 @@ fn too_large() -> Box<Reply> {
     Box::new(Reply::new(Cause::BodyTooLarge).closing())
 }
 
-/// The path to route and forward by: dot segments resolved, doubled slashes merged, escaped unreserved characters
-/// written plainly (RFC 3986 §6.2.2), the query untouched. Borrowed when it was clean already, which is the rule.
-///
-/// # Errors
-/// A path that no two readers agree on: a NUL, a backslash, a broken escape, a fragment.
-pub fn normalise(path_and_query: &str) -> Result<Cow<'_, str>, Box<Reply>> {
-    let bytes = path_and_query.as_bytes();
-    let end = memchr::memchr(b'?', bytes).unwrap_or(bytes.len());
-    let path = &bytes[..end];
-    if path == b"*" {
-        return Ok(Cow::Borrowed(path_and_query));
-    }
-    let mut previous = 0_u8;
-    let mut clean = path.first() == Some(&b'/');
-    for &c in path {
-        match c {
-            b'%' | b'\\' | b'#' | 0..=b' ' | 0x7f => clean = false,
-            b'/' | b'.' if previous == b'/' => clean = false,
-            _ => {}
-        }
-        previous = c;
-    }
-    if clean {
-        return Ok(Cow::Borrowed(path_and_query));
-    }
-    let mut clean = rebuild(path)?;
-    clean.push_str(&String::from_utf8_lossy(&bytes[end..]));
-    Ok(Cow::Owned(clean))
-}
-
-fn rebuild(path: &[u8]) -> Result<String, Box<Reply>> {
-    let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
-    let mut decoded = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&c, tail)) = rest.split_first() {
-        rest = tail;
-        match c {
-            b'%' => {
-                let [high, low, tail @ ..] = rest else { return Err(bad()) };
-                let (Some(high), Some(low)) = (hex(*high), hex(*low)) else { return Err(bad()) };
-                let value = high << 4 | low;
-                rest = tail;
-                match value {
-                    0 | b'\\' => return Err(bad()),
-                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                        decoded.push(value)
-                    }
-                    _ => decoded.extend_from_slice(&[b'%', HEX[usize::from(high)], HEX[usize::from(low)]]),
-                }
-            }
-            b'\\' | b'#' | 0..=b' ' | 0x7f => return Err(bad()),
-            _ => decoded.push(c),
-        }
-    }
-    let mut out: Vec<&[u8]> = Vec::new();
-    let mut segments = decoded.split(|c| *c == b'/').peekable();
-    let mut trailing_slash = false;
-    while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            b"" => trailing_slash = last,
-            b"." => trailing_slash = last,
-            b".." => {
-                out.pop();
-                trailing_slash = last;
-            }
-            _ => out.push(segment),
-        }
-    }
-    let mut clean = String::with_capacity(decoded.len());
-    for segment in &out {
-        clean.push('/');
-        clean.push_str(std::str::from_utf8(segment).map_err(|_| bad())?);
-    }
-    if trailing_slash || out.is_empty() {
-        clean.push('/');
-    }
-    Ok(clean)
-}
-
-fn hex(c: u8) -> Option<u8> {
-    (c as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
-const HEX: [u8; 16] = *b"0123456789ABCDEF";
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn path(given: &str, expected: Option<&str>) {
-        assert_eq!(normalise(given).ok().as_deref(), expected, "{given}");
-    }
-
-    #[test]
-    fn paths_have_one_spelling() {
-        path("/", Some("/"));
-        path("/a/b?x=/../%2e", Some("/a/b?x=/../%2e"));
-        path("/a/./b/../c", Some("/a/c"));
-        path("/a/%2e%2E/admin", Some("/admin"));
-        path("//admin///x", Some("/admin/x"));
-        path("/../../etc", Some("/etc"));
-        path("/a/..", Some("/"));
-        path("/a/b/.", Some("/a/b/"));
-        path("/%41%7e%2f%3f", Some("/A~%2F%3F"));
-        path("/.well-known/x", Some("/.well-known/x"));
-        path("*", Some("*"));
-    }
-
-    #[test]
-    fn ambiguous_paths_are_refused() {
-        for bad in ["/a%00b", "/a%5cb", "/a\\b", "/a%2", "/a%zz", "/a#b"] {
-            path(bad, None);
-        }
-    }
-
-    #[test]
-    fn normalising_twice_changes_nothing() {
-        for given in ["/a/./b/../c", "//x//", "/%41%2f", "/..//..//a/"] {
-            let once = normalise(given).unwrap().into_owned();
-            assert_eq!(normalise(&once).unwrap(), once);
-        }
-    }
 
     #[test]
     fn hosts() {

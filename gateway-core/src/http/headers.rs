@@ -14,6 +14,7 @@ use super::exchange::{Exchange, canonical};
 use super::forwarding::{Forwarding, X_FORWARDED_FOR};
 use super::reply::{Cause, Reply};
 use crate::config::model::{Settings, Underscores};
+use crate::config::snapshot::Route;
 
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -218,12 +219,16 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 }
 
 /// Adds what the target should know: the caller, the way here.
-pub fn forward(exchange: &mut Exchange, settings: &Settings) {
+///
+/// # Errors
+/// The request has been here before.
+pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> Result<(), Box<Reply>> {
     if exchange.early && exchange.client.is_early() {
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }
-    exchange.forwarding = Forwarding::of(exchange, settings);
+    exchange.forwarding = Forwarding::of(exchange, settings, route.mark(settings.via.as_ref()))?;
     add_identity(exchange);
+    Ok(())
 }
 
 fn add_identity(exchange: &mut Exchange) {

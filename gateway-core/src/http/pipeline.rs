@@ -8,6 +8,7 @@ mod destination;
 mod ending;
 mod matched;
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +25,11 @@ use super::early;
 use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, Side};
+use super::path::{self, Normal, Oddities};
 use super::reply::{Cause, Reply};
 use super::retry::Attempts;
 use crate::balance::Outcome;
-use crate::config::model::{HttpRules, Traffic};
+use crate::config::model::{HttpRules, PathRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::limit::overload::Overload;
 use crate::plugin::chain::{Panicked, Reached, guarded};
@@ -258,7 +260,7 @@ impl<U: Upstream> Pipeline<U> {
         route.chain.request(&mut end.exchange, around, reached).await?;
         // A plugin may have made it shorter.
         let sooner = end.exchange.deadline.filter(|_| end.exchange.deadline != before);
-        headers::forward(&mut end.exchange, &snapshot.settings);
+        headers::forward(&mut end.exchange, &snapshot.settings, route)?;
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
         until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream))).await
@@ -354,20 +356,14 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     let timeout = exchange.dialect.timeout(&exchange.request.headers);
     exchange.deadline = timeout.map(|timeout| exchange.started + timeout);
     guard::check(exchange, &settings.limits)?;
-    normalise(exchange)?;
+    let oddities = normalise(exchange, settings.merge_slashes)?;
     guard::options(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
     let side =
         Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
     exchange.trailers = headers::strip(&mut exchange.request.headers, side).trailers;
-    let path = exchange.request.uri.path();
-    let found = snapshot.routes.find(exchange.authority(), path, |condition| condition.holds(exchange));
-    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
-    let route: &'s Route = found.route;
-    let captures = found.captures(path);
-    let path_bytes = found.matched;
-    exchange.captures = captures;
+    let (mut route, mut path_bytes) = find(snapshot, exchange)?;
     end.route = Some(route);
     if route.quarantine.is_some() {
         return Err(Box::new(Reply::new(Cause::Quarantined)));
@@ -375,6 +371,14 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     let Traffic::Http(rules) = &route.proxy.traffic else {
         return Err(Box::new(Reply::new(Cause::NoRoute)));
     };
+    if oddities.any() && respell(exchange, oddities, rules.path_rules, settings.merge_slashes)? {
+        let before = route;
+        (route, path_bytes) = find(snapshot, exchange)?;
+        if !std::ptr::eq(before, route) {
+            let reply = Reply::new(Cause::BadRequest).detail("decoded, the path leads to another proxy");
+            return Err(Box::new(reply));
+        }
+    }
     if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)
         && !methods.contains(&exchange.request.method)
     {
@@ -414,16 +418,46 @@ fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> R
     Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))
 }
 
-/// Rewrites the target to its one spelling where the client used another.
-fn normalise(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
-    let Some(target) = exchange.request.uri.path_and_query() else { return Ok(()) };
-    let clean = match guard::normalise(target.as_str())? {
-        std::borrow::Cow::Borrowed(_) => return Ok(()),
-        std::borrow::Cow::Owned(clean) => clean,
-    };
+/// Finds the proxy of a request, and how much of the path it took.
+fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<(&'s Route, usize), Box<Reply>> {
+    let path = exchange.request.uri.path();
+    let found = snapshot.routes.find(exchange.authority(), path, |condition| condition.holds(exchange));
+    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
+    let (route, matched) = (found.route, found.matched);
+    exchange.captures = found.captures(path);
+    Ok((route, matched))
+}
+
+/// Gives the request's path its one spelling, and says what there is in it for the proxy's rules to decide on.
+fn normalise(exchange: &mut Exchange, merge_slashes: bool) -> Result<Oddities, Box<Reply>> {
+    let Some(target) = exchange.request.uri.path_and_query() else { return Ok(Oddities::default()) };
+    let Normal { text, oddities } = path::normalise(target.as_str(), merge_slashes)?;
+    if let Cow::Owned(clean) = text {
+        set_path(exchange, &clean)?;
+    }
+    Ok(oddities)
+}
+
+/// Obeys the proxy's rules for odd paths. Says whether the path is another one now.
+fn respell(
+    exchange: &mut Exchange,
+    oddities: Oddities,
+    rules: PathRules,
+    merge_slashes: bool,
+) -> Result<bool, Box<Reply>> {
+    let Some(decoded) = path::settle(exchange.request.uri.path(), oddities, rules)? else { return Ok(false) };
+    let query = exchange.request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let Normal { text, oddities } = path::normalise(&decoded, merge_slashes)?;
+    // Decoded once and still odd: only what is kept may pass.
+    path::settle(&text, oddities, rules)?;
+    set_path(exchange, &format!("{text}{query}"))?;
+    Ok(true)
+}
+
+fn set_path(exchange: &mut Exchange, path_and_query: &str) -> Result<(), Box<Reply>> {
     let mut parts = exchange.request.uri.clone().into_parts();
     let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
-    parts.path_and_query = Some(clean.parse().map_err(|_| bad())?);
+    parts.path_and_query = Some(path_and_query.parse().map_err(|_| bad())?);
     exchange.normalised(http::Uri::from_parts(parts).map_err(|_| bad())?);
     Ok(())
 }

@@ -52,6 +52,8 @@ pub enum Cause {
     TooEarly,
     /// The proxy's configuration is incomplete, so it is closed.
     Quarantined,
+    /// The request came back to the proxy that forwarded it.
+    Loop,
     /// No target may be used now.
     NoTarget,
     /// The circuit breaker is open.
@@ -128,6 +130,7 @@ impl Cause {
             Self::Forbidden => row(403, 7, "http_request_denied", "forbidden", "Not allowed"),
             Self::TooManyRequests => row(429, 8, "http_request_denied", "too_many_requests", "Too many requests"),
             Self::TooEarly => row(425, 14, "http_request_denied", "too_early", "Send this again after the handshake"),
+            Self::Loop => row(508, 13, "proxy_loop_detected", "loop", "The request came back to the proxy that forwarded it"),
             Self::Quarantined => row(503, 14, "proxy_configuration_error", "quarantined", "This proxy is not ready"),
             Self::NoTarget => row(503, 14, "destination_unavailable", "no_target", "No upstream is available"),
             Self::CircuitOpen => row(503, 14, "destination_unavailable", "circuit_open", "Circuit breaker open"),

@@ -121,7 +121,9 @@ pub fn build(rules: &BackendTls, http: Option<BackendHttp>) -> Result<ClientConf
     };
     config.alpn_protocols = match http {
         None => Vec::new(),
-        Some(BackendHttp::Auto | BackendHttp::Http3) => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Some(BackendHttp::Auto | BackendHttp::Http3 | BackendHttp::Same) => {
+            vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+        }
         Some(BackendHttp::Http1) => vec![b"http/1.1".to_vec()],
         Some(BackendHttp::Http2) => vec![b"h2".to_vec()],
     };

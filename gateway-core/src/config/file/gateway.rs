@@ -39,9 +39,12 @@ pub struct Gateway {
     pub trusted_proxies: Option<Vec<String>>,
     /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
     pub forwarded_header: Option<bool>,
-    /// Adds `Via` with this pseudonym. Default `ferrum-edge`; empty adds none.
+    /// Adds `Via` with this pseudonym and a mark of the proxy, by which a request that comes back to the same proxy is
+    /// refused with 508. Default `ferrum-edge`; empty adds none, and loops are not seen.
     #[schemars(length(max = 255))]
     pub via: Option<String>,
+    /// Takes several slashes in a row in a path for one. Default true; false routes and forwards them as they are.
+    pub merge_slashes: Option<bool>,
     /// Writes one JSON line for each exchange and session. Default off.
     pub access_log: Option<AccessLog>,
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.

@@ -62,6 +62,9 @@ pub struct Proxy {
     /// Removes the matched part of the path before forwarding: all of it for a regex, nothing for a proxy without
     /// `listen_path`. Default true.
     pub strip_listen_path: Option<bool>,
+    /// What becomes of paths that targets may read otherwise than the gateway, such as those with `%2F`. Default they are
+    /// refused with 400.
+    pub path_rules: Option<PathRules>,
     /// Sends the client's Host to the target instead of the target's own. Default false.
     pub preserve_host_header: Option<bool>,
     /// Carries safe requests out before their client's TLS handshake is over, where `gateway.tls.early_data` takes such,
@@ -280,6 +283,48 @@ pub enum BackendHttpVersion {
     /// HTTP/3 first, then what TLS offers. Needs an encrypted scheme.
     #[serde(rename = "3")]
     Http3,
+    /// The client's version. HTTP/3 needs an encrypted scheme, else HTTP/2 is spoken; gRPC is never spoken over HTTP/1.1,
+    /// and WebSockets are opened over HTTP/1.1.
+    #[serde(rename = "same")]
+    Same,
+}
+
+/// What becomes of paths that a target may read otherwise than the gateway did when it chose the proxy and its plugins.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathRules {
+    /// `%2F`. Default `refuse`.
+    pub encoded_slash: Option<PathPolicy>,
+    /// `\` and `%5C`; a kept one is forwarded as `%5C`, a decoded one as `/`. Default `refuse`.
+    pub backslash: Option<PathPolicy>,
+    /// `%252F`, `%252E`, `%255C`, `%2500` and `%2525`. Default `refuse`.
+    pub double_encoding: Option<PathPolicy>,
+    /// `;` and what follows it in a segment. Default `keep`; a dot segment with parameters (`..;`) is always refused.
+    pub parameters: Option<Parameters>,
+}
+
+/// What becomes of an odd path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PathPolicy {
+    /// Answered with 400.
+    Refuse,
+    /// Forwarded as it is.
+    Keep,
+    /// Decoded before it is routed and forwarded.
+    Decode,
+}
+
+/// What becomes of parameters in segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Parameters {
+    /// Forwarded as they are.
+    Keep,
+    /// Answered with 400.
+    Refuse,
+    /// Removed before the path is routed and forwarded.
+    Remove,
 }
 
 /// How several authentication plugins combine.

@@ -62,10 +62,49 @@ pub struct HttpRules {
     pub preserve_host_header: bool,
     /// Carries safe requests out before their client's TLS handshake is over. Default true.
     pub early_data: bool,
+    /// What becomes of paths that targets may read otherwise than the gateway.
+    pub path_rules: PathRules,
     /// How WebSockets are treated.
     pub websocket: Arc<WebSocketRules>,
     /// Bytes a request body may have; `None` takes the gateway's limit, `Some(0)` is no limit.
     pub max_request_body_bytes: Option<u64>,
+}
+
+/// What becomes of paths that targets may read otherwise than the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathRules {
+    /// `%2F`. Default refused.
+    pub encoded_slash: PathPolicy,
+    /// `\` and `%5C`. Default refused.
+    pub backslash: PathPolicy,
+    /// `%252F` and the like. Default refused.
+    pub double_encoding: PathPolicy,
+    /// `;` and what follows in a segment. Default kept.
+    pub parameters: Parameters,
+}
+
+/// What becomes of an odd path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathPolicy {
+    /// 400.
+    #[default]
+    Refuse,
+    /// The target gets it as it is.
+    Keep,
+    /// It is decoded before it is routed and forwarded.
+    Decode,
+}
+
+/// What becomes of parameters in segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parameters {
+    /// The target gets them.
+    #[default]
+    Keep,
+    /// 400.
+    Refuse,
+    /// They are removed before the path is routed and forwarded.
+    Remove,
 }
 
 /// Requests that a proxy takes.
@@ -224,6 +263,8 @@ pub enum BackendHttp {
     Http2,
     /// HTTP/3 first, what TLS offers when that fails.
     Http3,
+    /// The version the client speaks.
+    Same,
 }
 
 /// How a target's certificate is judged, and what is shown to it.

@@ -38,6 +38,8 @@ pub struct Settings {
     pub forwarded_header: bool,
     /// Adds `Via` with this pseudonym; `None` adds none. Default `ferrum-edge`.
     pub via: Option<Arc<str>>,
+    /// Takes several slashes in a row for one. Default true.
+    pub merge_slashes: bool,
     /// Access log; `None` is off.
     pub access_log: Option<AccessLog>,
     /// How long a drain waits for exchanges to end. Default 30 s.
@@ -153,6 +155,7 @@ impl Default for Settings {
             trusted_proxies: Vec::new(),
             forwarded_header: false,
             via: Some(Arc::from("ferrum-edge")),
+            merge_slashes: true,
             access_log: None,
             drain_timeout: Duration::from_secs(30),
             accept_proxy_protocol: false,

@@ -107,6 +107,7 @@ pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Sc
         Some(file::BackendHttpVersion::Http1) => BackendHttp::Http1,
         Some(file::BackendHttpVersion::Http2) => BackendHttp::Http2,
         Some(file::BackendHttpVersion::Http3) => BackendHttp::Http3,
+        Some(file::BackendHttpVersion::Same) => BackendHttp::Same,
     };
     if version == BackendHttp::Http3 && scheme == Scheme::Http {
         notes.add("backend_http_version", "HTTP/3 is always encrypted").remedy =
@@ -114,7 +115,7 @@ pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Sc
     }
     let version = match (written.pool_enable_http2, version) {
         (Some(false), BackendHttp::Auto) => BackendHttp::Http1,
-        (Some(false), BackendHttp::Http2) => {
+        (Some(false), BackendHttp::Http2 | BackendHttp::Same) => {
             notes.add("pool_enable_http2", "HTTP/2 is switched off and asked for").remedy =
                 Some("remove it, or write `backend_http_version: \"1.1\"`".to_owned());
             version

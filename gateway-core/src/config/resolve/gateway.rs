@@ -56,6 +56,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
         trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
         forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
+        merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
         drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),

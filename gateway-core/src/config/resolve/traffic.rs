@@ -7,7 +7,8 @@ use crate::condition;
 use crate::condition::written::Condition;
 use crate::config::file;
 use crate::config::model::{
-    HostPattern, HttpRules, Match, PathPattern, Scheme, StreamRules, Traffic, WebSocketRules,
+    HostPattern, HttpRules, Match, Parameters, PathPattern, PathPolicy, PathRules, Scheme, StreamRules,
+    Traffic, WebSocketRules,
 };
 use crate::config::units::Bytes;
 use crate::route::ties;
@@ -78,6 +79,7 @@ fn http(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<HttpRules> {
         matches: matches?,
         priority: written.priority.unwrap_or(0),
         allowed_methods,
+        path_rules: written.path_rules.map(path_rules).unwrap_or_default(),
         strip_listen_path: written.strip_listen_path.unwrap_or(true),
         backend_path: backend_path.flatten(),
         preserve_host_header: written.preserve_host_header.unwrap_or(false),
@@ -187,6 +189,24 @@ fn origins(notes: &mut Notes<'_>, written: &[String]) -> Vec<Arc<str>> {
     origins
 }
 
+fn path_rules(written: file::PathRules) -> PathRules {
+    let policy = |written: Option<file::PathPolicy>| match written {
+        None | Some(file::PathPolicy::Refuse) => PathPolicy::Refuse,
+        Some(file::PathPolicy::Keep) => PathPolicy::Keep,
+        Some(file::PathPolicy::Decode) => PathPolicy::Decode,
+    };
+    PathRules {
+        encoded_slash: policy(written.encoded_slash),
+        backslash: policy(written.backslash),
+        double_encoding: policy(written.double_encoding),
+        parameters: match written.parameters {
+            None | Some(file::Parameters::Keep) => Parameters::Keep,
+            Some(file::Parameters::Refuse) => Parameters::Refuse,
+            Some(file::Parameters::Remove) => Parameters::Remove,
+        },
+    }
+}
+
 fn only_for_streams(notes: &mut Notes<'_>, written: &file::Proxy) {
     let keys = [
         ("listen_port", written.listen_port.is_some()),
@@ -219,6 +239,7 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("priority", written.priority.is_some()),
         ("backend_path", written.backend_path.is_some()),
         ("backend_http_version", written.backend_http_version.is_some()),
+        ("path_rules", written.path_rules.is_some()),
         ("preserve_host_header", written.preserve_host_header == Some(true)),
         ("early_data", written.early_data.is_some()),
         ("backend_alt_svc", written.backend_alt_svc.is_some()),

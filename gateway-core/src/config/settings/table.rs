@@ -197,6 +197,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Via,
     },
     Setting {
+        name: "FERRUM_MERGE_SLASHES",
+        key: "merge_slashes",
+        doc: "Takes several slashes in a row in a path for one. Default true.",
+        how: How::Switch,
+    },
+    Setting {
         name: "FERRUM_ACCESS_LOG",
         key: "access_log.path",
         doc: "File for access records as JSON lines, or - for standard output. Default none are written.",

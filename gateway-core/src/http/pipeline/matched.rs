@@ -68,6 +68,7 @@ impl Matched<'_> {
             dialect: exchange.dialect,
             trailers: exchange.trailers || exchange.dialect.needs_trailers(),
             upgrade: exchange.upgrade.as_ref(),
+            client_version: exchange.request.version,
         }
     }
 }

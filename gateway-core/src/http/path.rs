@@ -1,0 +1,318 @@
+//! Paths: the one spelling a request is routed and forwarded by, so that no spelling slips past a plugin, and what becomes
+//! of those that targets may read in another way than the gateway.
+
+use std::borrow::Cow;
+
+use super::reply::{Cause, Reply};
+use crate::config::model::{Parameters, PathPolicy, PathRules};
+
+/// What a target may read otherwise than the gateway: found in a path, for the proxy's rules to decide on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Oddities {
+    /// `%2F`
+    pub slash: bool,
+    /// `%5C`, or a plain backslash, which is written as `%5C` from here on.
+    pub backslash: bool,
+    /// `%252F` and the like: a slash, backslash, dot, percent sign or NUL that is encoded twice.
+    pub double: bool,
+    /// `;` in a segment.
+    pub parameters: bool,
+}
+
+impl Oddities {
+    /// Whether there are any.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// A path in its one spelling.
+#[derive(Debug)]
+pub struct Normal<'p> {
+    /// Path and query; borrowed when it was clean already, which is the rule.
+    pub text: Cow<'p, str>,
+    /// What the proxy's rules decide on.
+    pub oddities: Oddities,
+}
+
+/// The path to route and forward by: dot segments resolved, doubled slashes merged if asked to, escaped unreserved
+/// characters written plainly (RFC 3986 §6.2.2), the query untouched.
+///
+/// # Errors
+/// A path that no two readers agree on and no rule allows: a NUL, a broken escape, a fragment, a dot segment with
+/// parameters.
+pub fn normalise(path_and_query: &str, merge_slashes: bool) -> Result<Normal<'_>, Box<Reply>> {
+    let bytes = path_and_query.as_bytes();
+    let end = memchr::memchr(b'?', bytes).unwrap_or(bytes.len());
+    let path = &bytes[..end];
+    let clean = Normal { text: Cow::Borrowed(path_and_query), oddities: Oddities::default() };
+    if path == b"*" || is_clean(path, merge_slashes) {
+        return Ok(clean);
+    }
+    let (mut clean, oddities) = rebuild(path, merge_slashes)?;
+    clean.push_str(&String::from_utf8_lossy(&bytes[end..]));
+    Ok(Normal { text: Cow::Owned(clean), oddities })
+}
+
+fn is_clean(path: &[u8], merge_slashes: bool) -> bool {
+    let mut previous = 0_u8;
+    let mut clean = path.first() == Some(&b'/');
+    for &c in path {
+        match c {
+            b'%' | b'\\' | b'#' | b';' | 0..=b' ' | 0x7f => clean = false,
+            b'.' if previous == b'/' => clean = false,
+            b'/' if previous == b'/' && merge_slashes => clean = false,
+            _ => {}
+        }
+        previous = c;
+    }
+    clean
+}
+
+fn bad(detail: &'static str) -> Box<Reply> {
+    Box::new(Reply::new(Cause::BadRequest).detail(detail))
+}
+
+const MALFORMED: &str = "the request target is malformed";
+
+fn rebuild(path: &[u8], merge_slashes: bool) -> Result<(String, Oddities), Box<Reply>> {
+    let (decoded, oddities) = decode(path)?;
+    let mut out: Vec<&[u8]> = Vec::new();
+    let rooted = decoded.strip_prefix(b"/").unwrap_or(&decoded);
+    let mut segments = rooted.split(|c| *c == b'/').peekable();
+    let mut trailing_slash = false;
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"" if last => trailing_slash = true,
+            b"" if merge_slashes => {}
+            b"." => trailing_slash = last,
+            b".." => {
+                out.pop();
+                trailing_slash = last;
+            }
+            // Servlet containers drop parameters, and what is left leads elsewhere.
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Err(bad("a dot segment has parameters")),
+            _ => out.push(segment),
+        }
+    }
+    let mut clean = String::with_capacity(decoded.len());
+    for segment in &out {
+        clean.push('/');
+        clean.push_str(std::str::from_utf8(segment).map_err(|_| bad(MALFORMED))?);
+    }
+    if trailing_slash || out.is_empty() {
+        clean.push('/');
+    }
+    Ok((clean, oddities))
+}
+
+/// The path with unreserved characters written plainly, and the rest in capitals.
+fn decode(path: &[u8]) -> Result<(Vec<u8>, Oddities), Box<Reply>> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut oddities = Oddities::default();
+    let mut rest = path;
+    while let Some((&c, tail)) = rest.split_first() {
+        rest = tail;
+        match c {
+            b'%' => {
+                let (value, tail) = escape(rest).ok_or_else(|| bad(MALFORMED))?;
+                rest = tail;
+                match value {
+                    0 => return Err(bad("the path has a NUL")),
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                        decoded.push(value)
+                    }
+                    _ => push_escaped(&mut decoded, value),
+                }
+                oddities.slash |= value == b'/';
+                oddities.backslash |= value == b'\\';
+                oddities.double |=
+                    value == b'%' && matches!(hidden(tail), Some(b'/' | b'\\' | b'.' | b'%' | 0));
+            }
+            b'\\' => {
+                oddities.backslash = true;
+                push_escaped(&mut decoded, c);
+            }
+            b'#' | 0..=b' ' | 0x7f => return Err(bad(MALFORMED)),
+            _ => {
+                oddities.parameters |= c == b';';
+                decoded.push(c);
+            }
+        }
+    }
+    Ok((decoded, oddities))
+}
+
+/// The value of the two hexadecimal digits in front, and what follows them.
+fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [high, low, tail @ ..] = text else { return None };
+    Some((hex(*high)? << 4 | hex(*low)?, tail))
+}
+
+/// What stands behind `%25`, read once more.
+fn hidden(tail: &[u8]) -> Option<u8> {
+    escape(tail).map(|(value, _)| value)
+}
+
+fn push_escaped(out: &mut Vec<u8>, value: u8) {
+    out.extend_from_slice(&[b'%', HEX[usize::from(value >> 4)], HEX[usize::from(value & 15)]]);
+}
+
+fn hex(c: u8) -> Option<u8> {
+    (c as char).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+const HEX: [u8; 16] = *b"0123456789ABCDEF";
+
+/// Applies a proxy's rules to a normal path with `oddities`. What was decoded is the path to use instead; it has to be
+/// normalised and routed again.
+///
+/// # Errors
+/// The refusal, where the rules say so.
+pub fn settle(path: &str, oddities: Oddities, rules: PathRules) -> Result<Option<String>, Box<Reply>> {
+    let found = [
+        (oddities.slash, rules.encoded_slash, "the path has an encoded slash"),
+        (oddities.backslash, rules.backslash, "the path has a backslash"),
+        (oddities.double, rules.double_encoding, "the path is encoded twice"),
+    ];
+    for (is_there, policy, detail) in found {
+        if is_there && policy == PathPolicy::Refuse {
+            return Err(bad(detail));
+        }
+    }
+    if oddities.parameters && rules.parameters == Parameters::Refuse {
+        return Err(bad("the path has parameters"));
+    }
+    let decodes = |is_there, policy| is_there && policy == PathPolicy::Decode;
+    let mut text = Cow::Borrowed(path);
+    let mut replace = |wanted: bool, from: &str, to: &str| {
+        if wanted {
+            text = Cow::Owned(text.replace(from, to));
+        }
+    };
+    replace(decodes(oddities.slash, rules.encoded_slash), "%2F", "/");
+    replace(decodes(oddities.backslash, rules.backslash), "%5C", "/");
+    replace(decodes(oddities.double, rules.double_encoding), "%25", "%");
+    if oddities.parameters && rules.parameters == Parameters::Remove {
+        text = Cow::Owned(without_parameters(&text));
+    }
+    Ok(match text {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(text),
+    })
+}
+
+fn without_parameters(path: &str) -> String {
+    let name = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
+    path.split('/').map(name).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn path(given: &str, expected: Option<&str>) {
+        let normal = normalise(given, true).ok();
+        assert_eq!(normal.as_ref().map(|normal| &*normal.text), expected, "{given}");
+    }
+
+    #[test]
+    fn paths_have_one_spelling() {
+        path("/", Some("/"));
+        path("/a/b?x=/../%2e", Some("/a/b?x=/../%2e"));
+        path("/a/./b/../c", Some("/a/c"));
+        path("/a/%2e%2E/admin", Some("/admin"));
+        path("//admin///x", Some("/admin/x"));
+        path("/../../etc", Some("/etc"));
+        path("/a/..", Some("/"));
+        path("/a/b/.", Some("/a/b/"));
+        path("/%41%7e%2f%3f", Some("/A~%2F%3F"));
+        path("/.well-known/x", Some("/.well-known/x"));
+        path("/a;b=c/d", Some("/a;b=c/d"));
+        path("/a\\b%5cc", Some("/a%5Cb%5Cc"));
+        path("*", Some("*"));
+    }
+
+    #[test]
+    fn doubled_slashes_stay_if_asked_to() {
+        for (given, expected) in [
+            ("/a//b", "/a//b"),
+            ("//a/./b//", "//a/b//"),
+            ("/a//../b", "/a/b"),
+            ("//../b", "/b"),
+            ("/a/b//%41", "/a/b//A"),
+            ("//", "//"),
+        ] {
+            assert_eq!(normalise(given, false).unwrap().text, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_paths_are_refused() {
+        for bad in ["/a%00b", "/a%2", "/a%zz", "/a#b", "/a/..;/b", "/a/.;x/b", "/a/%2e%2e;/b", "/..;"] {
+            path(bad, None);
+        }
+    }
+
+    #[test]
+    fn normalising_twice_changes_nothing() {
+        for merge in [true, false] {
+            for given in ["/a/./b/../c", "//x//", "/%41%2f", "/..//..//a/", "/a\\b;c"] {
+                let once = normalise(given, merge).unwrap().text.into_owned();
+                assert_eq!(normalise(&once, merge).unwrap().text, once);
+            }
+        }
+    }
+
+    #[test]
+    fn what_targets_may_read_otherwise_is_found() {
+        let none = Oddities::default();
+        for (given, expected) in [
+            ("/a%20b%3F", none),
+            ("/100%25", none),
+            ("/100%25 ".trim_end(), none),
+            ("/a%2541", none),
+            ("/a%2Fb", Oddities { slash: true, ..none }),
+            ("/a%5cb", Oddities { backslash: true, ..none }),
+            ("/a\\b", Oddities { backslash: true, ..none }),
+            ("/a;b", Oddities { parameters: true, ..none }),
+            ("/a%252fb", Oddities { double: true, ..none }),
+            ("/%252e%252e/b", Oddities { double: true, ..none }),
+            ("/a%25252fb", Oddities { double: true, ..none }),
+            ("/a%2500", Oddities { double: true, ..none }),
+            ("/a?b=%2F;%252f", none),
+        ] {
+            assert_eq!(normalise(given, true).unwrap().oddities, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn rules_refuse_keep_or_decode() {
+        let settled = |given: &str, rules| {
+            let normal = normalise(given, true).unwrap();
+            settle(&normal.text, normal.oddities, rules).map_err(|reply| reply.cause)
+        };
+        let odd = ["/a%2Fb", "/a%5Cb", "/a%252fb"];
+        for given in odd {
+            assert_eq!(settled(given, PathRules::default()), Err(Cause::BadRequest), "{given}");
+        }
+        assert_eq!(settled("/a;b/c", PathRules::default()), Ok(None));
+        let all = |policy, parameters| PathRules {
+            encoded_slash: policy,
+            backslash: policy,
+            double_encoding: policy,
+            parameters,
+        };
+        let keep = all(PathPolicy::Keep, Parameters::Refuse);
+        assert!(odd.iter().all(|given| settled(given, keep) == Ok(None)));
+        assert_eq!(settled("/a;b/c", keep), Err(Cause::BadRequest));
+        let decode = all(PathPolicy::Decode, Parameters::Remove);
+        for (given, expected) in
+            [("/a%2Fb", "/a/b"), ("/a%5Cb", "/a/b"), ("/a%252fb", "/a%2fb"), ("/a;b/c;d", "/a/c")]
+        {
+            assert_eq!(settled(given, decode).unwrap().as_deref(), Some(expected));
+        }
+    }
+}
