@@ -3,6 +3,7 @@
 //! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
 mod access;
+mod actions;
 mod bulk;
 mod door;
 mod effective;
@@ -114,7 +115,11 @@ fn router(admin: Admin) -> Router<()> {
             None => (endpoint.route)(),
             Some(role) => {
                 let gate = Gate { admin: admin.clone(), role };
-                (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate))
+                match endpoint.path {
+                    actions::PATH => (endpoint.route)()
+                        .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
+                    _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
+                }
             }
         };
         router.route(endpoint.path, route)

@@ -3,6 +3,7 @@
 //! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences.
 
 mod admin;
+mod cache;
 mod check;
 mod database;
 mod explain;
@@ -52,6 +53,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
+    /// Purge the stored responses of a running gateway
+    Cache(cache::CacheArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway
@@ -108,6 +111,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
         Command::Check(args) => check::check(&args, &registry),
         Command::Reload(args) => reload::reload(&args, &registry),
+        Command::Cache(args) => cache::cache(&args, registry),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         Command::Dump(args) => gitops::dump(&args, registry),

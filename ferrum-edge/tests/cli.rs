@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 
+#[path = "cli/caching.rs"]
+mod caching;
 #[path = "cli/exhaustion.rs"]
 mod exhaustion;
 #[path = "cli/files.rs"]

@@ -6,6 +6,7 @@ pub mod downstream;
 pub mod early;
 pub mod exchange;
 pub mod fields;
+pub mod fork;
 pub mod forwarding;
 pub mod guard;
 pub mod headers;

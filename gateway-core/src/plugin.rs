@@ -40,6 +40,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// Whether a global plugin closes a proxy whose traffic it can't see, rather than leave that proxy without it.
     /// True unless said otherwise: false only for plugins that protect nothing, such as one that adds an id.
     const GUARDS: bool = true;
+    /// What an operator can have it do while it runs, by name, each with one sentence. See [`Self::act`].
+    const ACTIONS: &'static [(&'static str, &'static str)] = &[];
     /// The plugin's settings; must refuse unknown fields. What its types can say (a range, a fixed set of words) is
     /// checked by its schema, with all problems reported at once.
     type Config: DeserializeOwned + JsonSchema;
@@ -52,6 +54,16 @@ pub trait Plugin: Sized + Send + Sync + 'static {
 
     /// Takes a seat in each hook this plugin wants; absent hooks cost nothing.
     fn attend(self: Arc<Self>, hooks: &mut Hooks);
+
+    /// Carries out one of [`Self::ACTIONS`] and says what came of it, as JSON. Called by the admin API, on a thread that may
+    /// block.
+    ///
+    /// # Errors
+    /// What is wrong with the input, each with a path into it.
+    fn act(&self, action: &str, input: &serde_json::Value) -> Result<serde_json::Value, Problems> {
+        let _ = input;
+        Err(Problems::one("action", format!("there is no action `{action}`")))
+    }
 
     /// Begins background work. Called once, after the configuration with this plugin is published. A task that needs the
     /// plugin captures `self.clone()`.

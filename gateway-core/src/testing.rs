@@ -27,6 +27,7 @@ use crate::health::HealthChange;
 use crate::http::body::{Body, BodyError};
 use crate::http::downstream::{Delivery, Downstream};
 use crate::http::exchange::{Client, ClientTls, Exchange, Field};
+use crate::http::fork::Fork;
 use crate::http::pipeline::Pipeline;
 use crate::http::reply::Cause;
 use crate::limit::overload::Overload;
@@ -41,6 +42,7 @@ pub struct Trial {
     snapshot: Snapshot,
     records: Arc<Records>,
     client: Arc<Client>,
+    detached: Arc<Mutex<Vec<Fork>>>,
 }
 
 /// What a target was asked.
@@ -180,7 +182,11 @@ impl Trial {
         let answers = Answers { answer: Box::new(|_| Response::new("ok".into())), asked: Mutex::default() };
         let address = ([192, 0, 2, 1], 4000).into();
         let client = Arc::new(Client::new(address, ([127, 0, 0, 1], 8000).into(), false, None));
-        Ok(Self { pipeline: Pipeline::new(answers, records.clone(), overload), snapshot, records, client })
+        let detached = Arc::<Mutex<Vec<Fork>>>::default();
+        let aside = detached.clone();
+        let pipeline = Pipeline::new(answers, records.clone(), overload)
+            .with_aside(Box::new(move |fork| locked(&aside).push(*fork)));
+        Ok(Self { pipeline, snapshot, records, client, detached })
     }
 
     /// The problems of settings that a plugin must refuse.
@@ -215,8 +221,23 @@ impl Trial {
         self
     }
 
-    /// Sends a request; its target may be a path only.
-    pub async fn send(&self, mut request: Request<Body>) -> Got {
+    /// Sends a request; its target may be a path only. What it has detached is carried out before this ends.
+    pub async fn send(&self, request: Request<Body>) -> Got {
+        let got = self.send_alone(request).await;
+        self.carry_on().await;
+        got
+    }
+
+    /// Carries out what was detached so far.
+    pub async fn carry_on(&self) {
+        let detached = std::mem::take(&mut *locked(&self.detached));
+        for fork in detached {
+            self.pipeline.carry_on(&self.snapshot, Box::new(fork)).await;
+        }
+    }
+
+    /// Sends a request; what it has detached waits for [`Self::carry_on`].
+    pub async fn send_alone(&self, mut request: Request<Body>) -> Got {
         if request.uri().authority().is_none() && !request.headers().contains_key("host") {
             request.headers_mut().insert("host", HeaderValue::from_static("client.test"));
         }
@@ -247,6 +268,17 @@ impl Trial {
         }
         let request = request.body(Body::full(body)).unwrap_or_else(|error| panic!("{error}"));
         self.send(request).await
+    }
+
+    /// Has the plugin of this name do something, as the admin API does.
+    ///
+    /// # Errors
+    /// What the plugin says.
+    pub fn act(&self, plugin_name: &str, action: &str, input: &Value) -> Result<Value, Problems> {
+        match self.snapshot.running(plugin_name).as_slice() {
+            [(_, plugin)] => plugin.act(action, input),
+            several => panic!("there are {} plugin configs of `{plugin_name}`", several.len()),
+        }
     }
 
     /// The ids of proxies that are closed because something about them can't be used.

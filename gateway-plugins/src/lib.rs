@@ -32,6 +32,7 @@ mod request_mirror;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
+mod response_cache;
 mod response_mock;
 mod response_size_limiting;
 mod response_transformer;
@@ -95,6 +96,8 @@ pub const PLUGINS: &[Entry] = &[
     // instead of the target
     entry::<fault_injection::FaultInjection>(),
     entry::<response_mock::ResponseMock>(),
+    // what was said before: behind all that may refuse, next to the target
+    entry::<response_cache::ResponseCache>(),
     // how much may come back; the first to see a target's response
     entry::<response_size_limiting::ResponseSizeLimiting>(),
 ];

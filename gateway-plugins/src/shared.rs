@@ -2,8 +2,10 @@
 
 pub(crate) mod accept;
 pub(crate) mod coding;
+pub(crate) mod conditional;
 pub(crate) mod oauth;
 pub(crate) mod query;
+pub(crate) mod range;
 pub(crate) mod turns;
 pub(crate) mod watched;
 

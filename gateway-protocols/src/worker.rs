@@ -7,13 +7,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use gateway_core::config::snapshot::Snapshot;
-use gateway_core::http::pipeline::Pipeline;
+use gateway_core::http::pipeline::{Aside, Pipeline};
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
@@ -162,9 +162,10 @@ impl Worker {
         R: Recorder + ConnectionRecorder,
     {
         let outbound = Outbound::new(shared.dns.clone(), shared.client_tls.clone());
-        Arc::new(Self {
+        Arc::new_cyclic(|worker| Self {
             index,
-            pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone()),
+            pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone())
+                .with_aside(aside(worker.clone())),
             outbound,
             shared,
             registry: Registry::default(),
@@ -378,6 +379,17 @@ impl Worker {
             self.recorder.panicked();
         }
     }
+}
+
+/// Requests that go on without their client are tasks of their own, on the worker that served the client.
+fn aside(worker: Weak<Worker>) -> Aside {
+    Box::new(move |fork| {
+        let Some(worker) = worker.upgrade() else { return };
+        drop(tokio::spawn(async move {
+            let snapshot = worker.snapshot();
+            worker.guarded(worker.pipeline.carry_on(&snapshot, fork)).await;
+        }));
+    })
 }
 
 /// The sockets of a worker, with the tasks that serve them.

@@ -4,7 +4,7 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::Role;
-use super::{Admin, bulk, effective, health, history, metrics, openapi, resources, status, targets};
+use super::{Admin, actions, bulk, effective, health, history, metrics, openapi, resources, status, targets};
 
 /// One thing that can be asked for.
 pub(super) struct Endpoint {
@@ -37,6 +37,8 @@ pub(super) enum Body {
     Batch,
     /// A whole configuration.
     File,
+    /// What a plugin's action takes.
+    Action,
 }
 
 const WRITE: &[(&str, &str)] =
@@ -52,6 +54,8 @@ const IMPORT: &[(&str, &str)] = &[
     ("details", "Answers with what is done to each object."),
     ("note", "Why, for the history."),
 ];
+const ACTION: &[(&str, &str)] =
+    &[("plugin_config", "Only the plugin of this config. Default all of the name.")];
 const LIST: &[(&str, &str)] = &[
     ("after", "Where the page begins: `next` of the page before."),
     ("limit", "Objects of a page, 1 to 1000. Default 100."),
@@ -99,6 +103,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", (write, WRITE), || patch(resources::patch))),
         Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", (write, WRITE), || delete(resources::delete)) },
         asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", (read, &[]), || get(effective::effective)),
+        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", (write, ACTION), || post(actions::act))),
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[]), || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE), || delete(targets::delete)),

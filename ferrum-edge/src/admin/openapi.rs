@@ -48,7 +48,7 @@ fn operation(endpoint: &Endpoint) -> Value {
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
-            Body::Object | Body::Target | Body::Batch | Body::File => "application/json",
+            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action => "application/json",
         };
         operation["requestBody"] = json!({ "content": { content: { "schema": schema(body) } } });
     }
@@ -93,7 +93,7 @@ fn schema(body: Body) -> Value {
             { "$ref": "#/components/schemas/Proxy" }, { "$ref": "#/components/schemas/Consumer" },
             { "$ref": "#/components/schemas/Upstream" }, { "$ref": "#/components/schemas/PluginConfig" },
         ] }),
-        Body::Patch => json!({ "type": "object" }),
+        Body::Patch | Body::Action => json!({ "type": "object" }),
         Body::Target => json!({ "$ref": "#/components/schemas/Target" }),
         Body::Batch => json!({ "type": "object", "properties": {
             "upstreams": list("Upstream"), "plugin_configs": list("PluginConfig"),

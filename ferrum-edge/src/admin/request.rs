@@ -16,7 +16,7 @@ use super::Admin;
 use super::access::{Caller, Role};
 use super::json::{self, JsonError};
 use super::problem::{invalid, problem, twice};
-use crate::source::database::{Precondition, Reconciler};
+use crate::source::database::{Precondition, Reconciler, access_given};
 
 /// A refusal, boxed: it is large, and rare.
 pub(super) type Refused = Box<Response>;
@@ -46,6 +46,25 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
             request.extensions_mut().insert(asked);
             next.run(request).await
         }
+        Err(refused) => *refused,
+    }
+}
+
+/// Lets callers through who may have the running gateway do something, also where its configuration comes from a file:
+/// then by the tokens of the environment.
+pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let caller = match &gate.admin.reconciler {
+        Some(reconciler) => reconciler.access().caller(request.headers()),
+        None => match access_given() {
+            Ok(access) if access.is_empty() => {
+                Err("No token is set; start the gateway with FERRUM_ADMIN_TOKEN and send that")
+            }
+            Ok(access) => access.caller(request.headers()),
+            Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
+        },
+    };
+    match caller.map_err(|why| Box::new(unauthorized(why))).and_then(|caller| caller.may(gate.role)) {
+        Ok(()) => next.run(request).await,
         Err(refused) => *refused,
     }
 }

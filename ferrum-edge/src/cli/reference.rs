@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory};
 use gateway_core::config::file::File;
 use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::Registry;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::source::database::VARIABLES;
 
@@ -46,7 +46,14 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         let list: Vec<_> = entries
             .iter()
             .map(|entry| {
-                json!({ "name": entry.name, "summary": entry.summary, "schema": (entry.schema)().as_value() })
+                let actions: Map<String, Value> =
+                    entry.actions.iter().map(|(name, about)| ((*name).to_owned(), json!(about))).collect();
+                json!({
+                    "name": entry.name,
+                    "summary": entry.summary,
+                    "schema": (entry.schema)().as_value(),
+                    "actions": actions,
+                })
             })
             .collect();
         print::line(pretty(&Value::Array(list)));
@@ -58,6 +65,9 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
         let options = schema.get("properties").and_then(Value::as_object);
         for (name, option) in options.into_iter().flatten() {
             print::line(format_args!("    {name}: {}", sentence(option)));
+        }
+        for (name, about) in entry.actions {
+            print::line(format_args!("    action {name}: {about}"));
         }
     }
     0

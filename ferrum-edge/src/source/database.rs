@@ -33,6 +33,7 @@ use crate::app::{Engine, ReloadError};
 use crate::store::seal::Keys;
 use crate::store::{Location, Mark, Object, Options, Store, StoreError};
 pub(crate) use documents::Documents;
+pub(crate) use environment::access_given;
 pub use environment::{VARIABLES, Variable, location, token_file, variable};
 pub(crate) use follow::Standing;
 pub(crate) use load::Loaded;

@@ -1,5 +1,6 @@
 //! A compiled configuration: what traffic reads. Published whole, in one swap; a request sees one from beginning to end.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -104,6 +105,15 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
+    /// The running plugins of a name with their configs, each once. Looks at every proxy.
+    pub fn running(&self, plugin_name: &str) -> Vec<&Member> {
+        let mut seen = HashSet::new();
+        let members = self.by_id.iter().flat_map(|(_, route)| route.chain.members());
+        members
+            .filter(|(config, _)| *config.plugin_name == *plugin_name && seen.insert(config.id.as_str()))
+            .collect()
+    }
+
     /// Nothing configured yet.
     pub fn empty(settings: Arc<Settings>) -> Self {
         Self {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::body::Body;
 use super::dialect::Dialect;
 use super::early::Handshake;
+use super::fork::Fork;
 use super::forwarding::Forwarding;
 use super::reply::Reply;
 use crate::certificate::Names;
@@ -54,6 +55,8 @@ pub struct Exchange {
     /// What plugins remember between their hooks.
     pub state: State,
     pub(crate) is_from_target: bool,
+    /// How much of the path the route took.
+    pub(crate) path_bytes: usize,
     rare: Option<Box<Rare>>,
 }
 
@@ -69,6 +72,7 @@ struct Rare {
     fields: Vec<(&'static str, Field)>,
     reason: Option<&'static str>,
     not_an_error: bool,
+    detached: Option<Box<Fork>>,
 }
 
 /// A value of a plugin's own in the access record.
@@ -175,6 +179,7 @@ impl Exchange {
             captures: None,
             state: State::default(),
             is_from_target: false,
+            path_bytes: 0,
             rare: None,
         }
     }
@@ -269,6 +274,54 @@ impl Exchange {
         let before = std::mem::replace(&mut self.request.uri, changed);
         self.rare().sent.get_or_insert(before);
         Ok(())
+    }
+
+    /// A copy of this request, to go on from the plugin in this seat without the client; `None` when its body can't be
+    /// sent twice. Its response comes back to the plugin's response hook and goes no further.
+    pub fn fork(&self, seat: Seat<'_>) -> Option<Box<Fork>> {
+        let (_, plugin) = seat.route().chain.members().nth(usize::from(seat.place()).checked_sub(1)?)?;
+        let rare = self.rare.as_ref().map(|rare| {
+            Box::new(Rare {
+                sent: rare.sent.clone(),
+                request_id: rare.request_id.clone(),
+                decided: rare.decided.clone(),
+                upstream: rare.upstream.clone(),
+                forward_host: rare.forward_host.clone(),
+                ..Rare::default()
+            })
+        });
+        let exchange = Self {
+            request: self.request.clone(),
+            body: self.body.replay()?,
+            client: self.client.clone(),
+            client_address: self.client_address,
+            dialect: self.dialect,
+            upgrade: None,
+            forward_path: self.forward_path.clone(),
+            forwarding: Forwarding::default(),
+            identity: self.identity.clone(),
+            deadline: None,
+            started: Instant::now(),
+            trailers: false,
+            early: self.early,
+            captures: self.captures.clone(),
+            state: State::default(),
+            is_from_target: false,
+            path_bytes: self.path_bytes,
+            rare,
+        };
+        let (proxy, place) = (seat.route().proxy.clone(), seat.place());
+        Some(Box::new(Fork { exchange: Box::new(exchange), proxy, plugin: plugin.clone(), place }))
+    }
+
+    /// Sends a copy on by itself; one for each exchange, the last. Dropped where the gateway is at its limits.
+    pub fn detach(&mut self, fork: Box<Fork>) {
+        self.rare().detached = Some(fork);
+    }
+
+    /// What was detached.
+    pub(super) fn take_detached(&mut self) -> Option<Box<Fork>> {
+        self.rare.as_mut()?.detached.take()
     }
 
     /// Adds a field to the access record, or replaces the one of this name. Names are like `waf.score`: the plugin, a

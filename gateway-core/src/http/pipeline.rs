@@ -5,6 +5,7 @@
 //! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
 
 mod destination;
+mod detached;
 mod ending;
 mod matched;
 
@@ -41,7 +42,8 @@ use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::Upstream;
 use destination::Destination;
-use ending::{Ending, until};
+pub use detached::Aside;
+use ending::{Ending, outcome_of, until};
 use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
@@ -57,6 +59,7 @@ pub struct Pipeline<U> {
     recorder: Arc<dyn Recorder>,
     overload: Overload,
     drain: Drain,
+    aside: Option<Aside>,
 }
 
 /// A target's agreement to switch protocols, and the target's end of what follows.
@@ -68,7 +71,7 @@ struct Switching {
 impl<U: Upstream> Pipeline<U> {
     /// A pipeline that sends through `upstream`, as much at a time as `overload` allows.
     pub fn new(upstream: U, recorder: Arc<dyn Recorder>, overload: Overload) -> Self {
-        Self { upstream, recorder, overload, drain: Drain::default() }
+        Self { upstream, recorder, overload, drain: Drain::default(), aside: None }
     }
 
     /// Asks what was switched to other protocols to end; exchanges end by themselves.
@@ -100,6 +103,9 @@ impl<U: Upstream> Pipeline<U> {
             let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
             guarded(answering).await
         };
+        if let Some(fork) = end.exchange.take_detached() {
+            self.hand_aside(fork);
+        }
         let mut response = match answered {
             Ok(Ok(response)) => response,
             Ok(Err(reply)) => end.reply(*reply),
@@ -402,6 +408,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
             HeaderValue::from_str(authority.as_str()).map_err(|_| Box::new(Reply::new(Cause::BadHost)))?;
         exchange.request.headers.insert(http::header::HOST, host);
     }
+    exchange.path_bytes = path_bytes;
     Ok(Matched { route, rules, path_bytes })
 }
 
@@ -460,18 +467,6 @@ fn set_path(exchange: &mut Exchange, path_and_query: &str) -> Result<(), Box<Rep
     parts.path_and_query = Some(path_and_query.parse().map_err(|_| bad())?);
     exchange.normalised(http::Uri::from_parts(parts).map_err(|_| bad())?);
     Ok(())
-}
-
-fn outcome_of(cause: Cause) -> Outcome {
-    match cause {
-        Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed => {
-            Outcome::ConnectFailed
-        }
-        Cause::UpstreamTimeout => Outcome::TimedOut,
-        Cause::UpstreamClosed | Cause::UpstreamGarbage => Outcome::Broken,
-        // The client's own doing, or ours: says nothing about the target.
-        _ => Outcome::Cancelled,
-    }
 }
 
 /// A target's response, without what belonged to its hop.

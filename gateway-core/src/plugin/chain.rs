@@ -1,5 +1,6 @@
 //! A proxy's plugins, compiled: one slice for each hook, so that an absent hook is no call at all.
 
+mod behind;
 mod order;
 
 use std::future::Future;
@@ -80,6 +81,7 @@ impl Chain {
             }
         }
         problems.0.extend(too_early(&hooks, &members));
+        problems.0.extend(order::bypassed(registry, &hooks, &members));
         // Responses go back the way requests came.
         hooks.on_response.reverse();
         problems.into_result(Self {

@@ -27,6 +27,15 @@ pub trait Built: Send + Sync {
     /// Whether a proxy is closed rather than served without it.
     fn guards(&self) -> bool;
 
+    /// What an operator can have it do, by name, each with one sentence.
+    fn actions(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Carries out one of [`Self::actions`]. May block.
+    ///
+    /// # Errors
+    /// An unknown action, or what is wrong with the input.
+    fn act(&self, action: &str, input: &Value) -> Result<Value, Problems>;
+
     /// Starts the plugin's tasks; called after each publication, it starts them once. They end with the plugin.
     fn start(&self, tasks: &dyn Tasks);
 }
@@ -51,6 +60,22 @@ impl<P: Plugin> Built for Instance<P> {
         P::GUARDS
     }
 
+    fn actions(&self) -> &'static [(&'static str, &'static str)] {
+        P::ACTIONS
+    }
+
+    fn act(&self, action: &str, input: &Value) -> Result<Value, Problems> {
+        if P::ACTIONS.iter().any(|(name, _)| *name == action) {
+            return self.plugin.act(action, input);
+        }
+        let known: Vec<_> = P::ACTIONS.iter().map(|(name, _)| *name).collect();
+        let mut problem = Problem::new("action", format!("`{}` has no action `{action}`", P::NAME));
+        if !known.is_empty() {
+            problem = problem.remedy(format!("it has {}", known.join(", ")));
+        }
+        Err(Problems(vec![problem]))
+    }
+
     fn start(&self, tasks: &dyn Tasks) {
         let Some(owner) = self.world.owner() else { return };
         self.started.get_or_init(|| {
@@ -73,12 +98,20 @@ pub struct Entry {
     pub summary: &'static str,
     /// The settings' JSON Schema.
     pub schema: fn() -> Schema,
+    /// What an operator can have it do while it runs, by name, each with one sentence.
+    pub actions: &'static [(&'static str, &'static str)],
     build: Build,
 }
 
 /// The table row of a plugin.
 pub const fn entry<P: Plugin>() -> Entry {
-    Entry { name: P::NAME, summary: P::SUMMARY, schema: schema_of::<P>, build: build_of::<P> }
+    Entry {
+        name: P::NAME,
+        summary: P::SUMMARY,
+        schema: schema_of::<P>,
+        actions: P::ACTIONS,
+        build: build_of::<P>,
+    }
 }
 
 fn schema_of<P: Plugin>() -> Schema {

@@ -105,6 +105,7 @@ macro_rules! hooks {
             pub(crate) place: u16,
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
+            pub(crate) answers: Vec<u16>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
 
@@ -158,6 +159,12 @@ impl Hooks {
     /// ([`Exchange::upstream`]). An upstream that was not declared can't be chosen.
     pub fn may_choose(&mut self, upstream_id: impl Into<Arc<str>>) {
         self.chooses.push(upstream_id.into());
+    }
+
+    /// Declares that this plugin answers with what was made for others, so that whatever comes behind it is not asked. A
+    /// chain in which a plugin that guards was moved behind it is refused.
+    pub fn answers_for_target(&mut self) {
+        self.answers.push(self.place);
     }
 }
 

@@ -29,6 +29,13 @@ impl Query {
         self.0.retain(|pair| !is_named(pair, name));
     }
 
+    /// Leaves the parameters whose decoded name fits; says whether any is gone.
+    pub(crate) fn retain_names(&mut self, fits: impl Fn(&str) -> bool) -> bool {
+        let before = self.0.len();
+        self.0.retain(|pair| fits(&decoded_name(pair)));
+        self.0.len() < before
+    }
+
     /// Adds a parameter; the value is encoded already.
     pub(crate) fn append(&mut self, name: &str, encoded: &str) {
         self.0.push(format!("{}={encoded}", utf8_percent_encode(name, NAME)));
@@ -53,6 +60,12 @@ impl Query {
     pub(crate) fn text(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join("&"))
     }
+}
+
+/// The name of a parameter, decoded as [`is_named`] does.
+fn decoded_name(pair: &str) -> String {
+    let key = pair.split_once('=').map_or(pair, |(key, _)| key).replace('+', " ");
+    percent_decode_str(&key).decode_utf8_lossy().into_owned()
 }
 
 /// Names are compared decoded: `%61` is `a`, and `+` is a space.

@@ -158,7 +158,17 @@ fn keys(problems: &mut Problems) -> Keys {
     })
 }
 
-fn access(problems: &mut Problems) -> Access {
+/// Who may use the admin API, as far as the environment says; nobody where it says nothing.
+///
+/// # Errors
+/// Every problem there is.
+pub(crate) fn access_given() -> Result<Access, Problems> {
+    let mut problems = Problems::default();
+    let access = given(&mut problems);
+    problems.into_result(access)
+}
+
+fn given(problems: &mut Problems) -> Access {
     let mut access = Access::default();
     let noted = |name: &str, result: Result<(), AccessError>, problems: &mut Problems| {
         if let Err(error) = result {
@@ -178,6 +188,11 @@ fn access(problems: &mut Problems) -> Access {
         let issuer = taken(problems, "FERRUM_ADMIN_JWT_ISSUER");
         noted("FERRUM_ADMIN_JWT_SECRET", access.set_jwt(&secret, issuer), problems);
     }
+    access
+}
+
+fn access(problems: &mut Problems) -> Access {
+    let mut access = given(problems);
     if access.is_empty() && problems.is_empty() {
         let path = token_file();
         let token = kept_token(&path);

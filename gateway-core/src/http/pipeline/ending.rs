@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use tokio::time::Instant;
 
 use super::Close;
-use crate::balance::{Flight, Settled, Target};
+use crate::balance::{Flight, Outcome, Settled, Target};
 use crate::config::snapshot::Route;
 use crate::consumer::Consumers;
 use crate::http::body::{Body, Meter};
@@ -172,5 +172,18 @@ impl Drop for Ending<'_> {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.write())).is_err() {
             self.recorder.panicked();
         }
+    }
+}
+
+/// What a failure says about the target.
+pub(super) fn outcome_of(cause: Cause) -> Outcome {
+    match cause {
+        Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed => {
+            Outcome::ConnectFailed
+        }
+        Cause::UpstreamTimeout => Outcome::TimedOut,
+        Cause::UpstreamClosed | Cause::UpstreamGarbage => Outcome::Broken,
+        // The client's own doing, or ours: says nothing about the target.
+        _ => Outcome::Cancelled,
     }
 }

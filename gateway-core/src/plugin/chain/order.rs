@@ -6,6 +6,7 @@ use super::Member;
 use crate::config::model::Order;
 use crate::config::problem::{Problem, Problems};
 use crate::plugin::Registry;
+use crate::plugin::hooks::{HookSet, Hooks};
 
 /// Table order first (stable, so that two of a name keep the file's order). Then each config that says `before` or
 /// `after` moves directly next to the plugins it names; those that name each other in a circle are refused. A name that
@@ -55,4 +56,27 @@ fn cycle(waiting: &[Member]) -> Problems {
     let first = waiting.first().map_or("", |(config, _)| config.id.as_str());
     let message = format!("`before` and `after` form a cycle: {}", names.join(", "));
     Problems(vec![Problem::new(format!("plugin_configs.{first}"), message).remedy("remove one of them")])
+}
+
+/// Plugins that guard, moved behind one that answers with what was made for others: it would let anybody past them.
+pub(super) fn bypassed(registry: &Registry, hooks: &Hooks, members: &[Member]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for answering in &hooks.answers {
+        let at = usize::from(*answering);
+        let Some((config, _)) = members.get(at - 1) else { continue };
+        let own = registry.place(&config.plugin_name);
+        for (n, (other, plugin)) in members.iter().enumerate().skip(at) {
+            let taken = hooks.taken_by(u16::try_from(n + 1).unwrap_or(u16::MAX));
+            let was_moved = registry.place(&other.plugin_name) < own;
+            let identifies = taken.meets(HookSet::AUTHENTICATE);
+            if was_moved && (identifies || plugin.guards() && taken.meets(HookSet::ON_REQUEST)) {
+                let message = format!(
+                    "`{}` runs before `{}` and would answer without asking it",
+                    config.plugin_name, other.plugin_name
+                );
+                problems.push(Problem::new(format!("plugin_configs.{}", config.id), message));
+            }
+        }
+    }
+    problems
 }

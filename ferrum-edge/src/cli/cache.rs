@@ -1,0 +1,91 @@
+//! Looking after stored responses: `cache purge`.
+
+use clap::{Args, Subcommand};
+use gateway_core::plugin::Registry;
+use serde_json::json;
+
+use super::admin::AdminArgs;
+use super::{Output, print};
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+pub(super) struct CacheArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Remove stored responses from the caches of a running gateway
+    Purge(PurgeArgs),
+}
+
+/// Arguments of `cache purge`.
+#[derive(Debug, Args)]
+struct PurgeArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Mark them stale instead, so that they are validated, or served while they are fetched anew
+    #[arg(long)]
+    soft: bool,
+    /// Only the cache of this plugin config
+    #[arg(long, value_name = "ID")]
+    config: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The response of exactly this URL, such as https://example.com/a?b=c; the scheme makes no difference
+    #[arg(long)]
+    url: Option<String>,
+    /// The responses whose URLs begin with this one
+    #[arg(long, value_name = "URL")]
+    prefix: Option<String>,
+    /// The responses with this tag in Surrogate-Key or Cache-Tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// All responses
+    #[arg(long)]
+    all: bool,
+}
+
+/// Looks after stored responses.
+pub(super) fn cache(args: &CacheArgs, registry: Registry) -> u8 {
+    let What::Purge(args) = &args.what;
+    let mut purge = json!({ "soft": args.soft, "all": args.which.all });
+    let given = [("url", &args.which.url), ("prefix", &args.which.prefix), ("tag", &args.which.tag)];
+    for (name, value) in given {
+        if let Some(value) = value {
+            purge[name] = json!(value);
+        }
+    }
+    let mut path = "/v1/plugins/response_cache/actions/purge".to_owned();
+    if let Some(config) = &args.config {
+        let config = percent_encoding::utf8_percent_encode(config, percent_encoding::NON_ALPHANUMERIC);
+        path = format!("{path}?plugin_config={config}");
+    }
+    let asked = args.admin.open_existing(registry).and_then(|admin| admin.ask("POST", &path, Some(&purge)));
+    let answer = match asked {
+        Ok(answer) => answer,
+        Err(code) => return code,
+    };
+    match args.output {
+        Output::Json => print::line(&answer),
+        Output::Text => {
+            for each in answer["results"].as_array().into_iter().flatten() {
+                let config = each["plugin_config"].as_str().unwrap_or_default();
+                let count = each["result"]["purged"].as_u64().unwrap_or_default();
+                let done = if args.soft { "marked stale" } else { "removed" };
+                let noun = if count == 1 { "response" } else { "responses" };
+                print::line(format_args!("{config}: {count} {noun} {done}"));
+            }
+        }
+    }
+    0
+}

@@ -1,0 +1,207 @@
+//! Stores responses and answers from them, as a shared cache by RFC 9111.
+//!
+//! It runs behind all plugins that may refuse a request or change what the target gets, and next to the target: what it
+//! stores is what the target sent, and `response_transformer` and `compression` see a stored response as they would see
+//! the target's. So nothing that depends on one caller is ever stored, and no caller is served what another plugin would
+//! have refused.
+//!
+//! A response is stored when the target says for how long it is fresh. Not stored are, unless the settings say otherwise:
+//! responses with `Set-Cookie`; those to callers who were identified or sent `Authorization`, unless the target says
+//! `public` or `s-maxage`; errors; partial ones; those that vary by something the cache can't see. Requests with a body,
+//! or with a field that overrides host, path or method (`X-Original-URL` and the like), get an answer of their own.
+//!
+//! One request fetches what is missing; the others read the same response while it comes, or wait for a bounded time. A
+//! task pulls the body, so that a slow client holds up nobody. `Vary` is followed, with `Accept-Encoding` brought into
+//! one of eight spellings first. Requests that change something (POST, PUT …) and succeed remove what is stored for their
+//! URL, and for `Location` and `Content-Location` at the same host.
+
+mod answer;
+mod control;
+mod fill;
+mod flights;
+mod key;
+mod outcome;
+mod policy;
+mod purge;
+mod settings;
+mod store;
+mod visit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::record::Metric;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use answer::Labels;
+use flights::Flights;
+use key::Recipe;
+use policy::Rules;
+use purge::Purge;
+pub(crate) use settings::Config;
+use store::{Limits, Store};
+
+/// The plugin.
+pub(crate) struct ResponseCache {
+    rules: Rules,
+    recipe: Recipe,
+    labels: Labels,
+    /// Whether requests may say how they want to be answered.
+    obeys_clients: bool,
+    /// How long a request waits for another one's.
+    wait: Duration,
+    store: Arc<Store>,
+    flights: Arc<Flights>,
+    counts: Counts,
+}
+
+/// What became of requests.
+struct Counts {
+    outcomes: Vec<(&'static str, Counter)>,
+    served: Counter,
+}
+
+const REQUESTS: Metric = Metric {
+    name: "ferrum_response_cache_requests_total",
+    kind: "counter",
+    help: "Requests that the response cache saw, by what became of them.",
+};
+const SERVED: Metric = Metric {
+    name: "ferrum_response_cache_served_bytes_total",
+    kind: "counter",
+    help: "Bytes of bodies answered from stored responses.",
+};
+const STORED: Metric = Metric {
+    name: "ferrum_response_cache_stored_bytes",
+    kind: "gauge",
+    help: "What stored responses weigh, in bytes.",
+};
+const OBJECTS: Metric =
+    Metric { name: "ferrum_response_cache_entries", kind: "gauge", help: "Entries in the response cache." };
+const EVICTED: Metric = Metric {
+    name: "ferrum_response_cache_evictions_total",
+    kind: "counter",
+    help: "Entries that gave way to others.",
+};
+const PURGED: Metric = Metric {
+    name: "ferrum_response_cache_purged_total",
+    kind: "counter",
+    help: "Responses removed or marked stale by purges.",
+};
+
+impl Counts {
+    fn new(world: &World, owner: &str) -> Self {
+        const OUTCOMES: [&str; 9] = [
+            "hit",
+            "stale_while_revalidate",
+            "stale_if_error",
+            "revalidated",
+            "collapsed",
+            "bypass",
+            "expired",
+            "miss",
+            "only_if_cached",
+        ];
+        let count =
+            |outcome| world.meters().counter(REQUESTS, &["plugin_config", "outcome"], &[owner, outcome]);
+        Self {
+            outcomes: OUTCOMES.iter().map(|outcome| (*outcome, count(outcome))).collect(),
+            served: world.meters().counter(SERVED, &["plugin_config"], &[owner]),
+        }
+    }
+
+    fn add(&self, outcome: &str) {
+        if let Some((_, counter)) = self.outcomes.iter().find(|(known, _)| *known == outcome) {
+            counter.add(1);
+        }
+    }
+}
+
+impl Plugin for ResponseCache {
+    const NAME: &'static str = "response_cache";
+    const SUMMARY: &'static str = "Stores responses and answers from them, as a shared cache by RFC 9111.";
+    const GUARDS: bool = false;
+    const ACTIONS: &'static [(&'static str, &'static str)] = &[(
+        "purge",
+        "Removes stored responses by `url`, `prefix` or `tag`, or `all`; with `soft` it marks them stale.",
+    )];
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let read = config.read()?;
+        let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let meters = world.meters();
+        let labels: &'static [&'static str] = &["plugin_config"];
+        let store_meters = store::Meters {
+            bytes: meters.gauge(STORED, labels, &[owner]),
+            objects: meters.gauge(OBJECTS, labels, &[owner]),
+            evicted: meters.counter(EVICTED, labels, &[owner]),
+            purged: meters.counter(PURGED, labels, &[owner]),
+        };
+        // What is stored outlives a change of settings, unless it changes how much that may be, or the key.
+        let name = format!("{:?} {:?} {}", read.limits, read.recipe, read.rules.strips_set_cookie);
+        let limits: Limits = read.limits;
+        Ok(Self {
+            rules: read.rules,
+            recipe: read.recipe,
+            labels: Labels::new(world.gateway(), read.cache_status, read.x_cache),
+            obeys_clients: read.obeys_clients,
+            wait: read.wait,
+            store: world.kept(&name, || Store::new(limits, store_meters)),
+            flights: world.kept(&name, Flights::default),
+            counts: Counts::new(world, owner),
+        })
+    }
+
+    fn act(&self, _action: &str, input: &Value) -> Result<Value, Problems> {
+        let purge = Purge::read(input)?;
+        Ok(json!({ "purged": self.store.purge(&purge, Instant::now()) }))
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.answers_for_target();
+        hooks.on_request(self.clone());
+        hooks.on_response(self);
+    }
+}
+
+impl OnRequest for ResponseCache {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        if exchange.dialect != Dialect::Plain {
+            return Step::Next;
+        }
+        let method = exchange.method();
+        if *method == Method::GET || *method == Method::HEAD {
+            return self.arrive(exchange, seat);
+        }
+        if !method.is_safe() {
+            self.watch(exchange, seat);
+        }
+        Step::Next
+    }
+}
+
+impl OnResponse for ResponseCache {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut http::Response<gateway_core::http::body::Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let visit = exchange.state.of_mut::<Option<visit::Visit>>(seat).and_then(Option::take);
+        match visit {
+            Some(visit) => self.answered(visit, exchange, response, seat),
+            None => Step::Next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! One request for each response that is missing: the others wait for it, for a bounded time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::fill::Fill;
+
+/// What is under way.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<HashMap<Arc<[u8]>, watch::Receiver<Phase>>>);
+
+/// How far a request came. Where its sender is gone before it was answered, another one may take its place.
+#[derive(Clone)]
+pub(super) enum Phase {
+    /// No head yet.
+    Asked,
+    /// A response that is being stored.
+    Answered(Arc<Fill>),
+    /// It has been answered; whoever finds nothing in the store now asks for itself.
+    Settled,
+}
+
+/// The one that asks; the others are let go when it is dropped.
+pub(super) struct Lead {
+    flights: Arc<Flights>,
+    key: Arc<[u8]>,
+    phase: watch::Sender<Phase>,
+}
+
+/// Who one is among those that ask for the same.
+pub(super) enum Place {
+    /// The first.
+    Lead(Lead),
+    /// Another one has asked.
+    Behind(watch::Receiver<Phase>),
+}
+
+impl Flights {
+    /// Takes the first place, or one behind it.
+    pub(super) fn join(self: &Arc<Self>, key: Arc<[u8]>) -> Place {
+        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that has no sender any more is about to be removed.
+        if let Some(ahead) = flights.get(&key).filter(|ahead| ahead.has_changed().is_ok()) {
+            return Place::Behind(ahead.clone());
+        }
+        let (phase, seen) = watch::channel(Phase::Asked);
+        flights.insert(key.clone(), seen);
+        Place::Lead(Lead { flights: self.clone(), key, phase })
+    }
+}
+
+impl Lead {
+    /// Lets those behind read the response while it comes.
+    pub(super) fn share(&self, fill: Arc<Fill>) {
+        self.phase.send_replace(Phase::Answered(fill));
+    }
+
+    /// Lets those behind look for themselves.
+    pub(super) fn settle(&self) {
+        self.phase.send_replace(Phase::Settled);
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.flights.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}

@@ -1,0 +1,354 @@
+//! What a stored response is found by.
+//!
+//! The key is what the target gets to see of the request: proxy, scheme, host, path and query, an upstream or host that
+//! another plugin chose, and what the settings add. A query parameter that is left out of the key is taken out of the
+//! request too, so that target and cache can't read it differently.
+
+use std::sync::Arc;
+
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::{fields, forwarding};
+use gateway_core::plugin::Seat;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
+
+use crate::shared;
+use crate::shared::query::Query;
+
+/// Parts of a key are put together in place up to this many bytes.
+pub(super) type Bytes = SmallVec<[u8; 256]>;
+
+/// Ends a part of a key; no part can have it.
+const END: u8 = 0;
+
+/// Fields by which some targets let a request be another one than it is. Whoever sends one of them gets an answer of
+/// their own, which is not stored.
+const OVERRIDES: &[&str] = &[
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
+    "x-host",
+    "x-forwarded-server",
+    "x-forwarded-scheme",
+    "x-forwarded-ssl",
+    "x-forwarded-path",
+    "x-forwarded-uri",
+    "x-http-host-override",
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-url-scheme",
+    "front-end-https",
+    "base-url",
+];
+
+/// What of a request makes its key, as configured.
+#[derive(Debug, Default)]
+pub(super) struct Recipe {
+    pub(super) headers: Vec<HeaderName>,
+    pub(super) cookies: Vec<String>,
+    pub(super) per_caller: bool,
+    /// Names of query parameters that don't count; `utm_*` is every one that begins so.
+    pub(super) ignored: Vec<Pattern>,
+}
+
+/// The name of a parameter, or its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) text: String,
+    pub(super) is_prefix: bool,
+}
+
+/// The key of one request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Key {
+    /// Proxy, scheme, host, path and query.
+    pub(super) place: Bytes,
+    /// What else tells responses of one place apart; mostly nothing.
+    pub(super) parts: Bytes,
+    /// Where the URL begins in `place`.
+    url: usize,
+}
+
+impl Pattern {
+    pub(super) fn read(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self { text: prefix.to_owned(), is_prefix: true },
+            None => Self { text: text.to_owned(), is_prefix: false },
+        }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        if self.is_prefix { name.starts_with(&self.text) } else { name == self.text }
+    }
+}
+
+impl Recipe {
+    /// The key of a request, which loses the query parameters that don't count. `None` where the request can't have one.
+    pub(super) fn key(&self, exchange: &mut Exchange, seat: Seat<'_>) -> Option<Key> {
+        if let Some(query) = self.counted(exchange)
+            && !shared::query::replace(exchange, &query)
+        {
+            return None;
+        }
+        let target = exchange.request.uri.path_and_query().map_or("/", |target| target.as_str());
+        let mut key = self.at(exchange, seat, target)?;
+        self.add_parts(&mut key.parts, exchange);
+        Some(key)
+    }
+
+    /// The place that a request is about, which is left as it is.
+    pub(super) fn place(&self, exchange: &Exchange, seat: Seat<'_>) -> Option<Key> {
+        let uri = &exchange.request.uri;
+        match self.counted(exchange) {
+            Some(query) => {
+                let target = shared::query::join(uri.path(), query.text().as_deref());
+                self.at(exchange, seat, &target)
+            }
+            None => self.at(exchange, seat, uri.path_and_query().map_or("/", |target| target.as_str())),
+        }
+    }
+
+    fn at(&self, exchange: &Exchange, seat: Seat<'_>, target: &str) -> Option<Key> {
+        let mut key = Key::default();
+        let place = &mut key.place;
+        push(place, seat.proxy().id.as_str().as_bytes());
+        push(place, exchange.client.scheme().as_bytes());
+        key.url = place.len();
+        place.extend(exchange.authority()?.bytes().map(|c| c.to_ascii_lowercase()));
+        place.extend_from_slice(target.as_bytes());
+        Some(key)
+    }
+
+    /// The query without the parameters that don't count; `None` where it has none of them.
+    fn counted(&self, exchange: &Exchange) -> Option<Query> {
+        if self.ignored.is_empty() {
+            return None;
+        }
+        let (_, query) = shared::query::current(exchange);
+        let mut query = Query::of(query.as_deref());
+        query.retain_names(|name| !self.ignored.iter().any(|pattern| pattern.fits(name))).then_some(query)
+    }
+
+    fn add_parts(&self, parts: &mut Bytes, exchange: &Exchange) {
+        let headers = &exchange.request.headers;
+        let mut add = |name: &str, value: Option<&[u8]>| {
+            let Some(value) = value else { return };
+            push(parts, name.as_bytes());
+            push(parts, value);
+        };
+        // What plugins made of the request counts as well as what it was.
+        add("path", exchange.forward_path.as_deref().map(str::as_bytes));
+        add("upstream", exchange.upstream().map(|id| id.as_bytes()));
+        add("host", exchange.forward_host().map(HeaderValue::as_bytes));
+        if exchange.client.trusted {
+            // A trusted proxy's word, which goes on to the target.
+            for name in [&forwarding::X_FORWARDED_HOST, &forwarding::X_FORWARDED_PROTO, &PREFIX, &PORT] {
+                add(name.as_str(), fields::header(headers, name).as_deref());
+            }
+            let forwarded = fields::header(headers, &http::header::FORWARDED);
+            add("forwarded", forwarded.as_deref().filter(|value| names_host(value)));
+        }
+        for name in &self.headers {
+            add(name.as_str(), fields::header(headers, name).as_deref());
+        }
+        for name in &self.cookies {
+            add("cookie", Some(name.as_bytes()).filter(|_| fields::cookie(headers, name).is_some()));
+            add(name, fields::cookie(headers, name));
+        }
+        if self.per_caller {
+            add("caller", exchange.identity.as_ref().map(|identity| identity.name.as_bytes()));
+        }
+    }
+
+    /// Whether a field of the request could make its response another one than its key says.
+    pub(super) fn is_overridden(&self, headers: &HeaderMap) -> bool {
+        let is_one = |name: &HeaderName| OVERRIDES.contains(&name.as_str()) && !self.headers.contains(name);
+        headers.keys().any(is_one)
+    }
+
+    /// Whether the request says who sends it in a way that the key does not tell apart.
+    pub(super) fn is_somebody(&self, exchange: &Exchange) -> bool {
+        let headers = &exchange.request.headers;
+        let has_credentials = headers.contains_key(AUTHORIZATION) && !self.headers.contains(&AUTHORIZATION);
+        match &exchange.identity {
+            Some(_) => !self.per_caller,
+            None => has_credentials,
+        }
+    }
+
+    /// Whether it has a cookie that the key does not tell apart.
+    pub(super) fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        let pairs =
+            headers.get_all(COOKIE).into_iter().flat_map(|field| field.as_bytes().split(|c| *c == b';'));
+        let mut names = pairs.map(|pair| pair.split(|c| *c == b'=').next().unwrap_or_default().trim_ascii());
+        !self.headers.contains(&COOKIE)
+            && names.any(|name| !self.cookies.iter().any(|known| known.as_bytes() == name))
+    }
+}
+
+static PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+static PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+
+/// Whether a `Forwarded` says more than where the client is.
+fn names_host(value: &[u8]) -> bool {
+    value.windows(5).any(|text| text.eq_ignore_ascii_case(b"host="))
+}
+
+fn push(bytes: &mut Bytes, part: &[u8]) {
+    bytes.extend_from_slice(part);
+    bytes.push(END);
+}
+
+impl Key {
+    /// Host, path and query, as purges name them.
+    pub(super) fn url(&self) -> &str {
+        self.place.get(self.url..).and_then(|url| std::str::from_utf8(url).ok()).unwrap_or_default()
+    }
+
+    /// The same place over the other scheme, and at another target where one is given. For invalidation.
+    pub(super) fn sibling(&self, scheme: &str, target: Option<&str>) -> Bytes {
+        let mut place = Bytes::new();
+        let proxy = self.place.split(|c| *c == END).next().unwrap_or_default();
+        push(&mut place, proxy);
+        push(&mut place, scheme.as_bytes());
+        let url = self.url();
+        let url = match target {
+            None => url,
+            Some(_) => url.split('/').next().unwrap_or_default(),
+        };
+        place.extend_from_slice(url.as_bytes());
+        place.extend_from_slice(target.unwrap_or_default().as_bytes());
+        place
+    }
+
+    /// The host, with its port if the client gave one.
+    pub(super) fn host(&self) -> &str {
+        self.url().split('/').next().unwrap_or_default()
+    }
+
+    /// Where the number is found by which responses of this place are told apart.
+    pub(super) fn anchor(&self) -> Bytes {
+        anchor_of(&self.place)
+    }
+
+    /// What stored responses of one place are told apart by, where anything is.
+    pub(super) fn within(&self, epoch: u64) -> Bytes {
+        let mut bytes = self.place.clone();
+        bytes.push(END);
+        bytes.extend_from_slice(&epoch.to_be_bytes());
+        bytes.extend_from_slice(&self.parts);
+        bytes
+    }
+}
+
+/// The key of a place's anchor. No place has one like it.
+pub(super) fn anchor_of(place: &Bytes) -> Bytes {
+    let mut anchor = place.clone();
+    anchor.extend_from_slice(&[END, b'#']);
+    anchor
+}
+
+/// The codings that responses come in, in the order in which they are named to the target.
+const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
+/// What is said of each set of them.
+const SETS: [&str; 8] = ["", "gzip", "br", "gzip, br", "zstd", "gzip, zstd", "br, zstd", "gzip, br, zstd"];
+
+/// What a client takes, in one of a few spellings, so that responses don't multiply by how clients write it. Empty is
+/// none of the codings.
+pub(super) fn accept_encoding(headers: &HeaderMap) -> &'static str {
+    if !headers.contains_key(ACCEPT_ENCODING) {
+        return "";
+    }
+    let takes = |coding: &str| {
+        let rank =
+            |member: &str| if member.eq_ignore_ascii_case(coding) { 2 } else { u8::from(member == "*") };
+        shared::accept::quality(headers, ACCEPT_ENCODING, rank).is_some_and(|quality| quality > 0)
+    };
+    let set = CODINGS.iter().enumerate().map(|(n, coding)| usize::from(takes(coding)) << n).sum::<usize>();
+    SETS.get(set).copied().unwrap_or_default()
+}
+
+/// The fields of a request that a response was chosen by, with their values.
+pub(super) type Variant = Box<[(HeaderName, Option<Box<[u8]>>)]>;
+
+/// A request as responses are chosen by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chooser<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) accept_encoding: &'static str,
+}
+
+impl Chooser<'_> {
+    /// What the response with this `Vary` was chosen by.
+    pub(super) fn variant(&self, names: Vec<HeaderName>) -> Variant {
+        let each = names.into_iter().map(|name| {
+            let value = self.with(&name, |value| value.map(Box::from));
+            (name, value)
+        });
+        each.collect()
+    }
+
+    /// Whether a response chosen by `variant` is this request's as well.
+    pub(super) fn fits(&self, variant: &Variant) -> bool {
+        variant.iter().all(|(name, known)| self.with(name, |value| value == known.as_deref()))
+    }
+
+    fn with<T>(&self, name: &HeaderName, see: impl FnOnce(Option<&[u8]>) -> T) -> T {
+        if *name == ACCEPT_ENCODING {
+            return see(Some(self.accept_encoding.as_bytes()).filter(|set| !set.is_empty()));
+        }
+        see(fields::header(self.headers, name).as_deref())
+    }
+
+    /// What requests that may wait for one answer have in common, as far as that is known before the answer.
+    pub(super) fn flight(&self, key: &Key, known: Option<&Variant>) -> Arc<[u8]> {
+        let mut bytes: Vec<u8> = key.place.to_vec();
+        let mut add = |part: &[u8]| {
+            bytes.push(END);
+            bytes.extend_from_slice(part);
+        };
+        add(&key.parts);
+        add(self.accept_encoding.as_bytes());
+        for (name, _) in known.into_iter().flat_map(|known| known.iter()) {
+            self.with(name, |value| add(value.unwrap_or(b"\x01")));
+        }
+        bytes.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_encodings_have_few_spellings() {
+        for (text, expected) in [
+            ("gzip, deflate, br", "gzip, br"),
+            ("br;q=1.0, gzip;q=0.5, *;q=0", "gzip, br"),
+            ("*", "gzip, br, zstd"),
+            ("gzip;q=0, *", "br, zstd"),
+            ("identity", ""),
+            ("zstd", "zstd"),
+            ("GZIP", "gzip"),
+            ("", ""),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(text));
+            assert_eq!(accept_encoding(&headers), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn siblings() {
+        let mut key = Key::default();
+        push(&mut key.place, b"proxy");
+        push(&mut key.place, b"https");
+        key.url = key.place.len();
+        key.place.extend_from_slice(b"a.test:1/x?y=/z");
+        assert_eq!((key.url(), key.host()), ("a.test:1/x?y=/z", "a.test:1"));
+        assert_eq!(&key.sibling("https", None)[..], &key.place[..]);
+        assert_eq!(&key.sibling("http", Some("/b"))[..], b"proxy\0http\0a.test:1/b");
+    }
+}

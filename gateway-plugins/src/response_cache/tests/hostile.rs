@@ -1,0 +1,173 @@
+//! Cache poisoning and deception: what one client sends must not come out for another.
+
+use super::*;
+
+const FRESH: &[(&str, &str)] = &[("cache-control", "max-age=60")];
+
+/// Whether the answer to a request of these fields is served to somebody who sends none of them.
+async fn is_shared(config: Value, path: &str, fields: &[(&str, &str)]) -> bool {
+    let trial = trial(config, FRESH);
+    trial.get(path, fields).await;
+    trial.get(path, &[]).await.text() == "answer 1"
+}
+
+#[tokio::test]
+async fn fields_that_override_the_request_share_nothing() {
+    for name in ["x-original-url", "x-rewrite-url", "x-host", "x-http-method-override", "x-forwarded-scheme"]
+    {
+        assert!(!is_shared(json!({}), "/a", &[(name, "evil")]).await, "{name}");
+    }
+    assert!(
+        is_shared(json!({}), "/a", &[("x-harmless", "1")]).await,
+        "others are the target's to name in `Vary`"
+    );
+    // Who sends one may still be served what others stored, and does not replace it.
+    let trial = trial(json!({}), FRESH);
+    trial.get("/a", &[]).await;
+    assert_eq!(trial.get("/a", &[("x-host", "evil")]).await.text(), "answer 1");
+}
+
+#[tokio::test]
+async fn a_client_can_not_say_which_host_it_came_by() {
+    let trial = answering(json!({}), |asked, _| {
+        let host = asked.field("x-forwarded-host").to_owned();
+        Response::builder().header("cache-control", "max-age=60").body(host.into_bytes().into_body()).unwrap()
+    });
+    assert_ne!(trial.get("/a", &[("x-forwarded-host", "evil.test")]).await.text(), "evil.test");
+    assert_ne!(trial.get("/a", &[]).await.text(), "evil.test");
+}
+
+#[tokio::test]
+async fn a_get_with_a_body_has_an_answer_of_its_own() {
+    let trial = trial(json!({}), FRESH);
+    let fat = trial.request("GET", "/a", &[], "evil=1").await;
+    assert_eq!(status(&fat), "ferrum-edge; fwd=bypass; detail=BODY");
+    assert_eq!(trial.get("/a", &[]).await.text(), "answer 2");
+    assert_eq!(trial.request("GET", "/a", &[], "evil=1").await.text(), "answer 3");
+}
+
+#[tokio::test]
+async fn a_parameter_can_not_hide_behind_another() {
+    let config = json!({ "ignore_query": ["utm_*"] });
+    let trial = answering(config, |asked, _| {
+        let response = Response::builder().header("cache-control", "max-age=60");
+        response.body(asked.path.clone().into_bytes().into_body()).unwrap()
+    });
+    let cloaked = "/a?utm_content=1;callback=evil";
+    assert_eq!(
+        trial.get(cloaked, &[]).await.text(),
+        "/a",
+        "the target does not get what the key does not have"
+    );
+    assert_eq!(trial.get("/a?callback=x&utm_a=1", &[]).await.text(), "/a?callback=x");
+}
+
+#[tokio::test]
+async fn callers_never_get_each_others_responses() {
+    assert!(!is_shared(json!({}), "/a", &[("authorization", "Bearer x")]).await);
+    let trial = trial(json!({}), FRESH);
+    let personal = trial.get("/a", &[("authorization", "Bearer x")]).await;
+    assert_eq!(status(&personal), "ferrum-edge; fwd=uri-miss; detail=CREDENTIALS");
+    let public = self::trial(json!({}), &[("cache-control", "public, max-age=60")]);
+    public.get("/a", &[("authorization", "Bearer x")]).await;
+    assert_eq!(public.get("/a", &[]).await.text(), "answer 1", "the target said so");
+    // A page that a target makes for a session, and says nothing about, is not stored by the looks of its path.
+    let silent = self::trial(json!({ "default_ttl_seconds": 60 }), &[("content-type", "text/css")]);
+    silent.get("/account/x.css", &[("cookie", "session=1")]).await;
+    assert_eq!(silent.get("/account/x.css", &[]).await.text(), "answer 2");
+}
+
+#[tokio::test]
+async fn identified_callers_have_responses_of_their_own_where_settings_say() {
+    let spec = |config: Value| {
+        json!({
+            "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
+            "consumers": [
+                {"id": "c1", "username": "ann", "credentials": {"key_auth": [{"key": "key-of-ann"}]}},
+                {"id": "c2", "username": "bob", "credentials": {"key_auth": [{"key": "key-of-bob"}]}},
+            ],
+            "plugin_configs": [
+                {"id": "p1", "plugin_name": "key_auth", "proxy_id": "a"},
+                {"id": "p2", "plugin_name": "response_cache", "proxy_id": "a", "config": config},
+            ],
+        })
+        .to_string()
+    };
+    let trial = |config| {
+        let count = AtomicU32::new(0);
+        Trial::of_spec(crate::PLUGINS, &spec(config), &World::default()).answering(move |_| {
+            let n = count.fetch_add(1, Relaxed) + 1;
+            Response::builder()
+                .header("cache-control", "max-age=60")
+                .body(format!("{n}").into_bytes().into_body())
+                .unwrap()
+        })
+    };
+    let plain = trial(json!({}));
+    for (key, text) in [("key-of-ann", "1"), ("key-of-ann", "2"), ("key-of-bob", "3")] {
+        assert_eq!(plain.get("/a", &[("x-api-key", key)]).await.text(), text);
+    }
+    let each = trial(json!({ "key": { "caller": true } }));
+    for (key, text) in [("key-of-ann", "1"), ("key-of-ann", "1"), ("key-of-bob", "2"), ("key-of-ann", "1")] {
+        assert_eq!(each.get("/a", &[("x-api-key", key)]).await.text(), text);
+    }
+    assert_eq!(each.get("/a", &[]).await.status, 401, "who may not ask gets nothing from the store either");
+    assert_eq!(each.get("/a", &[("x-api-key", "wrong")]).await.status, 401);
+}
+
+#[tokio::test]
+async fn it_can_not_be_moved_before_what_guards() {
+    let spec = |order: (&str, &str)| {
+        json!({
+            "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],
+            "plugin_configs": [
+                {"id": "auth", "plugin_name": "key_auth", "proxy_id": "a"},
+                {"id": "compress", "plugin_name": "compression", "proxy_id": "a"},
+                {"id": "cache", "plugin_name": "response_cache", "proxy_id": "a", order.0: order.1},
+            ],
+        })
+        .to_string()
+    };
+    let closed = |order| match Trial::try_of_spec(crate::PLUGINS, &spec(order), &World::default()) {
+        Ok(trial) => !trial.closed().is_empty(),
+        Err(_) => true,
+    };
+    assert!(closed(("before", "key_auth")));
+    assert!(!closed(("before", "compression")), "compressed responses may be stored");
+}
+
+#[tokio::test]
+async fn what_the_cache_does_not_see_is_not_varied_by() {
+    for vary in ["*", "X-Consumer-Username", "X-Forwarded-For", "accept, *"] {
+        let trial = answering(json!({}), move |_, n| {
+            let response =
+                Response::builder().header("cache-control", "public, max-age=60").header("vary", vary);
+            response.body(format!("{n}").into_bytes().into_body()).unwrap()
+        });
+        assert_eq!(texts(&trial, &[&[], &[]]).await, ["1", "2"], "{vary}");
+    }
+}
+
+#[tokio::test]
+async fn cookies_are_not_handed_out_twice() {
+    let fields = &[("cache-control", "max-age=60"), ("set-cookie", "session=1")];
+    let plain = trial(json!({}), fields);
+    assert_eq!(texts(&plain, &[&[], &[]]).await, ["answer 1", "answer 2"]);
+    let strips = trial(json!({ "strip_set_cookie": true }), fields);
+    assert_eq!(strips.get("/a", &[]).await.field("set-cookie"), "session=1", "for whom it was meant");
+    let hit = strips.get("/a", &[]).await;
+    assert_eq!((hit.text().as_str(), hit.headers.get("set-cookie")), ("answer 1", None));
+}
+
+#[tokio::test]
+async fn errors_that_one_client_provokes_are_its_own() {
+    let trial = answering(json!({}), |asked, n| {
+        let status = if asked.field("x-large").is_empty() { 200 } else { 431 };
+        let response = Response::builder().status(status).header("cache-control", "max-age=60");
+        response.body(format!("{n}").into_bytes().into_body()).unwrap()
+    });
+    assert_eq!(trial.get("/a", &[("x-large", "1")]).await.status, 431);
+    assert_eq!(trial.get("/a", &[]).await.status, 200);
+    assert_eq!(trial.get("/a", &[("x-large", "1"), ("cache-control", "no-cache")]).await.status, 431);
+    assert_eq!(trial.get("/a", &[]).await.text(), "2", "and remove nothing");
+}
