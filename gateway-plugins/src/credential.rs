@@ -4,6 +4,7 @@ pub(crate) mod checked;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub(crate) mod place;
+pub(crate) mod revoked;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

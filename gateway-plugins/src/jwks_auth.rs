@@ -27,6 +27,7 @@ use serde::Deserialize;
 use crate::credential::checked::{Checked, Print};
 use crate::credential::headers::ClaimHeaders;
 use crate::credential::place::{Found, Places};
+use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, absent, is_current, now};
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Fault, Token, fault, token};
@@ -70,6 +71,15 @@ pub(crate) struct Config {
     /// Default 1000.
     #[schemars(range(max = 1_000_000))]
     cached_tokens: u32,
+    /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
+    #[schemars(length(max = 10_000))]
+    revoked_tokens: Vec<String>,
+    /// Files with more of them, one a line, `#` begins a comment. Default none.
+    #[schemars(length(max = 100))]
+    revoked_token_files: Vec<PathBuf>,
+    /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
+    #[schemars(range(min = 1))]
+    revocation_refresh: Seconds,
 }
 
 /// An issuer.
@@ -118,6 +128,9 @@ impl Default for Config {
             hide_credentials: false,
             anonymous: None,
             cached_tokens: 1000,
+            revoked_tokens: Vec::new(),
+            revoked_token_files: Vec::new(),
+            revocation_refresh: Seconds(10),
         }
     }
 }
@@ -149,6 +162,7 @@ pub(crate) struct JwksAuth {
     hide: bool,
     anonymous: Option<String>,
     verified: Checked<(Arc<Identity>, Arc<KeySet>, usize)>,
+    revoked: Revoked,
     /// Tokens whose signature was good, and tokens that were remembered.
     counts: [Counter; 2],
 }
@@ -195,6 +209,12 @@ impl Plugin for JwksAuth {
             hide: config.hide_credentials,
             anonymous: config.anonymous,
             verified: Checked::new(config.cached_tokens),
+            revoked: Revoked::read(
+                world,
+                config.revoked_tokens,
+                config.revoked_token_files,
+                config.revocation_refresh,
+            )?,
             counts: ["verified", "cached"].map(|it| world.meters().counter(TOKENS, &["result"], &[it])),
         })
     }
@@ -211,6 +231,7 @@ impl Plugin for JwksAuth {
             let source = provider.source.clone();
             starter.task("keys", move |control| source.clone().keep_fresh(control));
         }
+        self.revoked.start(starter);
     }
 }
 
@@ -280,6 +301,9 @@ impl JwksAuth {
             && self.providers.get(n).is_some_and(|provider| provider.has(&keys))
             && is_current(&identity, seat)
         {
+            if identity.claims.as_ref().is_some_and(|claims| self.revoked.has(claims)) {
+                return Answer::Refused(Fault::Revoked);
+            }
             self.counts[1].add(1);
             return Answer::Known(identity);
         }
@@ -293,6 +317,9 @@ impl JwksAuth {
             None => return Answer::KeysNeeded(provider, Some(keys)),
             Some(false) => return Answer::Refused(Fault::Signature),
             Some(true) => {}
+        }
+        if self.revoked.has(&token.claims) {
+            return Answer::Refused(Fault::Revoked);
         }
         match provider.caller(token.claims, seat) {
             Ok(identity) => {

@@ -6,6 +6,7 @@
 mod keys;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
@@ -15,7 +16,7 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Authenticate, Claim, Hooks, OnRequest, Plugin, Seat, Starter, Step, World};
 use gateway_core::record::Metric;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,6 +25,7 @@ use serde_json::Value;
 use crate::credential::checked::{Checked, Print};
 use crate::credential::headers::ClaimHeaders;
 use crate::credential::place::{Found, Places};
+use crate::credential::revoked::Revoked;
 use crate::credential::{OneOrMany, absent, is_current, now};
 use crate::jose::{Algorithm, Fault, Rules, Token, claims, fault, token};
 use keys::Keys;
@@ -60,6 +62,15 @@ pub(crate) struct Config {
     /// none. A change of the consumer takes effect at once. Default 1000.
     #[schemars(range(max = 1_000_000))]
     cached_tokens: u32,
+    /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
+    #[schemars(length(max = 10_000))]
+    revoked_tokens: Vec<String>,
+    /// Files with more of them, one a line, `#` begins a comment. Default none.
+    #[schemars(length(max = 100))]
+    revoked_token_files: Vec<PathBuf>,
+    /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
+    #[schemars(range(min = 1))]
+    revocation_refresh: Seconds,
 }
 
 impl Default for Config {
@@ -76,6 +87,9 @@ impl Default for Config {
             hide_credentials: false,
             anonymous: None,
             cached_tokens: 1000,
+            revoked_tokens: Vec::new(),
+            revoked_token_files: Vec::new(),
+            revocation_refresh: Seconds(10),
         }
     }
 }
@@ -91,6 +105,7 @@ pub(crate) struct JwtAuth {
     anonymous: Option<String>,
     keys: Keys,
     verified: Checked<Arc<Identity>>,
+    revoked: Revoked,
     counts: Counts,
 }
 
@@ -138,6 +153,12 @@ impl Plugin for JwtAuth {
             anonymous: config.anonymous,
             keys: Keys::default(),
             verified: Checked::new(config.cached_tokens),
+            revoked: Revoked::read(
+                world,
+                config.revoked_tokens,
+                config.revoked_token_files,
+                config.revocation_refresh,
+            )?,
             counts: Counts {
                 verified: count("verified"),
                 cached: count("cached"),
@@ -151,6 +172,10 @@ impl Plugin for JwtAuth {
         if !self.headers.is_empty() {
             hooks.on_request(self);
         }
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        self.revoked.start(starter);
     }
 }
 
@@ -196,6 +221,9 @@ impl JwtAuth {
     fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Result<Arc<Identity>, Fault> {
         let print = print(text);
         if let Some(identity) = self.verified.get(&print, now).filter(|known| is_current(known, seat)) {
+            if identity.claims.as_ref().is_some_and(|claims| self.revoked.has(claims)) {
+                return Err(Fault::Revoked);
+            }
             self.counts.cached.add(1);
             return Ok(identity);
         }
@@ -210,6 +238,9 @@ impl JwtAuth {
             return Err(Fault::Signature);
         }
         let until = self.rules.judge(&token.claims, now)?;
+        if self.revoked.has(&token.claims) {
+            return Err(Fault::Revoked);
+        }
         self.counts.verified.add(1);
         let identity = Arc::new(Identity { claims: Some(Arc::new(token.claims)), ..Identity::clone(caller) });
         self.verified.put(print, identity.clone(), until);

@@ -12,6 +12,7 @@ mod credential;
 mod csrf;
 mod error_pages;
 mod fault_injection;
+mod forward_auth;
 mod geo_restriction;
 mod grpc_deadline;
 mod grpc_web;
@@ -73,6 +74,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
     entry::<oauth2_introspection::Oauth2Introspection>(),
+    entry::<forward_auth::ForwardAuth>(),
     // may they
     entry::<csrf::Csrf>(),
     entry::<access_control::AccessControl>(),

@@ -39,6 +39,16 @@ pub(crate) fn header_name(path: &str, name: &str, problems: &mut Problems) -> Op
     read
 }
 
+/// The scheme the client used, in front of the outermost trusted proxy: `https` or `http`.
+pub(crate) fn scheme(exchange: &Exchange) -> &'static str {
+    let forwarded = exchange.request.headers.get("x-forwarded-proto").filter(|_| exchange.client.trusted);
+    match forwarded.map(http::HeaderValue::as_bytes) {
+        Some(b"https") => "https",
+        Some(b"http") => "http",
+        _ => exchange.client.scheme(),
+    }
+}
+
 /// Reads a regex, whose size is limited.
 pub(crate) fn regex(path: &str, text: &str, problems: &mut Problems) -> Option<Regex> {
     match regex::RegexBuilder::new(text).size_limit(MAX_REGEX).build() {

@@ -99,7 +99,8 @@ fn pairs(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
     query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// Name and value of every cookie.
+pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     let all = headers.get_all(COOKIE).iter();
     all.flat_map(|line| line.as_bytes().split(|c| *c == b';')).filter_map(cookie)
 }
@@ -129,7 +130,8 @@ fn take_out_of_query(uri: &mut Uri, name: &str) {
     }
 }
 
-fn take_out_of_cookies(headers: &mut HeaderMap, name: &str) {
+/// Removes the cookies of a name.
+pub(crate) fn take_out_of_cookies(headers: &mut HeaderMap, name: &str) {
     let is_other = |pair: &&[u8]| cookie(pair).is_none_or(|(key, _)| key != name.as_bytes());
     let lines: Vec<Vec<u8>> = headers
         .get_all(COOKIE)

@@ -26,12 +26,7 @@ pub(super) struct Message<'a> {
 impl<'a> Message<'a> {
     pub(super) fn of(exchange: &'a Exchange) -> Self {
         let headers = &exchange.request.headers;
-        let forwarded = headers.get("x-forwarded-proto").filter(|_| exchange.client.trusted);
-        let scheme = match forwarded.map(http::HeaderValue::as_bytes) {
-            Some(b"https") => "https",
-            Some(b"http") => "http",
-            _ => exchange.client.scheme(),
-        };
+        let scheme = crate::shared::scheme(exchange);
         let uri = exchange.uri();
         Self {
             method: exchange.method().as_str(),

@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Claim,
     /// The caller it names is not known.
     Caller,
+    /// It was revoked by its `jti`.
+    Revoked,
     /// Its issuer says that it is not valid, or not any more.
     Inactive,
     /// The token is good, but does not grant what is needed here.
@@ -28,7 +30,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// The reason for logs, and the sentence for the client.
-    fn words(self) -> (&'static str, &'static str) {
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Malformed => ("token_malformed", "the token is malformed"),
             Self::Algorithm => ("token_algorithm", "the token's algorithm is not accepted"),
@@ -38,6 +40,7 @@ impl Fault {
             Self::Issuer => ("token_issuer", "the token's issuer is not accepted"),
             Self::Audience => ("token_audience", "the token is for another audience"),
             Self::Claim => ("token_claim", "the token lacks a required claim"),
+            Self::Revoked => ("token_revoked", "the token has been revoked"),
             Self::Inactive => ("token_inactive", "the token is not valid"),
             Self::Scope => ("token_scope", "the token does not grant access to this"),
             Self::Caller => ("token_caller", "the token is for an unknown caller"),

@@ -366,6 +366,25 @@ async fn a_verified_token_is_remembered() {
     }
 }
 
+#[tokio::test]
+async fn a_revoked_token_is_refused_also_when_it_is_remembered() {
+    let signer = Signer::ed();
+    let web = Web::default();
+    web.put(KEYS, &json!({ "keys": [signer.jwk("k")] }));
+    let mut config = provider(&json!({}));
+    config["revoked_tokens"] = json!(["stolen"]);
+    let trial = trial(&web, &config);
+    for (id, expected) in
+        [("stolen", "token_revoked"), ("fine", "alice"), ("fine", "alice"), ("stolen", "token_revoked")]
+    {
+        assert_eq!(caller(&trial, &token(&signer, "EdDSA", "k", &json!({ "jti": id }))).await, expected);
+    }
+    let mut files = provider(&json!({}));
+    files["revoked_token_files"] = json!(["none"]);
+    let problems = Trial::refused(&[entry::<JwksAuth>()], "jwks_auth", &files);
+    assert_eq!(problems.0[0].path, "config.revoked_token_files[0]");
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_are_kept_fresh_in_the_background() {
     let web = Web::default();

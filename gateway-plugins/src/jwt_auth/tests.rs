@@ -55,6 +55,22 @@ async fn caller(trial: &Trial, token: &str) -> String {
 }
 
 #[tokio::test]
+async fn revoked_tokens() {
+    let config = json!({ "revoked_tokens": ["stolen"] });
+    for (more, expected) in [
+        (json!({ "jti": "stolen" }), "token_revoked"),
+        (json!({ "jti": "other" }), "alice"),
+        (json!({}), "alice"),
+    ] {
+        let token = alice().token("HS256", &claims(&more));
+        assert_eq!(caller(&trial(&config), &token).await, expected, "{more}");
+    }
+    let config = json!({ "revoked_token_files": ["none"] });
+    let problems = Trial::refused(&[entry::<JwtAuth>()], "jwt_auth", &config);
+    assert_eq!(problems.0[0].path, "config.revoked_token_files[0]");
+}
+
+#[tokio::test]
 async fn tokens_are_the_consumers_own() {
     let good = claims(&json!({}));
     assert_eq!(caller(&trial(&json!({})), &alice().token("HS256", &good)).await, "alice");

@@ -1,0 +1,155 @@
+//! What another server is asked about a request.
+
+use bytes::Bytes;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+
+use super::Convention;
+use crate::shared;
+
+/// How questions are put.
+pub(super) struct Question {
+    pub(super) uri: Uri,
+    pub(super) convention: Convention,
+    /// Header fields that are sent; `None` is all.
+    pub(super) headers: Option<Vec<HeaderName>>,
+    pub(super) preserve_method: bool,
+    /// Bytes of a body that is sent along; `None` sends none.
+    pub(super) body: Option<u64>,
+}
+
+/// Fields that say where a request comes from and how it was: what a client writes there counts for nothing.
+const OURS: [&str; 12] = [
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-method",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-uri",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-real-ip",
+    "forwarded",
+    "x-consumer-username",
+];
+
+impl Question {
+    /// The question about this request, whose body is whole again afterwards.
+    ///
+    /// # Errors
+    /// The refusal of a body that is too large, or broken.
+    pub(super) async fn about(&self, exchange: &mut Exchange) -> Result<Request<Body>, Box<Reply>> {
+        let body = match self.body {
+            Some(limit) => read(&mut exchange.body, limit).await?,
+            None => Bytes::new(),
+        };
+        let method = match (self.convention, self.preserve_method) {
+            (Convention::Envoy, _) | (_, true) => exchange.request.method.clone(),
+            _ => Method::GET,
+        };
+        let mut request = Request::new(Body::full(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.target(exchange).ok_or_else(|| {
+            Box::new(Reply::new(Cause::BadRequest).detail("the request's target can't be checked"))
+        })?;
+        *request.headers_mut() = self.fields(exchange);
+        Ok(request)
+    }
+
+    /// The URL that is asked.
+    fn target(&self, exchange: &Exchange) -> Option<Uri> {
+        if self.convention != Convention::Envoy {
+            return Some(self.uri.clone());
+        }
+        let mut parts = self.uri.clone().into_parts();
+        let path = format!("{}{}", self.uri.path().trim_end_matches('/'), original(exchange));
+        parts.path_and_query = Some(path.parse().ok()?);
+        Uri::from_parts(parts).ok()
+    }
+
+    fn fields(&self, exchange: &Exchange) -> HeaderMap {
+        let all = &exchange.request.headers;
+        let mut sent = HeaderMap::new();
+        match &self.headers {
+            None if self.convention == Convention::Envoy => copy(all, &mut sent, &[AUTHORIZATION, COOKIE]),
+            None => sent.clone_from(all),
+            Some(names) => copy(all, &mut sent, names),
+        }
+        // Framing is the call's own.
+        for name in [CONTENT_LENGTH, EXPECT, HOST] {
+            sent.remove(name);
+        }
+        if self.body.is_some() {
+            copy(all, &mut sent, &[CONTENT_TYPE, CONTENT_ENCODING]);
+        }
+        for name in OURS {
+            sent.remove(name);
+        }
+        let mut put = |name: &'static str, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                sent.insert(name, value);
+            }
+        };
+        let host = exchange.authority().unwrap_or_default();
+        put("x-forwarded-for", &exchange.client_address.to_string());
+        put("x-forwarded-proto", shared::scheme(exchange));
+        put("x-forwarded-host", host);
+        match self.convention {
+            Convention::Traefik => {
+                put("x-forwarded-method", exchange.request.method.as_str());
+                put("x-forwarded-uri", &original(exchange));
+            }
+            Convention::Nginx => {
+                put("x-original-method", exchange.request.method.as_str());
+                put("x-original-uri", &original(exchange));
+                put(
+                    "x-original-url",
+                    &format!("{}://{host}{}", shared::scheme(exchange), original(exchange)),
+                );
+                put("x-real-ip", &exchange.client_address.to_string());
+            }
+            Convention::Envoy => put("host", host),
+        }
+        if let Some(identity) = &exchange.identity {
+            put("x-consumer-username", &identity.name);
+        }
+        sent
+    }
+}
+
+/// Puts fields of these names in the place of those that are there.
+fn copy(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        to.remove(name);
+        for value in from.get_all(name) {
+            to.append(name, value.clone());
+        }
+    }
+}
+
+/// Path and query as the client sent them.
+fn original(exchange: &Exchange) -> String {
+    let uri = exchange.uri();
+    uri.path_and_query().map_or_else(|| uri.path().to_owned(), |target| target.as_str().to_owned())
+}
+
+async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Box<Reply>> {
+    let too_large = || {
+        let reply = Reply::new(Cause::BodyTooLarge).detail("the body is too large to be checked");
+        Box::new(reply.reason("forward_auth_body_too_large"))
+    };
+    if body.exact_length().is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    match body.peek(limit.saturating_add(1)).await {
+        Ok(bytes) if bytes.len() as u64 > limit => Err(too_large()),
+        Ok(bytes) => Ok(bytes),
+        Err(BodyError::TooLarge { .. }) => Err(too_large()),
+        Err(BodyError::NoRoom) => Err(Box::new(Reply::new(Cause::Overloaded))),
+        Err(_) => Err(Box::new(Reply::new(Cause::BadRequest).detail("the body was cut off"))),
+    }
+}
