@@ -14,6 +14,7 @@ mod error_pages;
 mod fault_injection;
 mod forward_auth;
 mod geo_restriction;
+mod graphql_limits;
 mod grpc_deadline;
 mod grpc_web;
 mod hmac_auth;
@@ -84,6 +85,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<ws_rate_limiting::WsRateLimiting>(),
     // how much at a time may they
     entry::<concurrency_limiting::ConcurrencyLimiting>(),
+    // is it what it should be
+    entry::<graphql_limits::GraphqlLimits>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<compression::Compression>(),
     // transform it

@@ -1,0 +1,227 @@
+//! Limits what GraphQL operations may ask for: depth, aliases, cost, size, batches, names, types, and introspection.
+//!
+//! Operations come by POST (JSON, a batch of them, or `application/graphql`), by GET, and over WebSockets (`subscribe` of
+//! graphql-transport-ws, `start` of its predecessor). What can't be read is refused rather than forwarded: other content
+//! types, content codings (`request_decompression` with `before: graphql_limits` removes them), persisted queries unless they are allowed.
+//! No schema is needed: fields are counted by their names, with fragments where they are spread.
+
+mod document;
+mod request;
+mod settings;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{
+    Decision, Hooks, OnMessage, OnRequest, Passage, Plugin, Seat, Step, Verdict, World,
+};
+use gateway_core::record::Metric;
+use gateway_core::stream::session::{Direction, Kind, Message, Session};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, StatusCode};
+
+use settings::{Config, Limits};
+
+/// The plugin.
+pub(crate) struct GraphqlLimits {
+    limits: Arc<Limits>,
+    world: World,
+    passed: Counter,
+    refused: Counter,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fault {
+    status: StatusCode,
+    reason: &'static str,
+    message: String,
+}
+
+impl Fault {
+    /// The request is not GraphQL, or not such as can be read.
+    fn bad(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, reason, message: message.into() }
+    }
+
+    /// The request asks for what it may not.
+    fn denied(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, reason, message: message.into() }
+    }
+}
+
+/// Requests that are larger than this are read on another thread.
+const LARGE: usize = 8 << 10;
+/// The close code for what breaks a limit (RFC 6455 §7.4.1).
+const POLICY: u16 = 1008;
+const REQUESTS: Metric = Metric {
+    name: "ferrum_graphql_limits_requests_total",
+    kind: "counter",
+    help: "GraphQL requests and subscriptions by outcome: passed, refused (would_refuse in a dry run).",
+};
+
+impl Plugin for GraphqlLimits {
+    const NAME: &'static str = "graphql_limits";
+    const SUMMARY: &'static str = "Limits what GraphQL operations may ask for.";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let limits = settings::read(config, &mut problems);
+        let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let count =
+            |outcome| world.meters().counter(REQUESTS, &["plugin_config", "outcome"], &[owner, outcome]);
+        problems.into_result(Self {
+            passed: count("passed"),
+            refused: count(if limits.dry_run { "would_refuse" } else { "refused" }),
+            limits: Arc::new(limits),
+            world: world.clone(),
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        hooks.on_message(self);
+    }
+}
+
+impl OnRequest for GraphqlLimits {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        // A WebSocket's operations come as messages.
+        if exchange.dialect == Dialect::Upgrade {
+            return Step::Next;
+        }
+        match *exchange.method() {
+            Method::OPTIONS => Step::Next,
+            Method::GET | Method::HEAD => {
+                let found = request::of_query(exchange.request.uri.query().unwrap_or_default())
+                    .and_then(|operation| self.limits.check(&[operation], true));
+                self.outcome(exchange, found).map_or(Step::Next, Step::reply)
+            }
+            Method::POST => Step::wait(self.post(exchange)),
+            _ => {
+                let fault = Fault {
+                    status: StatusCode::METHOD_NOT_ALLOWED,
+                    reason: "graphql_method",
+                    message: "GraphQL takes GET and POST".into(),
+                };
+                self.outcome(exchange, Err(fault)).map_or(Step::Next, Step::reply)
+            }
+        }
+    }
+}
+
+impl OnMessage for GraphqlLimits {
+    fn on_message<'a>(&'a self, _session: &'a Session, message: Message<'_>, _seat: Seat<'a>) -> Passage<'a> {
+        match (message.direction, message.kind) {
+            (Direction::Down, _) => Passage::Forward,
+            (Direction::Up, Kind::Text) if message.payload.len() > LARGE => {
+                let payload = std::mem::take(message.payload);
+                Passage::Wait(Box::pin(self.large_message(payload)))
+            }
+            (Direction::Up, Kind::Text) => match self.judge(&check_message(&self.limits, message.payload)) {
+                true => Passage::Forward,
+                false => Passage::Close(POLICY),
+            },
+            (Direction::Up, Kind::Binary) => Passage::Close(POLICY),
+            (Direction::Up, Kind::Datagram) => Passage::Drop,
+        }
+    }
+}
+
+fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), Fault> {
+    if payload.len() as u64 > limits.max_body_bytes {
+        return Err(Fault::bad("graphql_too_large", "the message is too large"));
+    }
+    request::of_message(payload)?.map_or(Ok(()), |operation| limits.check(&[operation], false))
+}
+
+impl GraphqlLimits {
+    async fn post(&self, exchange: &mut Exchange) -> Verdict {
+        let kind = match request::kind(exchange) {
+            Ok(kind) => kind,
+            Err(fault) => return self.verdict(exchange, Err(fault)),
+        };
+        let (bytes, trailers) = match exchange.body.collect(self.limits.max_body_bytes).await {
+            Ok(read) => read,
+            Err(BodyError::TooLarge { limit }) => {
+                let message = format!("the request has more than {limit} bytes");
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                let fault = Fault { status, reason: "graphql_too_large", message };
+                return self.verdict(exchange, Err(fault));
+            }
+            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
+            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
+            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+        };
+        let (limits, body) = (self.limits.clone(), bytes.clone());
+        let check = move || {
+            request::of_body(kind, &body, limits.max_batch).and_then(|found| limits.check(&found, false))
+        };
+        let found = if bytes.len() <= LARGE {
+            check()
+        } else {
+            match self.world.run_blocking(check).await {
+                Ok(found) => found,
+                Err(_) => return Verdict::reply(Reply::new(Cause::Overloaded)),
+            }
+        };
+        exchange.body = match trailers {
+            Some(trailers) => Body::full_with_trailers(bytes, trailers),
+            None => Body::full(bytes),
+        };
+        self.verdict(exchange, found)
+    }
+
+    async fn large_message(&self, payload: Bytes) -> Decision {
+        let (limits, read) = (self.limits.clone(), payload.clone());
+        // With every thread busy it can't be looked at, and does not go on.
+        match self.world.run_blocking(move || check_message(&limits, &read)).await {
+            Ok(found) if self.judge(&found) => Decision::Forward(payload),
+            _ => Decision::Close(POLICY),
+        }
+    }
+
+    /// Whether a message may go on.
+    fn judge(&self, found: &Result<(), Fault>) -> bool {
+        if found.is_ok() { &self.passed } else { &self.refused }.add(1);
+        found.is_ok() || self.limits.dry_run
+    }
+
+    fn verdict(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Verdict {
+        self.outcome(exchange, found).map_or(Verdict::Next, Verdict::reply)
+    }
+
+    /// The refusal, where there is one.
+    fn outcome(&self, exchange: &mut Exchange, found: Result<(), Fault>) -> Option<Reply> {
+        let Err(fault) = found else {
+            self.passed.add(1);
+            return None;
+        };
+        self.refused.add(1);
+        if self.limits.dry_run {
+            exchange.note("graphql_limits.would_refuse", fault.reason);
+            return None;
+        }
+        // As GraphQL's clients read errors.
+        let document = serde_json::json!({
+            "errors": [{ "message": fault.message, "extensions": { "code": fault.reason } }],
+        });
+        let cause = if fault.status == StatusCode::FORBIDDEN { Cause::Forbidden } else { Cause::BadRequest };
+        let mut reply = Reply::new(cause)
+            .status(fault.status)
+            .reason(fault.reason)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        reply.body = Some(Body::full(document.to_string()));
+        Some(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests;

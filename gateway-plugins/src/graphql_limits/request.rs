@@ -1,0 +1,166 @@
+//! Operations as requests and messages carry them (GraphQL over HTTP, graphql-transport-ws). Where two readers could take
+//! different things from one request, it is refused.
+
+use std::collections::BTreeMap;
+
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::fields;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::Fault;
+
+/// One operation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Operation {
+    pub(super) query: Option<String>,
+    #[serde(rename = "operationName")]
+    pub(super) name: Option<String>,
+    pub(super) variables: Option<Map<String, Value>>,
+    #[serde(default, rename = "extensions")]
+    _extensions: Option<IgnoredAny>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+/// How a body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// JSON, as GraphQL over HTTP has it.
+    Json,
+    /// The document alone.
+    Document,
+}
+
+const KEYS: [&str; 4] = ["query", "operationName", "variables", "extensions"];
+
+fn malformed(message: impl Into<String>) -> Fault {
+    Fault::bad("graphql_malformed", message)
+}
+
+/// How the body of a request is written.
+pub(super) fn kind(exchange: &Exchange) -> Result<Written, Fault> {
+    let unsupported = |message: &str| Fault {
+        status: http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        reason: "graphql_unsupported",
+        message: message.into(),
+    };
+    let headers = &exchange.request.headers;
+    if headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err(unsupported("compressed requests are not read"));
+    }
+    let query = exchange.request.uri.query();
+    if KEYS.iter().any(|key| fields::query(query, key).is_some()) {
+        // Some servers take it from there, and not from the body.
+        return Err(malformed("the operation is in the URL of a POST"));
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(kind), None) = (types.next().and_then(|kind| kind.to_str().ok()), types.next()) else {
+        return Err(unsupported("the request needs one content type"));
+    };
+    let (kind, parameters) = kind.split_once(';').unwrap_or((kind, ""));
+    let charset = parameters.to_ascii_lowercase();
+    if charset.contains("charset") && !charset.contains("utf-8") {
+        return Err(unsupported("requests are read as UTF-8 only"));
+    }
+    match kind.trim().to_ascii_lowercase().as_str() {
+        "application/json" | "application/graphql+json" => Ok(Written::Json),
+        "application/graphql" => Ok(Written::Document),
+        _ => Err(unsupported("requests are read as application/json or application/graphql")),
+    }
+}
+
+/// The operations of a body.
+pub(super) fn of_body(written: Written, body: &[u8], max_batch: usize) -> Result<Vec<Operation>, Fault> {
+    if written == Written::Document {
+        let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
+        return Ok(vec![Operation {
+            query: Some(query.to_owned()),
+            name: None,
+            variables: None,
+            _extensions: None,
+            others: BTreeMap::new(),
+        }]);
+    }
+    let operations = if body.trim_ascii_start().first() == Some(&b'[') {
+        let operations: Vec<Operation> = json(body)?;
+        if operations.len() > max_batch || max_batch == 1 {
+            return Err(Fault::bad("graphql_batch", format!("a batch may have {max_batch} operations")));
+        }
+        operations
+    } else {
+        vec![json(body)?]
+    };
+    operations.iter().try_for_each(Operation::check)?;
+    Ok(operations)
+}
+
+/// The operation of a GET.
+pub(super) fn of_query(query: &str) -> Result<Operation, Fault> {
+    let mut values = BTreeMap::new();
+    for pair in query.split('&') {
+        let name = pair.split('=').next().unwrap_or_default();
+        let decoded = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+        let Some(key) = KEYS.iter().find(|key| key.eq_ignore_ascii_case(decoded.trim())) else { continue };
+        let value = fields::query(Some(pair), key).map(|value| String::from_utf8(value.to_vec()));
+        let Some(Ok(value)) = value else { return Err(malformed(format!("`{key}` is malformed"))) };
+        if values.insert(*key, value).is_some() {
+            return Err(malformed(format!("`{key}` is given twice")));
+        }
+    }
+    let variables = values.remove("variables").filter(|text| !text.is_empty());
+    Ok(Operation {
+        query: values.remove("query"),
+        name: values.remove("operationName"),
+        variables: variables.map(|text| json(text.as_bytes())).transpose()?,
+        _extensions: None,
+        others: BTreeMap::new(),
+    })
+}
+
+/// A message of a WebSocket.
+#[derive(Deserialize)]
+struct Said {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    payload: Value,
+    #[serde(default, rename = "id")]
+    _id: Option<IgnoredAny>,
+}
+
+/// The operation of a message; `None` where it has none.
+pub(super) fn of_message(payload: &[u8]) -> Result<Option<Operation>, Fault> {
+    let said: Said = json(payload)?;
+    if !matches!(said.kind.as_str(), "subscribe" | "start") {
+        return Ok(None);
+    }
+    let operation = Operation::deserialize(said.payload).map_err(|error| malformed(error.to_string()))?;
+    operation.check()?;
+    Ok(Some(operation))
+}
+
+fn json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Fault> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        // What is wrong, without a piece of what was sent.
+        let at = format!("line {}, column {}", error.line(), error.column());
+        malformed(format!("the request is not JSON as GraphQL has it, at {at}"))
+    })
+}
+
+impl Operation {
+    /// Servers that read keys without regard to case would take another query than this.
+    fn check(&self) -> Result<(), Fault> {
+        let is_alike = |other: &String| KEYS.iter().any(|key| key.eq_ignore_ascii_case(other));
+        match self.others.keys().any(is_alike) {
+            true => Err(malformed("a key is given twice, in upper and lower case")),
+            false => Ok(()),
+        }
+    }
+}
