@@ -34,6 +34,7 @@ mod request_mirror;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
+mod request_validation;
 mod response_cache;
 mod response_mock;
 mod response_size_limiting;
@@ -86,6 +87,7 @@ pub const PLUGINS: &[Entry] = &[
     // how much at a time may they
     entry::<concurrency_limiting::ConcurrencyLimiting>(),
     // is it what it should be
+    entry::<request_validation::RequestValidation>(),
     entry::<graphql_limits::GraphqlLimits>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<compression::Compression>(),

@@ -17,7 +17,7 @@ use super::Fault;
 pub(super) struct Operation {
     pub(super) query: Option<String>,
     #[serde(rename = "operationName")]
-    pub(super) name: Option<String>,
+    _name: Option<String>,
     pub(super) variables: Option<Map<String, Value>>,
     #[serde(default, rename = "extensions")]
     _extensions: Option<IgnoredAny>,
@@ -82,7 +82,7 @@ pub(super) fn of_body(written: Written, body: &[u8], max_batch: usize) -> Result
         let query = std::str::from_utf8(body).map_err(|_| malformed("the document is not UTF-8"))?;
         return Ok(vec![Operation {
             query: Some(query.to_owned()),
-            name: None,
+            _name: None,
             variables: None,
             _extensions: None,
             others: BTreeMap::new(),
@@ -117,7 +117,7 @@ pub(super) fn of_query(query: &str) -> Result<Operation, Fault> {
     let variables = values.remove("variables").filter(|text| !text.is_empty());
     Ok(Operation {
         query: values.remove("query"),
-        name: values.remove("operationName"),
+        _name: values.remove("operationName"),
         variables: variables.map(|text| json(text.as_bytes())).transpose()?,
         _extensions: None,
         others: BTreeMap::new(),

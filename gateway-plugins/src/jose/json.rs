@@ -13,6 +13,11 @@ pub(crate) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
+/// Reads any JSON; `None` where it is malformed, has duplicate names at any depth, or trailing bytes.
+pub(crate) fn value(bytes: &[u8]) -> Option<Value> {
+    serde_json::from_slice::<Strict>(bytes).ok().map(|strict| strict.0)
+}
+
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {

@@ -1,0 +1,334 @@
+//! What users write, and what it is checked to mean.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Bytes;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::fields;
+use gateway_core::plugin::World;
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::openapi::OpenApi;
+use super::schema::{Schema, Written};
+use super::values::{self, Shape};
+use super::{Fault, media_type};
+use crate::jose::json;
+
+/// Settings of `request_validation`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The JSON Schema of JSON and form bodies. Default none.
+    body_schema: Option<Map<String, Value>>,
+    /// The JSON Schema of the query, as an object: parameters are read as numbers, booleans and lists where its `properties` say
+    /// so. Default none.
+    query_schema: Option<Map<String, Value>>,
+    /// The JSON Schema of the headers, as an object with names in lower case. Default none.
+    headers_schema: Option<Map<String, Value>>,
+    /// Media types that a body may have, such as `application/json` or `image/*`. Default any.
+    content_types: Vec<String>,
+    /// Refuses requests without a body. Default false.
+    require_body: bool,
+    /// A file with an OpenAPI document, 3.0 or 3.1, in JSON or YAML, up to 16 MiB: requests are checked against its paths,
+    /// methods, parameters and bodies. Not together with the schemas above. Default none.
+    openapi: Option<PathBuf>,
+    /// What comes before the document's paths in requests. Default the path of its first server.
+    base_path: Option<String>,
+    /// What becomes of paths and methods that the document does not have: `deny` answers 404 or 405, `allow` lets them pass
+    /// unchecked. Default `deny`.
+    on_unknown_path: Unknown,
+    /// What becomes of query parameters that the document does not have: `allow` or `deny`. Default `allow`.
+    on_unknown_query: Option<Unknown>,
+    /// Bytes of a body that is checked, 1 to 64 MiB; larger ones are refused. Default 1 MiB.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    max_body_bytes: Bytes,
+    /// The status of a request that does not fit, 400 to 499. Default 400.
+    #[schemars(range(min = 400, max = 499))]
+    status_code: u16,
+    /// Counts and notes `request_validation.would_refuse` in the access record, and refuses nothing. Default false.
+    dry_run: bool,
+}
+
+/// What becomes of what a document does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unknown {
+    /// It is refused.
+    #[default]
+    Deny,
+    /// It passes.
+    Allow,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            body_schema: None,
+            query_schema: None,
+            headers_schema: None,
+            content_types: Vec::new(),
+            require_body: false,
+            openapi: None,
+            base_path: None,
+            on_unknown_path: Unknown::Deny,
+            on_unknown_query: None,
+            max_body_bytes: Bytes(1 << 20),
+            status_code: 400,
+            dry_run: false,
+        }
+    }
+}
+
+/// Settings, checked.
+pub(super) struct Rules {
+    query: Option<ObjectSchema>,
+    headers: Option<ObjectSchema>,
+    body: Arc<BodyContent>,
+    openapi: Option<OpenApi>,
+    pub(super) max_body_bytes: u64,
+    pub(super) status: StatusCode,
+    pub(super) dry_run: bool,
+}
+
+/// The schema of an object that is made of texts.
+pub(super) struct ObjectSchema {
+    pub(super) schema: Schema,
+    pub(super) properties: Vec<(String, Shape)>,
+}
+
+/// What bodies may be.
+#[derive(Default)]
+pub(super) struct BodyContent {
+    pub(super) required: bool,
+    /// By media type; none is any type, unchecked.
+    pub(super) types: Vec<(String, Option<ObjectSchema>)>,
+}
+
+/// How the body of one request is checked.
+pub(super) struct BodyRule {
+    content: Arc<BodyContent>,
+    media_type: Option<String>,
+}
+
+/// Checks settings; all that is wrong with them goes to `problems`.
+pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Rules {
+    let has_schemas =
+        config.body_schema.is_some() || config.query_schema.is_some() || config.headers_schema.is_some();
+    let has_rules = has_schemas || !config.content_types.is_empty() || config.require_body;
+    if !has_rules && config.openapi.is_none() {
+        problems.add("config", "nothing is checked").remedy =
+            Some("give `openapi`, or a schema such as `body_schema`".into());
+    }
+    if config.openapi.is_some() && has_rules {
+        problems
+            .add("config.openapi", "the document stands for all schemas, types and `require_body`")
+            .remedy = Some("use another plugin config for further schemas".into());
+    }
+    for (name, given) in [
+        ("base_path", config.base_path.is_some()),
+        ("on_unknown_path", config.on_unknown_path == Unknown::Allow),
+        ("on_unknown_query", config.on_unknown_query.is_some()),
+    ] {
+        if given && config.openapi.is_none() {
+            problems.add(format!("config.{name}"), "this is about an OpenAPI document");
+        }
+    }
+    let mut object = |name: &str, schema: Option<Map<String, Value>>| {
+        let schema = Value::Object(schema?);
+        match ObjectSchema::compile(&schema, &schema, None, Written::Standard) {
+            Ok(compiled) => Some(compiled),
+            Err(why) => {
+                problems.add(format!("config.{name}"), why);
+                None
+            }
+        }
+    };
+    let query = object("query_schema", config.query_schema);
+    let headers = object("headers_schema", config.headers_schema);
+    let body = object("body_schema", config.body_schema);
+    let body = content(body, config.content_types, config.require_body, problems);
+    let openapi = config.openapi.as_ref().and_then(|path| {
+        let unknown = (config.on_unknown_path, config.on_unknown_query.unwrap_or(Unknown::Allow));
+        OpenApi::read(path, (config.base_path.as_deref(), unknown), world, problems)
+    });
+    Rules {
+        query,
+        headers,
+        body: Arc::new(body),
+        openapi,
+        max_body_bytes: config.max_body_bytes.0,
+        status: StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::BAD_REQUEST),
+        dry_run: config.dry_run,
+    }
+}
+
+fn content(
+    schema: Option<ObjectSchema>,
+    types: Vec<String>,
+    required: bool,
+    problems: &mut Problems,
+) -> BodyContent {
+    for (n, text) in types.iter().enumerate() {
+        let is_token = |text: &str| {
+            !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$&^_.+-*".contains(&c))
+        };
+        if !text.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub)) {
+            problems.add(format!("config.content_types[{n}]"), format!("`{text}` is not a media type"));
+        }
+    }
+    let mut types: Vec<_> = types.into_iter().map(|text| (text.to_ascii_lowercase(), None)).collect();
+    match schema {
+        None => {}
+        Some(schema) if types.is_empty() => types = vec![("*/*".into(), Some(schema))],
+        // One schema, whichever of the types a body has.
+        Some(schema) => {
+            let shared: Vec<_> = types.drain(1..).collect();
+            types = std::iter::once((types.remove(0).0, Some(schema))).collect();
+            if !shared.is_empty() {
+                problems.add("config.content_types", "with `body_schema` there is one content type").remedy =
+                    Some("use a plugin config for each, with `when`".into());
+            }
+        }
+    }
+    BodyContent { required, types }
+}
+
+impl ObjectSchema {
+    pub(super) fn compile(
+        root: &Value,
+        schema: &Value,
+        components: Option<&Value>,
+        written: Written,
+    ) -> Result<Self, String> {
+        let properties = values::properties(root, schema);
+        Ok(Self { schema: Schema::compile(schema, components, written)?, properties })
+    }
+
+    /// Checks what is made of texts; `None` is one that can't be read.
+    fn check(&self, what: &str, pairs: Option<Vec<(String, String)>>, faults: &mut Vec<String>) {
+        match pairs.map(|pairs| values::object(pairs, &self.properties)) {
+            Some(Ok(object)) => self.schema.check(what, &object, faults),
+            Some(Err(why)) => faults.push(format!("{what}: {why}")),
+            None => faults.push(format!("{what}: it is not UTF-8")),
+        }
+    }
+}
+
+impl Rules {
+    /// Checks what is known before the body; says how the body is to be checked.
+    pub(super) fn check_head(&self, exchange: &Exchange) -> Result<BodyRule, Fault> {
+        if let Some(openapi) = &self.openapi {
+            let content = openapi.check(exchange)?;
+            return BodyRule::new(content.unwrap_or_default(), exchange);
+        }
+        let mut faults = Vec::new();
+        if let Some(query) = &self.query {
+            let pairs = values::pairs(exchange.request.uri.query().unwrap_or_default());
+            query.check("query", pairs, &mut faults);
+        }
+        if let Some(schema) = &self.headers {
+            let headers = &exchange.request.headers;
+            let pairs = headers.keys().filter_map(|name| {
+                // Several fields of one name are one value.
+                let value = fields::header(headers, name)?;
+                Some((name.as_str().to_owned(), String::from_utf8_lossy(&value).into_owned()))
+            });
+            schema.check("headers", Some(pairs.collect()), &mut faults);
+        }
+        if !faults.is_empty() {
+            return Err(Fault::invalid(&faults));
+        }
+        BodyRule::new(self.body.clone(), exchange)
+    }
+}
+
+/// How exactly a media type is meant; zero is not at all.
+fn rank(pattern: &str, media_type: &str) -> u8 {
+    match pattern.strip_suffix("/*") {
+        Some("*") => 1,
+        Some(kind) if media_type.split('/').next() == Some(kind) => 2,
+        None if pattern == media_type => 3,
+        _ => 0,
+    }
+}
+
+impl BodyRule {
+    fn new(content: Arc<BodyContent>, exchange: &Exchange) -> Result<Self, Fault> {
+        let rule = Self { media_type: None, content };
+        if rule.is_nothing() {
+            return Ok(rule);
+        }
+        if exchange.body.is_empty() {
+            return match rule.content.required {
+                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
+                false => Ok(Self { content: Arc::default(), media_type: None }),
+            };
+        }
+        let media_type = media_type(exchange)?;
+        let is_known = rule.content.types.is_empty()
+            || rule
+                .content
+                .types
+                .iter()
+                .any(|(pattern, _)| rank(pattern, media_type.as_deref().unwrap_or("")) > 0);
+        if !is_known {
+            let known: Vec<&str> =
+                rule.content.types.iter().map(|(pattern, _)| pattern.as_str()).take(10).collect();
+            let detail = format!("the content type is not one of {}", known.join(", "));
+            return Err(Fault::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", detail));
+        }
+        let rule = Self { media_type, ..rule };
+        // A type without a schema is all that is asked for.
+        let unchecked = !rule.content.required && rule.schema().is_none();
+        Ok(if unchecked { Self { content: Arc::default(), media_type: None } } else { rule })
+    }
+
+    /// Whether there is nothing to check.
+    pub(super) fn is_nothing(&self) -> bool {
+        !self.content.required && self.content.types.is_empty()
+    }
+
+    fn schema(&self) -> Option<&ObjectSchema> {
+        let media_type = self.media_type.as_deref().unwrap_or("");
+        let types = self.content.types.iter().map(|(pattern, schema)| (rank(pattern, media_type), schema));
+        types
+            .filter(|(rank, _)| *rank > 0)
+            .max_by_key(|(rank, _)| *rank)
+            .and_then(|(_, schema)| schema.as_ref())
+    }
+
+    /// Checks a whole body.
+    pub(super) fn check(&self, _rules: &Rules, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.is_empty() {
+            return match self.content.required {
+                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
+                false => Ok(()),
+            };
+        }
+        let Some(schema) = self.schema() else { return Ok(()) };
+        let mut faults = Vec::new();
+        match self.media_type.as_deref().unwrap_or("") {
+            kind if kind == "application/json" || kind.ends_with("+json") => match json::value(bytes) {
+                Some(value) => schema.schema.check("body", &value, &mut faults),
+                None => faults.push("body: it is malformed, or has a key twice".to_owned()),
+            },
+            "application/x-www-form-urlencoded" => {
+                schema.check("body", std::str::from_utf8(bytes).ok().and_then(values::pairs), &mut faults);
+            }
+            _ => {
+                let detail = "bodies of this content type can't be checked";
+                return Err(Fault::with(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "content_type_unsupported",
+                    detail,
+                ));
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(Fault::invalid(&faults)) }
+    }
+}
