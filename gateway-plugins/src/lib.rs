@@ -43,6 +43,7 @@ mod rewrite;
 mod security_headers;
 mod server_timing;
 mod shared;
+mod static_files;
 mod traffic_split;
 mod transform;
 mod ws_message_size_limiting;
@@ -103,6 +104,7 @@ pub const PLUGINS: &[Entry] = &[
     // instead of the target
     entry::<fault_injection::FaultInjection>(),
     entry::<response_mock::ResponseMock>(),
+    entry::<static_files::StaticFiles>(),
     // what was said before: behind all that may refuse, next to the target
     entry::<response_cache::ResponseCache>(),
     // how much may come back; the first to see a target's response

@@ -1,6 +1,7 @@
 //! One request on its way through the gateway, as the plugins see it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
@@ -17,9 +18,10 @@ use super::forwarding::Forwarding;
 use super::reply::Reply;
 use crate::certificate::Names;
 use crate::condition::Condition;
+use crate::config::model::Traffic;
 use crate::consumer::Identity;
 use crate::plugin::Seat;
-use crate::route::Captures;
+use crate::route::{Captures, forward_path};
 
 /// One request with its response.
 #[derive(Debug)]
@@ -197,6 +199,16 @@ impl Exchange {
     /// The normalised path, as routing sees it.
     pub fn path(&self) -> &str {
         self.request.uri.path()
+    }
+
+    /// The path behind what the route matched, where its proxy strips that, else all of it; the one that a plugin has
+    /// rewritten it to, where one has. Begins with `/`.
+    pub fn stripped_path(&self, seat: Seat<'_>) -> Cow<'_, str> {
+        if let Some(target) = &self.forward_path {
+            return Cow::Borrowed(target.split_once('?').map_or(target.as_str(), |(path, _)| path));
+        }
+        let strips = matches!(&seat.proxy().traffic, Traffic::Http(rules) if rules.strip_listen_path);
+        forward_path(self.path(), self.path_bytes, strips, None)
     }
 
     /// Puts a normalised target in the place of the one that was sent.
