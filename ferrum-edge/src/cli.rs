@@ -17,6 +17,7 @@ mod quickstart;
 mod reference;
 mod reload;
 mod run;
+mod serve;
 mod spec;
 mod store;
 
@@ -48,6 +49,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a demo configuration with a built-in upstream
     Quickstart(quickstart::QuickstartArgs),
+    /// Serve the files of a folder over HTTP
+    Serve(serve::ServeArgs),
     /// Check a configuration and report all errors
     #[command(visible_alias = "validate")]
     Check(check::CheckArgs),
@@ -109,6 +112,7 @@ pub fn main(registry: Registry) -> ExitCode {
     let code = match Cli::parse().command {
         Command::Run(args) => run::run(args, registry),
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
+        Command::Serve(args) => serve::serve(args, registry),
         Command::Check(args) => check::check(&args, &registry),
         Command::Reload(args) => reload::reload(&args, &registry),
         Command::Cache(args) => cache::cache(&args, registry),

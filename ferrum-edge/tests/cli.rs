@@ -12,6 +12,8 @@ mod files;
 mod output;
 #[path = "cli/process.rs"]
 mod process;
+#[path = "cli/serving.rs"]
+mod serving;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
