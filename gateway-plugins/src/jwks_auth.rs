@@ -5,7 +5,7 @@
 //! token names, and otherwise somebody the issuer vouches for.
 
 mod provider;
-mod source;
+pub(crate) mod source;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

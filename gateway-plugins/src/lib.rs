@@ -25,6 +25,7 @@ mod jwt_auth;
 mod key_auth;
 mod mtls_auth;
 mod oauth2_introspection;
+mod oidc;
 mod origin;
 mod rate_limiting;
 mod rate_table;
@@ -77,6 +78,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),
     entry::<oauth2_introspection::Oauth2Introspection>(),
+    // after those: it sends browsers elsewhere to log in
+    entry::<oidc::Oidc>(),
     entry::<forward_auth::ForwardAuth>(),
     // may they
     entry::<csrf::Csrf>(),

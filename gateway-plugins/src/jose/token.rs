@@ -27,6 +27,15 @@ impl<'a> Token<'a> {
     /// Takes a token apart. Base64 that is not canonical, duplicate names and anything else that two readers could
     /// understand differently is refused.
     pub(crate) fn read(text: &'a [u8]) -> Result<Self, Fault> {
+        Self::of_kind(text, &["jwt", "at+jwt"])
+    }
+
+    /// As [`Self::read`], for a logout token (OpenID Connect Back-Channel Logout §2.4).
+    pub(crate) fn read_logout(text: &'a [u8]) -> Result<Self, Fault> {
+        Self::of_kind(text, &["logout+jwt", "jwt"])
+    }
+
+    fn of_kind(text: &'a [u8], kinds: &[&str]) -> Result<Self, Fault> {
         if text.len() > MAX_TOKEN {
             return Err(Fault::Malformed);
         }
@@ -37,7 +46,7 @@ impl<'a> Token<'a> {
             return Err(Fault::Malformed);
         };
         let signed = text.get(..header.len() + 1 + claims.len()).ok_or(Fault::Malformed)?;
-        let (algorithm, key_id) = read_header(&decoded_object(header)?)?;
+        let (algorithm, key_id) = read_header(&decoded_object(header)?, kinds)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Fault::Malformed)?;
         Ok(Self { algorithm, key_id, claims: decoded_object(claims)?, signed, signature })
     }
@@ -53,13 +62,13 @@ fn decoded_object(part: &[u8]) -> Result<Map<String, Value>, Fault> {
     json::object(&bytes).ok_or(Fault::Malformed)
 }
 
-fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, Option<String>), Fault> {
+fn read_header(header: &Map<String, Value>, kinds: &[&str]) -> Result<(Algorithm, Option<String>), Fault> {
     if REFUSED.iter().any(|name| header.contains_key(*name)) {
         return Err(Fault::Malformed);
     }
     match header.get("typ").map(Value::as_str) {
         None => {}
-        Some(Some(kind)) if is_access_token(kind) => {}
+        Some(Some(kind)) if is_one_of(kind, kinds) => {}
         Some(_) => return Err(Fault::Malformed),
     }
     let key_id = match header.get("kid") {
@@ -73,7 +82,7 @@ fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, Option<String>
 
 /// A token that says it is something else, such as a logout token, must not be taken for an access token (RFC 8725
 /// §3.11).
-fn is_access_token(kind: &str) -> bool {
+fn is_one_of(kind: &str, kinds: &[&str]) -> bool {
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
-    kind.eq_ignore_ascii_case("jwt") || kind.eq_ignore_ascii_case("at+jwt")
+    kinds.iter().any(|known| kind.eq_ignore_ascii_case(known))
 }

@@ -12,7 +12,7 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::record::Metric;
 use http::{Request, StatusCode, Uri};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -24,17 +24,17 @@ const MAX_DOCUMENT: u64 = 256 << 10;
 
 /// How often keys are fetched, and how long they are good for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Between two fetches of keys that are known.
-    pub(super) refresh: Duration,
+    pub(crate) refresh: Duration,
     /// Between two fetches that requests cause.
-    pub(super) at_least: Duration,
+    pub(crate) at_least: Duration,
     /// How long keys are used after the last fetch that worked.
-    pub(super) max_age: Duration,
+    pub(crate) max_age: Duration,
 }
 
 /// The keys of one issuer.
-pub(super) struct Source {
+pub(crate) struct Source {
     world: World,
     issuer: String,
     ca_path: Option<std::path::PathBuf>,
@@ -50,6 +50,8 @@ pub(super) struct Source {
 #[derive(Default)]
 struct Held {
     keys: ArcSwapOption<(Instant, Arc<KeySet>)>,
+    /// The discovery document that named them.
+    about: ArcSwapOption<Map<String, Value>>,
     /// When somebody last asked; the lock lets one ask at a time.
     asked: Mutex<Option<Instant>>,
 }
@@ -62,7 +64,7 @@ const FETCHES: Metric = Metric {
 
 impl Source {
     /// The keys behind `url`, which is a key set's or a discovery document's.
-    pub(super) fn new(
+    pub(crate) fn new(
         world: &World,
         (issuer, ca_path): (&str, Option<std::path::PathBuf>),
         (url, is_discovery): (&str, bool),
@@ -84,15 +86,20 @@ impl Source {
     }
 
     /// The keys, unless they are too old.
-    pub(super) fn keys(&self) -> Option<Arc<KeySet>> {
+    pub(crate) fn keys(&self) -> Option<Arc<KeySet>> {
         let held = self.held.keys.load();
         let (fetched, keys) = &**held.as_ref()?;
         (fetched.elapsed() < self.pace.max_age).then(|| keys.clone())
     }
 
+    /// The discovery document, where the keys were found by one.
+    pub(crate) fn about(&self) -> Option<Arc<Map<String, Value>>> {
+        self.held.about.load_full()
+    }
+
     /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
     /// fetch at a time; everybody who asks meanwhile waits for it.
-    pub(super) async fn ask(&self, known: Option<&Arc<KeySet>>) {
+    pub(crate) async fn ask(&self, known: Option<&Arc<KeySet>>) {
         let mut asked = self.held.asked.lock().await;
         let now = self.keys();
         let is_newer = match (&now, known) {
@@ -108,7 +115,7 @@ impl Source {
     }
 
     /// Keeps the keys fresh until the plugin is gone.
-    pub(super) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
+    pub(crate) async fn keep_fresh(self: Arc<Self>, mut control: TaskControl) -> Result<(), String> {
         while !control.is_ended() {
             {
                 let mut asked = self.held.asked.lock().await;
@@ -152,7 +159,9 @@ impl Source {
             return Err(format!("{uri} names keys that are not behind https"));
         }
         let (client, uri) = client(&self.world, url, self.ca_path.clone())?;
-        KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))
+        let keys = KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))?;
+        self.held.about.store(Some(Arc::new(about)));
+        Ok(keys)
     }
 }
 

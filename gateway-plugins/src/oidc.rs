@@ -1,0 +1,315 @@
+//! Logs users in at an OpenID provider (OpenID Connect, code flow with PKCE), and recognises them by an encrypted cookie.
+//!
+//! The session is in the browser: ID token, access token and refresh token, encrypted with `session_secret`, in several
+//! cookies when it is long. Every gateway with the same secret can read it, and none has to keep it. When the access token
+//! has expired, it is refreshed, once for all the requests that a browser sends at a time. Pages send the browser to the
+//! provider; other requests without a session get 401. Targets never see the cookies.
+//!
+//! With `auth_mode: multi`, this plugin has to be asked last, or its redirects are lost.
+
+mod build;
+mod cookies;
+mod login;
+mod logout;
+mod provider;
+mod seal;
+mod session;
+mod settings;
+mod visit;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::consumer::Identity;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{
+    Authenticate, Claim, Finding, Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
+};
+use gateway_core::record::Metric;
+use http::header::{AUTHORIZATION, SET_COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+
+use crate::credential::grants::Grants;
+use crate::credential::headers::ClaimHeaders;
+use crate::credential::{absent, now};
+use cookies::Cookies;
+use login::unavailable;
+use provider::{Failure, Provider};
+use seal::Seal;
+use session::{Ended, Known, Open, Refreshes, Session};
+pub(crate) use settings::Config;
+use visit::Visit;
+
+/// The plugin.
+pub(crate) struct Oidc {
+    provider: Provider,
+    issuer: String,
+    scopes: String,
+    redirect_uri: Option<String>,
+    paths: Paths,
+    after_logout: Option<String>,
+    /// Seconds from login to the session's end.
+    session_ttl: u64,
+    refresh: bool,
+    seal: Seal,
+    cookies: Cookies,
+    grants: Grants,
+    headers: ClaimHeaders,
+    token_header: Option<HeaderName>,
+    anonymous: Option<String>,
+    known: Known,
+    ended: Arc<Ended>,
+    refreshes: Arc<Refreshes>,
+    counts: Counts,
+}
+
+/// Paths at which the plugin answers itself.
+struct Paths {
+    redirect: String,
+    logout: String,
+    login: Option<String>,
+    back_channel: Option<String>,
+}
+
+struct Counts {
+    logins: Counter,
+    logouts: Counter,
+    refreshes: Counter,
+    refused: Counter,
+    failed: Counter,
+}
+
+const SESSIONS: Metric = Metric {
+    name: "ferrum_oidc_sessions_total",
+    kind: "counter",
+    help: "What became of sessions: login, logout, refresh, refused (by the provider, or by what its tokens say), failed (the provider gave no answer).",
+};
+
+impl Plugin for Oidc {
+    const NAME: &'static str = "oidc";
+    const SUMMARY: &'static str =
+        "Logs users in at an OpenID provider, and recognises them by an encrypted cookie.";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        build::build(config, world)
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.authenticate(self.clone());
+        hooks.on_request(self.clone());
+        hooks.on_response(self);
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let source = self.provider.source.clone();
+        starter.task("keys", move |control| source.clone().keep_fresh(control));
+    }
+}
+
+/// What is kept for one exchange.
+#[derive(Default)]
+struct Mine {
+    open: Option<Arc<Open>>,
+    /// `Set-Cookie` for the response.
+    cookies: Vec<HeaderValue>,
+}
+
+impl Authenticate for Oidc {
+    fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
+        if let Some(page) = self.page(exchange.uri().path()) {
+            let visit = Visit::of(exchange);
+            return Claim::wait(async move {
+                Finding::Refused(match page {
+                    Page::Finish => self.finish(&visit).await,
+                    Page::Begin => self.begin(&visit, "/".into()).await,
+                    Page::LogOut => self.log_out(&visit).await,
+                    Page::BackChannel => self.back_channel(exchange).await,
+                })
+            });
+        }
+        let second = now();
+        let open = self.open(&exchange.request.headers).filter(|(_, open)| self.is_good(open, second));
+        let Some((_, open)) = open else {
+            if let Some(name) = &self.anonymous {
+                self.cookies.take_out(&mut exchange.request.headers);
+                return absent(Some(name), seat, forbidden("session_missing", "a login is required"));
+            }
+            let visit = Visit::of(exchange);
+            return Claim::wait(async move { Finding::Absent(Some(self.stranger(&visit).await)) });
+        };
+        if !self.is_due(&open.session, second) {
+            return match self.admitted(exchange, seat, open, Vec::new()) {
+                Ok(identity) => Claim::Caller(identity),
+                Err(reply) => Claim::Refused(reply),
+            };
+        }
+        Claim::wait(async move {
+            match self.refreshed(exchange, seat, &open).await {
+                Ok(identity) => Finding::Caller(identity),
+                Err(reply) => Finding::Refused(reply),
+            }
+        })
+    }
+}
+
+impl OnRequest for Oidc {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let open = exchange.state.of::<Mine>(seat).and_then(|mine| mine.open.clone());
+        let headers = &mut exchange.request.headers;
+        self.headers.set(headers, open.as_ref().map(|open| &open.claims));
+        let Some(name) = &self.token_header else { return Step::Next };
+        headers.remove(name);
+        if let Some(token) = open.as_ref().and_then(|open| open.session.access_token.as_deref()) {
+            let text = if *name == AUTHORIZATION { format!("Bearer {token}") } else { token.to_owned() };
+            if let Ok(mut value) = HeaderValue::try_from(text) {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+        }
+        Step::Next
+    }
+}
+
+impl OnResponse for Oidc {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let mine = exchange.state.of::<Mine>(seat);
+        let headers = response.headers_mut();
+        for line in mine.into_iter().flat_map(|mine| &mine.cookies) {
+            // A reply that replaces a response passes here once more.
+            if !headers.get_all(SET_COOKIE).iter().any(|known| known == line) {
+                headers.append(SET_COOKIE, line.clone());
+            }
+        }
+        Step::Next
+    }
+}
+
+/// What the plugin answers itself.
+enum Page {
+    Finish,
+    Begin,
+    LogOut,
+    BackChannel,
+}
+
+impl Oidc {
+    fn page(&self, path: &str) -> Option<Page> {
+        let is = |known: &Option<String>| known.as_deref() == Some(path);
+        if path == self.paths.redirect {
+            Some(Page::Finish)
+        } else if path == self.paths.logout {
+            Some(Page::LogOut)
+        } else if is(&self.paths.login) {
+            Some(Page::Begin)
+        } else if is(&self.paths.back_channel) {
+            Some(Page::BackChannel)
+        } else {
+            None
+        }
+    }
+
+    /// The session of a request, not judged yet.
+    fn open(&self, headers: &HeaderMap) -> Option<(session::Print, Arc<Open>)> {
+        let text = self.cookies.read(headers)?;
+        let print = session::print(&text);
+        if let Some(open) = self.known.get(&print) {
+            return Some((print, open));
+        }
+        let open = Open::new(self.seal.open(&self.cookies.name, &text)?)?;
+        self.known.put(print, open.clone());
+        Some((print, open))
+    }
+
+    /// Whether a session has neither come to its end nor been ended.
+    fn is_good(&self, open: &Open, second: u64) -> bool {
+        second < open.session.began.saturating_add(self.session_ttl) && !self.ended.has(open)
+    }
+
+    /// Whether its tokens have to be renewed.
+    fn is_due(&self, session: &Session, second: u64) -> bool {
+        self.refresh && session.refresh_token.is_some() && session.expires != 0 && second >= session.expires
+    }
+
+    /// The caller of a session.
+    fn admitted(
+        &self,
+        exchange: &mut Exchange,
+        seat: Seat<'_>,
+        open: Arc<Open>,
+        cookies: Vec<HeaderValue>,
+    ) -> Result<Arc<Identity>, Box<Reply>> {
+        let identity = self.grants.caller(open.claims.clone(), seat).map_err(|fault| {
+            let (reason, detail) = fault.words();
+            forbidden(reason, detail)
+        })?;
+        self.cookies.take_out(&mut exchange.request.headers);
+        exchange.state.put(seat, Mine { open: Some(open), cookies });
+        Ok(identity)
+    }
+
+    /// The caller of a session with new tokens. Requests of one session that come together cause one refresh.
+    async fn refreshed(
+        &self,
+        exchange: &mut Exchange,
+        seat: Seat<'_>,
+        old: &Arc<Open>,
+    ) -> Result<Arc<Identity>, Box<Reply>> {
+        let visit = Visit::of(exchange);
+        let token = old.session.refresh_token.as_deref().unwrap_or_default();
+        let refreshed = self.refreshes.of(token, now()).ok_or_else(unavailable)?;
+        let made = refreshed.get_or_try_init(|| async {
+            match self.provider.refresh(&old.session, old.claims.get("sub")).await {
+                Ok(session) => {
+                    self.counts.refreshes.add(1);
+                    Ok(Open::new(session))
+                }
+                Err(Failure::Unavailable) => Err(()),
+                Err(Failure::Refused | Failure::Token(_)) => Ok(None),
+            }
+        });
+        let Ok(made) = made.await else {
+            self.counts.failed.add(1);
+            return Err(unavailable());
+        };
+        let Some(open) = made else {
+            self.counts.refused.add(1);
+            return Err(self.stranger(&visit).await);
+        };
+        let lines = self
+            .session_cookies(&visit, &open.session)
+            .ok_or_else(|| Box::new(Reply::new(Cause::Internal).reason("oidc_session_too_large")))?;
+        self.admitted(exchange, seat, open.clone(), lines)
+    }
+}
+
+fn forbidden(reason: &'static str, detail: &'static str) -> Box<Reply> {
+    Box::new(Reply::new(Cause::Forbidden).reason(reason).detail(detail))
+}
+
+/// The fields of a form or query; of two with one name the first counts.
+fn parameters(text: &str) -> HashMap<String, String> {
+    let decoded = |text: &str| {
+        let plain = text.replace('+', " ");
+        percent_encoding::percent_decode_str(&plain).decode_utf8().ok().map(|text| text.into_owned())
+    };
+    let mut all = HashMap::new();
+    for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
+        if let (Some(name), Some(value)) = (decoded(name), decoded(value)) {
+            all.entry(name).or_insert(value);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Logins: the browser is sent to the provider, and comes back with a code.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_core::http::reply::{Cause, Reply};
+use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::Oidc;
+use super::cookies::Cookies;
+use super::provider::Failure;
+use super::session::Session;
+use super::visit::Visit;
+use crate::credential::now;
+use crate::shared::oauth::form;
+
+/// Seconds that a login may take.
+const LOGIN: u64 = 600;
+/// Logins that a browser may have begun; the others are forgotten.
+const MAX_LOGINS: usize = 5;
+/// Bytes of the URL that a browser comes back to; after a longer one it comes to `/`.
+const MAX_TARGET: usize = 2048;
+
+/// A login under way, as the browser keeps it, encrypted.
+#[derive(Serialize, Deserialize)]
+struct Login {
+    #[serde(rename = "s")]
+    state: String,
+    #[serde(rename = "n")]
+    nonce: String,
+    #[serde(rename = "v")]
+    verifier: String,
+    /// Path and query that the browser wanted.
+    #[serde(rename = "t")]
+    target: String,
+    /// The last second since 1970 in which it may end.
+    #[serde(rename = "u")]
+    until: u64,
+}
+
+/// 32 random bytes as text; `None` when the system has none.
+fn random() -> Option<String> {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// A redirect that nobody may keep.
+pub(super) fn redirect(location: &str) -> Option<Reply> {
+    let location = HeaderValue::try_from(location).ok()?;
+    let reply = Reply::fixed(StatusCode::FOUND, "").header(LOCATION, location);
+    Some(reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+}
+
+/// The refusal while the provider can't be asked.
+pub(super) fn unavailable() -> Box<Reply> {
+    Box::new(
+        Reply::new(Cause::NoTarget).reason("oidc_provider_failed").detail("logging in is not possible now"),
+    )
+}
+
+/// The refusal of a login or logout that makes no sense.
+pub(super) fn bad(reason: &'static str, detail: &'static str) -> Box<Reply> {
+    Box::new(Reply::new(Cause::BadRequest).reason(reason).detail(detail))
+}
+
+impl Oidc {
+    /// What somebody gets who is not logged in: the way to the login, or a refusal where that would lead nowhere.
+    pub(super) async fn stranger(&self, visit: &Visit) -> Box<Reply> {
+        if visit.is_navigation {
+            return self.begin(visit, visit.target.clone()).await;
+        }
+        let challenge = HeaderValue::from_static("OpenIDConnect realm=\"ferrum-edge\"");
+        let reply =
+            Reply::new(Cause::Unauthenticated).reason("session_missing").detail("a login is required");
+        let secure = visit.is_secure();
+        let mut reply = reply.header(WWW_AUTHENTICATE, challenge);
+        for line in self.cookies.clear(&visit.headers, secure) {
+            reply = reply.header(SET_COOKIE, line);
+        }
+        Box::new(reply)
+    }
+
+    /// Sends the browser to the provider; it comes back to `target`.
+    pub(super) async fn begin(&self, visit: &Visit, target: String) -> Box<Reply> {
+        let Some(endpoint) = self.provider.url("authorization_endpoint").await else { return unavailable() };
+        let reply = self.begun(visit, &endpoint, target);
+        reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
+    }
+
+    fn begun(&self, visit: &Visit, endpoint: &str, target: String) -> Option<Reply> {
+        let (state, nonce, verifier) = (random()?, random()?, random()?);
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()));
+        let redirect_uri = self.redirect_uri(visit);
+        let query = form(&[
+            ("response_type", "code"),
+            ("client_id", &self.provider.oauth.id),
+            ("redirect_uri", &redirect_uri),
+            ("scope", &self.scopes),
+            ("state", &state),
+            ("nonce", &nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ]);
+        let joint = if endpoint.contains('?') { '&' } else { '?' };
+        let target = if target.len() > MAX_TARGET { "/".to_owned() } else { target };
+        let name = self.cookies.login(&state);
+        let login = Login { state, nonce, verifier, target, until: now().saturating_add(LOGIN) };
+        let secure = visit.is_secure();
+        let cookie = self.cookies.set(&name, &self.seal.close(&name, &login)?, (LOGIN, secure))?;
+        let mut reply = redirect(&format!("{endpoint}{joint}{query}"))?.header(SET_COOKIE, cookie);
+        let headers = &visit.headers;
+        let mut old = self.cookies.logins(headers);
+        old.truncate(old.len().saturating_sub(MAX_LOGINS - 1));
+        let gone = old.iter().filter_map(|name| self.cookies.set(name, "", (0, secure)));
+        for line in gone.chain(self.cookies.clear(headers, secure)) {
+            reply = reply.header(SET_COOKIE, line);
+        }
+        Some(reply.reason("oidc_login"))
+    }
+
+    fn redirect_uri(&self, visit: &Visit) -> String {
+        self.redirect_uri.clone().unwrap_or_else(|| visit.url(&self.paths.redirect))
+    }
+
+    /// The end of a login: the browser comes back from the provider.
+    pub(super) async fn finish(&self, visit: &Visit) -> Box<Reply> {
+        let query = super::parameters(&visit.query);
+        let field = |name: &str| query.get(name).map(String::as_str);
+        let invalid = || bad("oidc_state", "this login was not begun in this browser, or took too long");
+        let Some(state) = field("state") else { return invalid() };
+        if !state.is_ascii() {
+            return invalid();
+        }
+        let name = self.cookies.login(state);
+        let text = Cookies::one(&visit.headers, &name);
+        let login: Option<Login> = text.and_then(|text| self.seal.open(&name, text));
+        let Some(login) = login.filter(|login| login.state == state && now() <= login.until) else {
+            return invalid();
+        };
+        // RFC 9207: the answer of another provider.
+        if field("iss").is_some_and(|issuer| issuer != self.issuer) {
+            return bad("oidc_issuer", "the answer is another provider's");
+        }
+        let Some(code) = field("code") else {
+            let reply = Reply::new(Cause::Forbidden).reason("oidc_denied");
+            return Box::new(self.forgetting(reply.detail("the provider did not log you in"), visit, &name));
+        };
+        let redirect_uri = self.redirect_uri(visit);
+        match self.provider.redeem((code, &login.verifier), &redirect_uri, &login.nonce).await {
+            Ok(session) => self.landed(visit, &session, (&name, &login.target)),
+            Err(Failure::Unavailable) => {
+                self.counts.failed.add(1);
+                unavailable()
+            }
+            Err(Failure::Refused) => {
+                self.counts.refused.add(1);
+                let reply = Reply::new(Cause::Forbidden).reason("oidc_code");
+                Box::new(self.forgetting(reply.detail("the login is not valid any more"), visit, &name))
+            }
+            Err(Failure::Token(fault)) => {
+                self.counts.refused.add(1);
+                let (reason, detail) = fault.words();
+                let reply = Reply::new(Cause::Forbidden).reason(reason).detail(detail);
+                Box::new(self.forgetting(reply, visit, &name))
+            }
+        }
+    }
+
+    /// A reply that removes the cookie of a login.
+    fn forgetting(&self, reply: Reply, visit: &Visit, name: &str) -> Reply {
+        let secure = visit.is_secure();
+        match self.cookies.set(name, "", (0, secure)) {
+            Some(line) => reply.header(SET_COOKIE, line),
+            None => reply,
+        }
+    }
+
+    fn landed(&self, visit: &Visit, session: &Session, (name, target): (&str, &str)) -> Box<Reply> {
+        let Some(lines) = self.session_cookies(visit, session) else {
+            let reply = Reply::new(Cause::Internal).reason("oidc_session_too_large");
+            return Box::new(reply.detail("the provider's tokens are too large for cookies"));
+        };
+        let Some(mut reply) = redirect(target) else { return Box::new(Reply::new(Cause::Internal)) };
+        self.counts.logins.add(1);
+        reply = self.forgetting(reply, visit, name);
+        for line in lines {
+            reply = reply.header(SET_COOKIE, line);
+        }
+        Box::new(reply.reason("oidc_logged_in"))
+    }
+
+    /// `Set-Cookie` for a session; `None` when it is too large.
+    pub(super) fn session_cookies(&self, visit: &Visit, session: &Session) -> Option<Vec<HeaderValue>> {
+        let left = session.began.saturating_add(self.session_ttl).saturating_sub(now());
+        let secure = visit.is_secure();
+        let text = self.seal.close(&self.cookies.name, session)?;
+        self.cookies.write(&visit.headers, &text, (left, secure))
+    }
+}

@@ -1,0 +1,83 @@
+//! Logouts: asked for by the user (RP-initiated), or told by the provider (back-channel).
+
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use http::header::{CACHE_CONTROL, SET_COOKIE};
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::Value;
+
+use super::Oidc;
+use super::login::{bad, redirect, unavailable};
+use super::provider::Failure;
+use super::visit::Visit;
+use crate::credential::now;
+use crate::jose::Token;
+use crate::shared::oauth::form;
+
+/// Bytes of a logout request's body.
+const MAX_BODY: u64 = 64 << 10;
+/// Seconds that a logout token may be old.
+const MAX_AGE: u64 = 300;
+/// What makes a token a logout token (OpenID Connect Back-Channel Logout §2.4).
+const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
+
+impl Oidc {
+    /// Ends the session in this browser, and sends it to the provider to end it there.
+    pub(super) async fn log_out(&self, visit: &Visit) -> Box<Reply> {
+        let headers = &visit.headers;
+        let hint = self.open(headers).map(|(_, open)| open.session.id_token.clone());
+        let after = self.after_logout.as_deref();
+        let location = match self.provider.url("end_session_endpoint").await {
+            Some(endpoint) => {
+                let mut fields = vec![("client_id", self.provider.oauth.id.as_str())];
+                fields.extend(hint.as_deref().map(|hint| ("id_token_hint", hint)));
+                fields.extend(after.map(|after| ("post_logout_redirect_uri", after)));
+                let joint = if endpoint.contains('?') { '&' } else { '?' };
+                format!("{endpoint}{joint}{}", form(&fields))
+            }
+            None => after.unwrap_or("/").to_owned(),
+        };
+        let Some(mut reply) = redirect(&location) else { return unavailable() };
+        for line in self.cookies.clear(headers, visit.is_secure()) {
+            reply = reply.header(SET_COOKIE, line);
+        }
+        self.counts.logouts.add(1);
+        Box::new(reply.reason("oidc_logged_out"))
+    }
+
+    /// The provider says that somebody has logged out.
+    pub(super) async fn back_channel(&self, exchange: &mut Exchange) -> Box<Reply> {
+        if *exchange.method() != Method::POST {
+            return Box::new(Reply::new(Cause::MethodNotAllowed));
+        }
+        let Ok((body, _)) = exchange.body.collect(MAX_BODY).await else {
+            return bad("oidc_logout_token", "the logout request can't be read");
+        };
+        let fields = super::parameters(&String::from_utf8_lossy(&body));
+        let token = fields.get("logout_token").map(String::as_str).unwrap_or_default();
+        let invalid = || bad("oidc_logout_token", "the logout token is not valid");
+        let Ok(token) = Token::read_logout(token.as_bytes()) else { return invalid() };
+        match self.provider.check(&token).await {
+            Ok(()) => {}
+            Err(Failure::Unavailable) => return unavailable(),
+            Err(_) => return invalid(),
+        }
+        let claims = &token.claims;
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        let is_event =
+            claims.get("events").and_then(|events| events.get(EVENT)).is_some_and(Value::is_object);
+        let issued = claims.get("iat").and_then(Value::as_u64).unwrap_or(0);
+        let is_new = issued.abs_diff(now()) <= MAX_AGE;
+        if !is_event || !is_new || claims.contains_key("nonce") || text("jti").is_none() {
+            return invalid();
+        }
+        let who = text("sid").map(|id| ("sid", id)).or_else(|| text("sub").map(|id| ("sub", id)));
+        let Some(who) = who else { return invalid() };
+        if !self.ended.note(who, now(), now().saturating_add(self.session_ttl)) {
+            return unavailable();
+        }
+        self.counts.logouts.add(1);
+        let reply = Reply::fixed(StatusCode::OK, "").reason("oidc_logged_out");
+        Box::new(reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
+    }
+}

@@ -1,0 +1,177 @@
+//! The OpenID provider: where it is, what it is asked, and what its tokens must say.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::plugin::World;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::session::Session;
+use crate::credential::now;
+use crate::jose::{Algorithm, Fault, Rules, Token, json};
+use crate::jwks_auth::source::Source;
+use crate::shared::oauth::{self, OauthClient};
+use crate::shared::turns::Turns;
+
+/// Bytes of an answer of the token endpoint.
+const MAX_ANSWER: u64 = 256 << 10;
+
+pub(super) struct Provider {
+    pub(super) source: Arc<Source>,
+    pub(super) world: World,
+    pub(super) ca_path: Option<PathBuf>,
+    pub(super) timeout: Duration,
+    pub(super) oauth: OauthClient,
+    pub(super) rules: Rules,
+    pub(super) algorithms: Vec<Algorithm>,
+    pub(super) turns: Turns,
+}
+
+/// What the token endpoint gave.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    id_token: Option<String>,
+    access_token: Option<String>,
+    refresh_token: Option<String>,
+    expires: u64,
+}
+
+/// Why there are no tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The provider refuses: the code or the refresh token is not good.
+    Refused,
+    /// It can't be reached, or its answer can't be used.
+    Unavailable,
+    /// The ID token is not good.
+    Token(Fault),
+}
+
+impl Provider {
+    /// A URL of the discovery document.
+    pub(super) async fn url(&self, name: &str) -> Option<String> {
+        if self.source.about().is_none() {
+            self.source.ask(None).await;
+        }
+        Some(self.source.about()?.get(name)?.as_str()?.to_owned())
+    }
+
+    /// Asks the token endpoint.
+    async fn tokens(&self, fields: &[(&str, &str)]) -> Result<Tokens, Failure> {
+        let url = self.url("token_endpoint").await.ok_or(Failure::Unavailable)?;
+        let _turn = self.turns.take().await.map_err(|_| Failure::Unavailable)?;
+        let (client, uri) = oauth::client(&self.world, &url, |endpoint| {
+            let mut endpoint = endpoint.trusting(self.ca_path.clone()).within(self.timeout);
+            endpoint.max_response_bytes = MAX_ANSWER;
+            endpoint
+        })
+        .map_err(|_| Failure::Unavailable)?;
+        let request = self.oauth.post(&uri, fields).map_err(|_| Failure::Unavailable)?;
+        let response = client.fetch(request).await.map_err(|_| Failure::Unavailable)?;
+        let answer = json::object(response.body());
+        let text = |name: &str| answer.as_ref()?.get(name)?.as_str().map(str::to_owned);
+        match response.status() {
+            StatusCode::OK if answer.is_some() => {}
+            StatusCode::BAD_REQUEST if text("error").as_deref() == Some("invalid_grant") => {
+                return Err(Failure::Refused);
+            }
+            _ => return Err(Failure::Unavailable),
+        }
+        let seconds = answer.as_ref().and_then(|answer| answer.get("expires_in")).and_then(Value::as_u64);
+        Ok(Tokens {
+            id_token: text("id_token"),
+            access_token: text("access_token"),
+            refresh_token: text("refresh_token"),
+            expires: seconds.map_or(0, |seconds| now().saturating_add(seconds)),
+        })
+    }
+
+    /// The session that a code stands for (RFC 6749 §4.1.3, RFC 7636 §4.5).
+    pub(super) async fn redeem(
+        &self,
+        (code, verifier): (&str, &str),
+        redirect_uri: &str,
+        nonce: &str,
+    ) -> Result<Session, Failure> {
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect_uri),
+            ("code_verifier", verifier),
+        ];
+        let tokens = self.tokens(&fields).await?;
+        let id_token = tokens.id_token.ok_or(Failure::Unavailable)?;
+        let claims = self.verify(&id_token).await?;
+        if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
+            return Err(Failure::Token(Fault::Claim));
+        }
+        Ok(Session {
+            id_token,
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+            expires: tokens.expires,
+            began: now(),
+        })
+    }
+
+    /// The session with new tokens (RFC 6749 §6, OpenID Connect Core §12).
+    pub(super) async fn refresh(&self, old: &Session, subject: Option<&Value>) -> Result<Session, Failure> {
+        let token = old.refresh_token.as_deref().ok_or(Failure::Refused)?;
+        let tokens = self.tokens(&[("grant_type", "refresh_token"), ("refresh_token", token)]).await?;
+        let id_token = match tokens.id_token {
+            Some(id_token) => {
+                let claims = self.verify(&id_token).await?;
+                if claims.get("sub") != subject {
+                    return Err(Failure::Token(Fault::Caller));
+                }
+                id_token
+            }
+            None => old.id_token.clone(),
+        };
+        Ok(Session {
+            id_token,
+            access_token: tokens.access_token.or_else(|| old.access_token.clone()),
+            refresh_token: tokens.refresh_token.or_else(|| old.refresh_token.clone()),
+            expires: tokens.expires,
+            began: old.began,
+        })
+    }
+
+    /// The claims of an ID token (OpenID Connect Core §3.1.3.7).
+    async fn verify(&self, text: &str) -> Result<Map<String, Value>, Failure> {
+        let token = Token::read(text.as_bytes()).map_err(Failure::Token)?;
+        self.check(&token).await?;
+        let claims = token.claims;
+        let several = claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1);
+        let party = claims.get("azp").and_then(Value::as_str);
+        if party.is_some_and(|party| party != self.oauth.id) || (several && party.is_none()) {
+            return Err(Failure::Token(Fault::Audience));
+        }
+        if claims.get("sub").and_then(Value::as_str).is_none_or(str::is_empty) {
+            return Err(Failure::Token(Fault::Claim));
+        }
+        Ok(claims)
+    }
+
+    /// Whether a token is the provider's, for this client, and valid now.
+    pub(super) async fn check(&self, token: &Token<'_>) -> Result<(), Failure> {
+        if !self.algorithms.contains(&token.algorithm) {
+            return Err(Failure::Token(Fault::Algorithm));
+        }
+        self.rules.judge(&token.claims, now()).map_err(Failure::Token)?;
+        let known = self.source.keys();
+        let verified = known.as_ref().and_then(|keys| keys.verify(token));
+        let verified = match verified {
+            Some(verified) => verified,
+            None => {
+                // Only newer keys can tell.
+                self.source.ask(known.as_ref()).await;
+                let keys = self.source.keys().ok_or(Failure::Unavailable)?;
+                keys.verify(token).unwrap_or(false)
+            }
+        };
+        if verified { Ok(()) } else { Err(Failure::Token(Fault::Signature)) }
+    }
+}

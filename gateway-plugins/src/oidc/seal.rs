@@ -1,0 +1,72 @@
+//! Encrypts what browsers keep for the gateway (AES-256-GCM).
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of a nonce.
+const NONCE: usize = 12;
+
+/// Keys for cookies: the first encrypts, all of them decrypt.
+pub(super) struct Seal(Vec<RandomizedNonceKey>);
+
+impl Seal {
+    /// Keys from these secrets; `None` where there is none.
+    pub(super) fn new(secrets: &[String]) -> Option<Self> {
+        let key = |secret: &String| {
+            // Its own key for this use: the secret may serve for something else as well.
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let bytes = hmac::sign(&key, b"ferrum-edge oidc cookie key 1");
+            RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref()).ok()
+        };
+        let keys: Option<Vec<_>> = secrets.iter().map(key).collect();
+        keys.filter(|keys| !keys.is_empty()).map(Self)
+    }
+
+    /// Encrypts a value for a purpose; it can't be used for another.
+    pub(super) fn close<T: Serialize>(&self, purpose: &str, value: &T) -> Option<String> {
+        let mut bytes = serde_json::to_vec(value).ok()?;
+        let nonce = self.0.first()?.seal_in_place_append_tag(Aad::from(purpose), &mut bytes).ok()?;
+        Some(URL_SAFE_NO_PAD.encode([nonce.as_ref(), &bytes[..]].concat()))
+    }
+
+    /// What was encrypted for this purpose; `None` for anything else.
+    pub(super) fn open<T: DeserializeOwned>(&self, purpose: &str, text: &[u8]) -> Option<T> {
+        let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (nonce, bytes) = sealed.split_at_checked(NONCE)?;
+        self.0.iter().find_map(|key| {
+            let mut bytes = bytes.to_vec();
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            let plain = key.open_in_place(nonce, Aad::from(purpose), &mut bytes).ok()?;
+            serde_json::from_slice(plain).ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_key_and_purpose_open_it() {
+        let secrets = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let (old, new) = (Seal::new(&secrets(&["old"])), Seal::new(&secrets(&["new", "old"])));
+        let (old, new) = (old.expect("a key"), new.expect("keys"));
+        let text = old.close("a", &7).expect("a text");
+        assert_eq!(new.open::<u32>("a", text.as_bytes()), Some(7), "a secret that was replaced");
+        assert_eq!(new.open::<u32>("b", text.as_bytes()), None);
+        assert_eq!(old.open::<u32>("a", new.close("a", &7).expect("a text").as_bytes()), None);
+        assert_ne!(text, old.close("a", &7).expect("a text"), "each time another nonce");
+        for at in 0..text.len() {
+            let mut bent = text.clone().into_bytes();
+            bent[at] = if bent[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(old.open::<u32>("a", &bent), None, "{at}");
+        }
+        for short in ["", "abc", "*"] {
+            assert_eq!(old.open::<u32>("a", short.as_bytes()), None);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is known of somebody who has logged in.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use gateway_core::plugin::world::per_worker::PerWorker;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+
+use crate::jose::Token;
+
+/// A session as the browser keeps it, encrypted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Session {
+    /// The ID token, verified when it came.
+    #[serde(rename = "i")]
+    pub(super) id_token: String,
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub(super) access_token: Option<String>,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub(super) refresh_token: Option<String>,
+    /// The second since 1970 at which the access token expires; 0 where nobody said.
+    #[serde(rename = "e")]
+    pub(super) expires: u64,
+    /// The second of the login.
+    #[serde(rename = "b")]
+    pub(super) began: u64,
+}
+
+/// A session with what its ID token says.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) session: Session,
+    pub(super) claims: Map<String, Value>,
+}
+
+impl Open {
+    pub(super) fn new(session: Session) -> Option<Arc<Self>> {
+        let claims = Token::read(session.id_token.as_bytes()).ok()?.claims;
+        Some(Arc::new(Self { session, claims }))
+    }
+}
+
+pub(super) type Print = [u8; 32];
+
+pub(super) fn print(bytes: &[u8]) -> Print {
+    digest(&SHA256, bytes).as_ref().try_into().unwrap_or_default()
+}
+
+/// Sessions and subjects that the provider has logged out, for as long as their cookies would be accepted.
+#[derive(Default)]
+pub(super) struct Ended {
+    any: AtomicBool,
+    /// When it was ended, and until when that has to be known.
+    all: Mutex<HashMap<Print, (u64, u64)>>,
+}
+
+/// Logouts that are kept in mind.
+const MAX_ENDED: usize = 100_000;
+
+impl Ended {
+    /// Notes that sessions that began before this second are over: the one with this `sid`, or all of this `sub`. False
+    /// when there is no room.
+    pub(super) fn note(&self, (name, id): (&str, &str), second: u64, until: u64) -> bool {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_ENDED {
+            all.retain(|_, (_, until)| *until > second);
+        }
+        if all.len() >= MAX_ENDED {
+            return false;
+        }
+        all.insert(print(format!("{name} {id}").as_bytes()), (second, until));
+        self.any.store(true, Relaxed);
+        true
+    }
+
+    pub(super) fn has(&self, open: &Open) -> bool {
+        if !self.any.load(Relaxed) {
+            return false;
+        }
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        ["sid", "sub"].into_iter().any(|name| {
+            let id = open.claims.get(name).and_then(Value::as_str);
+            let known = id.and_then(|id| all.get(&print(format!("{name} {id}").as_bytes())));
+            known.is_some_and(|(second, _)| open.session.began <= *second)
+        })
+    }
+}
+
+/// What refreshing a session came to; `None` when the provider refuses.
+pub(super) type Refreshed = Arc<OnceCell<Option<Arc<Open>>>>;
+
+/// Refreshes under way, and those of the last minute: a refresh token is often good once, and a browser sends several
+/// requests at a time.
+#[derive(Default)]
+pub(super) struct Refreshes(Mutex<HashMap<Print, (u64, Refreshed)>>);
+
+/// Refreshes that are kept in mind, and for how many seconds.
+const MAX_REFRESHES: usize = 10_000;
+const REFRESH_KEPT: u64 = 60;
+
+impl Refreshes {
+    /// The one refresh of this token; `None` when there are too many.
+    pub(super) fn of(&self, token: &str, now: u64) -> Option<Refreshed> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = print(token.as_bytes());
+        let is_kept = |began: u64| now < began.saturating_add(REFRESH_KEPT);
+        if let Some((_, refreshed)) = all.get(&key).filter(|(began, _)| is_kept(*began)) {
+            return Some(refreshed.clone());
+        }
+        if all.len() >= MAX_REFRESHES {
+            all.retain(|_, (began, _)| is_kept(*began));
+        }
+        if all.len() >= MAX_REFRESHES {
+            return None;
+        }
+        let refreshed = Refreshed::default();
+        all.insert(key, (now, refreshed.clone()));
+        Some(refreshed)
+    }
+}
+
+/// Sessions that each worker keeps decrypted.
+#[derive(Default)]
+pub(super) struct Known(PerWorker<HashMap<Print, Arc<Open>>>);
+
+/// At so many it begins again.
+const MAX_KNOWN: usize = 1000;
+
+impl Known {
+    pub(super) fn get(&self, print: &Print) -> Option<Arc<Open>> {
+        self.0.get_or(HashMap::new)?.get(print).cloned()
+    }
+
+    pub(super) fn put(&self, print: Print, open: Arc<Open>) {
+        if let Some(mut known) = self.0.get_or(HashMap::new) {
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(print, open);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_is_kept_for_a_minute() {
+        let refreshes = Refreshes::default();
+        let first = refreshes.of("rt-1", 100).expect("room");
+        assert!(Arc::ptr_eq(&first, &refreshes.of("rt-1", 159).expect("room")));
+        assert!(!Arc::ptr_eq(&first, &refreshes.of("rt-2", 159).expect("room")));
+        assert!(!Arc::ptr_eq(&first, &refreshes.of("rt-1", 160).expect("room")));
+        for n in 0..MAX_REFRESHES {
+            refreshes.of(&format!("other {n}"), 200);
+        }
+        assert!(refreshes.of("one more", 200).is_none() && refreshes.of("one more", 260).is_some());
+    }
+
+    #[test]
+    fn logouts_are_bounded_and_forgotten_when_their_sessions_are_over() {
+        let ended = Ended::default();
+        for n in 0..MAX_ENDED {
+            assert!(ended.note(("sid", &n.to_string()), 100, 200));
+        }
+        assert!(!ended.note(("sid", "x"), 199, 300));
+        assert!(ended.note(("sid", "x"), 200, 300));
+    }
+}
