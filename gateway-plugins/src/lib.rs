@@ -44,6 +44,7 @@ mod rewrite;
 mod security_headers;
 mod server_timing;
 mod shared;
+mod sse;
 mod static_files;
 mod traffic_split;
 mod transform;
@@ -100,6 +101,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    entry::<sse::Sse>(),
     entry::<grpc_deadline::GrpcDeadline>(),
     // where does it go
     entry::<traffic_split::TrafficSplit>(),
