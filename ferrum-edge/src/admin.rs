@@ -15,6 +15,7 @@ mod openapi;
 mod problem;
 mod request;
 mod resources;
+mod site;
 mod status;
 mod targets;
 
@@ -127,6 +128,7 @@ fn router(admin: Admin) -> Router<()> {
     router
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
+        .layer(middleware::from_fn_with_state(admin.clone(), site::guard))
         .with_state(admin)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(limits))

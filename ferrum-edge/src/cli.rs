@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 is good, 1 a failure while running, 2 a wrong use, 3 a bad configuration; `diff` ends with 4 when it finds differences.
 
+mod address;
 mod admin;
 mod cache;
 mod check;

@@ -10,6 +10,7 @@ pub mod prometheus;
 mod redact;
 mod shard;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -43,6 +44,10 @@ pub(crate) struct ControlCounts {
     pub(crate) probes_good: AtomicU64,
     pub(crate) probes_bad: AtomicU64,
     pub(crate) certificates_refused: AtomicU64,
+    pub(crate) admin_tokens_refused: AtomicU64,
+    pub(crate) admin_sites_refused: AtomicU64,
+    /// When each certificate file in use ends, in seconds since 1970.
+    pub(crate) certificate_ends: Mutex<Vec<(PathBuf, i64)>>,
     pub(crate) broken: AtomicU64,
     pub(crate) database_away: AtomicBool,
 }

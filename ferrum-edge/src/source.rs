@@ -1,5 +1,6 @@
 //! Where configurations come from. Operating modes differ in nothing else.
 
-mod certificates;
+pub(crate) mod certificates;
 pub mod database;
 pub mod file;
+pub(crate) mod warnings;

@@ -350,3 +350,41 @@ fn the_service_manager_is_told() {
     assert_eq!(next(), "STOPPING=1\n");
     assert_eq!(gateway.wait(), Some(0));
 }
+
+const DOUBTFUL: &str = "
+proxies:
+  - { id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9,
+      plugins: [{ plugin_config_id: acl }] }
+consumers:
+  - { id: c, username: c }
+plugin_configs:
+  - { id: acl, plugin_name: access_control, scope: proxy_group, config: { allowed_consumers: [nobody] } }
+  - { id: spare, plugin_name: cors, scope: proxy_group, config: { allowed_origins: ['https://a.example'] } }
+";
+
+#[test]
+fn what_is_probably_not_meant_is_warned_of() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", DOUBTFUL);
+    let codes = |arguments: &[&str]| {
+        let output =
+            ferrum_edge(&folder).arg("check").args(arguments).args(["--output", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let listed = document["warnings"].as_array().unwrap().clone();
+        let codes: Vec<_> =
+            listed.iter().map(|warning| warning["code"].as_str().unwrap().to_owned()).collect();
+        (output.status.code(), codes)
+    };
+    let all = ["plugin_unused", "access_without_identity", "unknown_consumer", "consumer_unusable"];
+    assert_eq!(codes(&[]), (Some(0), all.map(str::to_owned).to_vec()));
+    assert_eq!(codes(&["--deny-warnings"]).0, Some(3));
+    let output = ferrum_edge(&folder).args(["run", "--deny-warnings"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("[access_without_identity]"));
+    let silenced = format!("gateway: {{ silence_warnings: [{}] }}\n{DOUBTFUL}", all.join(", "));
+    folder.write("ferrum.yaml", &silenced);
+    assert_eq!(codes(&["--deny-warnings"]), (Some(0), Vec::new()));
+    folder.write("ferrum.yaml", &silenced.replace("plugin_unused", "plugin_unusd"));
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
+}

@@ -1,4 +1,4 @@
-//! Who a certificate names.
+//! Who a certificate names, and when it ends.
 
 use std::net::IpAddr;
 
@@ -35,6 +35,12 @@ impl Names {
         }
         Some(names)
     }
+}
+
+/// When a DER certificate ends, in seconds since 1970; `None` when it can't be read.
+pub fn ends(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
 }
 
 fn alternative(name: &GeneralName<'_>) -> Option<String> {
@@ -132,5 +138,7 @@ mod tests {
         assert_eq!(names.common_name.as_deref(), Some("orders"));
         assert_eq!(names.alternative, ["a.example", "spiffe://example/orders", "192.0.2.7"]);
         assert_eq!(Names::read(b"no certificate"), None);
+        assert_eq!(ends(certificate.der()), Some(params.not_after.unix_timestamp()));
+        assert_eq!(ends(b"no certificate"), None);
     }
 }

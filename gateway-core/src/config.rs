@@ -11,3 +11,4 @@ pub mod resolve;
 pub mod settings;
 pub mod snapshot;
 pub mod units;
+pub mod warning;

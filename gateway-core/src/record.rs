@@ -151,6 +151,10 @@ pub mod metric {
         DATABASE_UP: gauge = "ferrum_database_up";
         /// Changed certificate files that could not be used; the certificates before them went on serving.
         CERTIFICATES_REFUSED: counter = "ferrum_certificates_refused_total";
+        /// When the certificate in a file ends, in seconds since 1970.
+        CERTIFICATE_ENDS: gauge = "ferrum_certificate_not_after_timestamp_seconds";
+        /// Requests to the admin API that were refused for who asked, by reason.
+        ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
         /// Access records written.
         LOG_WRITTEN: counter = "ferrum_access_log_written_total";
         /// Access records dropped because the writer was behind or could not write.

@@ -44,7 +44,9 @@ pub(super) async fn started(State(engine): State<Arc<Engine>>, query: RawQuery) 
 
 fn started_checks(engine: &Engine) -> Vec<Check> {
     let revision = engine.snapshot().revision;
-    let config = Check { name: "configuration", good: revision > 0, says: format!("revision {revision}") };
+    // An empty store has revision 0 and is as good as any other.
+    let applied = engine.telemetry.config_status().applied_at.is_some();
+    let config = Check { name: "configuration", good: applied, says: format!("revision {revision}") };
     // The admin listener comes after the others, so that its answer alone says that they are bound.
     let listeners = Check { name: "listeners", good: true, says: listeners(&engine.addresses) };
     vec![config, listeners]

@@ -1,5 +1,7 @@
 //! What the admin API's requests have in common: who asks, what for, under which condition.
 
+use std::sync::atomic::Ordering;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
@@ -46,7 +48,13 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
             request.extensions_mut().insert(asked);
             next.run(request).await
         }
-        Err(refused) => *refused,
+        Err(refused) => {
+            if refused.status() == StatusCode::UNAUTHORIZED {
+                gate.admin.engine.telemetry.control.admin_tokens_refused.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(path = request.uri().path(), "the admin API was asked without a valid token");
+            }
+            *refused
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Admin;
 use crate::export::{ConfigStatus, Rfc3339};
 use crate::source::database::Reconciler;
+use crate::source::warnings;
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
@@ -23,6 +24,10 @@ const MAX_BROKEN: usize = 100;
 const MAX_PROBLEMS: usize = 20;
 /// Upstreams named in one answer; their number is always told.
 const MAX_UPSTREAMS: usize = 1000;
+/// Warnings named in one answer; their number is always told.
+const MAX_WARNINGS: usize = 100;
+/// Proxies that are looked through for warnings.
+const MAX_LOOKED_THROUGH: usize = 10_000;
 /// Targets named of one upstream.
 const MAX_TARGETS: usize = 100;
 
@@ -48,6 +53,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "plugin_tasks": engine.tasks.status(),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
+        "warnings": warned(&snapshot),
     }))
 }
 
@@ -115,6 +121,16 @@ fn proxies(snapshot: &Snapshot) -> Value {
         })
         .collect();
     json!({ "count": snapshot.by_id.len(), "quarantined_count": snapshot.quarantined.len(), "quarantined": named })
+}
+
+/// What is served and probably not meant. `null` where there is too much to look through for each answer.
+fn warned(snapshot: &Snapshot) -> Value {
+    if snapshot.by_id.len() > MAX_LOOKED_THROUGH {
+        return Value::Null;
+    }
+    let warnings = warnings::of(&snapshot.model());
+    let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();
+    json!({ "count": warnings.len(), "list": shown })
 }
 
 fn upstreams(snapshot: &Snapshot) -> Value {

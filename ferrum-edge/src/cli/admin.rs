@@ -1,7 +1,7 @@
 //! Asking a gateway's admin API, or a store's as if a gateway ran on it.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +9,7 @@ use gateway_core::config::model::Settings;
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
+use super::address::AdminAddress;
 use super::database::DatabaseArgs;
 use super::{FAILED, MISUSED, print};
 use crate::admin::{Access, Role};
@@ -18,9 +19,9 @@ use crate::source::database::{Database, token_file, variable};
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct AdminArgs {
-    /// The admin listener of a running gateway [default: 127.0.0.1:9000]
+    /// The admin listener of a running gateway: HOST:PORT or http://HOST:PORT [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["db_url", "db_type"])]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     /// Works on this database itself, without a running gateway; those that run on it follow
     #[command(flatten)]
     database: DatabaseArgs,
@@ -28,7 +29,7 @@ pub(super) struct AdminArgs {
 
 /// Somebody who answers as the admin API does.
 pub(super) struct Admin {
-    address: SocketAddr,
+    address: AdminAddress,
     token: Option<String>,
     /// Answers for a store; ends with this.
     _gateway: Option<Gateway>,
@@ -47,8 +48,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are read.
 const MAX_ANSWER_BYTES: u64 = 4 << 30;
-/// Where the admin listener is unless something else is said.
-const DEFAULT_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9000);
 
 impl AdminArgs {
     /// As [`Self::open`], for those who only read: they don't make a database where there is none.
@@ -69,7 +68,7 @@ impl AdminArgs {
         if self.database.is_given() {
             return self.store(registry);
         }
-        let address = self.admin.unwrap_or_else(|| SocketAddr::from(DEFAULT_ADMIN));
+        let address = self.admin.clone().unwrap_or_default();
         let token = match variable("FERRUM_ADMIN_TOKEN") {
             Ok(Some(token)) => Some(token),
             Ok(None) => std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned()),
@@ -97,9 +96,9 @@ impl AdminArgs {
         let settings =
             Settings { http: None, https: None, workers: 1, access_log: None, ..Settings::default() };
         let gateway = Gateway::start_closed(settings.into(), database, registry).map_err(|e| failed(&e))?;
-        let loopback = SocketAddr::from((DEFAULT_ADMIN.0, 0));
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = gateway.serve_admin(loopback).map_err(|error| failed(&error))?;
-        Ok(Admin { address, token: Some(token), _gateway: Some(gateway) })
+        Ok(Admin { address: address.into(), token: Some(token), _gateway: Some(gateway) })
     }
 }
 
@@ -122,7 +121,7 @@ impl Admin {
 
     /// Asks, whatever the answer is.
     pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
-        let mut tcp = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)?;
+        let mut tcp = self.address.connect(CONNECT_TIMEOUT)?;
         tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let body = body.map(Value::to_string).unwrap_or_default();

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::run::Mode;
 use super::{BAD_CONFIG, MISUSED, Output, SpecArgs, Verbosity, logs, print};
+use crate::source::warnings;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -16,6 +17,9 @@ pub(super) struct CheckArgs {
     /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
     #[arg(long, env = "FERRUM_MODE", value_enum, default_value_t, value_name = "MODE")]
     mode: Mode,
+    /// Fails when there is a warning
+    #[arg(long)]
+    deny_warnings: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -29,16 +33,31 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Mode::File => source.load(registry),
         Mode::Database => source.load_settings(registry),
     };
+    let warnings = match (&result, args.mode) {
+        (Ok(model), Mode::File) => warnings::of(model),
+        // Everything but the settings is in the database.
+        _ => Vec::new(),
+    };
     let (code, problems) = match &result {
+        Ok(_) if args.deny_warnings && !warnings.is_empty() => (BAD_CONFIG, &[][..]),
         Ok(_) => (0, &[][..]),
         Err(Problems(problems)) => (BAD_CONFIG, &problems[..]),
     };
     match (args.output, &result) {
         (Output::Json, _) => {
             let problems: Vec<_> = problems.iter().map(document).collect();
-            print::line(json!({ "valid": code == 0, "problems": problems }));
+            print::line(
+                json!({ "valid": code == 0, "problems": problems, "warnings": warnings.iter().map(warnings::document).collect::<Vec<_>>() }),
+            );
         }
         (Output::Text, Ok(model)) => {
+            for warning in &warnings {
+                print::line(format_args!("warning: {warning}"));
+            }
+            if code != 0 {
+                print::line(format_args!("{} warnings, which are denied", warnings.len()));
+                return code;
+            }
             let (proxies, upstreams) = (model.proxies.len(), model.upstreams.len());
             let (consumers, plugins) = (model.consumers.len(), model.plugin_configs.len());
             print::line(format_args!(

@@ -123,7 +123,7 @@ mod tests {
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut connection = std::net::TcpStream::connect(address).unwrap();
-        write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         answer

@@ -1,7 +1,7 @@
 //! `reload`: SIGHUP to a running gateway, and what came of it.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use gateway_core::plugin::Registry;
 use rustix::process::Pid;
 use serde_json::Value;
 
+use super::address::AdminAddress;
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print, process};
 use crate::source::file::{Source, Spec};
 
@@ -22,9 +23,9 @@ pub(super) struct ReloadArgs {
     /// The file with the process id
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// The gateway's admin listener [default: as configured, else 127.0.0.1:9000]
+    /// The gateway's admin listener: HOST:PORT or http://HOST:PORT [default: as configured, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     #[command(flatten)]
     spec: SpecArgs,
 }
@@ -40,8 +41,9 @@ const MAX_STATUS_BYTES: u64 = 64 << 20;
 
 /// Signals, waits, and says which revision is in use or why the new configuration was refused.
 pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
-    let admin = args.admin.unwrap_or_else(|| configured_admin(&args.spec, registry));
-    let before = status(admin);
+    let configured = || configured_admin(&args.spec, registry).into();
+    let admin = args.admin.clone().unwrap_or_else(configured);
+    let before = status(&admin);
     let pid = match given_pid(args) {
         Ok(Some(pid)) => Some(pid),
         Ok(None) => before.as_ref().ok().and_then(|status| status.get("pid")?.as_i64()?.try_into().ok()),
@@ -62,7 +64,7 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         return FAILED;
     }
     match before {
-        Ok(before) => wait(admin, &State::of(&before)),
+        Ok(before) => wait(&admin, &State::of(&before)),
         Err(error) => {
             print::error(format_args!(
                 "Told the process, but nobody answers at {admin} ({error}); its log says whether it reloaded."
@@ -87,7 +89,7 @@ impl State {
 }
 
 /// Looks until the status shows what became of the reload.
-fn wait(admin: SocketAddr, before: &State) -> u8 {
+fn wait(admin: &AdminAddress, before: &State) -> u8 {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = match status(admin) {
@@ -148,8 +150,8 @@ fn configured_admin(spec: &SpecArgs, registry: &Registry) -> SocketAddr {
 }
 
 /// Asks for the status document.
-fn status(admin: SocketAddr) -> io::Result<Value> {
-    let mut tcp = TcpStream::connect_timeout(&admin, ANSWER_TIMEOUT)?;
+fn status(admin: &AdminAddress) -> io::Result<Value> {
+    let mut tcp = admin.connect(ANSWER_TIMEOUT)?;
     tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     // HTTP/1.0, so that the document ends with the connection and comes in one piece.

@@ -18,6 +18,10 @@ use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::source::database::Database;
 use crate::source::file::Source;
+use crate::source::warnings;
+
+/// Warnings that are logged at one time.
+const MAX_WARNINGS: usize = 50;
 
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
@@ -60,6 +64,9 @@ pub(super) struct Flags {
     /// Threads that carry traffic; 0 is one for each core
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Does not start with a configuration that has warnings
+    #[arg(long)]
+    deny_warnings: bool,
     /// Writes the process id here while the gateway runs
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
@@ -123,6 +130,9 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
+    if database.is_none() && !may_go_on(&model, flags) {
+        return BAD_CONFIG;
+    }
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
@@ -144,6 +154,25 @@ pub(super) fn serve(
         print::error(format_args!("the gateway could not start: {error}"));
         FAILED
     })
+}
+
+/// Says every warning. `false` when there is one and they are denied.
+fn may_go_on(model: &Model, flags: &Flags) -> bool {
+    let warnings = warnings::of(model);
+    for warning in warnings.iter().take(MAX_WARNINGS) {
+        match flags.deny_warnings {
+            true => print::error(format_args!("warning: {warning}")),
+            false => tracing::warn!("{warning}"),
+        }
+    }
+    if warnings.len() > MAX_WARNINGS {
+        tracing::warn!(count = warnings.len(), "there are more warnings; `ferrum-edge check` shows all");
+    }
+    let denied = flags.deny_warnings && !warnings.is_empty();
+    if denied {
+        print::error(format_args!("{} warnings, which are denied", warnings.len()));
+    }
+    !denied
 }
 
 /// Raises the soft limit on file descriptors to the hard one: the soft one is low for programs that use `select`.
@@ -257,6 +286,9 @@ impl<'s> Process<'s> {
         };
         let Some(reconciler) = self.gateway.reconciler() else {
             let model = self.source.load(&self.registry).map_err(refused)?;
+            for warning in warnings::of(&model).iter().take(MAX_WARNINGS) {
+                tracing::warn!("{warning}");
+            }
             return self.gateway.reload(&model);
         };
         let model = self.source.load_settings(&self.registry).map_err(refused)?;

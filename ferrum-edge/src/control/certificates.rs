@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{BackendHttp, BackendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::tls;
 
 use crate::app::Engine;
+use crate::source::certificates;
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -68,6 +69,17 @@ impl Watch {
             pair.chain(&rules.ca_path).cloned().collect::<Vec<_>>()
         }));
         self.revision = snapshot.revision;
+        self.note_expiries(snapshot);
+    }
+
+    /// Keeps when the certificates end, for the metrics.
+    fn note_expiries(&self, snapshot: &Snapshot) {
+        let mut model = snapshot.settings_model();
+        model.proxies.extend(snapshot.tended.iter().map(|(_, route)| route.proxy.clone()));
+        let ends = certificates::expiries(&model).into_iter().map(|(_, expiry)| expiry);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
+        let ends = ends.map(|expiry| (expiry.file, now + expiry.seconds)).collect();
+        *self.engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
     }
 
     /// Puts changed files in use. A bad one is said once, and what is in use stays.
@@ -78,7 +90,10 @@ impl Watch {
         }
         if refresh(&mut self.frontend) {
             match self.engine.frontend.reload(&snapshot.settings.tls) {
-                Ok(()) => tracing::info!("changed certificates are in use"),
+                Ok(()) => {
+                    self.note_expiries(&snapshot);
+                    tracing::info!("changed certificates are in use");
+                }
                 Err(error) => self.refused(&error),
             }
         }
@@ -88,6 +103,7 @@ impl Watch {
             match checked {
                 Ok(()) => {
                     self.engine.shared.client_tls.refresh();
+                    self.note_expiries(&snapshot);
                     tracing::info!("changed certificates towards targets are in use for new connections");
                 }
                 Err(error) => self.refused(&error),

@@ -1,6 +1,7 @@
 //! The Prometheus text format, version 0.0.4. Reads the workers' numbers and never makes a worker wait.
 
 use std::fmt::{self, Write};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -207,6 +208,17 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     page.single(&metric::CONFIG_BROKEN, telemetry.control.broken.load(Relaxed));
     page.single(&metric::DATABASE_UP, u8::from(!telemetry.control.database_away.load(Relaxed)));
     page.single(&metric::CERTIFICATES_REFUSED, telemetry.control.certificates_refused.load(Relaxed));
+    page.head(&metric::ADMIN_REFUSED);
+    let control = &telemetry.control;
+    for (reason, count) in [("token", &control.admin_tokens_refused), ("site", &control.admin_sites_refused)]
+    {
+        page.sample(metric::ADMIN_REFUSED.name, format_args!("reason=\"{reason}\""), count.load(Relaxed));
+    }
+    page.head(&metric::CERTIFICATE_ENDS);
+    for (file, ends) in &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) {
+        let file = file.display().to_string();
+        page.sample(metric::CERTIFICATE_ENDS.name, format_args!("file=\"{}\"", Label(&file)), ends);
+    }
     let (written, dropped) = telemetry.log.as_ref().map_or((0, 0), |log| (log.written(), log.dropped()));
     page.single(&metric::LOG_WRITTEN, written);
     page.single(&metric::LOG_DROPPED, dropped);

@@ -3,6 +3,7 @@
 //! A Kong route with several paths becomes as many proxies: a proxy has one path. What a service says, each of its
 //! routes' proxies says.
 
+mod counterparts;
 mod plugins;
 mod routes;
 
@@ -150,7 +151,16 @@ impl Kong {
         self.leftovers(
             &place,
             upstream,
-            &["targets", "algorithm", "hash_on", "hash_on_header", "hash_on_cookie", "healthchecks", "slots"],
+            &[
+                "targets",
+                "algorithm",
+                "hash_on",
+                "hash_on_header",
+                "hash_on_cookie",
+                "hash_on_cookie_path",
+                "healthchecks",
+                "slots",
+            ],
         );
         self.upstreams.insert(called, id);
         self.out.upstreams.push(Value::Object(made));
@@ -170,6 +180,10 @@ impl Kong {
             }
         };
         set(made, "algorithm", algorithm);
+        if let Some(path) = text(upstream, "hash_on_cookie_path").filter(|_| hash_on == Some("cookie")) {
+            // Kong gives clients without the cookie one.
+            set(made, "hash_on_cookie_config", json!({ "path": path, "ttl_seconds": 0 }));
+        }
         let hashed = match hash_on {
             None | Some("ip") => return,
             Some("header") => text(upstream, "hash_on_header").map(|name| format!("header:{name}")),
@@ -278,7 +292,10 @@ impl Kong {
         if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
             set(&mut made, "custom_id", custom);
         }
-        let credentials = plugins::credentials(&mut self.out, (&place, username), consumer);
+        let (credentials, known_as) = plugins::credentials(&mut self.out, (&place, username), consumer);
+        if let Some(known_as) = known_as {
+            set(&mut made, "custom_id", known_as);
+        }
         if !credentials.is_empty() {
             set(&mut made, "credentials", credentials);
         }

@@ -6,6 +6,7 @@ mod blocks;
 mod dump;
 mod guards;
 mod location;
+mod plugins;
 
 use std::collections::HashMap;
 
@@ -80,6 +81,7 @@ struct Nginx {
     /// Upstreams by their names.
     upstreams: HashMap<String, String>,
     certificates: Vec<Value>,
+    zones: plugins::Zones,
     /// What the servers of `http` listen to.
     kinds: Vec<Kind>,
 }
@@ -107,8 +109,12 @@ impl Nginx {
         for directive in &http.block {
             match directive.name.as_str() {
                 "upstream" => {}
+                "limit_req_zone" | "limit_conn_zone" => match plugins::zone(directive) {
+                    Some((name, zone)) => drop(self.zones.insert(name, zone)),
+                    None => self.unknown("http", directive),
+                },
                 "server" => self.server(directive, http),
-                name if location::INHERITED.contains(&name) || guards::NAMES.contains(&name) => {}
+                name if is_inherited(name) => {}
                 _ => self.unknown("http", directive),
             }
         }
@@ -123,6 +129,7 @@ impl Nginx {
         let place = format!("upstream {called}");
         let id = self.out.id("upstream", called);
         let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        self.failures(&place, upstream, &mut made);
         let (mut targets, mut algorithm) = (Vec::new(), "weighted_round_robin");
         for directive in &upstream.block {
             match directive.name.as_str() {
@@ -145,6 +152,10 @@ impl Nginx {
                         _ => self.unknown(&place, directive),
                     }
                 }
+                "sticky" => match sticky(directive) {
+                    Some(cookie) => set(&mut made, "sticky", cookie),
+                    None => self.unknown(&place, directive),
+                },
                 _ => self.unknown(&place, directive),
             }
         }
@@ -171,6 +182,14 @@ impl Nginx {
                 Some(("weight", weight)) if weight.parse::<u16>().is_ok() => {
                     set(&mut made, "weight", weight.parse::<u16>().unwrap_or(1));
                 }
+                Some(("max_conns", most)) if most.parse::<u32>().is_ok() => {
+                    let most = most.parse::<u32>().unwrap_or(0);
+                    if most > 0 {
+                        set(&mut made, "max_requests", most);
+                    }
+                }
+                Some(("max_fails" | "fail_timeout" | "slow_start", _)) => {}
+                _ if argument == "backup" => set(&mut made, "priority", 1),
                 _ if argument == "down" => {
                     self.out.miss(
                         format_args!("line {}, {place}", server.line),
@@ -180,11 +199,44 @@ impl Nginx {
                 }
                 _ => self.out.miss(
                     format_args!("line {}, {place}, server {address}", server.line),
-                    format_args!("`{argument}`: see `health_checks.passive`"),
+                    format_args!("`{argument}`: there is nothing like it here"),
                 ),
             }
         }
         Some(Value::Object(made))
+    }
+
+    /// `max_fails`, `fail_timeout` and `slow_start`, which hold for the whole upstream here.
+    fn failures(&mut self, place: &str, upstream: &Directive, made: &mut Map<String, Value>) {
+        let servers = || upstream.block.iter().filter(|directive| directive.name == "server");
+        let mut one = |name: &str| {
+            let of = |server: &Directive| {
+                let value = server.arguments.iter().find_map(|a| a.strip_prefix(name)?.strip_prefix('='));
+                value.map(str::to_owned)
+            };
+            let values: Vec<_> = servers().map(of).collect();
+            if values.iter().any(|value| *value != values[0]) {
+                self.out.miss(
+                    place,
+                    format_args!("`{name}` holds for all its servers here: the strictest is taken"),
+                );
+            }
+            values.into_iter().flatten().min()
+        };
+        let (fails, timeout, slow) = (one("max_fails"), one("fail_timeout"), one("slow_start"));
+        let millis = |text: Option<String>| text.and_then(|text| location::millis(&text));
+        if fails.is_some() || timeout.is_some() {
+            let seconds = millis(timeout).map_or(10, |millis| (millis / 1000).max(1));
+            let fails = fails.and_then(|fails| fails.parse::<u64>().ok()).unwrap_or(1);
+            let passive = json!({
+                "unhealthy_threshold": fails, "unhealthy_status_codes": [],
+                "unhealthy_window_seconds": seconds, "healthy_after_seconds": seconds,
+            });
+            set(made, "health_checks", json!({ "passive": passive }));
+        }
+        if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
+            set(made, "slow_start_seconds", (millis / 1000).max(1));
+        }
     }
 
     fn server(&mut self, server: &Directive, http: &Directive) {
@@ -207,7 +259,7 @@ impl Nginx {
                 "ssl_certificate_key" => key = first,
                 "ssl_protocols" => {}
                 "return" | "proxy_pass" => {}
-                name if location::INHERITED.contains(&name) || guards::NAMES.contains(&name) => {}
+                name if is_inherited(name) => {}
                 _ => self.unknown(&place, directive),
             }
         }
@@ -408,4 +460,30 @@ fn host_port(address: &str, default_port: u16) -> (String, u16) {
         None => (address, default_port),
     };
     (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)
+}
+
+/// Whether a directive holds for the locations below.
+fn is_inherited(name: &str) -> bool {
+    location::INHERITED.contains(&name) || guards::NAMES.contains(&name) || plugins::NAMES.contains(&name)
+}
+
+/// `sticky cookie NAME [expires=1h] [domain=D] [httponly] [secure] [path=P]`.
+fn sticky(directive: &Directive) -> Option<Value> {
+    let (method, name) = (directive.arguments.first()?, directive.arguments.get(1)?);
+    if method != "cookie" {
+        return None;
+    }
+    let mut config = Map::new();
+    set(&mut config, "ttl_seconds", 0);
+    set(&mut config, "http_only", false);
+    for argument in directive.arguments.iter().skip(2) {
+        match argument.split_once('=') {
+            Some(("expires", time)) => set(&mut config, "ttl_seconds", location::millis(time)? / 1000),
+            Some((key @ ("domain" | "path"), value)) => set(&mut config, key, value),
+            None if argument == "httponly" => set(&mut config, "http_only", true),
+            None if argument == "secure" => set(&mut config, "secure", true),
+            _ => return None,
+        }
+    }
+    Some(json!({ "cookie": name, "cookie_config": config }))
 }

@@ -125,7 +125,10 @@ fn kong_plugins_run_where_they_ran() {
             .collect()
     };
     for proxy in ["orders-api", "orders-api-2"] {
-        assert_eq!(names(by_id(&document, "proxies", proxy)), ["key_auth", "access_control"]);
+        assert_eq!(
+            names(by_id(&document, "proxies", proxy)),
+            ["key_auth", "access_control", "rate_limiting"]
+        );
     }
     assert_eq!(names(by_id(&document, "proxies", "shop")), ["request_termination"]);
     let configs = document["plugin_configs"].as_array().unwrap();
@@ -135,7 +138,7 @@ fn kong_plugins_run_where_they_ran() {
         (&json!("correlation_id"), &json!("X-Id"))
     );
     let key = configs.iter().find(|config| config["plugin_name"] == "key_auth").unwrap();
-    assert_eq!(key["config"], json!({ "key_location": "header:x-api-key", "hide_credentials": true }));
+    assert_eq!(key["config"], json!({ "key_location": ["header:x-api-key"], "hide_credentials": true }));
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn kong_consumers_keep_their_credentials() {
 #[test]
 fn what_kong_has_and_we_have_not_is_named() {
     let translation = kong::translate(&yaml(KONG), false).unwrap();
-    for what in ["rate-limiting", "bad.*", "weight of 0", "basicauth", "vaults"] {
+    for what in ["bad.*", "weight of 0", "basicauth", "vaults"] {
         assert!(missing(&translation, what), "{what}: {:#?}", translation.missing);
     }
     assert!(!missing(&translation, "certificates"), "an empty section is none");
@@ -416,11 +419,11 @@ services:
   host: 10.0.0.1
   port: 1001
   routes:
-  - {name: jwt, paths: [/jwt], plugins: [{name: jwt}]}
+  - {name: jwt, paths: [/jwt], plugins: [{name: jwt, config: {secret_is_base64: true}}]}
   - {name: open, paths: [/open], plugins: [{name: cors}]}
   - {name: odd, paths: [/odd], plugins: [{name: our-own-auth}]}
   - {name: read, paths: [/items], methods: [GET]}
-  - {name: write, paths: [/items], methods: [POST], plugins: [{name: ip-restriction, config: {allow: [10.0.0.0/8]}}]}
+  - {name: write, paths: [/items], methods: [POST], plugins: [{name: ldap-auth}]}
   - {name: header, paths: [/items], headers: {x-v: ["2"]}, methods: [GET], plugins: [{name: basic-auth}]}
 - name: t
   host: 10.0.0.1
@@ -449,7 +452,7 @@ consumers:
     assert_eq!(names, ["bob"], "who was guarded by something of her own does not get in without it");
     let open = kong::translate(&yaml(GUARDED), true).unwrap();
     assert_eq!(asked(&open, "h", "GET", "/jwt", [10, 0, 0, 1]), "1001");
-    let everywhere = "_format_version: '3.0'\nplugins: [{name: jwt}]\nservices: [{name: s, host: h, routes: [{paths: [/]}]}]\n";
+    let everywhere = "_format_version: '3.0'\nplugins: [{name: ldap-auth}]\nservices: [{name: s, host: h, routes: [{paths: [/]}]}]\n";
     let translation = kong::translate(&yaml(everywhere), false).unwrap();
     assert_eq!(asked(&translation, "h", "GET", "/", [10, 0, 0, 1]), "503");
 }
@@ -461,4 +464,170 @@ fn ids_are_each_their_own() {
     assert_eq!(translation.id("proxy", "a b c"), "a-b-c-2");
     assert_eq!(translation.id("proxy", "***"), "proxy");
     assert_eq!(translation.id("upstream", "a b c"), "a-b-c");
+}
+
+const COUNTERPARTS: &str = r#"
+_format_version: "3.0"
+services:
+- name: s
+  url: http://10.0.0.1:80
+  routes: [{name: r, paths: [/]}]
+  plugins:
+  - {name: key-auth, config: {key_names: [k, l], key_in_query: true, key_in_header: true}}
+  - {name: basic-auth, config: {hide_credentials: true}}
+  - {name: hmac-auth, config: {clock_skew: 60, algorithms: [hmac-sha1, hmac-sha256]}}
+  - {name: jwt, config: {claims_to_verify: [exp], cookie_names: [t]}}
+  - {name: ip-restriction, config: {allow: [10.0.0.0/8], deny: [10.0.0.7], status: 404}}
+  - {name: bot-detection, config: {deny: [curl]}}
+  - {name: rate-limiting, config: {minute: 5, hour: 100, limit_by: ip, policy: redis}}
+  - {name: request-size-limiting, config: {allowed_payload_size: 8}}
+  - {name: cors, config: {origins: ['https://a.example'], credentials: true, max_age: 60}}
+  - name: request-transformer
+    config:
+      remove: {headers: [x-a], querystring: [q]}
+      rename: {headers: ['x-b:x-c']}
+      replace: {headers: ['x-d:1$'], body: ['n:v']}
+      add: {querystring: ['p:2'], headers: ['x-e:$(headers.x)']}
+      append: {headers: ['x-f:3']}
+  - {name: response-transformer, config: {add: {headers: ['x-g:4'], json: ['k:5']}}}
+consumers:
+- username: ann
+  jwt_secrets: [{key: issuer-of-ann, secret: 0123456789abcdef0123456789abcdef}]
+  basicauth_credentials: [{username: ann, password: secret}, {username: ann, password: 0123456789012345678901234567890123456789}]
+  hmacauth_credentials: [{username: ann, secret: shared}, {username: other, secret: shared}]
+"#;
+
+#[test]
+fn kongs_plugins_have_counterparts() {
+    let translation = kong::translate(&yaml(COUNTERPARTS), false).unwrap();
+    let document = good(&translation);
+    assert_eq!(translation.closed, Vec::<String>::new());
+    let config = |name: &str| {
+        let list = document["plugin_configs"].as_array().unwrap();
+        list.iter().find(|plugin| plugin["plugin_name"] == name).unwrap()["config"].clone()
+    };
+    assert_eq!(config("key_auth")["key_location"], json!(["header:k", "query:k", "header:l", "query:l"]));
+    assert_eq!(config("basic_auth"), json!({ "hide_credentials": true }));
+    assert_eq!(config("hmac_auth")["algorithms"], json!(["hmac-sha256"]));
+    let jwt = config("jwt_auth");
+    assert_eq!(jwt["token_lookup"], json!(["header:authorization", "query:jwt", "cookie:t"]));
+    assert_eq!((&jwt["consumer_claim_field"], &jwt["require_exp"]), (&json!("iss"), &json!(true)));
+    assert_eq!(
+        config("ip_restriction"),
+        json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.7"], "status_code": 404 })
+    );
+    assert_eq!(config("bot_detection"), json!({ "deny": ["curl"] }));
+    let limits = config("rate_limiting");
+    assert_eq!(limits["limits"], json!([{ "rate": 5, "per": "1m" }, { "rate": 100, "per": "1h" }]));
+    assert_eq!(limits["limit_by"], "address");
+    assert!(missing(&translation, "each gateway counts for itself"));
+    assert_eq!(config("request_size_limiting")["max_bytes"], 8 << 20);
+    let cors = config("cors");
+    assert_eq!(
+        (&cors["allowed_origins"], &cors["allow_credentials"]),
+        (&json!(["https://a.example"]), &json!(true))
+    );
+    let rules = config("request_transformer")["rules"].clone();
+    assert_eq!(rules.as_array().unwrap().len(), 7);
+    assert_eq!(rules[3], json!({ "operation": "update", "target": "header", "key": "x-d", "value": "1$$" }));
+    assert_eq!(rules[4], json!({ "operation": "update", "target": "body", "key": "/n", "value": "v" }));
+    assert!(missing(&translation, "x-e"));
+    assert_eq!(config("response_transformer")["rules"].as_array().unwrap().len(), 2);
+    let ann = by_id(&document, "consumers", "ann");
+    assert_eq!(ann["custom_id"], "issuer-of-ann");
+    assert_eq!(ann["credentials"]["basic_auth"].as_array().unwrap().len(), 1);
+    assert_eq!(ann["credentials"]["hmac_auth"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_kongs_plugins_cannot_have_here_is_closed() {
+    for plugin in [
+        "{name: jwt, config: {secret_is_base64: true}}",
+        "{name: hmac-auth, config: {algorithms: [hmac-sha1]}}",
+    ] {
+        let text = format!(
+            "_format_version: '3.0'\nservices:\n- name: s\n  url: http://10.0.0.1\n  routes: [{{name: r, paths: [/]}}]\n  plugins: [{plugin}]\n"
+        );
+        let translation = kong::translate(&yaml(&text), false).unwrap();
+        assert_eq!(translation.closed.len(), 1, "{plugin}");
+    }
+}
+
+const PLUGGED: &str = r#"
+http {
+  limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;
+  limit_conn_zone $http_x_tenant zone=two:10m;
+  gzip on;
+  gzip_types text/css;
+  add_header X-Outer outer;
+  upstream u {
+    server 10.0.0.1:80 max_fails=2 fail_timeout=30s slow_start=60s max_conns=100;
+    server 10.0.0.2:80 max_fails=2 fail_timeout=30s slow_start=60s;
+    server 10.0.0.3:80 backup max_fails=2 fail_timeout=30s slow_start=60s;
+    sticky cookie srv expires=1h path=/ httponly;
+    keepalive 32;
+  }
+  server {
+    server_name a.example;
+    location /old { return 301 https://$host$request_uri; }
+    location /new { return https://b.example/; }
+    location / {
+      auth_basic "staff only";
+      auth_basic_user_file HTPASSWD;
+      limit_req zone=one burst=20 nodelay;
+      limit_conn two 5;
+      limit_req_status 429;
+      add_header X-Inner "for $remote_addr" always;
+      proxy_set_header Host $host;
+      proxy_set_header X-Real-IP $remote_addr;
+      proxy_set_header X-Tenant $http_x_tenant;
+      proxy_set_header X-Gone "";
+      rewrite ^/v1/(.*)$ /v2/$1 break;
+      proxy_pass http://u;
+    }
+  }
+}
+"#;
+
+#[test]
+fn nginxs_directives_have_counterparts() {
+    let file = std::env::temp_dir().join(format!("ferrum-import-{}.htpasswd", std::process::id()));
+    std::fs::write(&file, "ann:$2y$05$abcdefghijklmnopqrstuuHYCyZQ9AzcHWpwJVIPvGfQPqmAXGWHq\n").unwrap();
+    let text = PLUGGED.replace("HTPASSWD", file.to_str().unwrap());
+    let translation = nginx::translate(&text, false).unwrap();
+    let document = good(&translation);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((&translation.closed, &translation.missing), (&Vec::new(), &Vec::new()));
+    let all = document["plugin_configs"].as_array().unwrap();
+    let configs = |name: &str| -> Vec<&Value> {
+        all.iter().filter(|plugin| plugin["plugin_name"] == name).map(|plugin| &plugin["config"]).collect()
+    };
+    assert_eq!(
+        configs("redirect"),
+        [
+            &json!({ "status_code": 301, "location": "https://${request.host}${request.target}" }),
+            &json!({ "status_code": 302, "location": "https://b.example/" }),
+        ]
+    );
+    assert_eq!(configs("basic_auth")[0]["realm"], "staff only");
+    let limit = configs("rate_limiting")[0];
+    assert_eq!(limit["limits"], json!([{ "rate": 10, "per": "1s", "burst": 21 }]));
+    assert_eq!((&limit["limit_by"], &limit["status_code"]), (&json!("address"), &json!(429)));
+    let limit = configs("concurrency_limiting")[0];
+    assert_eq!((&limit["limit_by"], &limit["max_concurrent"]), (&json!("header:x-tenant"), &json!(5)));
+    assert_eq!(
+        configs("response_transformer").last().unwrap()["rules"],
+        json!([{ "operation": "append", "target": "header", "key": "X-Inner", "value": "for ${client.address}" }])
+    );
+    let rules = configs("request_transformer")[0]["rules"].clone();
+    assert_eq!(rules[0]["value"], "${request.header.x-tenant}");
+    assert_eq!(rules[1], json!({ "operation": "remove", "target": "header", "key": "X-Gone" }));
+    assert_eq!(configs("rewrite")[0]["regex"], json!([{ "from": "^/v1/(.*)$", "to": "/v2/$1" }]));
+    assert_eq!(configs("compression")[0]["content_types"], json!(["text/html", "text/css"]));
+    let upstream = by_id(&document, "upstreams", "u");
+    assert_eq!(upstream["slow_start_seconds"], 60);
+    assert_eq!(upstream["health_checks"]["passive"]["unhealthy_threshold"], 2);
+    assert_eq!(upstream["sticky"]["cookie_config"]["ttl_seconds"], 3600);
+    assert_eq!(upstream["targets"][0]["max_requests"], 100);
+    assert_eq!(upstream["targets"][2]["priority"], 1);
 }

@@ -1,9 +1,12 @@
 //! Certificates, keys and roots that a configuration names are read when it is checked, not when somebody connects.
 
 use std::collections::HashSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use gateway_core::certificate;
 use gateway_core::config::model::{Model, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
+use gateway_core::config::warning::Expiry;
 use gateway_protocols::tls;
 use gateway_protocols::tls::server::Certificates;
 use gateway_protocols::udp::dtls::{self, DtlsRules};
@@ -43,6 +46,25 @@ pub(super) fn check(model: &Model) -> Problems {
         }
     }
     problems
+}
+
+/// When the certificates that a configuration names end: the leaves shown to clients and to targets.
+pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
+    let shown = model.settings.tls.certificates.iter().enumerate();
+    let shown = shown.map(|(n, files)| (format!("gateway.tls.certificates[{n}]"), &files.cert_path));
+    let targets = model.proxies.iter().filter_map(|proxy| {
+        let (path, _) = proxy.backend.tls.as_ref()?.client_cert.as_ref()?;
+        Some((format!("proxies.{}", proxy.id), path))
+    });
+    let mut seen = HashSet::new();
+    let named = shown.chain(targets).filter(|(_, path)| seen.insert((*path).clone())).collect::<Vec<_>>();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
+    let ended = named.into_iter().filter_map(|(at, path)| {
+        let chain = tls::pem::chain(path).ok()?;
+        let seconds = certificate::ends(chain.first()?)? - now;
+        Some((at, Expiry { file: path.clone(), seconds }))
+    });
+    ended.collect()
 }
 
 /// Proxies that terminate TLS or DTLS must have a certificate to show.

@@ -195,7 +195,7 @@ impl Drop for Gateway {
 /// One answer, head and body.
 pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     let mut connection = TcpStream::connect(address).unwrap();
-    write!(connection, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    write!(connection, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
     answer

@@ -91,7 +91,7 @@ fn who_leaves_before_the_answer_leaves_nothing_half_done() {
         let body = json!({ "proxies": [proxy(&format!("p{n}"), &format!("/p{n}"), target)] }).to_string();
         let mut tcp = TcpStream::connect(running.admin).unwrap();
         let head = format!(
-            "POST /v1/batch HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {ADMIN}\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/batch HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         tcp.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();

@@ -1,13 +1,13 @@
 //! A compiled configuration: what traffic reads. Published whole, in one swap; a request sees one from beginning to end.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 
 use super::index::Index;
-use super::model::{Id, Proxy, Settings};
+use super::model::{Id, Model, Proxy, Settings};
 use super::problem::Problems;
 use crate::balance::Targets;
 use crate::consumer::Consumers;
@@ -112,6 +112,26 @@ impl Snapshot {
         members
             .filter(|(config, _)| *config.plugin_name == *plugin_name && seen.insert(config.id.as_str()))
             .collect()
+    }
+
+    /// The settings alone, as a model.
+    pub fn settings_model(&self) -> Model {
+        Model { settings: self.settings.clone(), ..Model::default() }
+    }
+
+    /// What is served, as a model: without consumers, and without plugin configs that no proxy runs.
+    pub fn model(&self) -> Model {
+        let proxies: Vec<_> = self.by_id.iter().map(|(_, route)| route.proxy.clone()).collect();
+        let mut plugins = BTreeMap::new();
+        for plugin in proxies.iter().flat_map(|proxy| &proxy.plugins) {
+            plugins.entry(plugin.id.clone()).or_insert_with(|| plugin.clone());
+        }
+        Model {
+            settings: self.settings.clone(),
+            proxies,
+            plugin_configs: plugins.into_values().collect(),
+            ..Model::default()
+        }
     }
 
     /// Nothing configured yet.

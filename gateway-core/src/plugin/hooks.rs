@@ -182,6 +182,11 @@ impl HookSet {
     /// The hooks that UDP and DTLS sessions run.
     pub(crate) const DATAGRAM: Self = Self(0xe0);
 
+    /// Whether it identifies callers.
+    pub fn authenticates(self) -> bool {
+        self.meets(Self::AUTHENTICATE)
+    }
+
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Translation, list, name, text, texts};
+use super::{Translation, list, name, text};
 use crate::import::{CLOSED, set};
 
 /// Where a plugin runs.
@@ -24,7 +24,7 @@ pub(super) fn plugin(out: &mut Translation, (place, plugin): (&str, &Value), at:
     }
     let nothing = Value::Object(Map::new());
     let config = plugin.get("config").unwrap_or(&nothing);
-    let Some((ours, settings)) = settings(out, (&place, &theirs), config) else {
+    let Some((ours, settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
         unknown(out, (&place, &theirs), at);
         return;
     };
@@ -109,80 +109,22 @@ fn attach(out: &mut Translation, proxies: &[usize], id: &str) {
     }
 }
 
-/// Our plugin's name and settings; `None` when there is none like it.
-fn settings(
-    out: &mut Translation,
-    (place, theirs): (&str, &str),
-    config: &Value,
-) -> Option<(&'static str, Map<String, Value>)> {
-    let mut made = Map::new();
-    let ours = match theirs {
-        "key-auth" => {
-            let names = texts(config, "key_names");
-            let header = names.first().map_or("apikey", String::as_str);
-            set(&mut made, "key_location", format!("header:{header}"));
-            if names.len() > 1 {
-                out.miss(format_args!("{place}.key_names"), "only the first is looked for");
-            }
-            if config.get("key_in_query") != Some(&Value::Bool(false)) {
-                out.miss(format_args!("{place}.key_in_query"), "the key is only looked for in the header");
-            }
-            let hide = config.get("hide_credentials").and_then(Value::as_bool).unwrap_or(false);
-            set(&mut made, "hide_credentials", hide);
-            if config.get("anonymous").is_some_and(|anonymous| !anonymous.is_null()) {
-                out.miss(format_args!("{place}.anonymous"), "who has no key is refused here");
-            }
-            "key_auth"
-        }
-        "acl" => {
-            for (theirs, ours) in [("allow", "allowed_groups"), ("deny", "disallowed_groups")] {
-                let groups = texts(config, theirs);
-                if !groups.is_empty() {
-                    set(&mut made, ours, groups);
-                }
-            }
-            "access_control"
-        }
-        "correlation-id" => {
-            set(&mut made, "header_name", text(config, "header_name").unwrap_or("Kong-Request-ID"));
-            set(
-                &mut made,
-                "echo_downstream",
-                config.get("echo_downstream").and_then(Value::as_bool).unwrap_or(false),
-            );
-            "correlation_id"
-        }
-        "request-termination" => {
-            if let Some(status) = config.get("status_code").and_then(Value::as_u64) {
-                set(&mut made, "status_code", status);
-            }
-            for key in ["message", "content_type", "body"] {
-                if let Some(value) = text(config, key) {
-                    set(&mut made, key, value);
-                }
-            }
-            "request_termination"
-        }
-        "grpc-web" => "grpc_web",
-        _ => return None,
-    };
-    Some((ours, made))
-}
-
-/// A consumer's credentials.
+/// A consumer's credentials, and the name by which its tokens know it.
 pub(super) fn credentials(
     out: &mut Translation,
     (place, username): (&str, &str),
     consumer: &Value,
-) -> Map<String, Value> {
+) -> (Map<String, Value>, Option<String>) {
     let mut made = Map::new();
+    let custom_id = text(consumer, "custom_id");
     let keys: Vec<Value> = list(consumer, "keyauth_credentials")
         .filter_map(|it| Some(json!({ "key": text(it, "key")? })))
         .collect();
     let mut passwords = Vec::new();
     for credential in list(consumer, "basicauth_credentials") {
         match (text(credential, "username"), text(credential, "password")) {
-            (Some(name), Some(password)) if name == username => {
+            // What Kong writes out is a SHA-1, which nobody can log in with.
+            (Some(name), Some(password)) if name == username && !is_digest(password) => {
                 passwords.push(json!({ "password": password }))
             }
             _ => out.miss(
@@ -191,18 +133,39 @@ pub(super) fn credentials(
             ),
         }
     }
-    let mut secrets = Vec::new();
+    let (mut secrets, mut known_as) = (Vec::new(), None);
     for credential in list(consumer, "jwt_secrets") {
-        match (text(credential, "algorithm"), text(credential, "secret")) {
-            (Some("HS256") | None, Some(secret)) if secret.len() >= 32 => {
-                secrets.push(json!({ "secret": secret }))
+        let place = format!("{place}.jwt_secrets");
+        let key = match (text(credential, "secret"), text(credential, "rsa_public_key")) {
+            (_, Some(pem)) => json!({ "public_key": pem }),
+            (Some(secret), None) if secret.len() >= 32 => json!({ "secret": secret }),
+            _ => {
+                out.miss(place, "a secret has to have 32 bytes or more");
+                continue;
             }
-            _ => out.miss(format_args!("{place}.jwt_secrets"), "not HS256 with a secret of 32 bytes or more"),
+        };
+        match text(credential, "key") {
+            Some(name) if name == username || Some(name) == custom_id => {}
+            Some(name) if custom_id.is_none() && known_as.is_none() => {
+                out.miss(&place, format_args!("tokens name it `{name}`, which is its custom_id now"));
+                known_as = Some(name.to_owned());
+            }
+            _ => {
+                out.miss(place, "tokens have to name the consumer by its username or custom_id");
+                continue;
+            }
+        }
+        secrets.push(key);
+    }
+    let mut hmacs = Vec::new();
+    for credential in list(consumer, "hmacauth_credentials") {
+        match (text(credential, "username"), text(credential, "secret")) {
+            (Some(name), Some(secret)) if name == username => hmacs.push(json!({ "secret": secret })),
+            _ => {
+                out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
+            }
         }
     }
-    let hmacs: Vec<Value> = list(consumer, "hmacauth_credentials")
-        .filter_map(|it| Some(json!({ "secret": text(it, "secret")? })))
-        .collect();
     for (name, list) in
         [("key_auth", keys), ("basic_auth", passwords), ("jwt_auth", secrets), ("hmac_auth", hmacs)]
     {
@@ -210,5 +173,10 @@ pub(super) fn credentials(
             set(&mut made, name, list);
         }
     }
-    made
+    (made, known_as)
+}
+
+/// Whether a password is written as a digest.
+fn is_digest(password: &str) -> bool {
+    password.len() == 40 && password.bytes().all(|c| c.is_ascii_hexdigit())
 }

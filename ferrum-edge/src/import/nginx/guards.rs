@@ -61,7 +61,9 @@ impl Nginx {
             let is_off = matches!(first, Some("off" | "optional_no_ca"))
                 || *name == "satisfy" && first == Some("all")
                 || matches!(*name, "auth_basic_user_file" | "auth_request_set" | "auth_jwt_key_file");
-            if !is_off {
+            // Asked for by a plugin.
+            let is_asked = *name == "auth_basic" && super::plugins::passwords(levels).is_some();
+            if !is_off && !is_asked {
                 let place = format!("line {}, {place}: {found}", found.line);
                 is_closed |= self.out.guard(place, "it guards, and can't be translated");
             }

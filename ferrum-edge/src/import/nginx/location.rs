@@ -31,6 +31,11 @@ const OWN_HEADERS: &[&str] = &[
     "via",
 ];
 
+/// Whether the gateway says this to targets by itself.
+pub(super) fn is_own_header(name: &str) -> bool {
+    name.eq_ignore_ascii_case("host") || OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
 /// What stands around a location.
 #[derive(Clone)]
 pub(super) struct Context<'a> {
@@ -162,6 +167,7 @@ impl Nginx {
             also(&mut proxy, "clients", &json!(clients));
         }
         self.said(&place, location, (context, &mut proxy));
+        self.plugins(&place, &levels, &id);
         self.out.proxies.push(Value::Object(proxy));
     }
 
@@ -274,12 +280,26 @@ impl Nginx {
     ) -> bool {
         let status = answer.arguments.first().and_then(|status| status.parse::<u16>().ok());
         let text = answer.arguments.get(1);
+        // `return URL` is a 302.
+        let redirected = match (status, answer.arguments.first(), text) {
+            (Some(status), _, Some(to)) => super::plugins::redirect(status, to),
+            (None, Some(to), None) => super::plugins::redirect(302, to),
+            _ => None,
+        };
+        if let Some(config) = redirected {
+            let plugin = self.out.id("plugin", &format!("{id}-return"));
+            self.out.plugin_configs.push(json!({
+                "id": plugin, "plugin_name": "redirect", "proxy_id": id, "config": config,
+            }));
+            nowhere(proxy);
+            return true;
+        }
         let Some(status) =
             status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
         else {
             self.out.miss(
                 format_args!("line {}, {place}: {answer}", answer.line),
-                "redirects are not translated",
+                "this redirect can't be translated",
             );
             return false;
         };
@@ -309,9 +329,9 @@ impl Nginx {
     ) {
         for directive in &location.block {
             let name = directive.name.as_str();
-            let is_done = matches!(name, "proxy_pass" | "grpc_pass" | "return" | "location");
+            let is_done = matches!(name, "proxy_pass" | "grpc_pass" | "return" | "location" | "rewrite");
             let is_server = location.name == "server";
-            let is_known = INHERITED.contains(&name) || super::guards::NAMES.contains(&name);
+            let is_known = super::is_inherited(name);
             if !is_done && !is_server && !is_known {
                 self.unknown(place, directive);
             }
@@ -362,8 +382,9 @@ impl Nginx {
                         set(proxy, "preserve_host_header", true)
                     }
                     "host" if value == "$proxy_host" => {}
-                    name if OWN_HEADERS.contains(&name) => {}
-                    _ => self.unknown(place, directive),
+                    "host" => self.unknown(place, directive),
+                    // A plugin sets it.
+                    _ => {}
                 }
             }
             _ => self.unknown(place, directive),

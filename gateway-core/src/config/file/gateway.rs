@@ -43,6 +43,13 @@ pub struct Gateway {
     /// refused with 508. Default `ferrum-edge`; empty adds none, and loops are not seen.
     #[schemars(length(max = 255))]
     pub via: Option<String>,
+    /// Codes of warnings that are not given, such as `target_unverified`. Default none.
+    #[schemars(length(max = 100))]
+    pub silence_warnings: Option<Vec<String>>,
+    /// Names by which the admin API may be asked while it listens on a loopback address, beside addresses and `localhost`:
+    /// a page that a browser shows could use any other. Default none.
+    #[schemars(length(max = 100))]
+    pub admin_hosts: Option<Vec<String>>,
     /// Takes several slashes in a row in a path for one. Default true; false routes and forwards them as they are.
     pub merge_slashes: Option<bool>,
     /// Writes one JSON line for each exchange and session. Default off.

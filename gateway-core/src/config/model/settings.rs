@@ -38,6 +38,10 @@ pub struct Settings {
     pub forwarded_header: bool,
     /// Adds `Via` with this pseudonym; `None` adds none. Default `ferrum-edge`.
     pub via: Option<Arc<str>>,
+    /// Codes of warnings that are not given.
+    pub silence_warnings: Vec<Box<str>>,
+    /// Names by which the admin API may be asked, beside addresses and `localhost`.
+    pub admin_hosts: Vec<Box<str>>,
     /// Takes several slashes in a row for one. Default true.
     pub merge_slashes: bool,
     /// Access log; `None` is off.
@@ -155,6 +159,8 @@ impl Default for Settings {
             trusted_proxies: Vec::new(),
             forwarded_header: false,
             via: Some(Arc::from("ferrum-edge")),
+            silence_warnings: Vec::new(),
+            admin_hosts: Vec::new(),
             merge_slashes: true,
             access_log: None,
             drain_timeout: Duration::from_secs(30),

@@ -13,6 +13,7 @@ use crate::config::model::{
 };
 use crate::config::problem::Problems;
 use crate::config::units::Bytes;
+use crate::config::warning;
 
 /// Resolves the settings.
 ///
@@ -56,6 +57,8 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
         trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
         forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
+        silence_warnings: silenced(notes, written.silence_warnings.as_deref().unwrap_or_default()),
+        admin_hosts: hosts(notes, written.admin_hosts.as_deref().unwrap_or_default()),
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
@@ -199,6 +202,21 @@ fn client_timeouts(written: &file::ClientTimeouts) -> ClientTimeouts {
         body: words::millis(written.body_ms, defaults.body),
         handshake: words::millis(written.handshake_ms, defaults.handshake),
     }
+}
+
+fn silenced(notes: &mut Notes<'_>, written: &[String]) -> Vec<Box<str>> {
+    for (n, code) in written.iter().enumerate().filter(|(_, code)| !warning::is_code(code)) {
+        notes.add(&format!("silence_warnings[{n}]"), format!("`{code}` is not a warning")).remedy =
+            words::did_you_mean(code, warning::CODES.iter().map(|(code, _)| *code));
+    }
+    written.iter().map(|code| Box::from(code.as_str())).collect()
+}
+
+fn hosts(notes: &mut Notes<'_>, written: &[String]) -> Vec<Box<str>> {
+    let names = written.iter().enumerate();
+    let named =
+        names.filter_map(|(n, name)| notes.value(&format!("admin_hosts[{n}]"), words::target_host(name)));
+    named.map(|name| Box::from(&*name)).collect()
 }
 
 fn trusted(notes: &mut Notes<'_>, written: &[String]) -> Vec<IpNet> {

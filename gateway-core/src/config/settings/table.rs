@@ -197,6 +197,18 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Via,
     },
     Setting {
+        name: "FERRUM_SILENCE_WARNINGS",
+        key: "silence_warnings",
+        doc: "Codes of warnings that are not given, with commas between. Default none.",
+        how: How::List,
+    },
+    Setting {
+        name: "FERRUM_ADMIN_HOSTS",
+        key: "admin_hosts",
+        doc: "Names by which the admin API may be asked on a loopback address, with commas between. Default none.",
+        how: How::List,
+    },
+    Setting {
         name: "FERRUM_MERGE_SLASHES",
         key: "merge_slashes",
         doc: "Takes several slashes in a row in a path for one. Default true.",

@@ -10,6 +10,7 @@ use crate::balance::{self, Ask, Pick, Targets};
 use crate::config::model::HashOn;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
+use crate::health::breaker::BreakerStatus;
 use crate::http::exchange::Exchange;
 use crate::http::fields;
 use crate::http::reply::{Cause, Reply};
@@ -83,7 +84,20 @@ impl<'s> Destination<'s> {
             let is_open = self.breakers.is_some() && !self.targets.list().is_empty();
             Reply::new(if is_open { Cause::CircuitOpen } else { Cause::NoTarget })
         };
-        Err(Box::new(reply.header(RETRY_AFTER, A_SECOND)))
+        Err(Box::new(reply.header(RETRY_AFTER, self.retry_after())))
+    }
+
+    /// When the first of the open breakers lets a probe through, in whole seconds; at least one.
+    fn retry_after(&self) -> HeaderValue {
+        let now = Instant::now();
+        let open = |breakers: &Breakers, index| match breakers.status(index, now) {
+            Some(BreakerStatus::Open { remaining }) => Some(remaining),
+            _ => None,
+        };
+        let targets = 0..self.targets.list().len();
+        let left = self.breakers.and_then(|breakers| targets.filter_map(|n| open(breakers, n)).min());
+        let seconds = left.map_or(0, |left| left.as_millis().div_ceil(1000));
+        if seconds > 1 { HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX)) } else { A_SECOND }
     }
 
     /// Whether a healthy target is left that is neither `last` nor one of `tried`.

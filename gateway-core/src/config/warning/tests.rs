@@ -1,0 +1,109 @@
+//! What is warned of, and what is not.
+
+use super::*;
+use crate::config::file::{NoReferences, Origin};
+use crate::config::resolve;
+
+/// The codes and places warned of in a document.
+fn warned(text: &str) -> Vec<(&'static str, String)> {
+    let origin = Origin { name: "test".to_owned(), folder: PathBuf::new(), format: None };
+    let registry = crate::plugin::Registry::default();
+    let model = resolve::load(text, &origin, &NoReferences, &registry, |_| Default::default()).unwrap();
+    warnings(&model).into_iter().map(|warning| (warning.code, warning.path)).collect()
+}
+
+fn proxy(id: &str, more: &str) -> String {
+    format!("  - {{id: {id}, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1, {more}}}\n")
+}
+
+fn one(code: &'static str, path: &str) -> Vec<(&'static str, String)> {
+    vec![(code, path.to_owned())]
+}
+
+#[test]
+fn a_good_configuration_has_none() {
+    let proxies = [proxy("a", "listen_path: /"), proxy("b", "listen_path: /b")].concat();
+    assert_eq!(warned(&format!("proxies:\n{proxies}")), []);
+}
+
+#[test]
+fn nothing_to_serve() {
+    assert_eq!(warned("proxies: []"), one("no_proxies", "proxies"));
+    assert_eq!(warned("gateway: {silence_warnings: [no_proxies]}\nproxies: []"), []);
+}
+
+#[test]
+fn a_proxy_behind_one_that_takes_all() {
+    for (high, low, is_shadowed) in [
+        ("listen_path: /, priority: 1", "listen_path: /a", true),
+        ("listen_path: /a, priority: 1", "listen_path: /a/b", true),
+        ("listen_path: /a, priority: 1", "listen_path: /ab", false),
+        ("listen_path: /", "listen_path: /a", false),
+        ("listen_path: /, priority: 1", "listen_path: /a, hosts: [a.example]", false),
+        ("listen_path: /, hosts: [a.b, c.d], priority: 1", "listen_path: /a, hosts: [a.b]", true),
+        ("listen_path: /, hosts: [a.b], priority: 1", "listen_path: /a, hosts: [a.b, c.d]", false),
+        ("matches: [{path: /, methods: [POST]}], priority: 1", "listen_path: /a", false),
+        ("listen_path: /, priority: 1", "matches: [{path: /a, methods: [POST]}]", true),
+        ("listen_path: '~/a/.*', priority: 1", "listen_path: /a/b", false),
+    ] {
+        let proxies = [proxy("high", high), proxy("low", low)].concat();
+        let expected = if is_shadowed { one("proxy_shadowed", "proxies.low") } else { Vec::new() };
+        assert_eq!(warned(&format!("proxies:\n{proxies}")), expected, "{high} | {low}");
+    }
+}
+
+#[test]
+fn what_nobody_names() {
+    let text = format!(
+        "proxies:\n{}upstreams:\n  - {{id: u, targets: [{{host: a, port: 1}}]}}\n",
+        proxy("a", "listen_path: /")
+    );
+    assert_eq!(warned(&text), one("upstream_unused", "upstreams.u"));
+}
+
+#[test]
+fn settings_without_effect() {
+    let with = |setting: &str| {
+        warned(&format!("gateway: {{{setting}}}\nproxies:\n{}", proxy("a", "listen_path: /")))
+    };
+    assert_eq!(with("admin: '0.0.0.0:9000'"), one("admin_exposed", "gateway.admin"));
+    assert_eq!(with("admin: '127.0.0.1:9000'"), []);
+}
+
+#[test]
+fn targets_of_documentation_and_without_checks() {
+    for (host, is_reserved) in [
+        ("192.0.2.7", true),
+        ("2001:db8::1", true),
+        ("api.example.com", true),
+        ("a.example", true),
+        ("myexample.com", false),
+        ("10.0.0.1", false),
+    ] {
+        let text = format!(
+            "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, backend_host: '{host}', backend_port: 1}}\n"
+        );
+        let expected = if is_reserved { one("target_documentation", "proxies.a") } else { Vec::new() };
+        assert_eq!(warned(&text), expected, "{host}");
+    }
+    let text = "proxies:\n  - {id: a, listen_path: /, backend_scheme: https, backend_host: a, backend_port: 1, \
+                backend_tls_verify_server_cert: false}\n";
+    assert_eq!(warned(text), one("target_unverified", "proxies.a"));
+}
+
+#[test]
+fn consumers_that_nobody_can_be() {
+    let text = format!("proxies:\n{}consumers:\n  - {{id: c, username: c}}\n", proxy("a", "listen_path: /"));
+    assert_eq!(warned(&text), one("consumer_unusable", "consumers.c"));
+}
+
+#[test]
+fn certificates_near_their_end() {
+    let day = 24 * 3600;
+    let at = |seconds: i64| ("gateway.tls".to_owned(), Expiry { file: PathBuf::from("a.pem"), seconds });
+    let message = |seconds| expiring([at(seconds)]).first().map(|warning| warning.message.clone());
+    assert_eq!(message(31 * day), None);
+    assert_eq!(message(29 * day + 5).as_deref(), Some("the certificate in a.pem expires in 29 days"));
+    assert_eq!(message(-5).as_deref(), Some("the certificate in a.pem has expired"));
+    assert_eq!(expiring([at(5), at(5)]).len(), 1);
+}
