@@ -21,6 +21,7 @@ use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
 
 use access_log::{AccessLog, AccessLogError};
+use histogram::Merged;
 pub(crate) use json::Rfc3339;
 use shard::{CLASSES, PAGE};
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
@@ -80,6 +81,15 @@ pub struct ConfigStatus {
 struct Owner {
     id: Id,
     since: [u64; CLASSES],
+    /// The same of its timings; `None` where nobody was timed before.
+    since_timed: Option<Box<Timings>>,
+}
+
+/// How long a proxy's exchanges take: in all, and until the target answers.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timings {
+    total: Merged,
+    first_byte: Merged,
 }
 
 impl Telemetry {
@@ -124,7 +134,12 @@ impl Telemetry {
                 configs.owners.resize_with(slot + 1, || None);
             }
             if configs.owners[slot].as_ref().is_none_or(|owner| owner.id != *id) {
-                configs.owners[slot] = Some(Owner { id: id.clone(), since: self.proxy_counts(slot) });
+                let timed = self.proxy_timings(slot);
+                configs.owners[slot] = Some(Owner {
+                    id: id.clone(),
+                    since: self.proxy_counts(slot),
+                    since_timed: (timed != Timings::default()).then(|| Box::new(timed)),
+                });
             }
         }
     }
@@ -194,6 +209,33 @@ impl Telemetry {
             }
         }
         sums
+    }
+}
+
+impl Telemetry {
+    /// The timings at a slot, over all workers, since the start.
+    fn proxy_timings(&self, slot: usize) -> Timings {
+        let mut sums = Timings::default();
+        for timing in self.workers.iter().filter_map(|worker| worker.timings.read(slot)) {
+            sums.total.add(&timing.total);
+            sums.first_byte.add(&timing.first_byte);
+        }
+        sums
+    }
+
+    /// The timings of the proxies that were asked since they are there.
+    pub(crate) fn timings(&self) -> Vec<(Id, Timings)> {
+        let configs = self.configs();
+        let owned = configs.owners.iter().enumerate().take(shard::MAX_PROXY_HISTOGRAMS);
+        let timed = owned.filter_map(|(slot, owner)| {
+            let owner = owner.as_ref()?;
+            let before = owner.since_timed.as_deref().copied().unwrap_or_default();
+            let now = self.proxy_timings(slot);
+            let (total, first_byte) =
+                (now.total.since(&before.total), now.first_byte.since(&before.first_byte));
+            (total.count() > 0).then(|| (owner.id.clone(), Timings { total, first_byte }))
+        });
+        timed.collect()
     }
 }
 

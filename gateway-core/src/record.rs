@@ -121,6 +121,10 @@ pub mod metric {
         RESPONSE_BYTES: counter = "http_server_response_body_bytes_total";
         /// Exchanges by proxy and status class; proxies beyond the limit share _other, _none is no proxy at all.
         PROXY_REQUESTS: counter = "ferrum_proxy_requests_total";
+        /// From the request's head to the response's end, by proxy; for the first thousand proxies.
+        PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
+        /// From the start of the attempt that answered to the head of its response, by proxy; for the first thousand proxies.
+        PROXY_UPSTREAM_DURATION: histogram = "ferrum_proxy_upstream_duration_seconds";
         /// Exchanges that the gateway answered itself or that were cut off, by reason.
         REPLIES: counter = "ferrum_replies_total";
         /// Attempts after the first.

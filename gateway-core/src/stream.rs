@@ -5,6 +5,7 @@ pub mod flow;
 pub mod pipeline;
 pub mod proxy_protocol;
 pub mod relay;
+pub mod revocation;
 pub mod session;
 pub mod sniff;
 pub mod table;

@@ -17,6 +17,7 @@ use gateway_core::http::pipeline::{Aside, Pipeline};
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
+use gateway_core::stream::revocation::Current;
 use http::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -49,6 +50,12 @@ pub struct Shared {
     /// Open connections of each worker, so that an accepted one goes to the idlest.
     loads: Box<[AtomicUsize]>,
     inboxes: Box<[mpsc::Sender<Accepted>]>,
+}
+
+impl Current for Shared {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
 }
 
 /// Counts what happens to connections before there is an exchange. Must not wait.
@@ -165,7 +172,8 @@ impl Worker {
         Arc::new_cyclic(|worker| Self {
             index,
             pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone())
-                .with_aside(aside(worker.clone())),
+                .with_aside(aside(worker.clone()))
+                .with_current(shared.clone()),
             outbound,
             shared,
             registry: Registry::default(),
@@ -190,7 +198,7 @@ impl Worker {
     }
 
     /// What the workers share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 

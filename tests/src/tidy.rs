@@ -320,3 +320,47 @@ fn users_are_spoken_to_plainly() {
     }
     none("messages use plain words", found);
 }
+
+/// Every field of the resolved configuration is read by what serves traffic or answers about it: a setting that is only
+/// written, checked and kept does nothing.
+#[test]
+fn every_setting_is_read() {
+    const MODEL: &str = "gateway-core/src/config/model";
+    const WRITTEN: [&str; 5] = ["model", "file", "resolve", "settings", "catalog"];
+    let sources = sources();
+    let is_writer = |path: &str| {
+        let inner = path.strip_prefix("gateway-core/src/config/");
+        inner.is_some_and(|inner| WRITTEN.iter().any(|part| inner.starts_with(part)))
+    };
+    let readers: Vec<&Source> =
+        sources.iter().filter(|source| !source.is_test() && !is_writer(&source.path)).collect();
+    let is_read = |field: &str| {
+        let dotted = format!(".{field}");
+        let follows =
+            |text: &str, end: usize, wanted: fn(char) -> bool| text[end..].chars().next().is_none_or(wanted);
+        let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+        readers.iter().any(|source| {
+            let text = source.production();
+            let by_dot = text.match_indices(&dotted).any(|(at, _)| follows(text, at + dotted.len(), is_end));
+            // Taken apart by a pattern.
+            let by_pattern = text.match_indices(field).any(|(at, _)| {
+                let before = text[..at].chars().next_back();
+                let after = text[at + field.len()..].trim_start();
+                matches!(before, Some(' ' | '{')) && (after.starts_with(", ") || after.starts_with("} ="))
+            });
+            by_dot || by_pattern
+        })
+    };
+    let model = sources.iter().filter(|source| source.path.starts_with(MODEL) && !source.is_test());
+    let fields = model.flat_map(|source| {
+        let lines = source.production().lines();
+        let fields = lines.filter_map(|line| line.strip_prefix("    pub ")?.split_once(':'));
+        fields.map(|(name, _)| (source.path.clone(), name.to_owned())).collect::<Vec<_>>()
+    });
+    let unread = fields
+        .filter(|(_, name)| name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_') && !is_read(name));
+    none(
+        "read each setting outside the configuration",
+        unread.map(|(path, name)| format!("{path}: {name}")).collect(),
+    );
+}

@@ -77,6 +77,15 @@ impl Merged {
         self.nanos = self.nanos.wrapping_add(histogram.nanos.value());
     }
 
+    /// What was added after `before`.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        for (count, before) in self.buckets.iter_mut().zip(&before.buckets) {
+            *count = count.wrapping_sub(*before);
+        }
+        self.nanos = self.nanos.wrapping_sub(before.nanos);
+        self
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

@@ -28,6 +28,7 @@ pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, (connections, tasks): 
     exchanges(&mut page, telemetry);
     connections_and_sessions(&mut page, telemetry, connections);
     proxies(&mut page, telemetry);
+    timings(&mut page, telemetry);
     targets(&mut page, telemetry, snapshot);
     configuration(&mut page, telemetry, snapshot);
     program(&mut page, tasks);
@@ -175,6 +176,24 @@ fn proxies(page: &mut Page, telemetry: &Telemetry) {
     };
     series("_other", of(|worker| &worker.proxies.other));
     series("_none", of(|worker| &worker.proxies.none));
+}
+
+/// How long each proxy's exchanges take.
+fn timings(page: &mut Page, telemetry: &Telemetry) {
+    let timed = telemetry.timings();
+    page.head(&metric::PROXY_DURATION);
+    for (id, timings) in &timed {
+        page.histogram(
+            metric::PROXY_DURATION.name,
+            &format!("proxy=\"{}\"", Label(id.as_str())),
+            &timings.total,
+        );
+    }
+    page.head(&metric::PROXY_UPSTREAM_DURATION);
+    for (id, timings) in timed.iter().filter(|(_, timings)| timings.first_byte.count() > 0) {
+        let labels = format!("proxy=\"{}\"", Label(id.as_str()));
+        page.histogram(metric::PROXY_UPSTREAM_DURATION.name, &labels, &timings.first_byte);
+    }
 }
 
 fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {

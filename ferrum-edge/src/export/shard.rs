@@ -14,6 +14,8 @@ use super::histogram::{Count, Histogram};
 
 /// Proxies with a series of their own; the others share one.
 pub const MAX_PROXY_SERIES: usize = 10_000;
+/// Proxies with histograms of their own: each is forty lines of a scrape.
+pub(super) const MAX_PROXY_HISTOGRAMS: usize = 1000;
 /// Proxies whose counters are allocated together.
 pub(super) const PAGE: usize = 64;
 /// Status classes, 1xx to 5xx.
@@ -46,6 +48,7 @@ pub struct WorkerTelemetry {
     pub(super) first_bytes: Histogram,
     pub(super) reasons: Reasons,
     pub(super) proxies: ProxyTable,
+    pub(super) timings: TimingTable,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
     log: Option<Arc<Share>>,
 }
@@ -117,6 +120,38 @@ impl ProxyTable {
     }
 }
 
+/// How long one proxy's exchanges take.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
+    pub(super) total: Histogram,
+    pub(super) first_byte: Histogram,
+}
+
+/// Timings by the proxies' slots, each allocated with its proxy's first exchange.
+pub(super) struct TimingTable(Box<[OnceLock<Box<Timing>>]>);
+
+impl Default for TimingTable {
+    fn default() -> Self {
+        Self((0..MAX_PROXY_HISTOGRAMS).map(|_| OnceLock::new()).collect())
+    }
+}
+
+impl TimingTable {
+    fn observe(&self, slot: usize, record: &ExchangeRecord<'_>) {
+        let Some(timing) = self.0.get(slot) else { return };
+        let timing = timing.get_or_init(Box::default);
+        timing.total.observe(record.duration);
+        if let Some(first_byte) = record.first_byte {
+            timing.first_byte.observe(first_byte);
+        }
+    }
+
+    /// The timing at a slot, if there was an exchange.
+    pub(super) fn read(&self, slot: usize) -> Option<&Timing> {
+        self.0.get(slot)?.get().map(|timing| &**timing)
+    }
+}
+
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<Arc<Share>>) -> Self {
         Self { log, ..Self::default() }
@@ -137,7 +172,10 @@ impl Recorder for WorkerTelemetry {
         let class = class_of(record.status);
         self.durations[version_of(record.exchange.version())][class].observe(record.duration);
         let proxy = match record.route {
-            Some(route) => self.proxies.of(route.slot as usize),
+            Some(route) => {
+                self.timings.observe(route.slot as usize, record);
+                self.proxies.of(route.slot as usize)
+            }
             None => &self.proxies.none,
         };
         proxy[class].add(1);

@@ -147,6 +147,9 @@ fn workers_add_up() {
         page[&format!("ferrum_proxy_requests_total{{proxy=\"{id}\",http_response_status_class=\"{class}\"}}")]
     };
     assert_eq!((proxy("a", "2xx"), proxy("b", "5xx"), proxy("_none", "4xx")), (2.0, 2.0, 1.0));
+    assert_eq!(page["ferrum_proxy_request_duration_seconds_count{proxy=\"a\"}"], 2.0);
+    assert_eq!(page["ferrum_proxy_request_duration_seconds_bucket{proxy=\"b\",le=\"0.005\"}"], 2.0);
+    assert_eq!(page["ferrum_proxy_upstream_duration_seconds_count{proxy=\"a\"}"], 2.0);
     assert_eq!(page["http_server_active_requests"], 1.0);
     assert_eq!(page["ferrum_upstream_retries_total"], 4.0);
     assert_eq!(page["http_server_response_body_bytes_total"], 320.0);
@@ -177,7 +180,9 @@ fn a_slot_given_to_another_proxy_begins_at_zero() {
     let page = scrape(&telemetry, &configurations.compiled.snapshot);
     assert_eq!((page.get(&sample("new")), page.get(&sample("kept"))), (None, Some(&1.0)));
     telemetry.worker(0).exchange(&record(&plain, Some(&configurations.route("new"))));
-    assert_eq!(scrape(&telemetry, &configurations.compiled.snapshot)[&sample("new")], 1.0);
+    let page = scrape(&telemetry, &configurations.compiled.snapshot);
+    assert_eq!(page[&sample("new")], 1.0);
+    assert_eq!(page["ferrum_proxy_request_duration_seconds_count{proxy=\"new\"}"], 1.0);
 }
 
 #[test]

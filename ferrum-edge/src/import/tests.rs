@@ -251,8 +251,6 @@ fn what_nginx_has_and_we_have_not_is_named_with_its_line() {
     let translation = nginx::translate(NGINX, false).unwrap();
     for what in [
         "server_name ~^x$",
-        "proxy_set_header X-Team blue",
-        "redirects",
         "variables",
         "max_fails",
         "is down",
@@ -300,7 +298,8 @@ fn asked(translation: &Translation, host: &str, method: &str, path: &str, client
         snapshot.routes.find(Some(host), exchange.uri().path(), |condition| condition.holds(&exchange));
     let Some(found) = found else { return "404".to_owned() };
     let plugins = &found.route.proxy.plugins;
-    let answers = plugins.iter().find(|plugin| &*plugin.plugin_name == "request_termination");
+    let answers =
+        plugins.iter().find(|plugin| matches!(&*plugin.plugin_name, "request_termination" | "redirect"));
     match answers {
         Some(plugin) => plugin.config.value()["status_code"].to_string(),
         None => found.route.targets.list()[0].rules.port.to_string(),
@@ -364,7 +363,7 @@ http {
         ("a.example", "/if/x", "503"),
         ("a.example", "/nested/x.php", "403"),
         ("a.example", "/other/x.php", "1001"),
-        ("a.example", "/old", "503"),
+        ("a.example", "/old", "301"),
         ("b.example", "/x", "503"),
         ("c.example", "/x", "1030"),
     ];
@@ -597,7 +596,9 @@ fn nginxs_directives_have_counterparts() {
     let translation = nginx::translate(&text, false).unwrap();
     let document = good(&translation);
     std::fs::remove_file(&file).unwrap();
-    assert_eq!((&translation.closed, &translation.missing), (&Vec::new(), &Vec::new()));
+    assert_eq!(translation.closed, Vec::<String>::new());
+    let others = translation.missing.iter().filter(|line| !line.contains("a prefix ends with a segment"));
+    assert_eq!(others.count(), 0, "{:#?}", translation.missing);
     let all = document["plugin_configs"].as_array().unwrap();
     let configs = |name: &str| -> Vec<&Value> {
         all.iter().filter(|plugin| plugin["plugin_name"] == name).map(|plugin| &plugin["config"]).collect()

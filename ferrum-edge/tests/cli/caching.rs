@@ -78,7 +78,7 @@ fn what_is_stored_is_served_until_it_is_purged() {
     assert_eq!(purge(&folder, &gateway, TOKEN, &["--all", "--config", "other"]).0, Some(1));
     assert_eq!(purge(&folder, &gateway, TOKEN, &["--url", "/a"]).0, Some(1));
     assert_eq!(body(&get(gateway.http, "/a")), "answer 1");
-    let (code, said) = purge(&folder, &gateway, TOKEN, &["--url", "http://x/a"]);
+    let (code, said) = purge(&folder, &gateway, TOKEN, &["--url", "http://localhost/a"]);
     assert_eq!((code, said.as_str()), (Some(0), "stored: 1 response removed\n"));
     assert_eq!(body(&get(gateway.http, "/a")), "answer 2");
     let (code, said) = purge(&folder, &gateway, TOKEN, &["--all", "--output", "json"]);

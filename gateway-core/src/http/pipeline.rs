@@ -4,6 +4,7 @@
 //! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
 //! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
 
+mod delivery;
 mod destination;
 mod detached;
 mod ending;
@@ -39,8 +40,10 @@ use crate::record::Recorder;
 use crate::stream::drain::Drain;
 use crate::stream::pipeline::{self as stream, Switched};
 use crate::stream::relay::Tunnel;
+use crate::stream::revocation::Current;
 use crate::stream::session::Session;
 use crate::upstream::Upstream;
+use delivery::Until;
 use destination::Destination;
 pub use detached::Aside;
 use ending::{Ending, outcome_of, until};
@@ -60,6 +63,7 @@ pub struct Pipeline<U> {
     overload: Overload,
     drain: Drain,
     aside: Option<Aside>,
+    current: Option<Arc<dyn Current>>,
 }
 
 /// A target's agreement to switch protocols, and the target's end of what follows.
@@ -71,7 +75,13 @@ struct Switching {
 impl<U: Upstream> Pipeline<U> {
     /// A pipeline that sends through `upstream`, as much at a time as `overload` allows.
     pub fn new(upstream: U, recorder: Arc<dyn Recorder>, overload: Overload) -> Self {
-        Self { upstream, recorder, overload, drain: Drain::default(), aside: None }
+        Self { upstream, recorder, overload, drain: Drain::default(), aside: None, current: None }
+    }
+
+    /// Ends what goes on under a configuration that no longer holds, by looking at the one in use.
+    #[must_use]
+    pub fn with_current(self, current: Arc<dyn Current>) -> Self {
+        Self { current: Some(current), ..self }
     }
 
     /// Asks what was switched to other protocols to end; exchanges end by themselves.
@@ -124,10 +134,8 @@ impl<U: Upstream> Pipeline<U> {
             response = end.reply(Reply::new(Cause::UpgradeRefused));
             end.status = response.status();
         }
-        let delivery = match end.deadline() {
-            None => downstream.respond(response).await,
-            Some(deadline) => respond_until(deadline, downstream, response).await,
-        };
+        let until = (Until::of(&end, &response), self.current.as_ref());
+        let delivery = delivery::respond(until, downstream, response).await;
         end.delivered(delivery)
     }
 
@@ -225,7 +233,7 @@ impl<U: Upstream> Pipeline<U> {
         end.finished = true;
         end.hand_over(&mut session);
         drop(end);
-        let beside = (self.recorder.as_ref(), &self.drain);
+        let beside = (self.recorder.as_ref(), &self.drain, self.current.clone());
         let ends = Switched { client: &mut client, target: &mut target };
         stream::tunnel(beside, around, session, ends, flight).await;
         drop(place);
@@ -341,16 +349,6 @@ impl<U: Upstream> Pipeline<U> {
             }
         }
     }
-}
-
-/// Sends a response, for as long as the whole exchange may take.
-async fn respond_until<D: Downstream>(
-    deadline: Instant,
-    downstream: &mut D,
-    response: Response<Body>,
-) -> Delivery {
-    let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
-    sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
 }
 
 /// Finds the proxy of a request and makes sure that it may be tried at all.

@@ -82,6 +82,8 @@ pub enum Cause {
     UpgradeRefused,
     /// The client went away; never sent, only recorded.
     ClientGone,
+    /// Its proxy or consumer was deleted while the response went out; never sent, only recorded.
+    Revoked,
     /// A defect of ours.
     Internal,
 }
@@ -146,6 +148,7 @@ impl Cause {
             Self::VersionUnsupported => row(502, 12, "http_upgrade_failed", "version_unsupported", "The upstream does not speak what this request needs"),
             Self::UpgradeRefused => row(501, 12, "http_upgrade_failed", "upgrade_refused", "This upgrade is not supported here"),
             Self::ClientGone => row(499, 1, "", "client_gone", "The client went away"),
+            Self::Revoked => row(503, 14, "", "revoked", "The proxy or the consumer was deleted"),
             Self::Internal => row(500, 13, "proxy_internal_error", "internal", "The gateway failed"),
         }
     }

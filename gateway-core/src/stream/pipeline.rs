@@ -1,7 +1,10 @@
 //! The way of every session: chain, balance, open, relay. The twin of `http/pipeline.rs`.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -10,6 +13,7 @@ use tokio::time::Instant;
 
 use super::drain::Drain;
 use super::relay::{Carried, End, RelayTimeouts, Tunnel};
+use super::revocation::{Beside, Current, revoked};
 use super::session::Session;
 use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
@@ -56,7 +60,7 @@ pub async fn serve<C: Carrier>(
     carrier: &C,
     recorder: &dyn Recorder,
     (route, consumers, protocol): (&Arc<Route>, &Consumers, &'static str),
-    session: Session,
+    (session, current): (Session, Option<Arc<dyn Current>>),
     client: &mut C::Client,
 ) {
     let around = Around { route, consumers, target: None };
@@ -89,8 +93,14 @@ pub async fn serve<C: Carrier>(
             return;
         }
     };
-    let end = carrier.carry(route, (client, &mut target), &mut ending.carried).await;
-    ending.reason = end.reason();
+    let revoked = revoked(current, route.proxy.id.clone(), ending.session.identity.clone());
+    let mut revoked = Beside::new(revoked);
+    let mut carry = pin!(carrier.carry(route, (client, &mut target), &mut ending.carried));
+    ending.reason = poll_fn(|cx| match carry.as_mut().poll(cx) {
+        Poll::Ready(end) => Poll::Ready(end.reason()),
+        Poll::Pending => revoked.poll(cx).map(|()| Cause::Revoked.reason()),
+    })
+    .await;
 }
 
 /// Both ends of an exchange that switched protocols.
@@ -103,7 +113,7 @@ pub struct Switched<'e> {
 
 /// Carries an exchange that switched protocols to its end, as a session.
 pub(crate) async fn tunnel<'r>(
-    (recorder, drain): (&'r dyn Recorder, &Drain),
+    (recorder, drain, current): (&'r dyn Recorder, &Drain, Option<Arc<dyn Current>>),
     around: Around<'r>,
     session: Session,
     ends: Switched<'_>,
@@ -115,9 +125,27 @@ pub(crate) async fn tunnel<'r>(
     let Traffic::Http(http) = &around.route.proxy.traffic else { return };
     let timeouts = RelayTimeouts { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
     let max_message = http.websocket.max_message;
-    let rules = websocket::Rules { timeouts, max_message, around, drain };
-    let end = websocket::carry(ends, &ending.session, rules, &mut ending.carried).await;
-    ending.reason = end.reason();
+    // Both ends are told by the close handshake of a drain, also when only this session has to go.
+    let (own, is_revoked) = (Drain::default(), AtomicBool::new(false));
+    let rules = websocket::Rules { timeouts, max_message, around, drain: &own };
+    let revoked = revoked(current, around.route.proxy.id.clone(), ending.session.identity.clone());
+    let mut revoked = Beside::new(revoked);
+    let mut told = pin!(drain.told());
+    let mut drained = drain.watch(told.as_mut());
+    let mut carry = pin!(websocket::carry(ends, &ending.session, rules, &mut ending.carried));
+    let end = poll_fn(|cx| {
+        if !own.has_begun() {
+            if drained.poll(cx).is_ready() {
+                own.begin();
+            } else if revoked.poll(cx).is_ready() {
+                is_revoked.store(true, Ordering::Relaxed);
+                own.begin();
+            }
+        }
+        carry.as_mut().poll(cx)
+    })
+    .await;
+    ending.reason = if is_revoked.load(Ordering::Relaxed) { Cause::Revoked.reason() } else { end.reason() };
 }
 
 /// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.

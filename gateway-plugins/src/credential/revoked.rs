@@ -94,7 +94,10 @@ mod tests {
         let task = tokio::spawn(revoked.files.clone().keep_fresh(revoked.refresh.duration(), control));
         tokio::task::yield_now().await;
         machine.files.put("revoked", "c\n");
-        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        tokio::time::advance(std::time::Duration::from_secs(6)).await;
+        while has(json!({ "jti": "b" })) {
+            tokio::task::yield_now().await;
+        }
         assert!(!has(json!({ "jti": "b" })) && has(json!({ "jti": "c" })) && !task.is_finished());
     }
 }

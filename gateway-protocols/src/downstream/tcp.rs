@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::stream::pipeline;
+use gateway_core::stream::revocation::Current;
 use gateway_core::stream::session::Session;
 use gateway_core::stream::sniff::{self, Hello};
 use gateway_core::stream::table::{Transport, rules};
@@ -86,6 +87,7 @@ async fn carry(
         session.server_name = name.map(Arc::from);
     }
     let way = (route, &snapshot.consumers, "tcp");
+    let session = (session, Some(worker.shared().clone() as Arc<dyn Current>));
     pipeline::serve(worker.outbound(), worker.recorder().as_ref(), way, session, &mut inbound).await;
 }
 

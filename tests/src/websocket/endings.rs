@@ -1,6 +1,8 @@
 //! Who ends a WebSocket says so: close codes when the gateway drains, when it has had enough, and when a target dies.
 
-use super::{edge_with, opened, records, spec};
+use http::Method;
+
+use super::{AGREED, asked, edge_with, opened, records, spec};
 use crate::support::edge::Edge;
 use crate::support::soon;
 use crate::support::wire::{Port, Wire};
@@ -166,4 +168,26 @@ async fn a_dead_target_is_told_from_a_goodbye_of_its_own() {
     client.wire.closed().await;
     drop(client);
     assert_eq!(records(&mut edge).await.1.end(), "closed");
+}
+
+/// One with a key, before a configuration without its consumer, or without its proxy.
+#[tokio::test]
+async fn of_a_deleted_consumer_or_proxy_it_ends() {
+    const KEYED: &str = "consumers:\n  - {id: ann, username: ann, credentials: {key_auth: {key: sesame}}}\n";
+    const PLUGIN: &str = "plugin_configs:\n  - {id: k, plugin_name: key_auth, proxy_id: w}\n";
+    let origin = Port::listen(None).await;
+    let proxy = spec(&origin, "");
+    for after in [format!("{proxy}{PLUGIN}"), format!("proxies:\n{KEYED}")] {
+        let settings = "  session_check_seconds: 1";
+        let mut edge = Edge::start_with(settings, &format!("{proxy}{PLUGIN}{KEYED}"));
+        let (mut client, mut far, _) = asked(&edge, &origin, "x-api-key: sesame\r\n").await;
+        far.wire.send(AGREED).await;
+        assert_eq!(client.response(&Method::GET).await.unwrap().status(), 101);
+        edge.reload(&after);
+        client.wire.until(b"\x88").await.unwrap();
+        far.wire.until(b"\x88").await.unwrap();
+        drop((client, far));
+        let (_, session) = records(&mut edge).await;
+        assert_eq!(session.end(), "revoked", "{after}");
+    }
 }

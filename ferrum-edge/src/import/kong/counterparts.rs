@@ -265,6 +265,9 @@ impl Reader<'_> {
         self.set("allow_credentials", credentials);
         self.copied("methods", "allowed_methods");
         match texts(self.config, "headers") {
+            headers if headers.is_empty() && credentials => {
+                self.miss("headers", "beside credentials only the usual request headers are allowed");
+            }
             headers if headers.is_empty() => self.set("allowed_headers", json!(["*"])),
             headers => self.set("allowed_headers", headers),
         }

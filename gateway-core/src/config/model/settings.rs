@@ -48,6 +48,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// How long a drain waits for exchanges to end. Default 30 s.
     pub drain_timeout: Duration,
+    /// How often long sessions are checked for their proxy and consumer still being there; zero is never. Default 30 s.
+    pub session_check: Duration,
     /// Requires a PROXY protocol header on http and https, from trusted proxies. Default false.
     pub accept_proxy_protocol: bool,
     /// What becomes of clients' header fields with underscores in their names. Default they are dropped.
@@ -164,6 +166,7 @@ impl Default for Settings {
             merge_slashes: true,
             access_log: None,
             drain_timeout: Duration::from_secs(30),
+            session_check: Duration::from_secs(30),
             accept_proxy_protocol: false,
             underscores_in_headers: Underscores::Drop,
         }

@@ -62,6 +62,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
+        session_check: words::seconds(written.session_check_seconds, defaults.session_check.as_secs()),
         drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),
         underscores_in_headers: match written.underscores_in_headers {

@@ -227,6 +227,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_SESSION_CHECK_SECONDS",
+        key: "session_check_seconds",
+        doc: "Seconds after which sessions of deleted proxies and consumers are ended. Default 30; 0 lets them go on.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_SHUTDOWN_DRAIN_SECONDS",
         key: "drain_timeout_seconds",
         doc: "Seconds a drain waits for exchanges to end before it cuts them off. Default 30.",

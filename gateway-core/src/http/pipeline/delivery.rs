@@ -1,0 +1,80 @@
+//! Sending a response, for as long as it may take.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::Response;
+use http::header::CONTENT_TYPE;
+use tokio::time::Instant;
+
+use super::ending::Ending;
+use crate::config::model::Id;
+use crate::consumer::Identity;
+use crate::http::body::Body;
+use crate::http::downstream::{Delivery, Downstream};
+use crate::http::reply::Cause;
+use crate::stream::revocation::{Beside, Current, revoked};
+
+/// Until when a response may go out.
+pub(super) enum Until {
+    /// As long as the client reads.
+    Done,
+    /// The whole exchange's deadline.
+    Deadline(Instant),
+    /// A stream of events goes on for as long as whoever asked for it is there.
+    Revoked { proxy: Id, identity: Arc<Identity> },
+}
+
+impl Until {
+    pub(super) fn of(end: &Ending<'_>, response: &Response<Body>) -> Self {
+        if let Some(deadline) = end.deadline() {
+            return Self::Deadline(deadline);
+        }
+        match (end.route, &end.exchange.identity) {
+            (Some(route), Some(identity)) if is_event_stream(response) => {
+                Self::Revoked { proxy: route.proxy.id.clone(), identity: identity.clone() }
+            }
+            _ => Self::Done,
+        }
+    }
+}
+
+fn is_event_stream(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Sends a response until it is done, or has to end.
+pub(super) async fn respond<D: Downstream>(
+    (until, current): (Until, Option<&Arc<dyn Current>>),
+    downstream: &mut D,
+    response: Response<Body>,
+) -> Delivery {
+    match until {
+        Until::Done => downstream.respond(response).await,
+        Until::Deadline(deadline) => {
+            let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
+            sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
+        }
+        Until::Revoked { proxy, identity } => {
+            let revoked = revoked(current.cloned(), proxy, Some(identity));
+            Box::pin(respond_while_allowed(revoked, downstream, response)).await
+        }
+    }
+}
+
+async fn respond_while_allowed<D: Downstream>(
+    revoked: impl Future<Output = ()>,
+    downstream: &mut D,
+    response: Response<Body>,
+) -> Delivery {
+    let mut revoked = Beside::new(revoked);
+    let mut sending = pin!(downstream.respond(response));
+    poll_fn(|cx| match sending.as_mut().poll(cx) {
+        Poll::Ready(delivery) => Poll::Ready(delivery),
+        Poll::Pending => revoked.poll(cx).map(|()| Delivery { bytes: 0, cut: Some(Cause::Revoked) }),
+    })
+    .await
+}

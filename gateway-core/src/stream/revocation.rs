@@ -1,0 +1,114 @@
+//! Ends sessions whose proxy or consumer is gone from the configuration: they were admitted under one that no longer
+//! holds, and may last for days.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use crate::config::model::Id;
+use crate::config::snapshot::Snapshot;
+use crate::consumer::Identity;
+
+/// How often to look whether checking was switched on, while it is off.
+const WHILE_OFF: Duration = Duration::from_secs(60);
+
+/// What holds now.
+pub trait Current: Send + Sync {
+    /// The configuration in use.
+    fn snapshot(&self) -> Arc<Snapshot>;
+}
+
+/// Ready once the proxy is gone, or the consumer. Looks every `session_check` of the settings; never ready without a
+/// configuration to look at.
+pub(crate) async fn revoked(current: Option<Arc<dyn Current>>, proxy: Id, identity: Option<Arc<Identity>>) {
+    let Some(current) = current else { return std::future::pending().await };
+    loop {
+        let every = current.snapshot().settings.session_check;
+        tokio::time::sleep(if every.is_zero() { WHILE_OFF } else { every }).await;
+        if !every.is_zero() && !may_go_on(&current.snapshot(), &proxy, identity.as_deref()) {
+            return;
+        }
+    }
+}
+
+/// Who another party vouches for is known to that party alone.
+fn may_go_on(snapshot: &Snapshot, proxy: &Id, identity: Option<&Identity>) -> bool {
+    let Some(consumer) = identity.and_then(|identity| identity.consumer.as_ref()) else {
+        return snapshot.by_id.get(proxy).is_some();
+    };
+    let known = snapshot.consumers.by_name(&consumer.username);
+    let is_there =
+        known.and_then(|known| known.consumer.as_ref()).is_some_and(|known| known.id == consumer.id);
+    is_there && snapshot.by_id.get(proxy).is_some()
+}
+
+/// A future beside another one in the same task, polled only when it was woken itself: the other is woken for every
+/// message.
+pub(crate) struct Beside<F> {
+    future: Pin<Box<F>>,
+    signal: Arc<Signal>,
+    waker: Waker,
+}
+
+struct Signal {
+    is_woken: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        if let Some(task) = &*self.task.lock().unwrap_or_else(PoisonError::into_inner) {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl<F: Future> Beside<F> {
+    pub(crate) fn new(future: F) -> Self {
+        let signal = Arc::new(Signal { is_woken: AtomicBool::new(true), task: Mutex::new(None) });
+        Self { future: Box::pin(future), waker: Waker::from(signal.clone()), signal }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<F::Output> {
+        if !self.signal.is_woken.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        *self.signal.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        self.future.as_mut().poll(&mut Context::from_waker(&self.waker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::AtomicU32;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_polled_only_when_it_was_woken() {
+        let polls = AtomicU32::new(0);
+        let notify = Notify::new();
+        let mut beside = Beside::new(async {
+            let mut notified = Box::pin(notify.notified());
+            poll_fn(|cx| {
+                polls.fetch_add(1, Ordering::Relaxed);
+                notified.as_mut().poll(cx)
+            })
+            .await;
+        });
+        for _ in 0..5 {
+            assert!(poll_fn(|cx| Poll::Ready(beside.poll(cx))).await.is_pending());
+        }
+        assert_eq!(polls.load(Ordering::Relaxed), 1);
+        notify.notify_one();
+        poll_fn(|cx| beside.poll(cx)).await;
+        assert_eq!(polls.load(Ordering::Relaxed), 2);
+    }
+}
