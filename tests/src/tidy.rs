@@ -336,16 +336,17 @@ fn every_setting_is_read() {
         sources.iter().filter(|source| !source.is_test() && !is_writer(&source.path)).collect();
     let is_read = |field: &str| {
         let dotted = format!(".{field}");
-        let follows =
-            |text: &str, end: usize, wanted: fn(char) -> bool| text[end..].chars().next().is_none_or(wanted);
+        let follows = |text: &str, end: usize, wanted: fn(char) -> bool| {
+            text.get(end..).unwrap_or_default().chars().next().is_none_or(wanted)
+        };
         let is_end = |c: char| !c.is_alphanumeric() && c != '_';
         readers.iter().any(|source| {
             let text = source.production();
             let by_dot = text.match_indices(&dotted).any(|(at, _)| follows(text, at + dotted.len(), is_end));
             // Taken apart by a pattern.
             let by_pattern = text.match_indices(field).any(|(at, _)| {
-                let before = text[..at].chars().next_back();
-                let after = text[at + field.len()..].trim_start();
+                let before = text.get(..at).unwrap_or_default().chars().next_back();
+                let after = text.get(at + field.len()..).unwrap_or_default().trim_start();
                 matches!(before, Some(' ' | '{')) && (after.starts_with(", ") || after.starts_with("} ="))
             });
             by_dot || by_pattern

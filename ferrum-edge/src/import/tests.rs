@@ -306,10 +306,7 @@ fn asked(translation: &Translation, host: &str, method: &str, path: &str, client
     }
 }
 
-/// Closed in nginx, so closed here; and what is open stays so.
-#[test]
-fn nginx_never_opens_a_door() {
-    const GUARDED: &str = r#"
+const GUARDED_NGINX: &str = r#"
 http {
     server {
         server_name a.example;
@@ -328,6 +325,7 @@ http {
         location /static/ { root /srv; }
         location /asked/ { auth_request /check; proxy_pass http://10.0.0.1:1011; }
         location /odd/ { allow 10.0.0.1; deny 10.0.0.0/8; allow all; proxy_pass http://10.0.0.1:1012; }
+        location /ldap/ { auth_ldap "closed"; proxy_pass http://10.0.0.1:1015; }
         location /if/ { if ($arg_x) { return 403; } proxy_pass http://10.0.0.1:1013; }
         location /nested/ {
             deny all;
@@ -339,7 +337,11 @@ http {
     server { location / { proxy_pass http://10.0.0.1:1030; } }
 }
 "#;
-    let translation = nginx::translate(GUARDED, false).unwrap();
+
+/// Closed in nginx, so closed here; and what is open stays so.
+#[test]
+fn nginx_never_opens_a_door() {
+    let translation = nginx::translate(GUARDED_NGINX, false).unwrap();
     let cases = [
         ("a.example", "/", "1001"),
         ("a.example", "/api", "1002"),
@@ -360,6 +362,7 @@ http {
         ("a.example", "/static/x", "503"),
         ("a.example", "/asked/x", "503"),
         ("a.example", "/odd/x", "503"),
+        ("a.example", "/ldap/x", "503"),
         ("a.example", "/if/x", "503"),
         ("a.example", "/nested/x.php", "403"),
         ("a.example", "/other/x.php", "1001"),
@@ -375,7 +378,7 @@ http {
         let is_named = translation.closed.iter().any(|line| line.contains(named) && line.contains("line "));
         assert!(is_named || named.starts_with("if"), "{named}: {:#?}", translation.closed);
     }
-    let open = nginx::translate(GUARDED, true).unwrap();
+    let open = nginx::translate(GUARDED_NGINX, true).unwrap();
     assert_eq!(asked(&open, "a.example", "GET", "/secret/x", [10, 1, 2, 3]), "1009");
     assert!(open.closed.is_empty() && missing(&open, "OPEN"));
 }

@@ -120,10 +120,10 @@ async fn a_goodbye_waits_for_the_end_of_the_frame_under_way() {
 async fn one_opened_while_the_gateway_drains_is_told_at_once() {
     let origin = Port::listen(None).await;
     let edge = Edge::start(&spec(&origin, ""));
-    let (mut client, mut far, _) = super::asked(&edge, &origin, "").await;
+    let (mut client, mut far, _) = asked(&edge, &origin, "").await;
     edge.gateway.begin_drain();
-    far.wire.send(super::AGREED).await;
-    assert_eq!(client.response(&http::Method::GET).await.unwrap().status(), 101);
+    far.wire.send(AGREED).await;
+    assert_eq!(client.response(&Method::GET).await.unwrap().status(), 101);
     says_goodbye(&mut client.wire, 1001, false).await;
     says_goodbye(&mut far.wire, 1001, true).await;
 }

@@ -68,6 +68,14 @@ impl Nginx {
                 is_closed |= self.out.guard(place, "it guards, and can't be translated");
             }
         }
+        let unknown = |directive: &&Directive| is_guard_by_name(&directive.name);
+        let mut foreign: Vec<&Directive> =
+            levels.iter().flat_map(|level| level.block.iter()).filter(unknown).collect();
+        foreign.dedup_by_key(|directive| directive.line);
+        for found in foreign {
+            let place = format!("line {}, {place}: {found}", found.line);
+            is_closed |= self.out.guard(place, "its name says that it guards, and it can't be translated");
+        }
         if is_closed {
             return Guard::Closed;
         }
@@ -86,6 +94,15 @@ impl Nginx {
             }
         }
     }
+}
+
+/// Whether a directive of a module we don't know keeps requests out, to go by its name.
+fn is_guard_by_name(name: &str) -> bool {
+    const WORDS: [&str; 9] =
+        ["auth", "jwt", "oidc", "saml", "ldap", "waf", "captcha", "geoip2_deny", "access_by"];
+    !NAMES.contains(&name)
+        && !name.starts_with("proxy_")
+        && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))
 }
 
 /// The directive of this name that holds: the innermost level's.
