@@ -388,3 +388,32 @@ fn what_is_probably_not_meant_is_warned_of() {
     let output = ferrum_edge(&folder).arg("check").output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
 }
+
+/// A line of the log with a key twice means something else to each reader.
+#[test]
+fn a_failed_request_is_logged_with_each_key_once() {
+    let folder = Folder::new();
+    folder.write(
+        "ferrum.yaml",
+        "
+gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }
+proxies:
+  - { id: shop, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1 }
+",
+    );
+    let gateway = Gateway::start(&folder, |_| {});
+    assert!(get(gateway.http, "/").starts_with("HTTP/1.1 502"));
+    let mut failed = String::new();
+    until("the failure is logged", || {
+        failed = gateway
+            .log()
+            .lines()
+            .find(|line| line.contains("upstream request failed"))
+            .unwrap_or_default()
+            .to_owned();
+        !failed.is_empty()
+    });
+    let record: Value = serde_json::from_str(&failed).unwrap();
+    assert_eq!((&record["proxy"], &record["target"]), (&Value::from("shop"), &Value::from("127.0.0.1:1")));
+    assert_eq!(failed.matches("\"target\":").count(), 1, "{failed}");
+}

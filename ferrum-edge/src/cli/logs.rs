@@ -47,7 +47,8 @@ pub(super) fn init(verbosity: Verbosity) {
         let pretty = builder.with_target(false).with_ansi(colours).finish();
         tracing::subscriber::set_global_default(pretty.with(targets).with(repeats))
     } else {
-        let json = builder.json().flatten_event(true).with_ansi(false).finish();
+        // The fields of an event stand beside the log's own, and some events have a target of requests.
+        let json = builder.json().flatten_event(true).with_target(false).with_ansi(false).finish();
         tracing::subscriber::set_global_default(json.with(targets).with(repeats))
     };
     // A host program's own subscriber stays.

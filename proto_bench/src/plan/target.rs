@@ -33,6 +33,9 @@ pub enum TargetError {
     NoAddress(String),
 }
 
+/// The method of the echo service.
+const ECHO_METHOD: &str = "/bench.Echo/Unary";
+
 impl Target {
     /// Reads `scheme://host:port/path` and resolves the host.
     ///
@@ -44,6 +47,8 @@ impl Target {
             scheme_facts(scheme).ok_or_else(|| TargetError::UnknownScheme(scheme.to_owned()))?;
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
+            // A gRPC call needs a method; this is the one that `proto_bench backend` serves.
+            None if protocol == Protocol::Grpc => (rest, ECHO_METHOD),
             None => (rest, "/"),
         };
         let (host, port) = split_port(authority);
@@ -57,7 +62,7 @@ impl Target {
     pub fn at(protocol: Protocol, tls: bool, address: SocketAddr) -> Self {
         let path = match protocol {
             Protocol::WebSocket => "/ws",
-            Protocol::Grpc => "/bench.Echo/Unary",
+            Protocol::Grpc => ECHO_METHOD,
             _ => "/echo",
         };
         Self { protocol, tls, host: "localhost".to_owned(), address, path: path.to_owned() }
@@ -158,6 +163,7 @@ mod tests {
         check("https://127.0.0.1", Protocol::Http1, true, 443, "/");
         check("h2c://[::1]:81", Protocol::Http2, false, 81, "/");
         check("dtls://127.0.0.1:5004", Protocol::Dtls, true, 5004, "/");
+        check("grpc://127.0.0.1:8000", Protocol::Grpc, false, 8000, "/bench.Echo/Unary");
     }
 
     #[test]
