@@ -88,3 +88,43 @@ async fn the_example_of_the_readme_works() {
     let refused = trial.get("/shop", &[("x-api-key", "wrong")]).await;
     assert_eq!(refused.headers.get_all("www-authenticate").iter().count(), 2, "the challenges of both");
 }
+
+#[tokio::test]
+async fn several_plugins_recognise_a_caller_as_the_proxy_says() {
+    let trial = |mode: &str| {
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "auth_mode": mode }],
+            "consumers": [
+                { "id": "m", "username": "machine", "credentials": { "key_auth": "k" } },
+                { "id": "u", "username": "user", "credentials": { "basic_auth": "p" } },
+            ],
+            "plugin_configs": [
+                { "id": "k", "plugin_name": "key_auth", "proxy_id": "a", "config": {} },
+                { "id": "b", "plugin_name": "basic_auth", "proxy_id": "a", "config": {} },
+            ],
+        });
+        Trial::of_spec(PLUGINS, &spec.to_string(), &gateway_core::plugin::World::default())
+    };
+    let (key, wrong_key) = (("x-api-key", "k"), ("x-api-key", "x"));
+    let (password, wrong_password) =
+        (("authorization", "Basic dXNlcjpw"), ("authorization", "Basic dXNlcjp4"));
+    for (mode, fields, expected) in [
+        ("single", &[key, wrong_password][..], "machine"),
+        ("single", &[wrong_key, password], "401"),
+        ("single", &[password], "user"),
+        ("multi", &[wrong_key, password], "user"),
+        ("multi", &[key, password], "machine"),
+        ("multi", &[wrong_key, wrong_password], "401"),
+        ("all", &[key, password], "user"),
+        ("all", &[key], "401"),
+        ("all", &[password], "401"),
+        ("all", &[key, wrong_password], "401"),
+        ("all", &[wrong_key, password], "401"),
+    ] {
+        let trial = trial(mode);
+        let got = trial.get("/", fields).await;
+        let caller = trial.records().pop().and_then(|record| record.caller);
+        let found = caller.map_or_else(|| got.status.to_string(), |name| name.to_string());
+        assert_eq!(found, expected, "{mode} {fields:?}");
+    }
+}

@@ -52,6 +52,7 @@ fn document(route: &Route) -> Value {
         "auth_mode": match proxy.auth_mode {
             AuthMode::Single => "single",
             AuthMode::Multi => "multi",
+            AuthMode::All => "all",
         },
         "backend": {
             "scheme": proxy.backend.scheme.as_str(),

@@ -155,6 +155,7 @@ impl Chain {
     ) -> Result<(), Box<Reply>> {
         let mode = around.route.proxy.auth_mode;
         let mut refusal: Option<Box<Reply>> = None;
+        let mut caller = None;
         let mut asked = false;
         for seat @ Seated { place, plugin, .. } in &self.authenticate {
             if !seat.runs(exchange) {
@@ -169,11 +170,15 @@ impl Chain {
                 Claim::Wait(future) => within(future).await.unwrap_or_else(Finding::Refused),
             };
             match finding {
+                Finding::Caller(identity) if mode == AuthMode::All => caller = Some(identity),
                 Finding::Caller(identity) => {
                     exchange.identity = Some(identity);
                     return Ok(());
                 }
-                Finding::Refused(reply) if mode == AuthMode::Single => return Err(reply),
+                Finding::Refused(reply) if mode != AuthMode::Multi => return Err(reply),
+                Finding::Absent(reply) if mode == AuthMode::All => {
+                    return Err(reply.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))));
+                }
                 Finding::Refused(reply) => refusal = Some(joined(refusal, reply)),
                 Finding::Absent(Some(reply)) => refusal = Some(joined(refusal, reply)),
                 Finding::Absent(None) => {}
@@ -181,6 +186,10 @@ impl Chain {
         }
         if !asked {
             // No condition made any of them run: nobody is to be recognised.
+            return Ok(());
+        }
+        if caller.is_some() {
+            exchange.identity = caller;
             return Ok(());
         }
         Err(refusal.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))))

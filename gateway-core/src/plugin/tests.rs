@@ -441,6 +441,12 @@ fn several_ways_to_be_recognised() {
             ("multi", "wait", "bob", "200 waited"),
             ("multi", "refuse", "absent", "401 two one"),
             ("single", "absent", "absent", "401 two one"),
+            ("all", "bob", "wait", "200 waited"),
+            ("all", "wait", "bob", "200 bob"),
+            ("all", "bob", "absent", "401 two"),
+            ("all", "bob", "refuse", "401 two"),
+            ("all", "absent", "bob", "401 one"),
+            ("all", "refuse", "bob", "401 one"),
         ] {
             let spec = format!(
                 "proxies: [{{id: a, listen_path: /, backend_scheme: http, backend_host: t, backend_port: 80, auth_mode: {mode}}}]\n\

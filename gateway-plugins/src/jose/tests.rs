@@ -1,5 +1,7 @@
 //! Reading, verifying and judging tokens.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::testing::{Signer, b64};
@@ -175,4 +177,53 @@ fn claims_are_found_by_name_and_by_path() {
     assert_eq!(claims::find(&all, "https://x.test/r"), Some(&json!(2)));
     assert_eq!(claims::find(&all, "a.b"), Some(&json!(3)));
     assert_eq!(claims::find(&all, "a.x"), None);
+}
+
+/// The keys and tokens of RFC 7515 appendices A.1 and A.3, with the signature's values that must not pass.
+#[test]
+fn the_tokens_of_rfc_7515() {
+    const CLAIMS: &str =
+        "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+    let secret = URL_SAFE_NO_PAD
+        .decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
+        .expect("base64");
+    let hs = format!(
+        "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.{CLAIMS}.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    );
+    let token = Token::read(hs.as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}"));
+    assert!(token.is_signed_with(&Key::shared(&secret)));
+    let keys = jwk::KeySet::read(
+        br#"{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+            "y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#,
+    )
+    .expect("a key");
+    let good = URL_SAFE_NO_PAD
+        .decode("DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q")
+        .expect("base64");
+    let passes = |signature: &[u8]| {
+        let text = format!("eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.{}", b64(signature));
+        Token::read(text.as_bytes()).is_ok_and(|token| keys.verify(&token) == Some(true))
+    };
+    assert!(passes(&good));
+    let (r, s) = good.split_at(32);
+    let zero = [0; 32];
+    // The order of the curve, which stands for zero.
+    let order = URL_SAFE_NO_PAD.decode("_____wAAAAD__________7zm-q2nF56E87nKwvxjJVE").expect("base64");
+    let der = [&[0x30, 0x45, 0x02, 0x20], r, &[0x02, 0x21, 0x00], s].concat();
+    for (what, signature) in [
+        ("nothing", Vec::new()),
+        ("zeros", [zero, zero].concat()),
+        ("r of zero", [&zero, s].concat()),
+        ("s of zero", [r, &zero].concat()),
+        ("the order twice", [&order[..], &order].concat()),
+        ("r of the order", [&order, s].concat()),
+        ("ones", vec![255; 64]),
+        ("swapped", [s, r].concat()),
+        ("ASN.1", der),
+        ("half of it", r.to_vec()),
+        ("a byte more", [&good[..], &[0]].concat()),
+        ("a zero before", [&[0], &good[..]].concat()),
+    ] {
+        assert!(!passes(&signature), "{what}");
+    }
 }

@@ -335,6 +335,8 @@ pub enum AuthMode {
     Single,
     /// Every plugin may try; the first success wins.
     Multi,
+    /// Every plugin has to recognise the caller; who the last one recognises counts.
+    All,
 }
 
 /// How response bodies pass.

@@ -390,6 +390,8 @@ pub enum AuthMode {
     Single,
     /// Every plugin may try; the first success wins.
     Multi,
+    /// Every plugin has to recognise the caller; who the last one recognises counts.
+    All,
 }
 
 /// The value every proxy has that says nothing of its own: held once, however many proxies there are.

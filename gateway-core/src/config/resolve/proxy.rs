@@ -46,6 +46,7 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
         circuit_breaker: written.circuit_breaker.as_ref().map(|rules| Box::new(circuit_breaker(rules))),
         auth_mode: match written.auth_mode {
             Some(file::AuthMode::Multi) => AuthMode::Multi,
+            Some(file::AuthMode::All) => AuthMode::All,
             Some(file::AuthMode::Single) | None => AuthMode::Single,
         },
         plugins,
