@@ -271,7 +271,7 @@ impl StaticFiles {
             Ok(Found::File(file)) if file.is_not_found && self.passes => None,
             Ok(Found::File(file)) => Some(self.file(exchange, &file, "file")),
             Ok(Found::Folder) => Some(self.with_slash(exchange)),
-            Ok(Found::Listing(folder)) => Some(self.listing(exchange, &folder)),
+            Ok(Found::Listing(entries)) => Some(self.listing(exchange, &entries)),
             Ok(Found::Nothing) => self.nothing(),
             Ok(Found::Forbidden) => {
                 self.counts.add("refused");
@@ -323,17 +323,13 @@ impl StaticFiles {
         Box::new(reply.reason("folder"))
     }
 
-    fn listing(&self, exchange: &Exchange, folder: &std::os::fd::OwnedFd) -> Box<Reply> {
-        let Ok(entries) = root::list(folder, self.hidden, listing::MAX_ENTRIES) else {
-            self.counts.add("refused");
-            return Box::new(Reply::new(Cause::Internal).reason("file_unreadable"));
-        };
+    fn listing(&self, exchange: &Exchange, entries: &[root::Entry]) -> Box<Reply> {
         self.counts.add("listing");
         let as_json = wants(exchange, "application/json") > wants(exchange, "text/html");
         let path = percent_encoding::percent_decode_str(exchange.path()).decode_utf8_lossy();
         let (media_type, text) = match as_json {
-            true => ("application/json", listing::as_json(&entries)),
-            false => ("text/html; charset=utf-8", listing::as_html(&path, &entries, path == "/")),
+            true => ("application/json", listing::as_json(entries)),
+            false => ("text/html; charset=utf-8", listing::as_html(&path, entries, path == "/")),
         };
         Box::new(answer::page(media_type, text))
     }

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::content::{self, Content};
-use super::root::{Node, Root, Stamp, Wait};
+use super::listing;
+use super::root::{self, Entry, Node, Root, Stamp, Wait};
 use crate::shared::coding::Coding;
 
 /// How often a file is read anew that is changed while it is read.
@@ -20,6 +21,8 @@ pub(super) struct Places {
     pub(super) fallback: Option<String>,
     pub(super) not_found: Option<String>,
     pub(super) lists: bool,
+    /// Whether lists name what begins with a dot.
+    pub(super) hidden: bool,
     /// Files up to this size are read whole.
     pub(super) whole: u64,
 }
@@ -42,8 +45,8 @@ pub(super) enum Found {
     File(File),
     /// It is a folder's, whose path ends with a slash.
     Folder,
-    /// A folder to be listed.
-    Listing(Arc<OwnedFd>),
+    /// What is in a folder that is listed.
+    Listing(Vec<Entry>),
     Nothing,
     /// It is there, and the system does not let it be read.
     Forbidden,
@@ -133,7 +136,11 @@ impl Looking<'_> {
                     Some(file) => Some(Found::File(file)),
                     None if !self.places.lists => None,
                     None if !has_slash => Some(Found::Folder),
-                    None => Some(Found::Listing(Arc::new(folder))),
+                    // Thousands of files are looked at: no work for a worker.
+                    None if self.wait == Wait::Never => return Err(ErrorKind::WouldBlock.into()),
+                    None => {
+                        Some(Found::Listing(root::list(&folder, self.places.hidden, listing::MAX_ENTRIES)?))
+                    }
                 })
             }
         }

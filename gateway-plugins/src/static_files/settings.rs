@@ -178,7 +178,15 @@ impl Config {
         let (Some(default_type), true) = (default_type, problems.is_empty()) else { return Err(problems) };
         Ok(Read {
             root: self.root,
-            places: Places { index, candidates, fallback, not_found, lists: self.listing, whole },
+            places: Places {
+                index,
+                candidates,
+                fallback,
+                not_found,
+                lists: self.listing,
+                hidden: self.dotfiles,
+                whole,
+            },
             codings: self.precompressed,
             passes: self.passthrough,
             hidden: self.dotfiles,
