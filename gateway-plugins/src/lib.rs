@@ -44,6 +44,7 @@ mod rewrite;
 mod security_headers;
 mod server_timing;
 mod shared;
+mod shared_limits;
 mod sse;
 mod static_files;
 mod traffic_split;

@@ -10,6 +10,7 @@
 
 mod answer;
 mod settings;
+mod together;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Gate, Hooks, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Step, World,
+    Gate, Hooks, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 
 use crate::caller_key::{KeyBy, Keyed};
 use crate::rate_table::{Standing, Table};
+use crate::shared_limits::Server;
 use answer::Counted;
 use settings::{Config, Count, Fields, Limit, Limits};
 
@@ -43,6 +45,7 @@ pub(crate) struct RateLimiting {
     dry_run: bool,
     accepted: Counter,
     limited: Counter,
+    shared: Option<together::Together>,
 }
 
 const REQUESTS: Metric = Metric {
@@ -61,9 +64,10 @@ impl Plugin for RateLimiting {
     const SUMMARY: &'static str = "Limits how often callers may come, under several limits at a time.";
     type Config = Config;
 
-    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+    fn build(mut config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let Limits { limits, key_by, failures, status } = settings::read(&config, &mut problems);
+        let server = config.redis.take().map(|redis| Server::read(redis, world, &mut problems));
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -75,7 +79,9 @@ impl Plugin for RateLimiting {
         // A table of another size begins anew.
         let make = || Table::new(entries, Instant::now(), evicted);
         let table = world.kept(&format!("table of {entries}"), make);
+        let shared = server.map(|server| together::Together::new(server, world, &limits));
         Ok(Self {
+            shared,
             limits,
             key_by,
             table,
@@ -96,31 +102,52 @@ impl Plugin for RateLimiting {
             hooks.on_response(self);
         }
     }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        if let Some(shared) = &self.shared {
+            let limits = shared.limits.clone();
+            starter.task("redis", move |control| limits.clone().run(control));
+        }
+    }
 }
 
 impl OnRequest for RateLimiting {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let key = match self.key_by.of_exchange(exchange, seat.proxy().id.as_str(), self.table.hasher()) {
+        let proxy = seat.proxy().id.as_str();
+        let keyed = match &self.shared {
+            Some(shared) => self.key_by.of_exchange(exchange, proxy, shared.limits.hasher()),
+            None => self.key_by.of_exchange(exchange, proxy, self.table.hasher()),
+        };
+        let key = match keyed {
             Keyed::Key(key) => key,
             Keyed::Nobody => return Step::Next,
             Keyed::Denied => return self.deny(exchange),
         };
-        let counted = self.admit(key, exchange.started);
-        let (passed, retry_in) = (counted.passed, counted.retry_in);
-        if self.sees_responses() {
-            exchange.state.put(seat, counted);
+        match &self.shared {
+            Some(shared) if shared.limits.is_up() => Step::wait(async move {
+                let counted = shared.ask(self, key, exchange.started).await;
+                self.settle(exchange, seat, counted).map_or(Verdict::Next, Verdict::reply)
+            }),
+            Some(shared) => {
+                let counted = shared.without(self, key, exchange.started);
+                self.settle(exchange, seat, counted).map_or(Step::Next, Step::reply)
+            }
+            None => {
+                let counted = self.admit(key, exchange.started);
+                self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply)
+            }
         }
-        if passed {
-            self.accepted.add(1);
-            return Step::Next;
-        }
-        self.limited.add(1);
-        if self.dry_run {
-            exchange.note("rate_limiting.would_limit", true);
-            return Step::Next;
-        }
-        Step::reply(answer::refusal(self.status, retry_in))
     }
+}
+
+/// What came of counting.
+enum Outcome {
+    /// It was counted.
+    Counted(Counted),
+    /// It could not be counted, and passes.
+    Passes,
+    /// It could not be counted, and does not pass.
+    Unavailable,
 }
 
 impl OnResponse for RateLimiting {
@@ -136,8 +163,10 @@ impl OnResponse for RateLimiting {
         {
             counted.charged = true;
             let now = Instant::now();
-            self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, 1, now));
-            counted.tightest = self.tightest(counted.key, now);
+            if !self.shared.as_ref().is_some_and(|shared| shared.charge(counted.key)) {
+                self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, 1, now));
+                counted.tightest = self.tightest(counted.key, now);
+            }
         }
         if !self.dry_run {
             answer::write(self.fields, &self.limits, counted.tightest, response.headers_mut());
@@ -148,10 +177,22 @@ impl OnResponse for RateLimiting {
 
 impl OnConnect for RateLimiting {
     fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
-        match self.connect(session, seat.proxy().id.as_str()) {
-            None => Gate::Open,
-            Some(refusal) => Gate::Refuse(refusal),
-        }
+        let proxy = seat.proxy().id.as_str();
+        let Some(shared) = self.shared.as_ref().filter(|_| self.counts(session)) else {
+            return self.connect(session, proxy).map_or(Gate::Open, Gate::Refuse);
+        };
+        let key = match self.key_by.of_session(session, proxy, shared.limits.hasher()) {
+            Keyed::Key(key) => key,
+            other => return self.keyed(session, other).map_or(Gate::Open, Gate::Refuse),
+        };
+        Gate::Wait(Box::pin(async move {
+            let passed = match shared.ask(self, key, session.started).await {
+                Outcome::Counted(counted) => counted.passed,
+                Outcome::Passes => true,
+                Outcome::Unavailable => false,
+            };
+            self.connected(session, (!passed).then_some("rate_limited")).map_or(Ok(()), Err)
+        }))
     }
 }
 
@@ -170,16 +211,29 @@ impl RateLimiting {
         Step::reply(reply.reason("rate_limit_key_missing"))
     }
 
+    /// A WebSocket was counted as its request; a session has no status by which it could fail.
+    fn counts(&self, session: &Session) -> bool {
+        session.head.is_none() && self.count == Count::All
+    }
+
     fn connect(&self, session: &mut Session, proxy: &str) -> Option<Refusal> {
-        // A WebSocket was counted as its request; a session has no status by which it could fail.
-        if session.head.is_some() || self.count == Count::Failures {
+        if !self.counts(session) {
             return None;
         }
-        let refused = match self.key_by.of_session(session, proxy, self.table.hasher()) {
+        let keyed = self.key_by.of_session(session, proxy, self.table.hasher());
+        self.keyed(session, keyed)
+    }
+
+    fn keyed(&self, session: &mut Session, keyed: Keyed) -> Option<Refusal> {
+        let refused = match keyed {
             Keyed::Key(key) => (!self.admit(key, session.started).passed).then_some("rate_limited"),
             Keyed::Nobody => return None,
             Keyed::Denied => Some("rate_limit_key_missing"),
         };
+        self.connected(session, refused)
+    }
+
+    fn connected(&self, session: &mut Session, refused: Option<&'static str>) -> Option<Refusal> {
         let Some(reason) = refused else {
             self.accepted.add(1);
             return None;
@@ -190,6 +244,36 @@ impl RateLimiting {
             return None;
         }
         Some(Refusal { reason, cause: Cause::TooManyRequests })
+    }
+
+    /// The refusal, where what was counted leaves no room.
+    fn settle(&self, exchange: &mut Exchange, seat: Seat<'_>, outcome: Outcome) -> Option<Reply> {
+        let reply = match outcome {
+            Outcome::Passes => {
+                self.accepted.add(1);
+                return None;
+            }
+            Outcome::Unavailable => {
+                Reply::new(Cause::Overloaded).reason("rate_limit_store_away").detail("come back later")
+            }
+            Outcome::Counted(counted) => {
+                let (passed, retry_in) = (counted.passed, counted.retry_in);
+                if self.sees_responses() {
+                    exchange.state.put(seat, counted);
+                }
+                if passed {
+                    self.accepted.add(1);
+                    return None;
+                }
+                answer::refusal(self.status, retry_in)
+            }
+        };
+        self.limited.add(1);
+        if self.dry_run {
+            exchange.note("rate_limiting.would_limit", true);
+            return None;
+        }
+        Some(reply)
     }
 
     /// Takes from every limit, or from none.

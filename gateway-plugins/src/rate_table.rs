@@ -71,6 +71,19 @@ impl Rule {
             .unwrap_or(u64::MAX)
     }
 
+    /// What so many of them cost and what a burst is, in microseconds.
+    pub(crate) fn micros(self, many: u64) -> (f64, f64) {
+        #[allow(clippy::cast_precision_loss, reason = "exact for weeks, and nearly so for years")]
+        let micros = |nanos: u64| nanos as f64 / 1000.0;
+        (micros(self.cost(many)), micros(self.capacity))
+    }
+
+    /// How a key stands that owes this much, where so many are asked for.
+    pub(crate) fn standing(self, passed: bool, owed: Duration, many: u64) -> Standing {
+        let owed = u64::try_from(owed.as_nanos()).unwrap_or(u64::MAX);
+        standing(passed, owed, (self, self.cost(many)), 0)
+    }
+
     /// How long a whole burst takes to come back.
     pub(crate) fn refill(self) -> Duration {
         Duration::from_nanos(self.capacity)

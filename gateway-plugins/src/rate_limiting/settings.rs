@@ -10,9 +10,10 @@ use serde::Deserialize;
 
 use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use crate::rate_table::{MAX_PER_SECOND, Rule};
+use crate::shared_limits::RedisConfig;
 
 /// Settings of `rate_limiting`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The limits; a request must fit into all of them. 1 to 8, required.
@@ -51,6 +52,9 @@ pub(crate) struct Config {
     /// Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(super) max_keys: u64,
+    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`, by the
+    /// server's clock. Default none: each gateway counts for itself.
+    pub(super) redis: Option<RedisConfig>,
 }
 
 /// One limit.
@@ -114,6 +118,7 @@ impl Default for Config {
             headers: Fields::Ratelimit,
             status_code: 429,
             max_keys: 100_000,
+            redis: None,
         }
     }
 }

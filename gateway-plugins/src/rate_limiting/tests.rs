@@ -249,3 +249,29 @@ fn bad_settings_are_refused() {
         assert_eq!(problems.0[0].path, path, "{config}: {problems}");
     }
 }
+
+#[tokio::test]
+async fn without_the_shared_store_it_goes_as_configured() {
+    for (on_error, expected, outcome, counted) in [
+        ("local", [200, 429], "local", 2),
+        ("allow", [200, 200], "allowed", 2),
+        ("deny", [503, 503], "denied", 2),
+    ] {
+        let world = World::default();
+        let redis = json!({ "urls": ["redis://127.0.0.1:1"], "on_error": on_error });
+        let config = json!({ "limits": slow(1), "redis": redis });
+        let trial = Trial::of_spec(&[entry::<RateLimiting>()], &spec(on_error, &config), &world);
+        assert_eq!(statuses(&trial, &[&[], &[]]).await, expected, "{on_error}");
+        let outcome = format!("outcome=\"{outcome}\"");
+        let name = "ferrum_rate_limiting_shared_total";
+        assert_eq!(crate::testing::metric(&world, name, &[&outcome]), counted);
+        if on_error == "deny" {
+            assert_eq!(trial.records()[0].reason, Some("rate_limit_store_away"));
+        }
+    }
+    let bad = json!({ "limits": slow(1), "redis": { "urls": ["x"] } });
+    assert_eq!(
+        Trial::refused(&[entry::<RateLimiting>()], "rate_limiting", &bad).0[0].path,
+        "config.redis.urls[0]"
+    );
+}
