@@ -6,7 +6,7 @@ use http::Method;
 use super::oracle::{self, Message};
 use super::pieces;
 use crate::h1::body::{Decoder, Step};
-use crate::h1::head::{self, HeadError, HeadLimits};
+use crate::h1::head::{self, HeadLimits};
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 32 << 10, fields: 100, target: 8 << 10 };
 /// As many as a target may send before its answer.
@@ -21,8 +21,6 @@ enum End {
     Refused,
     /// The connection is not used any further.
     Closed,
-    /// More empty lines than are skipped at a time.
-    EmptyLines,
 }
 
 /// Octets that arrive in pieces.
@@ -64,11 +62,7 @@ impl<'d> Wire<'d> {
 
 /// A client sends `data`: one request after the other.
 pub(super) fn request(data: &[u8]) {
-    // How many empty lines are skipped before a request depends on how they arrive, and nothing else does.
-    let (ours, end) = match requests(data, usize::MAX) {
-        (read, End::EmptyLines) => (read, End::EmptyLines),
-        _ => pieces::whole(data, requests),
-    };
+    let (ours, end) = pieces::whole(data, requests);
     let (theirs, refused) = oracle::requests(data);
     for (n, message) in ours.iter().enumerate() {
         match theirs.get(n) {
@@ -89,7 +83,6 @@ fn requests(data: &[u8], step: usize) -> (Vec<Message>, End) {
             Ok(Some(head)) => head,
             Ok(None) if wire.fill() => continue,
             Ok(None) => return (read, End::Short(Vec::new())),
-            Err(HeadError::Malformed("empty lines")) => return (read, End::EmptyLines),
             Err(_) => return (read, End::Refused),
         };
         let mut message = Message::request(&parsed.request);

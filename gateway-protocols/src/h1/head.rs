@@ -1,6 +1,6 @@
 //! Reading a message's head.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use smallvec::SmallVec;
@@ -85,7 +85,7 @@ pub struct ResponseHead {
 /// # Errors
 /// Whatever makes the request unanswerable; the connection cannot be used any further.
 pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<RequestHead>, HeadError> {
-    skip_empty_lines(buffer)?;
+    skip_empty_lines(buffer);
     let Some(lines) = Lines::of(buffer, limits)? else { return Ok(None) };
     let head = buffer.split_to(lines.bytes).freeze();
     let line = &head[..lines.first()];
@@ -163,17 +163,11 @@ fn status_line(line: &[u8]) -> Result<(Version, StatusCode), HeadError> {
     }
 }
 
-/// RFC 9112 §2.2: empty lines before a request line are skipped, a few of them.
-fn skip_empty_lines(buffer: &mut BytesMut) -> Result<(), HeadError> {
-    let mut skipped = 0;
-    while buffer.starts_with(b"\r\n") {
-        let _line = buffer.split_to(2);
-        skipped += 1;
-        if skipped > 4 {
-            return Err(HeadError::Malformed("empty lines"));
-        }
-    }
-    Ok(())
+/// RFC 9112 §2.2: empty lines before a request line are skipped. They take no room, and the time for a head is running:
+/// how many of them one read brings says nothing.
+fn skip_empty_lines(buffer: &mut BytesMut) {
+    let lines = buffer.chunks_exact(2).take_while(|line| *line == b"\r\n").count();
+    buffer.advance(2 * lines);
 }
 
 /// A whole head, as the ends of its lines.
