@@ -111,7 +111,6 @@ async fn heads_that_are_none() {
             ("\0\0\0\0\r\n\r\n", 400),
             ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\r\n\r\n", 400),
             ("SSH-2.0-OpenSSH\r\n\r\n", 400),
-            ("\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n", 400),
         ],
     )
     .await;
@@ -270,4 +269,14 @@ async fn a_405_says_what_would_be_allowed() {
     let (head, _) = edge.ask("TRACE / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(head.status(), 405);
     assert!(head.field("allow").contains("GET") && !head.field("allow").contains("TRACE"), "{head:?}");
+}
+
+/// RFC 9112 §2.2: however many there are, and however they arrive.
+#[tokio::test]
+async fn empty_lines_before_a_request_are_skipped() {
+    let edge = Edge::start(FIXED);
+    for lines in [1, 6, 600] {
+        let (head, _) = edge.ask(&format!("{}GET / HTTP/1.1\r\nhost: a\r\n\r\n", "\r\n".repeat(lines))).await;
+        assert_eq!(head.status(), 200, "{lines}");
+    }
 }
