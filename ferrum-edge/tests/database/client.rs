@@ -52,8 +52,10 @@ impl Client {
 
     /// Asks somebody who may be gone.
     pub(crate) fn try_ask(&mut self, method: &str, path: &str, head: &str, body: &[u8]) -> Option<Answer> {
-        let text =
-            format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{head}content-length: {}\r\n\r\n", body.len());
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{head}content-length: {}\r\n\r\n",
+            body.len()
+        );
         // A kept connection may have been closed since the answer before.
         if let Some(answer) = self.kept.take().and_then(|kept| self.over(kept, &text, body)) {
             return Some(answer);
