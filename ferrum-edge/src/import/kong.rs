@@ -59,6 +59,7 @@ pub fn translate(document: &Value, open: bool) -> Result<Translation, NotKong> {
         // Kong looks at every route, whatever its hosts.
         set(&mut kong.out.gateway, "host_fallthrough", true);
     }
+    plugins::all_authenticate(&mut kong.out);
     Ok(kong.out)
 }
 

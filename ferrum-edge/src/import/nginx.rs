@@ -221,7 +221,9 @@ impl Nginx {
                     format_args!("`{name}` holds for all its servers here: the strictest is taken"),
                 );
             }
-            values.into_iter().flatten().min()
+            // As numbers: `10` is more than `9`.
+            let number = |value: &String| location::millis(value).unwrap_or(u64::MAX);
+            values.into_iter().flatten().min_by_key(number)
         };
         let (fails, timeout, slow) = (one("max_fails"), one("fail_timeout"), one("slow_start"));
         let millis = |text: Option<String>| text.and_then(|text| location::millis(&text));

@@ -1,14 +1,16 @@
 //! What is valid and probably not meant. Each warning has a code, by which it can be silenced.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::model::{
-    Consumer, Credential, HttpRules, Match, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic, Upstream,
+    Consumer, Credential, HostPattern, Id, Match, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic,
+    Upstream,
 };
 
 /// Every code, and what it says.
@@ -100,36 +102,27 @@ impl Found {
         }
     }
 
-    /// Proxies that no request comes to because one with a higher priority takes it. Without priorities the more
-    /// specific goes first, and nothing is hidden.
+    /// Proxies that no request comes to because others with a higher priority take them all. Without priorities the more
+    /// specific goes first, and nothing is hidden. Costs as much as there are matches, however many proxies have a priority.
     fn shadowed(&mut self, proxies: &[&Proxy]) {
-        let rules = |proxy: &Proxy| match &proxy.traffic {
-            Traffic::Http(rules) => Some(rules.clone()),
+        let http = |proxy: &&Proxy| matches!(proxy.traffic, Traffic::Http(_));
+        let rules = |proxy: &'_ Proxy| match &proxy.traffic {
+            Traffic::Http(rules) => Some((rules.priority, rules.matches.clone())),
             Traffic::Stream(_) => None,
         };
-        let above: Vec<(&Proxy, HttpRules)> = proxies
-            .iter()
-            .filter_map(|proxy| Some((*proxy, rules(proxy)?)))
-            .filter(|(_, rules)| rules.priority > i32::MIN)
-            .collect();
-        let least = above.iter().map(|(_, rules)| rules.priority).min();
-        let highs: Vec<_> = above.iter().filter(|(_, rules)| Some(rules.priority) > least).collect();
-        for (proxy, low) in &above {
-            let hides = |high: &HttpRules, taken: &Match| high.matches.iter().any(|by| covers(by, taken));
-            let by = highs.iter().find(|(_, high)| {
-                high.priority > low.priority && low.matches.iter().all(|taken| hides(high, taken))
-            });
-            if let Some((by, high)) = by {
-                let message = format!(
-                    "no request comes here: `{}` has priority {} and takes them all",
-                    by.id, high.priority
-                );
-                self.add(
-                    "proxy_shadowed",
-                    format!("proxies.{}", proxy.id),
-                    message,
-                    "change the priorities, or remove it",
-                );
+        let all: Vec<_> = proxies.iter().filter(|proxy| http(proxy)).collect();
+        let mut covers = Covers::default();
+        for proxy in &all {
+            let Some((priority, matches)) = rules(proxy) else { continue };
+            matches.iter().for_each(|one| covers.add(one, priority, proxy));
+        }
+        for proxy in &all {
+            let Some((priority, matches)) = rules(proxy) else { continue };
+            let by: Option<Vec<_>> = matches.iter().map(|one| covers.above(one, priority)).collect();
+            if let Some(by) = by.as_ref().and_then(|by| by.first()) {
+                let message = format!("no request comes here: `{by}` has a higher priority and takes them");
+                let path = format!("proxies.{}", proxy.id);
+                self.add("proxy_shadowed", path, message, "change the priorities, or remove it");
             }
         }
     }
@@ -149,17 +142,13 @@ impl Found {
                 );
             }
         }
-        let mut upstreams: HashSet<&str> =
+        let upstreams: HashSet<&str> =
             model.proxies.iter().map(|proxy| proxy.backend.upstream.id.as_str()).collect();
         // A plugin that chooses or calls an upstream names it somewhere in its settings.
-        let settings: Vec<String> =
-            model.plugin_configs.iter().map(|config| config.config.value().to_string()).collect();
+        let mut named = HashSet::new();
+        model.plugin_configs.iter().for_each(|config| texts(&config.config.value(), &mut named));
         for upstream in &model.upstreams {
-            let quoted = format!("\"{}\"", upstream.id);
-            if settings.iter().any(|settings| settings.contains(&quoted)) {
-                upstreams.insert(upstream.id.as_str());
-            }
-            if !upstreams.contains(upstream.id.as_str()) {
+            if !upstreams.contains(upstream.id.as_str()) && !named.contains(upstream.id.as_str()) {
                 let path = format!("upstreams.{}", upstream.id);
                 self.add(
                     "upstream_unused",
@@ -247,28 +236,85 @@ impl Found {
     }
 }
 
-/// Whether every request of `taken` is one of `by`. A condition of `by` may be false, and is then no cover.
-fn covers(by: &Match, taken: &Match) -> bool {
-    let hosts = by.hosts.is_empty() && taken.hosts.is_empty()
-        || !taken.hosts.is_empty() && taken.hosts.iter().all(|host| by.hosts.contains(host));
-    let conditions = by.condition.is_none() || by.condition == taken.condition;
-    hosts && conditions && covers_path(&by.path, &taken.path)
+/// What unconditional matches take, by host and path, with the highest priority of each.
+#[derive(Default)]
+struct Covers<'p>(HashMap<(Option<HostPattern>, Cover), (i32, &'p Id)>);
+
+/// The paths that a match takes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Cover {
+    Everything,
+    Under(Arc<str>),
+    Exactly(Arc<str>),
+    Regex(String),
 }
 
-fn covers_path(by: &PathPattern, taken: &PathPattern) -> bool {
-    let under = |prefix: &str, path: &str| {
-        prefix == "/"
-            || path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    match (by, taken) {
-        (PathPattern::HostOnly, _) => true,
-        (PathPattern::Prefix(prefix), PathPattern::Prefix(path) | PathPattern::Exact(path)) => {
-            under(prefix, path)
+impl<'p> Covers<'p> {
+    fn add(&mut self, one: &Match, priority: i32, proxy: &'p Proxy) {
+        let cover = match &one.path {
+            _ if one.condition.is_some() => return,
+            PathPattern::HostOnly => Cover::Everything,
+            PathPattern::Prefix(prefix) if &**prefix == "/" => Cover::Everything,
+            PathPattern::Prefix(prefix) => Cover::Under(prefix.clone()),
+            PathPattern::Exact(path) => Cover::Exactly(path.clone()),
+            PathPattern::Regex(regex) => Cover::Regex(regex.as_str().to_owned()),
+            PathPattern::Template(_) => return,
+        };
+        let mut put = |host, cover| {
+            let known = self.0.entry((host, cover)).or_insert((priority, &proxy.id));
+            if known.0 < priority {
+                *known = (priority, &proxy.id);
+            }
+        };
+        match one.hosts.as_slice() {
+            [] => put(None, cover),
+            hosts => hosts.iter().for_each(|host| put(Some(host.clone()), cover.clone())),
         }
-        (PathPattern::Prefix(prefix), _) => &**prefix == "/",
-        (PathPattern::Exact(by), PathPattern::Exact(path)) => by == path,
-        (PathPattern::Regex(by), PathPattern::Regex(path)) => by.as_str() == path.as_str(),
-        _ => false,
+    }
+
+    /// One of those that take everything this match takes, when there are such with a higher priority.
+    fn above(&self, taken: &Match, priority: i32) -> Option<&'p Id> {
+        let covers = covers_of(&taken.path);
+        let of_host = |host: Option<HostPattern>| {
+            let mut found = covers.iter().filter_map(|cover| self.0.get(&(host.clone(), cover.clone())));
+            found.find(|(by, _)| *by > priority).map(|(_, id)| *id)
+        };
+        match taken.hosts.as_slice() {
+            [] => of_host(None),
+            hosts => hosts
+                .iter()
+                .map(|host| of_host(Some(host.clone())))
+                .collect::<Option<Vec<_>>>()?
+                .first()
+                .copied(),
+        }
+    }
+}
+
+/// Everything that takes all of these paths.
+fn covers_of(path: &PathPattern) -> Vec<Cover> {
+    let mut covers = vec![Cover::Everything];
+    match path {
+        PathPattern::Prefix(path) | PathPattern::Exact(path) => {
+            let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+            covers.extend(ends.filter_map(|end| Some(Cover::Under(Arc::from(path.get(..end)?)))));
+        }
+        PathPattern::Regex(regex) => covers.push(Cover::Regex(regex.as_str().to_owned())),
+        PathPattern::HostOnly | PathPattern::Template(_) => {}
+    }
+    if let PathPattern::Exact(path) = path {
+        covers.push(Cover::Exactly(path.clone()));
+    }
+    covers
+}
+
+/// Every text in a document.
+fn texts(value: &serde_json::Value, found: &mut HashSet<String>) {
+    match value {
+        serde_json::Value::String(text) => drop(found.insert(text.clone())),
+        serde_json::Value::Array(list) => list.iter().for_each(|item| texts(item, found)),
+        serde_json::Value::Object(fields) => fields.values().for_each(|field| texts(field, found)),
+        _ => {}
     }
 }
 

@@ -1,5 +1,7 @@
 //! Kong's plugins and credentials as ours.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{Translation, list, name, text};
@@ -105,6 +107,23 @@ fn attach(out: &mut Translation, proxies: &[usize], id: &str) {
             if let Value::Array(list) = list {
                 list.push(json!({ "plugin_config_id": id }));
             }
+        }
+    }
+}
+
+/// Kong asks every authentication plugin of a route; the gateway would be content with one.
+pub(super) fn all_authenticate(out: &mut Translation) {
+    const NAMES: [&str; 4] = ["key_auth", "basic_auth", "hmac_auth", "jwt_auth"];
+    let is_auth = |config: &&Value| NAMES.iter().any(|name| config["plugin_name"] == *name);
+    let everywhere =
+        out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
+    let auth: HashSet<String> =
+        out.plugin_configs.iter().filter(is_auth).map(|config| config["id"].to_string()).collect();
+    for proxy in &mut out.proxies {
+        let own = proxy["plugins"].as_array().into_iter().flatten();
+        let own = own.filter(|named| auth.contains(&named["plugin_config_id"].to_string())).count();
+        if own + everywhere > 1 {
+            proxy["auth_mode"] = json!("all");
         }
     }
 }
