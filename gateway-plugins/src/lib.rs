@@ -1,4 +1,5 @@
-//! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`].
+//! The plugins, one file each. A new one is a file of its own, a `mod` line and a row in [`PLUGINS`]. Those that run
+//! operators' own code come from `gateway-scripting`, behind a cargo feature each.
 
 mod access_control;
 mod basic_auth;
@@ -102,6 +103,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    #[cfg(feature = "script")]
+    gateway_scripting::SCRIPT,
     entry::<sse::Sse>(),
     entry::<grpc_deadline::GrpcDeadline>(),
     // where does it go

@@ -89,6 +89,24 @@ async fn the_example_of_the_readme_works() {
     assert_eq!(refused.headers.get_all("www-authenticate").iter().count(), 2, "the challenges of both");
 }
 
+#[cfg(feature = "script")]
+#[tokio::test]
+async fn the_script_of_the_readme_works() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## Scripts").expect("the section");
+    let (_, example) = section.split_once("```yaml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let proxy = "proxies: [{id: shop, listen_path: /, backend_host: t, backend_port: 80}]\n";
+    let spec = format!("{proxy}{example}");
+    let trial = Trial::of_spec(PLUGINS, &spec, &gateway_core::plugin::World::default());
+    for n in 1..=12 {
+        let expected = if n <= 10 { 200 } else { 429 };
+        assert_eq!(trial.get("/", &[]).await.status, expected, "{n}");
+    }
+    assert_eq!(trial.get("/", &[("x-tier", "gold")]).await.status, 200);
+    assert_eq!(trial.get("/", &[("x-tier", "other")]).await.status, 429);
+}
+
 #[tokio::test]
 async fn several_plugins_recognise_a_caller_as_the_proxy_says() {
     let trial = |mode: &str| {

@@ -214,7 +214,7 @@ async fn a_session_that_expires_while_a_target_is_sought_says_so() {
     let origin = Origin::echo().await;
     let port = free_port();
     let fields = format!("udp_idle_timeout_seconds: 1, udp_max_sessions: 1, {}", udp_backend(origin.address));
-    let spec = one(port, &fields) + &crate::support::censor::everywhere("hesitate: true");
+    let spec = one(port, &fields) + crate::support::censor::everywhere("hesitate: true").as_str();
     let mut edge = Edge::start_plugged(crate::support::censor::plugins(), LOOPBACK, &spec);
     let client = Client::new(port).await;
     for _ in 0..2 {
@@ -341,7 +341,7 @@ async fn sessions_are_recorded_when_the_gateway_stops() {
 async fn plugins_read_datagrams_change_them_drop_them_and_end_sessions() {
     let origin = Origin::echo().await;
     let port = free_port();
-    let spec = one(port, &udp_backend(origin.address)) + &crate::support::censor::everywhere("");
+    let spec = one(port, &udp_backend(origin.address)) + crate::support::censor::everywhere("").as_str();
     let mut edge = Edge::start_plugged(crate::support::censor::plugins(), LOOPBACK, &spec);
     let client = Client::new(port).await;
     assert_eq!(client.ask(b"hello").await, b"HELLO");

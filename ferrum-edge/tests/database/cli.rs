@@ -34,7 +34,7 @@ impl Whom {
     fn ends(&self, folder: &Folder, code: i32, arguments: &[&str]) -> String {
         let said = self.says(folder, arguments);
         assert_eq!(said.code, code, "{arguments:?}: {}{}", said.out, said.err);
-        said.out + &said.err
+        said.out + said.err.as_str()
     }
 }
 

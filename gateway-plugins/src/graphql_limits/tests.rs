@@ -202,12 +202,12 @@ async fn hostile_documents_end_soon() {
         "\u{0}\u{ffff}\"\"\"".repeat(1000),
         "#".repeat(90_000),
         "{ ...f } ".to_owned()
-            + &(0..5000).map(|n| format!("fragment f{n} on Q{{...f{}}}", n + 1)).collect::<String>(),
+            + (0..5000).map(|n| format!("fragment f{n} on Q{{...f{}}}", n + 1)).collect::<String>().as_str(),
     ] {
         assert_eq!(post(&trial, json!({ "query": query })).await.status, 400);
     }
     let chained = "{ ...f0 } ".to_owned()
-        + &(0..900).map(|n| format!("fragment f{n} on Q{{...f{}}}", n + 1)).collect::<String>()
+        + (0..900).map(|n| format!("fragment f{n} on Q{{...f{}}}", n + 1)).collect::<String>().as_str()
         + "fragment f900 on Q{a}";
     assert_eq!(post(&trial, json!({ "query": chained })).await.status, 400);
 }

@@ -13,7 +13,7 @@ use crate::support::wire::Port;
 
 async fn censored(fields: &str, config: &str) -> (Edge, Port) {
     let origin = Port::listen(None).await;
-    let spec = spec(&origin, fields) + &censor::everywhere(config);
+    let spec = spec(&origin, fields) + censor::everywhere(config).as_str();
     (Edge::start_plugged(censor::plugins(), "", &spec), origin)
 }
 
