@@ -2,12 +2,10 @@
 
 pub mod access_log;
 mod histogram;
-mod json;
 mod line;
 mod process;
 pub(crate) mod program_log;
 pub mod prometheus;
-mod redact;
 mod shard;
 
 use std::path::PathBuf;
@@ -21,8 +19,8 @@ use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
 
 use access_log::{AccessLog, AccessLogError};
+pub(crate) use gateway_telemetry::json::Rfc3339;
 use histogram::Merged;
-pub(crate) use json::Rfc3339;
 use shard::{CLASSES, PAGE};
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
 

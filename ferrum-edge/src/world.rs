@@ -1,5 +1,7 @@
 //! What plugins may reach on this machine: calls over the gateway's engines, files, threads for slow work, metrics.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -23,7 +25,15 @@ pub fn world() -> World {
         files: Arc::new(MachineFiles),
         blocking: Arc::new(SlowThreads::default()),
         meters: Meters::default(),
+        variables: Arc::new(variables(std::env::vars_os())),
     })
+}
+
+/// What plugins may see of the environment: OpenTelemetry's variables.
+fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    // A value that is not UTF-8 can't be meant for any of them.
+    let texts = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.filter(|(name, _)| name.starts_with("OTEL_")).collect()
 }
 
 /// The machine's files.

@@ -21,4 +21,5 @@ pub mod stream;
 pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod trace;
 pub mod upstream;

@@ -17,7 +17,7 @@ pub use entry::{Built, Entry, Registry, entry};
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
 };
-pub use seat::{Attempt, Seat};
+pub use seat::{Attempt, AttemptEnd, Seat};
 pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
 pub use world::tasks::Starter;

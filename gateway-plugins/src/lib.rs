@@ -28,6 +28,7 @@ mod mtls_auth;
 mod oauth2_introspection;
 mod oidc;
 mod origin;
+mod otel_tracing;
 mod rate_limiting;
 mod rate_table;
 mod redirect;
@@ -57,7 +58,8 @@ use gateway_core::plugin::{Entry, entry};
 
 /// Every plugin; the order of this table is the order of execution.
 pub const PLUGINS: &[Entry] = &[
-    // see it
+    // see it; tracing first, so that everything else is in its trace
+    entry::<otel_tracing::OtelTracing>(),
     entry::<correlation_id::CorrelationId>(),
     entry::<security_headers::SecurityHeaders>(),
     entry::<server_timing::ServerTiming>(),

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gateway_core::plugin::World;
-use gateway_core::plugin::world::Reach;
 use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::Meters;
+use gateway_core::plugin::world::{Reach, Variables};
 
 use net::Net;
 
@@ -28,6 +28,7 @@ pub(crate) struct Machine {
     pub(crate) files: Arc<Shelf>,
     pub(crate) net: Net,
     pub(crate) threads: Arc<Threads>,
+    pub(crate) variables: Variables,
 }
 
 impl Machine {
@@ -38,6 +39,7 @@ impl Machine {
             files: self.files.clone(),
             blocking: self.threads.clone(),
             meters: Meters::default(),
+            variables: self.variables.clone(),
         })
     }
 }

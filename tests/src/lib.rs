@@ -21,6 +21,7 @@ mod routing;
 mod semantics;
 mod tcp;
 mod tidy;
+mod tracing;
 mod udp;
 mod websocket;
 mod world;

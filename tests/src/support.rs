@@ -1,6 +1,7 @@
 //! What the tests share: a gateway in this process, scripted peers on both of its sides, and its records.
 
 pub(crate) mod censor;
+pub(crate) mod collector;
 pub(crate) mod dtls;
 pub(crate) mod edge;
 pub(crate) mod h1;

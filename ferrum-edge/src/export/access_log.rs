@@ -15,7 +15,9 @@ use std::time::Duration;
 use gateway_core::config::model::AccessLog as Rules;
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 
-use super::{json, line};
+use gateway_telemetry::json;
+
+use super::line;
 
 /// The log of one gateway.
 pub(crate) struct AccessLog {

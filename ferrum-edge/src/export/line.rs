@@ -6,11 +6,12 @@ use gateway_core::config::model::Traffic;
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_core::trace::TraceContext;
 use http::Version;
 use http::header::{HeaderName, REFERER, USER_AGENT};
 
-use super::json::Line;
-use super::redact;
+use gateway_telemetry::json::Line;
+use gateway_telemetry::redact;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -70,6 +71,9 @@ pub(crate) fn session(line: &mut Line<'_>, record: &SessionRecord<'_>) {
         if let Some(query) = head.uri.query() {
             line.text_by("url.query", |out| redact::query(out, query));
         }
+    }
+    if let Some(context) = record.session.trace {
+        trace(line, context);
     }
     fields(line, &record.session.fields);
     if let Some(identity) = &record.session.identity {
@@ -136,7 +140,9 @@ fn headers(line: &mut Line<'_>, exchange: &Exchange) {
     if let Some(id) = exchange.request_id().or_else(|| headers.get(REQUEST_ID)) {
         line.text("http.request.id", id);
     }
-    if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace_id(value.as_bytes())) {
+    if let Some(context) = exchange.trace {
+        trace(line, context);
+    } else if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace_id(value.as_bytes())) {
         line.text("trace_id", trace);
     }
     if let Some(agent) = headers.get(USER_AGENT) {
@@ -148,6 +154,12 @@ fn headers(line: &mut Line<'_>, exchange: &Exchange) {
         let end = memchr::memchr2(b'?', b'#', referer).unwrap_or(referer.len());
         line.text("http.request.header.referer", &referer[..end]);
     }
+}
+
+/// Where it is in its trace.
+fn trace(line: &mut Line<'_>, context: TraceContext) {
+    line.plain("trace_id", context.trace);
+    line.plain("span_id", context.span);
 }
 
 fn proxy(line: &mut Line<'_>, route: &Route) {

@@ -18,10 +18,11 @@ use super::forwarding::Forwarding;
 use super::reply::Reply;
 use crate::certificate::Names;
 use crate::condition::Condition;
-use crate::config::model::Traffic;
+use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
 use crate::plugin::Seat;
 use crate::route::{Captures, forward_path};
+use crate::trace::{MAX_WAITS, TraceContext, Waited};
 
 /// One request with its response.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub struct Exchange {
     pub early: bool,
     /// What the names in the route's path stood for; `None` where it has none.
     pub captures: Option<Box<Captures>>,
+    /// The trace it belongs to, where a plugin traces it.
+    pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks.
     pub state: State,
     pub(crate) is_from_target: bool,
@@ -74,6 +77,7 @@ struct Rare {
     fields: Vec<(&'static str, Field)>,
     reason: Option<&'static str>,
     not_an_error: bool,
+    waits: Vec<Waited>,
     detached: Option<Box<Fork>>,
 }
 
@@ -179,6 +183,7 @@ impl Exchange {
             trailers: false,
             early: false,
             captures: None,
+            trace: None,
             state: State::default(),
             is_from_target: false,
             path_bytes: 0,
@@ -209,6 +214,18 @@ impl Exchange {
         }
         let strips = matches!(&seat.proxy().traffic, Traffic::Http(rules) if rules.strip_listen_path);
         forward_path(self.path(), self.path_bytes, strips, None)
+    }
+
+    /// Path and query as this target gets them, by what plugins have decided so far.
+    pub fn path_for(&self, target: &TargetRules, seat: Seat<'_>) -> Cow<'_, str> {
+        match (&self.forward_path, &seat.proxy().traffic, self.request.uri.path_and_query()) {
+            (Some(path), ..) => Cow::Borrowed(path),
+            (None, Traffic::Http(rules), Some(sent)) => {
+                let prefix = target.path.as_deref().or(rules.backend_path.as_deref());
+                forward_path(sent.as_str(), self.path_bytes, rules.strip_listen_path, prefix)
+            }
+            _ => Cow::Borrowed("/"),
+        }
     }
 
     /// Puts a normalised target in the place of the one that was sent.
@@ -317,6 +334,7 @@ impl Exchange {
             trailers: false,
             early: self.early,
             captures: self.captures.clone(),
+            trace: self.trace,
             state: State::default(),
             is_from_target: false,
             path_bytes: self.path_bytes,
@@ -351,6 +369,20 @@ impl Exchange {
     /// The fields that plugins added.
     pub fn fields(&self) -> &[(&'static str, Field)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.fields)
+    }
+
+    /// Notes that a plugin's hook waited, where the exchange is traced.
+    pub(crate) fn note_wait(&mut self, place: u16, hook: &'static str, began: Option<Instant>) {
+        let Some(began) = began.filter(|_| self.trace.is_some()) else { return };
+        let waits = &mut self.rare().waits;
+        if waits.len() < MAX_WAITS {
+            waits.push(Waited { place, hook, began, ended: Instant::now() });
+        }
+    }
+
+    /// The plugins' hooks that waited, in the order in which they ended; of traced exchanges only.
+    pub fn waits(&self) -> &[Waited] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.waits)
     }
 
     /// Whether the response is a target's, rather than the gateway's own; told to response hooks.

@@ -46,7 +46,7 @@ use crate::upstream::Upstream;
 use delivery::Until;
 use destination::Destination;
 pub use detached::Aside;
-use ending::{Ending, outcome_of, until};
+use ending::{Ending, attempt_end, outcome_of, until};
 use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
@@ -303,16 +303,18 @@ impl<U: Upstream> Pipeline<U> {
             attempts.begin();
             end.attempts = attempts.made();
             end.target = Some(pick.target);
+            let attempt = Attempt { target: pick.target, number: attempts.made() };
+            let around = around.with_target(Some(pick.target));
             if route.chain.has_attempt_seats() {
-                let attempt = Attempt { target: pick.target, number: attempts.made() };
-                let around = around.with_target(Some(pick.target));
                 Box::pin(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
             let replay = body.replay();
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
             let times = (begun, destination.pool_key(&pick));
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
-            let pause = match self.upstream.send(call, body, downstream).await {
+            let sent = self.upstream.send(call, body, downstream).await;
+            route.chain.attempted(&mut end.exchange, attempt, attempt_end(&sent), around);
+            let pause = match sent {
                 Ok(answer) => {
                     let (status, index) = (answer.response.status(), pick.index);
                     let outcome = Outcome::Response { status, first_byte: answer.first_byte };

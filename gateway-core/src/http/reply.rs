@@ -8,6 +8,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::Body;
 use super::dialect::Dialect;
+use super::exchange::Exchange;
+use crate::trace::TraceId;
 
 /// Why the gateway answers itself; the one table from cause to HTTP status, gRPC status and reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -191,6 +193,8 @@ pub struct Reply {
     pub as_is: bool,
     /// The connection must not carry another exchange.
     pub close: bool,
+    /// The trace that a problem document names.
+    pub trace: Option<TraceId>,
 }
 
 impl Reply {
@@ -206,6 +210,7 @@ impl Reply {
             is_error: None,
             as_is: false,
             close: false,
+            trace: None,
         }
     }
 
@@ -271,7 +276,13 @@ impl Reply {
         self.status.unwrap_or_else(|| self.cause.status())
     }
 
-    /// The response, in the exchange's dialect.
+    /// The response to this exchange, in its dialect; a problem document names the trace it belongs to.
+    pub fn into_traced_response(mut self, exchange: &Exchange) -> Response<Body> {
+        self.trace = exchange.trace.map(|context| context.trace);
+        self.into_response(exchange.dialect)
+    }
+
+    /// The response, in a dialect.
     pub fn into_response(self, dialect: Dialect) -> Response<Body> {
         match dialect {
             Dialect::Grpc if !self.as_is => self.into_grpc(),
@@ -285,8 +296,9 @@ impl Reply {
         let Row { title, reason, proxy_error, .. } = self.cause.row();
         let own = self.body.is_some();
         let reason = self.reason.unwrap_or(reason);
-        let body =
-            self.body.unwrap_or_else(|| Body::full(problem(status, title, reason, self.detail.as_deref())));
+        let body = self.body.unwrap_or_else(|| {
+            Body::full(problem((status, title, reason), self.detail.as_deref(), self.trace))
+        });
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = self.headers;
@@ -344,7 +356,11 @@ pub fn grpc_status_of(status: StatusCode) -> u8 {
     }
 }
 
-fn problem(status: StatusCode, title: &str, code: &str, detail: Option<&str>) -> Bytes {
+fn problem(
+    (status, title, code): (StatusCode, &str, &str),
+    detail: Option<&str>,
+    trace: Option<TraceId>,
+) -> Bytes {
     let mut document = serde_json::Map::new();
     document.insert("type".into(), "about:blank".into());
     document.insert("title".into(), title.into());
@@ -352,6 +368,9 @@ fn problem(status: StatusCode, title: &str, code: &str, detail: Option<&str>) ->
     document.insert("code".into(), code.into());
     if let Some(detail) = detail {
         document.insert("detail".into(), detail.into());
+    }
+    if let Some(trace) = trace {
+        document.insert("trace_id".into(), trace.to_string().into());
     }
     let mut text = serde_json::Value::Object(document).to_string();
     text.push('\n');

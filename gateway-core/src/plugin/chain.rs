@@ -2,22 +2,23 @@
 
 mod behind;
 mod order;
+mod verdict;
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
+use tokio::time::Instant;
 
 use super::entry::{Built, Registry};
 use super::hooks::{
     Authenticate, HookSet, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
     Seated,
 };
-use super::seat::{Around, Attempt};
-use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict, Wait};
+use super::seat::{Around, Attempt, AttemptEnd};
+use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Wait};
 use crate::config::model::{AuthMode, Id, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::http::body::Body;
@@ -25,6 +26,8 @@ use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::session::{Direction, Kind, Message, Session};
+pub(crate) use verdict::{Panicked, guarded};
+use verdict::{timed, verdict, within};
 
 /// How long a hook may wait where the proxy has no total timeout.
 pub const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -163,12 +166,15 @@ impl Chain {
             }
             *reached = Reached(*place);
             asked = true;
-            let finding = match plugin.authenticate(exchange, around.seat(*place)) {
-                Claim::Absent(reply) => Finding::Absent(reply),
-                Claim::Caller(identity) => Finding::Caller(identity),
-                Claim::Refused(reply) => Finding::Refused(reply),
-                Claim::Wait(future) => within(future).await.unwrap_or_else(Finding::Refused),
+            let (waited, finding) = match plugin.authenticate(exchange, around.seat(*place)) {
+                Claim::Absent(reply) => (None, Finding::Absent(reply)),
+                Claim::Caller(identity) => (None, Finding::Caller(identity)),
+                Claim::Refused(reply) => (None, Finding::Refused(reply)),
+                Claim::Wait(future) => {
+                    (Some(Instant::now()), within(future).await.unwrap_or_else(Finding::Refused))
+                }
             };
+            exchange.note_wait(*place, "authenticate", waited);
             match finding {
                 Finding::Caller(identity) if mode == AuthMode::All => caller = Some(identity),
                 Finding::Caller(identity) => {
@@ -214,9 +220,31 @@ impl Chain {
             if !seat.runs(exchange) {
                 continue;
             }
-            verdict(plugin.on_attempt(exchange, attempt, around.seat(*place))).await?;
+            match plugin.on_attempt(exchange, attempt, around.seat(*place)) {
+                Step::Next => {}
+                step => {
+                    let (waited, decided) = timed(step).await;
+                    exchange.note_wait(*place, "attempt", waited);
+                    decided?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Tells whoever attends to attempts how one ended.
+    pub(crate) fn attempted(
+        &self,
+        exchange: &mut Exchange,
+        attempt: Attempt<'_>,
+        end: AttemptEnd<'_>,
+        around: Around<'_>,
+    ) {
+        for seat @ Seated { place, plugin, .. } in &self.on_attempt {
+            if seat.runs(exchange) {
+                plugin.after_attempt(exchange, attempt, end, around.seat(*place));
+            }
+        }
     }
 
     /// Whether any plugin attends to responses.
@@ -242,10 +270,12 @@ impl Chain {
                 continue;
             }
             let step = plugin.on_response(exchange, response, around.seat(*place));
-            let Err(reply) = verdict(step).await else { continue };
+            let (waited, decided) = timed(step).await;
+            exchange.note_wait(*place, "response", waited);
+            let Err(reply) = decided else { continue };
             *replaced = Some(reply.cause);
             exchange.note_reply(&reply);
-            *response = reply.into_response(exchange.dialect);
+            *response = reply.into_traced_response(exchange);
             replies += 1;
             if replies == 1 {
                 self.again(next - 1, exchange, response, (around, reached)).await;
@@ -392,27 +422,14 @@ async fn walk(
         *reached = Reached(*place);
         match plugin.on_request(exchange, around.seat(*place)) {
             Step::Next => {}
-            step => verdict(step).await?,
+            step => {
+                let (waited, decided) = timed(step).await;
+                exchange.note_wait(*place, "request", waited);
+                decided?;
+            }
         }
     }
     Ok(())
-}
-
-/// What a hook decided, waited for where needed.
-async fn verdict(step: Step<'_>) -> Result<(), Box<Reply>> {
-    match step {
-        Step::Next => Ok(()),
-        Step::Reply(reply) => Err(reply),
-        Step::Wait(future) => match within(future).await? {
-            Verdict::Next => Ok(()),
-            Verdict::Reply(reply) => Err(reply),
-        },
-    }
-}
-
-/// A waiting hook's decision, in time. Where the proxy has a total timeout, that comes first or after this.
-async fn within<T>(future: Wait<'_, T>) -> Result<T, Box<Reply>> {
-    tokio::time::timeout(PLUGIN_TIMEOUT, future).await.map_err(|_| Box::new(Reply::new(Cause::PluginTimeout)))
 }
 
 /// A refusal with the challenges of the one before it: a client may meet any of them (RFC 9110 §11.6.1).
@@ -463,18 +480,3 @@ pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> 
         "remove it from this proxy; a global plugin can be limited to some proxies with scope `proxy_group`",
     ))
 }
-
-/// Runs a future in place and turns a panic in it into an error.
-pub(crate) async fn guarded<F: Future>(future: std::pin::Pin<&mut F>) -> Result<F::Output, Panicked> {
-    let mut future = future;
-    std::future::poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(std::task::Poll::Pending) => std::task::Poll::Pending,
-        Ok(std::task::Poll::Ready(value)) => std::task::Poll::Ready(Ok(value)),
-        Err(_) => std::task::Poll::Ready(Err(Panicked)),
-    })
-    .await
-}
-
-/// A future panicked; it must not be polled again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Panicked;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Response;
 
-use super::seat::{Attempt, Seat};
+use super::seat::{Attempt, AttemptEnd, Seat};
 use super::step::{Claim, Gate, Passage, Step};
 use crate::condition::Condition;
 use crate::http::body::Body;
@@ -30,6 +30,18 @@ pub trait OnAttempt: Send + Sync {
     /// May change the request's headers for this and later attempts, answer instead, or wait. The body is out of reach.
     fn on_attempt<'a>(&'a self, exchange: &'a mut Exchange, attempt: Attempt<'a>, seat: Seat<'a>)
     -> Step<'a>;
+
+    /// Told how an attempt ended: with the head of a response, or without one. Not called for an attempt that is cut off
+    /// by a timeout or by the client; [`OnEnd`] is. Must not wait.
+    fn after_attempt(
+        &self,
+        exchange: &mut Exchange,
+        attempt: Attempt<'_>,
+        end: AttemptEnd<'_>,
+        seat: Seat<'_>,
+    ) {
+        let _ = (exchange, attempt, end, seat);
+    }
 }
 
 /// Sees a response's head before the client does, also a reply of the gateway's own

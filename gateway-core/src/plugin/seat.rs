@@ -1,9 +1,14 @@
 //! What a hook is told about where it runs.
 
+use std::time::Duration;
+
+use http::StatusCode;
+
 use crate::balance::Target;
 use crate::config::model::Proxy;
 use crate::config::snapshot::Route;
 use crate::consumer::Consumers;
+use crate::http::reply::Cause;
 
 /// Where a plugin runs right now: the proxy, who may be recognised, and the plugin's place in the chain, under which its
 /// state is kept.
@@ -65,4 +70,25 @@ pub struct Attempt<'a> {
     pub target: &'a Target,
     /// 1 for the first.
     pub number: u32,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy)]
+pub enum AttemptEnd<'a> {
+    /// The target answered.
+    Answered {
+        /// The answer's status.
+        status: StatusCode,
+        /// From the start of the attempt to the head of the answer.
+        first_byte: Duration,
+        /// Whether a kept connection served it.
+        reused: bool,
+    },
+    /// There was no answer.
+    Failed {
+        /// Why.
+        cause: Cause,
+        /// More, for logs; never for the client.
+        source: Option<&'a (dyn std::error::Error + Send + Sync)>,
+    },
 }

@@ -11,6 +11,7 @@ pub mod meters;
 pub mod per_worker;
 pub mod tasks;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,7 +44,12 @@ pub struct Reach {
     pub blocking: Arc<dyn Blocking>,
     /// The gateway's metrics.
     pub meters: Meters,
+    /// Variables of the environment that plugins may take as defaults.
+    pub variables: Variables,
 }
+
+/// Variables of the environment by name: those that the program lets plugins see.
+pub type Variables = Arc<BTreeMap<String, String>>;
 
 /// The plugin config that a world was handed to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -94,6 +100,11 @@ impl World {
         &self.reach.meters
     }
 
+    /// A variable of the environment; an empty one counts as not set.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.reach.variables.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
     /// Runs work that takes more than some microseconds of CPU, or that waits for the system, off the worker.
     ///
     /// # Errors
@@ -124,6 +135,7 @@ impl Default for World {
             files: Arc::new(files::NoFiles),
             blocking: Arc::new(blocking::Inline),
             meters: Meters::default(),
+            variables: Variables::default(),
         })
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::consumer::Identity;
 use crate::http::exchange::{Client, Exchange, Field, MAX_FIELDS, State, canonical};
+use crate::trace::TraceContext;
 
 /// One stream: a TCP connection, a UDP session, or a WebSocket after its handshake.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Session {
     pub identity: Option<Arc<Identity>>,
     /// When it was accepted.
     pub started: Instant,
+    /// The trace it belongs to, where a plugin traces it.
+    pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks; a WebSocket goes on with that of its exchange.
     pub state: State,
     /// The head of the request that a WebSocket began with.
@@ -44,6 +47,7 @@ impl Session {
             server_name,
             identity: None,
             started: Instant::now(),
+            trace: None,
             state: State::default(),
             head: None,
             fields: Vec::new(),
@@ -58,6 +62,7 @@ impl Session {
         session.decided = exchange.decisions();
         session.client_address = exchange.client_address;
         session.identity.clone_from(&exchange.identity);
+        session.trace = exchange.trace;
         session.state = std::mem::take(&mut exchange.state);
         session.head = with_head.then(|| Box::new(exchange.request.clone()));
         session

@@ -51,6 +51,8 @@ macro_rules! known {
 
 known! {
     "request.id" Request RequestId,
+    "trace.id" Request TraceId,
+    "trace.span_id" Request SpanId,
     "request.method" Request Method,
     "request.scheme" Request Scheme,
     "request.host" Request Host,
@@ -122,6 +124,8 @@ impl Known {
         let head = &exchange.request;
         match self {
             Self::RequestId => sink.some(exchange.request_id().map(|id| id.as_bytes())),
+            Self::TraceId => exchange.trace.map_or(Ok(()), |context| sink.display(context.trace)),
+            Self::SpanId => exchange.trace.map_or(Ok(()), |context| sink.display(context.span)),
             Self::Method => sink.text(head.method.as_str()),
             Self::Scheme => sink.text(exchange.client.scheme()),
             Self::Host => host_name(exchange.authority(), |host| sink.text(host)),

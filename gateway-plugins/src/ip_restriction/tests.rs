@@ -88,6 +88,7 @@ fn world(files: &Arc<Shelf>) -> World {
         files: files.clone(),
         blocking: Arc::new(blocking::Inline),
         meters: Meters::default(),
+        variables: Default::default(),
     })
 }
 

@@ -51,6 +51,7 @@ impl Web {
             files: Arc::new(NoFiles),
             blocking: Arc::new(Inline),
             meters: Meters::default(),
+            variables: Default::default(),
         })
     }
 }

@@ -71,6 +71,7 @@ fn setup(id: &str, mut config: Value) -> Setup {
         files: Arc::new(NoFiles),
         blocking: Arc::new(Inline),
         meters: Meters::default(),
+        variables: Default::default(),
     });
     let spec = json!({
         "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],

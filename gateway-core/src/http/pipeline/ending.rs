@@ -14,10 +14,11 @@ use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::limit::concurrency::Permit;
-use crate::plugin::seat::Around;
+use crate::plugin::seat::{Around, AttemptEnd};
 use crate::record::{ExchangeRecord, Recorder};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
+use crate::upstream::{Answer, Failure};
 
 /// Waits for an answer, until the whole exchange must be over.
 pub(super) async fn until(
@@ -90,7 +91,7 @@ impl<'s> Ending<'s> {
         self.cause = Some(reply.cause);
         self.exchange.note_reply(&reply);
         let close = reply.close;
-        let mut response = reply.into_response(self.exchange.dialect);
+        let mut response = reply.into_traced_response(&self.exchange);
         if close {
             response.extensions_mut().insert(Close);
         }
@@ -172,6 +173,18 @@ impl Drop for Ending<'_> {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.write())).is_err() {
             self.recorder.panicked();
         }
+    }
+}
+
+/// What plugins are told of how an attempt ended.
+pub(super) fn attempt_end(sent: &Result<Answer, Failure>) -> AttemptEnd<'_> {
+    match sent {
+        Ok(answer) => AttemptEnd::Answered {
+            status: answer.response.status(),
+            first_byte: answer.first_byte,
+            reused: answer.reused,
+        },
+        Err(failure) => AttemptEnd::Failed { cause: failure.cause, source: failure.source.as_deref() },
     }
 }
 

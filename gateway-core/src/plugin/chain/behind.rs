@@ -48,7 +48,7 @@ impl Chain {
             let step = seat.plugin.on_response(exchange, response, around.seat(seat.place));
             if let Err(reply) = verdict(step).await {
                 exchange.note_reply(&reply);
-                *response = reply.into_response(exchange.dialect);
+                *response = reply.into_traced_response(exchange);
             }
         }
     }

@@ -106,6 +106,7 @@ async fn it_is_counted() {
         files: Arc::new(gateway_core::plugin::world::files::NoFiles),
         blocking: Arc::new(gateway_core::plugin::world::blocking::Inline),
         meters: meters.clone(),
+        variables: Default::default(),
     });
     let spec = json!({
         "proxies": [{"id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "backend_scheme": "http"}],

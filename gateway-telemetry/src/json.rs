@@ -4,23 +4,25 @@ use std::fmt::{Display, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a text written to a record; what is beyond is cut off.
-pub(crate) const MAX_TEXT: usize = 2048;
+pub const MAX_TEXT: usize = 2048;
 
 /// One object of one line.
-pub(crate) struct Line<'b>(&'b mut Vec<u8>);
+pub struct Line<'b>(&'b mut Vec<u8>);
 
 impl<'b> Line<'b> {
-    pub(crate) fn begin(buffer: &'b mut Vec<u8>) -> Self {
+    /// An object that begins behind what is in the buffer.
+    pub fn begin(buffer: &'b mut Vec<u8>) -> Self {
         buffer.push(b'{');
         Self(buffer)
     }
 
-    pub(crate) fn end(self) {
+    /// Ends the object and the line.
+    pub fn end(self) {
         self.0.extend_from_slice(b"}\n");
     }
 
     /// A text; any bytes, those that are not UTF-8 are replaced.
-    pub(crate) fn text(&mut self, key: &'static str, text: impl AsRef<[u8]>) {
+    pub fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
         self.key(key);
         self.0.push(b'"');
         escape(self.0, text.as_ref());
@@ -28,7 +30,7 @@ impl<'b> Line<'b> {
     }
 
     /// A text put together by `write`, which escapes by itself.
-    pub(crate) fn text_by(&mut self, key: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn text_by(&mut self, key: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.key(key);
         self.0.push(b'"');
         write(self.0);
@@ -36,33 +38,34 @@ impl<'b> Line<'b> {
     }
 
     /// Something whose text never needs escaping: an address, a version.
-    pub(crate) fn plain(&mut self, key: &'static str, value: impl Display) {
+    pub fn plain(&mut self, key: &str, value: impl Display) {
         self.key(key);
         self.0.push(b'"');
         append(self.0, format_args!("{value}"));
         self.0.push(b'"');
     }
 
-    pub(crate) fn number(&mut self, key: &'static str, number: impl itoa::Integer) {
+    /// A whole number.
+    pub fn number(&mut self, key: &str, number: impl itoa::Integer) {
         self.key(key);
         self.0.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// Seconds with six places.
-    pub(crate) fn seconds(&mut self, key: &'static str, duration: Duration) {
+    pub fn seconds(&mut self, key: &str, duration: Duration) {
         self.key(key);
         append(self.0, format_args!("{}.{:06}", duration.as_secs(), duration.subsec_micros()));
     }
 
     /// RFC 3339 in UTC with microseconds.
-    pub(crate) fn time(&mut self, key: &'static str, time: SystemTime) {
+    pub fn time(&mut self, key: &str, time: SystemTime) {
         self.key(key);
         self.0.push(b'"');
         append(self.0, format_args!("{}", Rfc3339(time)));
         self.0.push(b'"');
     }
 
-    fn key(&mut self, key: &'static str) {
+    fn key(&mut self, key: &str) {
         if self.0.last() != Some(&b'{') {
             self.0.push(b',');
         }
@@ -88,7 +91,7 @@ fn append(buffer: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 /// Appends text the way it stands within quotation marks (RFC 8259 §7).
-pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
+pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
     let text = &text[..text.len().min(MAX_TEXT)];
     if text.iter().all(|byte| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\')) {
         out.extend_from_slice(text);
@@ -110,7 +113,10 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// A moment as RFC 3339 in UTC with microseconds.
-pub(crate) struct Rfc3339(pub(crate) SystemTime);
+pub struct Rfc3339(
+    /// The moment.
+    pub SystemTime,
+);
 
 impl Display for Rfc3339 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

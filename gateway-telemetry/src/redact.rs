@@ -1,6 +1,6 @@
 //! Queries without their secrets.
 
-use super::json;
+use crate::json;
 
 /// Parameters whose values are never logged, in lower case.
 const SECRETS: &[&str] = &[
@@ -46,7 +46,7 @@ const BLANK: &[u8] = b"REDACTED";
 const MAX_NAME: usize = 32;
 
 /// Appends the query, escaped for JSON, its secrets blanked out.
-pub(crate) fn query(out: &mut Vec<u8>, query: &str) {
+pub fn query(out: &mut Vec<u8>, query: &str) {
     let bytes = query.as_bytes();
     let bytes = &bytes[..bytes.len().min(json::MAX_TEXT)];
     // Some servers part parameters at semicolons too, so both are borders.
@@ -57,6 +57,32 @@ pub(crate) fn query(out: &mut Vec<u8>, query: &str) {
         let Some(border) = bytes.get(end) else { return };
         out.push(*border);
         start = end + 1;
+    }
+}
+
+/// The query with its secrets blanked out, otherwise as it is.
+pub fn plain(query: &str) -> String {
+    let mut shown = String::with_capacity(query.len().min(json::MAX_TEXT));
+    let mut rest = query;
+    loop {
+        let border = rest.find(['&', ';']);
+        let (parameter, after) = border.map_or((rest, None), |at| {
+            rest.split_at_checked(at).map_or((rest, None), |(parameter, after)| (parameter, Some(after)))
+        });
+        match parameter.split_once('=') {
+            Some((name, _)) if is_secret(name.as_bytes()) => {
+                shown.push_str(name);
+                shown.push_str("=REDACTED");
+            }
+            _ => shown.push_str(parameter),
+        }
+        let mut after = after.unwrap_or_default().chars();
+        let Some(border) = after.next() else { return shown };
+        if shown.len() >= json::MAX_TEXT {
+            return shown;
+        }
+        shown.push(border);
+        rest = after.as_str();
     }
 }
 
@@ -96,7 +122,9 @@ mod tests {
     fn redacted(text: &str) -> String {
         let mut out = Vec::new();
         query(&mut out, text);
-        String::from_utf8(out).unwrap()
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(out, plain(text));
+        out
     }
 
     #[test]

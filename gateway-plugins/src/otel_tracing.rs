@@ -1,0 +1,350 @@
+//! Traces exchanges and sessions for OpenTelemetry: a server span for each, a client span for each attempt at a target, one
+//! for each plugin that waited.
+//!
+//! The context of a trace comes in by W3C Trace Context, B3 or Jaeger's header and goes on to the target with the span of
+//! the attempt; what is malformed, sent twice or too long is dropped or mended. Access records, problem documents and
+//! templates (`${trace.id}`) have the ids as well.
+//!
+//! Spans are encoded as OTLP by the worker that ends an exchange, wait in a bounded queue, and are sent by a task of
+//! the plugin's own. A collector that is slow or away costs spans, which are counted, and never traffic.
+
+mod sampler;
+mod settings;
+mod spans;
+
+use std::sync::Arc;
+
+use gateway_core::config::model::TargetRules;
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::{
+    Attempt, AttemptEnd, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin,
+    Seat, Starter, Step, World,
+};
+use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
+use gateway_core::stream::session::Session;
+use gateway_core::trace::{SpanId, TraceContext, TraceId};
+use gateway_telemetry::batch::Batches;
+use gateway_telemetry::context::{self, Incoming, Parent, Propagator};
+use gateway_telemetry::deliver::{self, Counts, Pace};
+use gateway_telemetry::otlp::{Encoding, Exporter, Signal};
+use http::{HeaderName, HeaderValue, Response};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::shared;
+use sampler::Sampler;
+use settings::Config;
+use spans::Clock;
+
+/// Spans of attempts that one exchange remembers; further attempts are made and have none.
+const MAX_ATTEMPTS: usize = 16;
+
+/// The plugin.
+pub(crate) struct OtelTracing {
+    propagators: Box<[Propagator]>,
+    accept_context: bool,
+    sampler: Sampler,
+    headers: Box<[(HeaderName, String)]>,
+    baggage: Box<[(String, String)]>,
+    response_header: Option<HeaderName>,
+    encoding: Encoding,
+    /// `None` where `OTEL_SDK_DISABLED` is true: contexts pass through, and nothing is recorded.
+    recorder: Option<Recorder>,
+}
+
+struct Recorder {
+    batches: Arc<Batches>,
+    exporter: Arc<Exporter>,
+    pace: Pace,
+    counts: Counts,
+    queue_full: Counter,
+    name: String,
+}
+
+/// What one exchange or session remembers.
+struct Trace {
+    context: TraceContext,
+    parent: Option<Parent>,
+    attempts: SmallVec<[Try; 1]>,
+    /// The span of the session that the exchange became.
+    session: Option<SpanId>,
+}
+
+/// One attempt.
+struct Try {
+    span: SpanId,
+    number: u32,
+    authority: Arc<str>,
+    rules: Arc<TargetRules>,
+    began: Instant,
+    ended: Option<Instant>,
+    status: Option<u16>,
+    reused: Option<bool>,
+    error: Option<&'static str>,
+    message: Option<String>,
+}
+
+const SPANS: Metric = Metric {
+    name: "ferrum_otel_spans_total",
+    kind: "counter",
+    help: "Spans of otel_tracing, by what became of them: sent, queue_full, failed to be sent, or refused by the collector.",
+};
+
+impl Plugin for OtelTracing {
+    const NAME: &'static str = "otel_tracing";
+    const SUMMARY: &'static str =
+        "Traces exchanges and sessions for OpenTelemetry, and passes trace context on to targets.";
+    const GUARDS: bool = false;
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let propagators = config.propagators(world, &mut problems);
+        let sampler = config.sampler(world, &mut problems);
+        let headers = config.headers(&mut problems);
+        let baggage = config.baggage(&propagators, &mut problems);
+        let resource = config.resource(world, &mut problems);
+        let (limits, pace) = config.queue(world, &mut problems);
+        let response_header = config
+            .response_header
+            .as_ref()
+            .and_then(|name| shared::header_name("config.response_header", name, &mut problems));
+        let exporter = config.exporter.build(Signal::Traces, "config.exporter", world);
+        let exporter = match (exporter, problems.is_empty()) {
+            (Ok(exporter), true) => exporter.of_resource(resource),
+            (Ok(_), false) => return Err(problems),
+            (Err(more), _) => {
+                problems.extend(more.0);
+                return Err(problems);
+            }
+        };
+        let is_disabled =
+            world.variable("OTEL_SDK_DISABLED").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        let encoding = exporter.encoding();
+        let recorder = (!is_disabled).then(|| Recorder::new(exporter, world, (limits, pace)));
+        Ok(Self {
+            propagators: propagators.into(),
+            accept_context: config.accept_context,
+            sampler,
+            headers,
+            baggage,
+            response_header,
+            encoding,
+            recorder,
+        })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        hooks.on_attempt(self.clone());
+        if self.response_header.is_some() {
+            hooks.on_response(self.clone());
+        }
+        hooks.on_end(self.clone());
+        hooks.on_connect(self.clone());
+        hooks.on_close(self);
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        let Some(recorder) = &self.recorder else { return };
+        // It captures no plugin: the plugin's end is what ends it.
+        let (name, batches, exporter) =
+            (recorder.name.clone(), recorder.batches.clone(), recorder.exporter.clone());
+        let how = (recorder.pace, recorder.counts.clone());
+        starter.task("export", move |control| {
+            deliver::run(name.clone(), batches.clone(), exporter.clone(), how.clone(), control)
+        });
+    }
+}
+
+impl Recorder {
+    fn new(
+        exporter: Exporter,
+        world: &World,
+        (limits, pace): (gateway_telemetry::batch::Limits, Pace),
+    ) -> Self {
+        let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let count = |outcome| world.meters().counter(SPANS, &["plugin_config", "outcome"], &[owner, outcome]);
+        let queue_full = count("queue_full");
+        let counts = Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") };
+        // Spans of the settings before go on with these, where they are encoded alike.
+        let separator = exporter.separator();
+        let kept = format!("{limits:?}{separator:?}");
+        Self {
+            batches: world.kept(&kept, || Batches::new(limits, separator)),
+            exporter: Arc::new(exporter),
+            pace,
+            counts,
+            queue_full,
+            name: format!("{}/{owner}", OtelTracing::NAME),
+        }
+    }
+
+    fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.batches.push(write) {
+            self.queue_full.add(1);
+        }
+    }
+}
+
+impl OtelTracing {
+    /// The trace of a request or session that begins now.
+    fn begin(&self, incoming: Incoming) -> Trace {
+        let parent = incoming.parent;
+        let trace = parent.as_ref().map_or_else(TraceId::random, |parent| parent.trace);
+        let decided = parent.as_ref().map_or(incoming.sampled, |parent| parent.sampled);
+        let sampled = self.sampler.decide(trace, decided);
+        let context = TraceContext { trace, span: SpanId::random(), sampled };
+        Trace { context, parent, attempts: SmallVec::new(), session: None }
+    }
+}
+
+impl OnRequest for OtelTracing {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let headers = &mut exchange.request.headers;
+        let incoming = match self.accept_context {
+            true => context::extract(&self.propagators, headers),
+            false => Incoming::default(),
+        };
+        context::clear(&self.propagators, headers);
+        if !self.accept_context {
+            self.propagators.iter().flat_map(|it| it.fields()).for_each(|name| _ = headers.remove(name));
+        }
+        if self.recorder.is_none() {
+            // Passed on as it came, in its proper form.
+            if let Some(Parent { trace, span: Some(span), sampled, .. }) = &incoming.parent {
+                let context = TraceContext { trace: *trace, span: *span, sampled: sampled.unwrap_or(false) };
+                context::inject(&self.propagators, headers, context, incoming.parent.as_ref());
+            }
+            return Step::Next;
+        }
+        let trace = self.begin(incoming);
+        // Also for plugins that call others, and where no target is asked.
+        context::inject(&self.propagators, headers, trace.context, trace.parent.as_ref());
+        exchange.trace = Some(trace.context);
+        exchange.state.put(seat, trace);
+        Step::Next
+    }
+}
+
+impl OnAttempt for OtelTracing {
+    fn on_attempt<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        attempt: Attempt<'a>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(context) = exchange.trace.filter(|_| exchange.state.of::<Trace>(seat).is_some()) else {
+            return Step::Next;
+        };
+        let span = SpanId::random();
+        let Some(trace) = exchange.state.of_mut::<Trace>(seat) else { return Step::Next };
+        let context = TraceContext { span, ..context };
+        context::inject(&self.propagators, &mut exchange.request.headers, context, trace.parent.as_ref());
+        if trace.attempts.len() < MAX_ATTEMPTS {
+            trace.attempts.push(Try {
+                span,
+                number: attempt.number,
+                authority: attempt.target.authority.clone(),
+                rules: attempt.target.rules.clone(),
+                began: Instant::now(),
+                ended: None,
+                status: None,
+                reused: None,
+                error: None,
+                message: None,
+            });
+        }
+        Step::Next
+    }
+
+    fn after_attempt(
+        &self,
+        exchange: &mut Exchange,
+        attempt: Attempt<'_>,
+        end: AttemptEnd<'_>,
+        seat: Seat<'_>,
+    ) {
+        let Some(trace) = exchange.state.of_mut::<Trace>(seat) else { return };
+        let Some(tried) = trace.attempts.last_mut().filter(|tried| tried.number == attempt.number) else {
+            return;
+        };
+        tried.ended = Some(Instant::now());
+        match end {
+            AttemptEnd::Answered { status, reused, .. } => {
+                (tried.status, tried.reused) = (Some(status.as_u16()), Some(reused));
+            }
+            AttemptEnd::Failed { cause, source } => {
+                (tried.error, tried.message) = (Some(cause.reason()), source.map(ToString::to_string));
+            }
+        }
+    }
+}
+
+impl OnResponse for OtelTracing {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        _seat: Seat<'a>,
+    ) -> Step<'a> {
+        if let (Some(context), Some(name)) = (exchange.trace, &self.response_header)
+            && let Ok(value) = HeaderValue::from_str(&context.trace.to_string())
+        {
+            response.headers_mut().insert(name.clone(), value);
+        }
+        Step::Next
+    }
+}
+
+impl OnEnd for OtelTracing {
+    fn on_end(&self, record: &ExchangeRecord<'_>, seat: Seat<'_>) {
+        let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(seat)) else {
+            return;
+        };
+        if !trace.context.sampled && !self.sampler.wants(record) {
+            return;
+        }
+        let with = (self, Clock::new());
+        for tried in &trace.attempts {
+            recorder.push(|out| spans::attempt(out, with, (trace, tried), (record, seat)));
+        }
+        for waited in record.exchange.waits() {
+            recorder.push(|out| spans::wait(out, with, trace, (waited, seat)));
+        }
+        recorder.push(|out| spans::exchange(out, with, trace, (record, seat)));
+    }
+}
+
+impl OnConnect for OtelTracing {
+    fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
+        if self.recorder.is_none() {
+            return Gate::Open;
+        }
+        if let Some(trace) = session.state.of_mut::<Trace>(seat) {
+            trace.session = Some(SpanId::random());
+            return Gate::Open;
+        }
+        let trace = self.begin(Incoming::default());
+        session.trace = Some(trace.context);
+        session.state.put(seat, trace);
+        Gate::Open
+    }
+}
+
+impl OnClose for OtelTracing {
+    fn on_close(&self, record: &SessionRecord<'_>, seat: Seat<'_>) {
+        let (Some(recorder), Some(trace)) = (&self.recorder, record.session.state.of::<Trace>(seat)) else {
+            return;
+        };
+        if trace.context.sampled || self.sampler.wants_session(record) {
+            recorder.push(|out| spans::session(out, (self, Clock::new()), trace, (record, seat)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

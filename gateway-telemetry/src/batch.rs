@@ -1,0 +1,233 @@
+//! Items on their way to an observer: bounded in number and bytes, every loss counted.
+//!
+//! A worker writes an item straight into an open chunk; there are several, so that workers seldom meet. A full chunk, or
+//! any when a sender asks, is handed over whole. When too much waits, new items are dropped.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Open chunks; a thread always writes into the same.
+const SHARDS: usize = 16;
+
+/// How much may wait, and how much is sent at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Items that may wait.
+    pub items: usize,
+    /// Bytes that may wait.
+    pub bytes: usize,
+    /// Items of one chunk.
+    pub chunk_items: usize,
+    /// Bytes from which on a chunk is full.
+    pub chunk_bytes: usize,
+}
+
+/// Items that are sent together.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// The items, one behind the other.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub items: usize,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct Batches {
+    limits: Limits,
+    separator: Option<u8>,
+    open: [Mutex<Chunk>; SHARDS],
+    ready: Mutex<VecDeque<Chunk>>,
+    items: AtomicUsize,
+    bytes: AtomicUsize,
+    lost: AtomicU64,
+    full: Notify,
+}
+
+impl Batches {
+    /// An empty queue. The separator stands between items.
+    pub fn new(limits: Limits, separator: Option<u8>) -> Self {
+        Self {
+            limits,
+            separator,
+            open: Default::default(),
+            ready: Mutex::default(),
+            items: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+            full: Notify::new(),
+        }
+    }
+
+    /// Takes an item that `write` appends to the buffer. Says whether there was room; what has none is counted as lost.
+    pub fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if self.items.fetch_add(1, Relaxed) >= self.limits.items {
+            return self.lose();
+        }
+        let mut chunk = lock(&self.open[shard()]);
+        let before = chunk.bytes.len();
+        if before > 0
+            && let Some(separator) = self.separator
+        {
+            chunk.bytes.push(separator);
+        }
+        write(&mut chunk.bytes);
+        let written = chunk.bytes.len() - before;
+        if self.bytes.fetch_add(written, Relaxed) + written > self.limits.bytes {
+            chunk.bytes.truncate(before);
+            self.bytes.fetch_sub(written, Relaxed);
+            return self.lose();
+        }
+        chunk.items += 1;
+        if chunk.items >= self.limits.chunk_items || chunk.bytes.len() >= self.limits.chunk_bytes {
+            let full = std::mem::take(&mut *chunk);
+            drop(chunk);
+            lock(&self.ready).push_back(full);
+            self.full.notify_one();
+        }
+        true
+    }
+
+    fn lose(&self) -> bool {
+        self.items.fetch_sub(1, Relaxed);
+        self.lost.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Waits for a full chunk.
+    pub async fn full(&self) {
+        self.full.notified().await;
+    }
+
+    /// The next chunk, also one that is not full; `None` when nothing waits.
+    pub fn take(&self) -> Option<Chunk> {
+        let ready = lock(&self.ready).pop_front();
+        let chunk = ready.or_else(|| self.gathered())?;
+        self.items.fetch_sub(chunk.items, Relaxed);
+        self.bytes.fetch_sub(chunk.bytes.len(), Relaxed);
+        Some(chunk)
+    }
+
+    /// A full chunk, if there is one.
+    pub fn take_full(&self) -> Option<Chunk> {
+        let chunk = lock(&self.ready).pop_front()?;
+        self.items.fetch_sub(chunk.items, Relaxed);
+        self.bytes.fetch_sub(chunk.bytes.len(), Relaxed);
+        Some(chunk)
+    }
+
+    /// Open chunks put together, as many as make one.
+    fn gathered(&self) -> Option<Chunk> {
+        let mut gathered = Chunk::default();
+        for open in &self.open {
+            let mut open = lock(open);
+            let is_room = gathered.items == 0
+                || gathered.items + open.items <= self.limits.chunk_items
+                    && gathered.bytes.len() + open.bytes.len() <= self.limits.chunk_bytes;
+            if open.items == 0 || !is_room {
+                continue;
+            }
+            if gathered.items == 0 {
+                gathered = std::mem::take(&mut *open);
+                continue;
+            }
+            if let Some(separator) = self.separator {
+                gathered.bytes.push(separator);
+                // Counted like those between the items of one chunk.
+                self.bytes.fetch_add(1, Relaxed);
+            }
+            gathered.bytes.append(&mut open.bytes);
+            gathered.items += std::mem::take(&mut open.items);
+        }
+        (gathered.items > 0).then_some(gathered)
+    }
+
+    /// Items that wait.
+    pub fn waiting(&self) -> usize {
+        self.items.load(Relaxed)
+    }
+
+    /// Items that were dropped for want of room.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
+/// The open chunk of this thread.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Relaxed) % SHARDS;
+    }
+    MINE.with(|mine| *mine)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn limits(items: usize, bytes: usize) -> Limits {
+        Limits { items, bytes, chunk_items: 4, chunk_bytes: 100 }
+    }
+
+    #[test]
+    fn items_come_out_in_chunks_with_separators_between() {
+        let batches = Batches::new(limits(100, 1000), Some(b','));
+        for n in 0..6_u8 {
+            assert!(batches.push(|out| out.push(b'0' + n)));
+        }
+        let full = batches.take_full().unwrap();
+        assert_eq!((full.items, full.bytes.as_slice()), (4, &b"0,1,2,3"[..]));
+        assert!(batches.take_full().is_none());
+        let rest = batches.take().unwrap();
+        assert_eq!((rest.items, rest.bytes.as_slice()), (2, &b"4,5"[..]));
+        assert!(batches.take().is_none());
+        assert_eq!((batches.waiting(), batches.lost()), (0, 0));
+    }
+
+    #[test]
+    fn what_has_no_room_is_lost_and_counted() {
+        let batches = Batches::new(limits(3, 1000), None);
+        let took = (0..5).filter(|_| batches.push(|out| out.push(b'x'))).count();
+        assert_eq!((took, batches.lost(), batches.waiting()), (3, 2, 3));
+        assert_eq!(batches.take().unwrap().items, 3);
+        assert!(batches.push(|out| out.push(b'y')), "there is room again");
+        let batches = Batches::new(limits(100, 10), Some(b','));
+        assert!(batches.push(|out| out.extend_from_slice(b"12345")));
+        assert!(!batches.push(|out| out.extend_from_slice(b"1234567")), "too many bytes");
+        assert!(batches.push(|out| out.extend_from_slice(b"6789")));
+        assert_eq!(batches.take().unwrap().bytes, b"12345,6789");
+        assert_eq!((batches.lost(), batches.bytes.load(Relaxed)), (1, 0));
+    }
+
+    #[test]
+    fn threads_lose_nothing_that_is_not_counted() {
+        let batches = Arc::new(Batches::new(limits(500, 100_000), Some(b'\n')));
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let batches = batches.clone();
+                std::thread::spawn(move || (0..200).for_each(|_| _ = batches.push(|out| out.extend(b"item"))))
+            })
+            .collect();
+        let mut got = 0;
+        while got < 300 {
+            got += batches.take().map_or(0, |chunk| chunk.items);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        while let Some(chunk) = batches.take() {
+            assert_eq!(chunk.bytes.split(|byte| *byte == b'\n').count(), chunk.items);
+            got += chunk.items;
+        }
+        assert_eq!(got as u64 + batches.lost(), 1600);
+        assert_eq!((batches.waiting(), batches.bytes.load(Relaxed)), (0, 0));
+    }
+}

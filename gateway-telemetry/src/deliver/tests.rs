@@ -1,0 +1,132 @@
+//! Every item is sent, or counted as lost, however the other side behaves.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use gateway_core::plugin::world::tasks::TaskHandle;
+
+use super::*;
+use crate::batch::Limits;
+
+/// Another side that does what it is told.
+#[derive(Default)]
+struct Other {
+    asked: AtomicUsize,
+    got: Mutex<Vec<u8>>,
+    fail: Mutex<Option<Failed>>,
+    silent: AtomicBool,
+    refuses: AtomicUsize,
+}
+
+impl Deliver for Other {
+    async fn deliver(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
+        self.asked.fetch_add(1, Relaxed);
+        if self.silent.load(Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if let Some(failed) = self.fail.lock().unwrap().clone() {
+            return Err(failed);
+        }
+        self.got.lock().unwrap().extend_from_slice(&chunk.bytes);
+        Ok(Delivered { refused: self.refuses.load(Relaxed) as u64, why: String::new() })
+    }
+}
+
+struct Bench {
+    batches: Arc<Batches>,
+    other: Arc<Other>,
+    counts: Counts,
+    handle: TaskHandle,
+    task: tokio::task::JoinHandle<Result<(), String>>,
+}
+
+fn bench(pace: Pace) -> Bench {
+    let limits = Limits { items: 100, bytes: 1000, chunk_items: 4, chunk_bytes: 100 };
+    let (batches, other) = (Arc::new(Batches::new(limits, None)), Arc::<Other>::default());
+    let count = Counter::default;
+    let counts = Counts { sent: count(), failed: count(), refused: count() };
+    let (handle, control) = TaskControl::new();
+    let task = tokio::spawn(run("t".into(), batches.clone(), other.clone(), (pace, counts.clone()), control));
+    Bench { batches, other, counts, handle, task }
+}
+
+const PACE: Pace = Pace { interval: Duration::from_secs(5), retry_for: Duration::from_secs(60) };
+
+impl Bench {
+    fn push(&self, items: usize) {
+        (0..items).for_each(|_| _ = self.batches.push(|out| out.push(b'x')));
+    }
+
+    /// Waits until the task has nothing to do for so long.
+    async fn after(&self, time: Duration) {
+        tokio::time::advance(Duration::ZERO).await;
+        drop(tokio::time::timeout(time, std::future::pending::<()>()).await);
+    }
+
+    async fn end(self) -> (u64, u64, u64) {
+        drop(self.handle);
+        self.task.await.unwrap().unwrap();
+        (self.counts.sent.get(), self.counts.failed.get(), self.counts.refused.get())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_chunks_go_at_once_and_others_at_the_interval() {
+    let bench = bench(PACE);
+    bench.push(5);
+    bench.after(Duration::from_secs(1)).await;
+    assert_eq!(bench.counts.sent.get(), 4);
+    bench.after(Duration::from_secs(5)).await;
+    assert_eq!(bench.counts.sent.get(), 5);
+    bench.push(1);
+    assert_eq!(bench.end().await, (6, 0, 0), "the rest goes when the task ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_that_pass_are_tried_again_and_others_are_not() {
+    let bench = bench(PACE);
+    *bench.other.fail.lock().unwrap() = Some(Failed::passing("away"));
+    bench.push(4);
+    bench.after(Duration::from_secs(10)).await;
+    assert!(bench.other.asked.load(Relaxed) >= 3, "with growing pauses");
+    assert_eq!(bench.counts.failed.get(), 0);
+    *bench.other.fail.lock().unwrap() = None;
+    bench.after(Duration::from_secs(40)).await;
+    assert_eq!(bench.counts.sent.get(), 4);
+    *bench.other.fail.lock().unwrap() = Some(Failed::lasting("bad request"));
+    let asked = bench.other.asked.load(Relaxed);
+    bench.push(4);
+    bench.after(Duration::from_secs(1)).await;
+    assert_eq!((bench.other.asked.load(Relaxed), bench.counts.failed.get()), (asked + 1, 4));
+    assert_eq!(bench.end().await, (4, 4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chunk_is_given_up_in_time_and_what_has_no_room_is_lost() {
+    let bench = bench(PACE);
+    *bench.other.fail.lock().unwrap() =
+        Some(Failed { after: Some(Duration::from_secs(25)), ..Failed::passing("busy") });
+    bench.push(120);
+    assert_eq!(bench.batches.lost(), 20);
+    bench.after(Duration::from_secs(24 * 60)).await;
+    assert_eq!(bench.batches.waiting(), 0);
+    assert_eq!(bench.end().await, (0, 100, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_does_not_wait_for_a_silent_side() {
+    let bench = bench(PACE);
+    bench.push(3);
+    bench.other.silent.store(true, Relaxed);
+    let began = Instant::now();
+    assert_eq!(bench.end().await, (0, 3, 0));
+    assert!(began.elapsed() <= LAST + Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_other_side_refuses_is_counted() {
+    let bench = bench(PACE);
+    bench.other.refuses.store(3, Relaxed);
+    bench.push(4);
+    assert_eq!(bench.end().await, (1, 0, 3));
+}

@@ -1,0 +1,15 @@
+//! OTLP, OpenTelemetry's protocol: spans, log records and metrics in protobuf or JSON, over HTTP or gRPC.
+//!
+//! The messages are few and stable (opentelemetry-proto 1.x), so they are written here directly, without the SDK: a
+//! worker encodes its span straight into the buffer that is sent.
+
+mod encoder;
+mod exporter;
+mod reply;
+mod resource;
+mod settings;
+
+pub use encoder::{Attributes, Encoder, Encoding, Field, MAX_TEXT};
+pub use exporter::Exporter;
+pub use resource::{Signal, resource};
+pub use settings::{Compression, ExporterSettings, Protocol, pairs};

@@ -1,0 +1,130 @@
+//! `otel_tracing` through a running gateway, with collectors that work, fail, or never answer.
+
+use http::Method;
+
+use crate::support::collector::Collector;
+use crate::support::edge::Edge;
+use crate::support::standing::Standing;
+use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::wire::Port;
+
+fn spec(origin: &Standing, config: &str) -> String {
+    format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}}}\n\
+         plugin_configs:\n  - {{id: t, plugin_name: otel_tracing, proxy_id: a, config: {config}}}\n",
+        origin.backend(),
+    )
+}
+
+const QUEUE: &str = "queue: {interval_ms: 10}";
+
+#[tokio::test]
+async fn spans_come_to_a_collector_by_every_protocol() {
+    let origin = Standing::start("o").await;
+    for protocol in ["http/protobuf", "http/json", "grpc"] {
+        let mut collector = match protocol {
+            "grpc" => Collector::grpc().await,
+            _ => Collector::http(&[]).await,
+        };
+        let config = format!(
+            "{{exporter: {{endpoint: 'http://{}', protocol: {protocol}, headers: {{x-tenant: shop}}, bearer_token: s3}}, \
+              service_name: edge, resource_attributes: {{deployment.environment.name: test}}, {QUEUE}}}",
+            collector.address
+        );
+        let edge = Edge::start(&spec(&origin, &config));
+        let (head, body) = edge.get("/items").await;
+        assert_eq!(head.status(), 200);
+        let parent = body.lines().find_map(|line| line.strip_prefix("traceparent: ")).expect("a traceparent");
+        let (spans, resource) = collector.spans(2).await;
+        assert_eq!(resource["service.name"], "edge", "{protocol}");
+        assert_eq!(resource["deployment.environment.name"], "test");
+        let server = spans.iter().find(|span| span.kind == 2).expect("a server span");
+        let client = spans.iter().find(|span| span.kind == 3).expect("a client span");
+        assert_eq!(parent, format!("00-{}-{}-01", client.trace, client.id), "{protocol}");
+        assert_eq!((&client.parent, &client.trace), (&server.id, &server.trace));
+        assert_eq!((server.name.as_str(), server.attributes["url.path"].as_str()), ("GET /", "/items"));
+        assert_eq!(server.attributes["http.response.status_code"], "200");
+    }
+}
+
+#[tokio::test]
+async fn requests_to_a_collector_have_their_path_and_fields() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::http(&[]).await;
+    let config = format!(
+        "{{exporter: {{endpoint: 'http://{}/base/', headers: {{x-tenant: shop}}, bearer_token: s3, compression: gzip}}, {QUEUE}}}",
+        collector.address
+    );
+    let edge = Edge::start(&spec(&origin, &config));
+    edge.get("/items").await;
+    let sent = collector.next().await;
+    assert_eq!(sent.path, "/base/v1/traces");
+    assert_eq!(
+        (&sent.headers["x-tenant"], &sent.headers["authorization"]),
+        (&"shop".parse::<http::HeaderValue>().unwrap(), &"Bearer s3".parse().unwrap())
+    );
+    assert_eq!(
+        (&sent.headers["content-encoding"], &sent.body[..2]),
+        (&"gzip".parse::<http::HeaderValue>().unwrap(), &[0x1f, 0x8b][..])
+    );
+}
+
+#[tokio::test]
+async fn spans_are_sent_again_to_a_collector_that_was_busy_and_the_rest_at_the_end() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::http(&[503]).await;
+    let config = format!("{{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}", collector.address);
+    let edge = Edge::start(&spec(&origin, &config));
+    edge.get("/items").await;
+    assert_eq!(collector.next().await.path, "/v1/traces", "refused");
+    assert_eq!(collector.spans(2).await.0.len(), 2, "sent again");
+    let config = format!(
+        "{{exporter: {{endpoint: 'http://{}'}}, queue: {{interval_ms: 3600000}}}}",
+        collector.address
+    );
+    edge.reload(&spec(&origin, &config));
+    edge.get("/last").await;
+    edge.reload("proxies:\n");
+    let (spans, _) = collector.spans(2).await;
+    assert!(spans.iter().any(|span| span.attributes.get("url.path").is_some_and(|path| path == "/last")));
+}
+
+#[tokio::test]
+async fn traffic_does_not_wait_for_a_collector() {
+    let origin = Standing::start("o").await;
+    // Nobody listens; and one that takes connections and never answers.
+    let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
+    for address in ["127.0.0.1:1".to_owned(), silent.address.to_string()] {
+        let config = format!(
+            "{{exporter: {{endpoint: 'http://{address}'}}, queue: {{max_spans: 10, interval_ms: 1}}}}"
+        );
+        let mut edge = Edge::start(&spec(&origin, &config));
+        for _ in 0..50 {
+            let (head, _) = edge.get("/items").await;
+            assert_eq!(head.status(), 200);
+            edge.records.next().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_have_the_ids_of_the_trace_and_sessions_are_traced() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::http(&[]).await;
+    let config = format!("{{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}", collector.address);
+    let mut edge = Edge::start(&spec(&origin, &config));
+    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+        let ask = Ask { method: Method::GET, path: "/", headers: &[], body: Will::Nothing };
+        let mut client = Client::ask(&edge, kind, ask).await;
+        assert_eq!(client.head().await.expect("an answer").status, 200);
+        drop(client.body().await);
+        let record = edge.records.next().await;
+        let (spans, _) = collector.spans(2).await;
+        let server = spans.iter().find(|span| span.kind == 2).expect("a server span");
+        assert_eq!(
+            (record.0["trace_id"].as_str(), record.0["span_id"].as_str()),
+            (Some(&*server.trace), Some(&*server.id)),
+            "{kind:?}"
+        );
+    }
+}
