@@ -66,26 +66,26 @@ impl Signal {
     pub fn request(self, encoding: Encoding, resource: &[(String, String)], items: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(items.len() + 1024);
         Encoder::root(&mut out, encoding, |request| {
-            request.list_by(self.resources(), |all| {
-                all.item(|one| {
-                    one.message(RESOURCE, |about| {
-                        about.attributes(ATTRIBUTES, |attributes| {
-                            resource.iter().for_each(|(key, value)| attributes.text(key, value));
-                        });
-                    });
-                    one.list_by(self.scopes(), |scopes| {
-                        scopes.item(|scope| {
-                            scope.message(SCOPE, |about| {
-                                about.text(Field(1, "name"), "ferrum-edge");
-                                about.text(Field(2, "version"), env!("CARGO_PKG_VERSION"));
-                            });
-                            scope.list_of(self.item(), items);
-                        });
-                    });
-                });
-            });
+            request.list_by(self.resources(), |all| all.item(|one| self.resource(one, resource, items)));
         });
         out
+    }
+
+    fn resource(self, one: &mut Encoder<'_>, resource: &[(String, String)], items: &[u8]) {
+        one.message(RESOURCE, |about| {
+            about.attributes(ATTRIBUTES, |attributes| {
+                resource.iter().for_each(|(key, value)| attributes.text(key, value));
+            });
+        });
+        one.list_by(self.scopes(), |scopes| scopes.item(|scope| self.scope(scope, items)));
+    }
+
+    fn scope(self, scope: &mut Encoder<'_>, items: &[u8]) {
+        scope.message(SCOPE, |about| {
+            about.text(Field(1, "name"), "ferrum-edge");
+            about.text(Field(2, "version"), env!("CARGO_PKG_VERSION"));
+        });
+        scope.list_of(self.item(), items);
     }
 }
 
