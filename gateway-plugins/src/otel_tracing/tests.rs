@@ -307,20 +307,26 @@ async fn hostile_values_neither_break_nor_forge_a_span() {
 
 #[tokio::test]
 async fn refusals_are_traced_and_problem_documents_name_the_trace() {
-    let plugins = json!([
-        { "id": "d", "plugin_name": "fault_injection", "proxy_id": "shop",
-          "config": { "abort": { "percentage": 100, "status_code": 503 } } },
-        { "id": "r", "plugin_name": "response_transformer", "proxy_id": "shop",
-          "config": { "rules": [{ "operation": "add", "target": "header", "key": "x-ids", "value": "${trace.id}/${trace.span_id}" }] } },
-    ]);
+    let plugins = json!([{ "id": "d", "plugin_name": "fault_injection", "proxy_id": "shop",
+        "config": { "abort": { "percentage": 100, "status_code": 503 } } }]);
     let traced = traced_with(json!({}), plugins, json!({}), Machine::default());
     let got = traced.trial.get("/shop", &[]).await;
     let spans = traced.spans();
-    let server = &spans[spans.len() - 1];
-    assert_eq!(got.json()["trace_id"], server["traceId"]);
+    assert_eq!(got.json()["trace_id"], spans[0]["traceId"]);
+    assert_eq!((spans.len(), got.status, &spans[0]["status"]["code"]), (1, 503, &json!(2)));
+}
+
+#[tokio::test]
+async fn templates_know_the_trace() {
+    let plugins = json!([{ "id": "r", "plugin_name": "response_transformer", "proxy_id": "shop",
+        "config": { "rules": [{ "operation": "add", "target": "header", "key": "x-ids",
+            "value": "${trace.id}/${trace.span_id}" }] } }]);
+    let traced = traced_with(json!({}), plugins, json!({}), Machine::default());
+    let got = traced.trial.get("/shop", &[]).await;
+    let spans = traced.spans();
+    let server = named(&spans, "GET /shop");
     let ids = format!("{}/{}", server["traceId"].as_str().unwrap(), server["spanId"].as_str().unwrap());
     assert_eq!(got.field("x-ids"), ids);
-    assert_eq!((got.status, &server["status"]["code"]), (503, &json!(2)));
 }
 
 #[tokio::test]
