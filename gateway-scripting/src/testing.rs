@@ -38,6 +38,7 @@ pub(crate) fn world(
         files: disk,
         blocking: Arc::new(blocking::Inline),
         meters: Meters::default(),
+        variables: Default::default(),
     })
 }
 
