@@ -137,6 +137,8 @@ pub mod metric {
         REFUSED: counter = "ferrum_client_connections_refused_total";
         /// Sessions ended, by protocol.
         SESSIONS: counter = "ferrum_sessions_total";
+        /// Sessions by protocol and why they ended, failed TLS handshakes of HTTP clients among them.
+        SESSION_ENDS: counter = "ferrum_session_ends_total";
         /// Bytes of ended sessions, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
         /// The revision of the configuration in use.

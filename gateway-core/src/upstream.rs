@@ -125,7 +125,11 @@ impl Failure {
     pub fn is_connect(&self) -> bool {
         matches!(
             self.cause,
-            Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed
+            Cause::DnsFailed
+                | Cause::ConnectFailed
+                | Cause::ConnectTimeout
+                | Cause::TlsFailed
+                | Cause::TlsCertificate
         )
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod early;
+mod failure;
 pub(crate) mod names;
 pub mod pem;
 pub mod server;
@@ -10,6 +11,8 @@ mod sessions;
 use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::CryptoProvider;
+
+pub(crate) use failure::{handshake_failure, is_about_certificate};
 
 /// The one crypto provider, made once.
 pub fn provider() -> Arc<CryptoProvider> {

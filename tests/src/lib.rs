@@ -8,6 +8,7 @@ mod dtls;
 mod early;
 mod embedding;
 mod grpc;
+mod handshakes;
 mod hostile;
 mod http2;
 mod http3;

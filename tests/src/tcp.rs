@@ -184,7 +184,7 @@ async fn tls_begins_at_the_gateway_and_judges_the_target() {
     let failing = tokio::spawn(async move { origin.accept_ever().await });
     let mut client = open(port).await;
     client.closed().await;
-    assert_eq!(edge.only_record().await.end(), "tls_failed");
+    assert_eq!(edge.only_record().await.end(), "tls_certificate_error");
     soon(failing).await.map(drop).expect_err("the handshake failed for the origin too");
 }
 

@@ -146,6 +146,15 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
         let ended = sum(telemetry, |worker| &worker.sessions[place].ended);
         page.sample(metric::SESSIONS.name, format_args!("protocol=\"{protocol}\""), ended);
     }
+    page.head(&metric::SESSION_ENDS);
+    let mut ends = std::collections::BTreeMap::<(usize, &str), u64>::new();
+    for (end, count) in telemetry.workers.iter().flat_map(|worker| worker.ends.iter()) {
+        *ends.entry(end).or_default() += count;
+    }
+    for ((place, reason), count) in ends {
+        let labels = format_args!("protocol=\"{}\",reason=\"{reason}\"", SESSIONS[place]);
+        page.sample(metric::SESSION_ENDS.name, labels, count);
+    }
     page.head(&metric::SESSION_BYTES);
     for (place, protocol) in SESSIONS.iter().enumerate() {
         let up = sum(telemetry, |worker| &worker.sessions[place].up);

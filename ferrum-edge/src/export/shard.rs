@@ -26,6 +26,8 @@ pub(super) const VERSIONS: [&str; 3] = ["1.1", "2", "3"];
 pub(super) const SESSIONS: [&str; 6] = ["tcp", "udp", "dtls", "websocket", "http", "other"];
 /// Reasons with a counter of their own; the table of causes has half as many.
 const MAX_REASONS: usize = 64;
+/// Protocols with reasons of ended sessions that have a counter of their own; the rest share the last one.
+const MAX_ENDS: usize = 128;
 
 /// One worker's share; written by its thread only.
 ///
@@ -50,6 +52,7 @@ pub struct WorkerTelemetry {
     pub(super) proxies: ProxyTable,
     pub(super) timings: TimingTable,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
+    pub(super) ends: Ends,
     log: Option<Arc<Share>>,
 }
 
@@ -81,6 +84,40 @@ impl Reasons {
     /// What has happened so far.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().filter_map(|(word, count)| Some((*word.get()?, count.value())))
+    }
+}
+
+/// Ended sessions by protocol and reason. A place is taken by what first happens; all beyond share the last.
+pub(super) struct Ends(Box<[(OnceLock<End>, Count); MAX_ENDS]>);
+
+/// The place of a protocol in [`SESSIONS`], and why its sessions ended.
+type End = (usize, &'static str);
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self(Box::new(std::array::from_fn(|_| Default::default())))
+    }
+}
+
+impl Ends {
+    fn count(&self, protocol: usize, reason: &'static str) {
+        let found = self.0[..MAX_ENDS - 1].iter().find(|(end, _)| {
+            let end = end.get_or_init(|| (protocol, reason));
+            *end == (protocol, reason)
+        });
+        match found {
+            Some((_, count)) => count.add(1),
+            None => {
+                let (end, count) = &self.0[MAX_ENDS - 1];
+                end.get_or_init(|| (SESSIONS.len() - 1, "other"));
+                count.add(1);
+            }
+        }
+    }
+
+    /// What has happened so far.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (End, u64)> {
+        self.0.iter().filter_map(|(end, count)| Some((*end.get()?, count.value())))
     }
 }
 
@@ -213,6 +250,7 @@ impl Recorder for WorkerTelemetry {
         let place = SESSIONS.iter().position(|name| *name == record.protocol).unwrap_or(SESSIONS.len() - 1);
         let counts = &self.sessions[place];
         counts.ended.add(1);
+        self.ends.count(place, record.reason);
         counts.up.add(record.bytes_up);
         counts.down.add(record.bytes_down);
         if let Some(log) = &self.log {
@@ -247,6 +285,7 @@ fn is_upstream_failure(cause: Cause) -> bool {
             | Cause::ConnectFailed
             | Cause::ConnectTimeout
             | Cause::TlsFailed
+            | Cause::TlsCertificate
             | Cause::UpstreamClosed
             | Cause::UpstreamGarbage
             | Cause::UpstreamTimeout

@@ -68,8 +68,10 @@ pub enum Cause {
     ConnectFailed,
     /// No connection to the target in time.
     ConnectTimeout,
-    /// The target's certificate was not accepted, or the handshake failed.
+    /// The TLS handshake with the target failed.
     TlsFailed,
+    /// The target's certificate was not accepted.
+    TlsCertificate,
     /// The target closed before it answered.
     UpstreamClosed,
     /// The target answered something that is not HTTP.
@@ -143,6 +145,7 @@ impl Cause {
             Self::ConnectFailed => row(502, 14, "connection_refused", "connect_failed", "The upstream could not be reached"),
             Self::ConnectTimeout => row(504, 14, "connection_timeout", "connect_timeout", "The upstream could not be reached in time"),
             Self::TlsFailed => row(502, 14, "tls_protocol_error", "tls_failed", "The upstream could not be reached securely"),
+            Self::TlsCertificate => row(502, 14, "tls_certificate_error", "tls_certificate_error", "The upstream could not be reached securely"),
             Self::UpstreamClosed => row(502, 14, "connection_terminated", "upstream_closed", "The upstream closed without an answer"),
             Self::UpstreamGarbage => row(502, 14, "http_protocol_error", "upstream_garbage", "The upstream's answer is malformed"),
             Self::UpstreamTimeout => row(504, 4, "http_response_timeout", "upstream_timeout", "The upstream did not answer in time"),

@@ -25,6 +25,7 @@ use crate::buffer::HEAD_BYTES;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
 use crate::tls::early::EarlyStream;
+use crate::tls::handshake_failure;
 use crate::worker::Worker;
 
 /// What a listener's connections speak first.
@@ -135,11 +136,8 @@ pub(crate) async fn serve(
                     let facts = facts(tls.get_ref().1);
                     (Link::from(TlsStream::Server(tls)), Some(facts))
                 }
-                Ok(Err(error)) => {
-                    tracing::debug!(%peer, %error, "TLS handshake failed");
-                    return;
-                }
-                Err(_) => return,
+                Ok(Err(error)) => return failed(&worker, (peer, local, trusted), &error),
+                Err(_) => return refused(&worker, (peer, local, trusted), "handshake_timeout"),
             }
         }
     };
@@ -156,9 +154,22 @@ async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settin
     let deadline = deadline(settings.client_timeouts.handshake);
     let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
     let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
-    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
-    pipeline::refuse(worker.recorder().as_ref(), "http", Session::new(client), reason);
+    refused(worker, (ends.peer, ends.local, ends.trusted), reason);
     false
+}
+
+/// Records a connection that never came to a request.
+fn refused(worker: &Worker, (peer, local, trusted): (SocketAddr, SocketAddr, bool), reason: &'static str) {
+    let client = Arc::new(Client::new(peer, local, trusted, None));
+    pipeline::refuse(worker.recorder().as_ref(), "http", Session::new(client), reason);
+}
+
+/// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
+fn failed(worker: &Worker, whence: (SocketAddr, SocketAddr, bool), error: &io::Error) {
+    tracing::debug!(peer = %whence.0, %error, "TLS handshake failed");
+    if let Some(reason) = handshake_failure(error) {
+        refused(worker, whence, reason);
+    }
 }
 
 /// Serves a TLS connection whose requests may come before the handshake is over.
@@ -171,8 +182,8 @@ async fn serve_early(
     let deadline = deadline(timeout);
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
-        Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
-        Err(_) => return,
+        Ok(Err(error)) => return failed(worker, (peer, local, trusted), &error),
+        Err(_) => return refused(worker, (peer, local, trusted), "handshake_timeout"),
     };
     let mut client = Client::new(peer, local, trusted, Some(facts(early.session())));
     let handshake = early.handshake().clone();
@@ -207,6 +218,14 @@ pub(super) async fn before_and_after(
     serving.await;
 }
 
+/// What the first bytes of a connection say.
+enum Version {
+    Http1,
+    Http2,
+    /// The connection is lost.
+    None,
+}
+
 /// Looks at the first bytes: HTTP/2 with prior knowledge begins with its preface, everything else is HTTP/1.
 async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, entry: &Entry) {
     let mut buffer = BytesMut::new();
@@ -215,20 +234,25 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
         loop {
             let read = poll_fn(|cx| link.poll_fill(cx, &mut buffer, HEAD_BYTES)).await;
             let common = buffer.len().min(PREFACE.len());
-            if buffer[..common] != PREFACE[..common] || matches!(read, Ok(0) | Err(_)) {
-                return Some(false);
+            if read.is_err() {
+                // Nothing can be read any more, such as after a fatal TLS alert; reading again could wait for ever.
+                return Version::None;
+            }
+            if buffer[..common] != PREFACE[..common] || matches!(read, Ok(0)) {
+                return Version::Http1;
             }
             if common == PREFACE.len() {
-                return Some(true);
+                return Version::Http2;
             }
         }
     };
     // A client that sends nothing at all opened the connection early; it is closed in silence.
     match tokio::time::timeout_at(deadline(timeout), sniffing).await {
-        Ok(Some(true)) => {
+        Ok(Version::Http2) => {
             Box::pin(h2::serve(worker, Rewound::new(buffer, link), client, entry)).await;
         }
-        Ok(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
+        Ok(Version::Http1) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
+        Ok(Version::None) => h1::lost(worker, &client, !buffer.is_empty()),
         Err(_) if buffer.is_empty() => {}
         Err(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
     }

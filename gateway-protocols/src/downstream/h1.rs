@@ -93,10 +93,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
         let after = match incoming {
             Incoming::Over => return,
             Incoming::Left => return Box::pin(linger(reader, responder)).await,
-            Incoming::Torn => {
-                worker.pipeline().abandon(unreadable(&client), Cause::ClientGone);
-                return;
-            }
+            Incoming::Torn => return lost(worker, &client, true),
             Incoming::Late => Box::pin(refuse(worker, &client, &mut responder, Cause::RequestTimeout)).await,
             Incoming::Refused(error) => {
                 Box::pin(refuse(worker, &client, &mut responder, cause_of(error))).await
@@ -120,6 +117,13 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
             After::Close => return,
         }
         first = false;
+    }
+}
+
+/// The client's connection is lost; where that was in the middle of a head, it is recorded.
+pub(super) fn lost(worker: &Worker, client: &Arc<Client>, has_begun: bool) {
+    if has_begun {
+        worker.pipeline().abandon(unreadable(client), Cause::ClientGone);
     }
 }
 

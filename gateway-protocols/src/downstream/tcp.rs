@@ -20,6 +20,7 @@ use super::accept::facts;
 use super::proxied::Ends;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;
+use crate::tls::handshake_failure;
 use crate::upstream::Inbound;
 use crate::worker::Worker;
 
@@ -64,7 +65,10 @@ pub(super) async fn serve(
                 (Inbound { link, ahead: BytesMut::new() }, Some(facts))
             }
             failed => {
-                let reason = if failed.is_err() { "handshake_timeout" } else { "handshake_failed" };
+                let reason = match failed {
+                    Ok(Err(error)) => handshake_failure(&error).unwrap_or("handshake_failed"),
+                    _ => "handshake_timeout",
+                };
                 let client = Arc::new(Client::new(peer, local, trusted, None));
                 return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
             }

@@ -21,6 +21,7 @@ use super::{Version, h3, wanted};
 use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
+use crate::tls::is_about_certificate;
 
 /// For QUIC to a target whose connect timeout is off.
 const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
@@ -132,6 +133,7 @@ impl DialError {
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
             Self::Connect { .. } | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
+            Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
             Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
             Self::NoHttp2 => Cause::VersionUnsupported,
             Self::Full => Cause::Overloaded,

@@ -191,9 +191,11 @@ pub(super) fn attempt_end(sent: &Result<Answer, Failure>) -> AttemptEnd<'_> {
 /// What a failure says about the target.
 pub(super) fn outcome_of(cause: Cause) -> Outcome {
     match cause {
-        Cause::DnsFailed | Cause::ConnectFailed | Cause::ConnectTimeout | Cause::TlsFailed => {
-            Outcome::ConnectFailed
-        }
+        Cause::DnsFailed
+        | Cause::ConnectFailed
+        | Cause::ConnectTimeout
+        | Cause::TlsFailed
+        | Cause::TlsCertificate => Outcome::ConnectFailed,
         Cause::UpstreamTimeout => Outcome::TimedOut,
         Cause::UpstreamClosed | Cause::UpstreamGarbage => Outcome::Broken,
         // The client's own doing, or ours: says nothing about the target.

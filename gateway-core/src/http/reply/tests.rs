@@ -26,6 +26,7 @@ const ALL: &[Cause] = &[
     Cause::ConnectFailed,
     Cause::ConnectTimeout,
     Cause::TlsFailed,
+    Cause::TlsCertificate,
     Cause::UpstreamClosed,
     Cause::UpstreamGarbage,
     Cause::UpstreamTimeout,

@@ -8,12 +8,18 @@ use tokio::time::{Instant, Sleep};
 
 use super::{End, RelayTimeouts};
 
+/// Looks at whether bytes moved in an idle timeout. A relay that falls silent ends after the timeout, and at most one
+/// such part later.
+const LOOKS: u32 = 8;
+
 /// The idle timeout and the lifetime of a relay, by one timer that is moved lazily.
 pub(in crate::stream) struct Clock {
     timeouts: RelayTimeouts,
     end: Option<Instant>,
     last_moved: Instant,
-    /// Bytes moved since the clock was last read; reading it for every message would cost more than the message.
+    /// When it was last looked whether bytes moved.
+    looked: Instant,
+    /// Bytes moved since then; reading the clock for every message would cost more than the message.
     moved: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -22,7 +28,7 @@ impl Clock {
     pub(in crate::stream) fn new(timeouts: RelayTimeouts) -> Self {
         let now = Instant::now();
         let end = (!timeouts.lifetime.is_zero()).then(|| now + timeouts.lifetime);
-        Self { timeouts, end, last_moved: now, moved: false, timer: None }
+        Self { timeouts, end, last_moved: now, looked: now, moved: false, timer: None }
     }
 
     pub(in crate::stream) fn poll(&mut self, cx: &mut Context<'_>, moved: bool) -> Poll<End> {
@@ -41,8 +47,9 @@ impl Clock {
             if self.end.is_some_and(|end| now >= end) {
                 return Poll::Ready(End::Lifetime);
             }
+            self.looked = now;
             if std::mem::take(&mut self.moved) {
-                // Something moved since the timer was armed; when exactly is not worth knowing.
+                // Something moved since the last look; when exactly is not worth knowing.
                 self.last_moved = now;
             } else if !self.timeouts.idle.is_zero() && now >= self.last_moved + self.timeouts.idle {
                 return Poll::Ready(End::Idle);
@@ -55,7 +62,8 @@ impl Clock {
     }
 
     fn deadline(&self) -> Instant {
-        let idle = (!self.timeouts.idle.is_zero()).then(|| self.last_moved + self.timeouts.idle);
+        let idle = (!self.timeouts.idle.is_zero())
+            .then(|| (self.last_moved + self.timeouts.idle).min(self.looked + self.timeouts.idle / LOOKS));
         match (idle, self.end) {
             (Some(idle), Some(end)) => idle.min(end),
             (Some(at), None) | (None, Some(at)) => at,

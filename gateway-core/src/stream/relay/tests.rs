@@ -51,7 +51,8 @@ async fn silence_ends_a_relay_but_traffic_does_not() {
     let (end, _) = task.await.unwrap();
     assert_eq!(end, End::Idle);
     let lasted = begin.elapsed();
-    assert!(lasted >= Duration::from_secs(38) && lasted <= Duration::from_secs(50), "{lasted:?}");
+    // The last byte moved after 28 s.
+    assert!(lasted >= Duration::from_secs(38) && lasted < Duration::from_secs(40), "{lasted:?}");
 }
 
 #[tokio::test(start_paused = true)]

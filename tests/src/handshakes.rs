@@ -1,0 +1,84 @@
+//! TLS handshakes of HTTP clients that fail, and connections that TLS ends.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::ClientConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::support::edge::Edge;
+use crate::support::wire::Wire;
+use crate::support::{soon, tls};
+
+#[tokio::test]
+async fn a_failed_handshake_is_recorded_with_its_reason() {
+    let ca = tls::authority().ca();
+    let identity = tls::localhost();
+    let settings = format!(
+        "  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {ca:?}}}",
+        identity.cert, identity.key
+    );
+    let mut edge = Edge::start_with(&settings, "proxies:\n");
+    // What is not TLS.
+    let mut tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
+    tcp.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    soon(tcp.read_to_end(&mut Vec::new())).await.ok();
+    let record = edge.only_record().await;
+    assert_eq!((record.kind(), record.end()), ("http", "handshake_failed"));
+    // A client without the certificate that is asked for.
+    let connector = TlsConnector::from(tls::authority().client(&["http/1.1"]));
+    let tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
+    if let Ok(mut stream) = soon(connector.connect("gateway.test".try_into().unwrap(), tcp)).await {
+        soon(stream.read_to_end(&mut Vec::new())).await.ok();
+    }
+    assert_eq!(edge.only_record().await.end(), "tls_certificate_error");
+    // Who connects and leaves is no failure.
+    drop(soon(TcpStream::connect(edge.https())).await.unwrap());
+    edge.nothing_recorded().await;
+    let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).unwrap();
+    let mut wire = Wire::open(admin).await;
+    wire.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+    let metrics = String::from_utf8(wire.rest().await.to_vec()).unwrap();
+    for reason in ["handshake_failed", "tls_certificate_error"] {
+        let sample = format!("ferrum_session_ends_total{{protocol=\"http\",reason=\"{reason}\"}} 1");
+        assert!(metrics.contains(&sample), "{sample} in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_refuses_the_certificate_is_recorded() {
+    let mut edge = Edge::start("proxies:\n");
+    let trusting_nobody =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+    let tcp = soon(TcpStream::connect(edge.https())).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(trusting_nobody));
+    soon(connector.connect("gateway.test".try_into().unwrap(), tcp)).await.unwrap_err();
+    assert_eq!(edge.only_record().await.end(), "tls_alert_received");
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_deciphered_ends_the_connection_at_once() {
+    // No timeout of the gateway's ends it.
+    let edge = Edge::start_with("  client_timeouts: {header_ms: 0, keep_alive_ms: 0}", "proxies:\n");
+    let address = edge.https();
+    let closing = tokio::task::spawn_blocking(move || {
+        let mut session =
+            ClientConnection::new(tls::authority().client(&["http/1.1"]), "gateway.test".try_into().unwrap())
+                .unwrap();
+        let mut tcp = std::net::TcpStream::connect(address).unwrap();
+        while session.is_handshaking() {
+            session.complete_io(&mut tcp).unwrap();
+        }
+        tcp.write_all(&[23, 3, 3, 0, 32]).unwrap();
+        tcp.write_all(&[7; 32]).unwrap();
+        // An alert, and the end.
+        tcp.read_to_end(&mut Vec::new()).ok();
+    });
+    soon(closing).await.unwrap();
+}
