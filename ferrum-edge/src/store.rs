@@ -237,7 +237,25 @@ impl Store {
     /// # Errors
     /// [`StoreError::Busy`] when another one does not end in time, or when the database does not answer.
     pub async fn begin(&self, author: Author) -> Result<Change, StoreError> {
-        Change::begin(self.clone(), author).await
+        let begun = Change::begin(self.clone(), author).await;
+        if let Err(error) = &begun
+            && !matches!(
+                error,
+                StoreError::Busy { .. }
+                    | StoreError::Full { .. }
+                    | StoreError::ReadOnly { .. }
+                    | StoreError::NewerSchema { .. }
+            )
+        {
+            // Followers need not find out by themselves; their next look takes it back where it was for a moment.
+            watch::tell_away(&self.core.signal, error.to_string());
+        }
+        begun
+    }
+
+    /// Why the database does not answer, as far as is known now.
+    pub fn away(&self) -> Option<Away> {
+        self.core.signal.borrow().away.clone()
     }
 
     /// What has changed since `revision`, by whomever.

@@ -10,6 +10,8 @@ mod broken;
 mod cli;
 #[path = "database/client.rs"]
 mod client;
+#[path = "database/conditions.rs"]
+mod conditions;
 #[path = "database/crash.rs"]
 mod crash;
 #[path = "database/disk.rs"]

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::RawQuery;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::Role;
 use super::problem::{problem, refused, store};
-use super::request::{Asked, Refused, nothing_else, object, own_id, pairs, switch, value};
+use super::request::{Asked, Refused, expected, nothing_else, object, own_id, pairs, switch, tagged, value};
 use super::resources::{REVISION, answer};
 use crate::source::database::{Documents, Done, Precondition, Request, Step, Written};
 
@@ -19,7 +19,12 @@ use crate::source::database::{Documents, Done, Precondition, Request, Step, Writ
 const SECTIONS: [Kind; 4] = [Kind::Upstreams, Kind::PluginConfigs, Kind::Proxies, Kind::Consumers];
 
 /// `POST /v1/batch`: objects of all kinds, put and deleted; all of it or nothing.
-pub(super) async fn batch(asked: Asked, RawQuery(query): RawQuery, body: Bytes) -> Response {
+pub(super) async fn batch(
+    asked: Asked,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let batched = async {
         let mut document = object(&body)?;
         drop(body);
@@ -28,13 +33,18 @@ pub(super) async fn batch(asked: Asked, RawQuery(query): RawQuery, body: Bytes) 
             deletions(gone, &mut steps)?;
         }
         puts(document, &mut steps)?;
-        write(&asked, query.as_deref(), (steps, Vec::new())).await
+        write(&asked, (pairs(query.as_deref()), &headers), (steps, Vec::new())).await
     };
     answer(batched.await)
 }
 
 /// `POST /v1/import`: a whole configuration. What it doesn't have is deleted, unless `?prune=false`.
-pub(super) async fn import(asked: Asked, RawQuery(query): RawQuery, body: Bytes) -> Response {
+pub(super) async fn import(
+    asked: Asked,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let imported = async {
         let mut pairs = pairs(query.as_deref());
         let keep = value(&mut pairs, "prune").is_some_and(|prune| prune == "false" || prune == "0");
@@ -55,7 +65,7 @@ pub(super) async fn import(asked: Asked, RawQuery(query): RawQuery, body: Bytes)
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
         let prune = if keep { Vec::new() } else { Kind::ALL.to_vec() };
-        write_pairs(&asked, pairs, (steps, prune)).await
+        write(&asked, (pairs, &headers), (steps, prune)).await
     };
     answer(imported.await)
 }
@@ -79,33 +89,28 @@ pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response 
         for kind in SECTIONS {
             document.insert(kind.to_string(), Value::Array(std::mem::take(&mut sections[kind as usize])));
         }
-        Ok(([(REVISION, revision.to_string())], Json(Value::Object(document))).into_response())
+        let response = ([(REVISION, revision.to_string())], Json(Value::Object(document))).into_response();
+        Ok(tagged(response, revision))
     };
     answer(exported.await)
 }
 
 async fn write(
     asked: &Asked,
-    query: Option<&str>,
-    what: (Vec<(String, Step)>, Vec<Kind>),
-) -> Result<Response, Refused> {
-    write_pairs(asked, pairs(query), what).await
-}
-
-async fn write_pairs(
-    asked: &Asked,
-    mut pairs: Vec<(String, String)>,
+    (mut pairs, headers): (Vec<(String, String)>, &HeaderMap),
     (steps, prune): (Vec<(String, Step)>, Vec<Kind>),
 ) -> Result<Response, Refused> {
     let validate_only = switch(&mut pairs, "validate_only")?;
     let details = switch(&mut pairs, "details")?;
     let note = value(&mut pairs, "note").unwrap_or_default();
     nothing_else(&pairs)?;
-    let request = Request { steps, prune, rollback: None, validate_only, note };
+    let expected = expected(headers)?;
+    let request = Request { steps, prune, rollback: None, expected, validate_only, note };
     let written = asked.reconciler.write(asked.caller.author(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let headers = [(REVISION, written.revision.to_string())];
-    Ok((headers, Json(summary(&written, validate_only, details))).into_response())
+    let response = (headers, Json(summary(&written, validate_only, details))).into_response();
+    Ok(tagged(response, written.revision))
 }
 
 /// What was written, in numbers; with `details` object by object.

@@ -48,6 +48,12 @@ const BULK: &[(&str, &str)] = &[
     ("details", "Answers with what is done to each object."),
     ("note", "Why, for the history."),
 ];
+const ROLLBACK: &[(&str, &str)] = &[
+    ("keep_credentials", "Consumers keep the credentials they have now, and those that come back have none."),
+    ("validate_only", "Checks everything and writes nothing."),
+    ("details", "Answers with what is done to each object."),
+    ("note", "Why, for the history."),
+];
 const IMPORT: &[(&str, &str)] = &[
     ("prune", "`false` keeps what the document doesn't have. Default true."),
     ("validate_only", "Checks everything and writes nothing."),
@@ -112,7 +118,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", (read, &[]), || get(bulk::export)),
         asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", (read, REVISIONS), || get(history::list)),
         asked(M::GET, "/v1/revisions/{revision}", "One revision with what it changed.", (read, &[]), || get(history::get)),
-        asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", (admin, BULK), || post(history::rollback)),
+        asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", (admin, ROLLBACK), || post(history::rollback)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", (read, DIFF), || get(history::diff)),
     ]
 }

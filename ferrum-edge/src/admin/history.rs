@@ -2,15 +2,15 @@
 
 use axum::Json;
 use axum::extract::{Path, RawQuery};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::bulk::summary;
 use super::problem::{problem, refused, store};
-use super::request::{Asked, Refused, nothing_else, number, pairs, switch, value};
+use super::request::{Asked, Refused, expected, nothing_else, number, pairs, switch, tagged, value};
 use super::resources::{REVISION, answer, time};
-use crate::source::database::{Documents, Request};
+use crate::source::database::{Documents, Request, Rollback};
 use crate::store::{Difference, MAX_REVISIONS, RevisionInfo};
 
 /// Revisions of a page when nobody says how many.
@@ -92,20 +92,30 @@ pub(super) async fn rollback(
     asked: Asked,
     Path(revision): Path<String>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response {
     let rolled = async {
         let revision = parsed(&revision)?;
         let mut pairs = pairs(query.as_deref());
         let validate_only = switch(&mut pairs, "validate_only")?;
         let details = switch(&mut pairs, "details")?;
+        let keep_credentials = switch(&mut pairs, "keep_credentials")?;
         let note = value(&mut pairs, "note").unwrap_or_else(|| format!("back to revision {revision}"));
         nothing_else(&pairs)?;
-        let request =
-            Request { steps: Vec::new(), prune: Vec::new(), rollback: Some(revision), validate_only, note };
+        let request = Request {
+            steps: Vec::new(),
+            prune: Vec::new(),
+            rollback: Some(Rollback { revision, keep_credentials }),
+            expected: expected(&headers)?,
+            validate_only,
+            note,
+        };
         let written = asked.reconciler.write(asked.caller.author(), request).await;
         let written = written.map_err(|error| Box::new(refused(&error)))?;
         let headers = [(REVISION, written.revision.to_string())];
-        Ok((headers, Json(summary(&written, validate_only, details))).into_response())
+        let mut summary = summary(&written, validate_only, details);
+        summary["credentials_restored"] = json!(written.revived);
+        Ok(tagged((headers, Json(summary)).into_response(), written.revision))
     };
     answer(rolled.await)
 }

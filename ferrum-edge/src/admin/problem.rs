@@ -78,6 +78,7 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
             with_errors(status.unwrap_or(StatusCode::CONFLICT), "exists", &detail, at(place))
         }
         WriteError::Condition(error) => told(error, Some(StatusCode::PRECONDITION_FAILED)),
+        WriteError::Moved { .. } => problem(StatusCode::PRECONDITION_FAILED, "changed", &detail),
         WriteError::Changed { at: place, .. } => {
             with_errors(StatusCode::PRECONDITION_FAILED, "changed", &detail, at(place))
         }

@@ -178,6 +178,18 @@ pub(super) fn precondition(headers: &HeaderMap, otherwise: Precondition) -> Resu
     }
 }
 
+/// `If-Match` of a request about the configuration as a whole: the revision that has to be the newest.
+pub(super) fn expected(headers: &HeaderMap) -> Result<Option<u64>, Refused> {
+    match precondition(headers, Precondition::Any)? {
+        Precondition::Any | Precondition::IfAny => Ok(None),
+        Precondition::Revision(revision) => Ok(Some(revision)),
+        _ => {
+            let detail = "If-None-Match says nothing about the configuration as a whole; send If-Match";
+            Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_condition", detail)))
+        }
+    }
+}
+
 /// The query's pairs, decoded.
 pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
     let decoded = |text: &str| {

@@ -170,6 +170,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
         steps: vec![(String::new(), step)],
         prune: Vec::new(),
         rollback: None,
+        expected: None,
         validate_only,
         note,
     };

@@ -106,6 +106,11 @@ async fn database(reconciler: &Reconciler) -> Value {
         "answers": standing.away.is_none(),
         "away_since": standing.away.as_ref().map(|(since, _)| time(*since)),
         "away_because": standing.away.as_ref().map(|(_, cause)| cause),
+        "last_good": reconciler.last_good().map(|(path, copy)| json!({
+            "path": path.display().to_string(),
+            "revision": copy.revision,
+            "problem": copy.problem,
+        })),
         "broken_count": catalog.broken().len(),
         "broken": broken.collect::<Vec<_>>(),
     })

@@ -15,7 +15,7 @@ mod mirror;
 mod write;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -38,8 +38,8 @@ pub use environment::{VARIABLES, Variable, location, token_file, variable};
 pub(crate) use follow::Standing;
 pub(crate) use load::Loaded;
 use load::load;
-use mirror::Mirror;
-pub(crate) use write::{Done, Precondition, Request, Step, WriteError, Written};
+use mirror::{Mirror, MirrorStanding};
+pub(crate) use write::{Done, Precondition, Request, Rollback, Step, WriteError, Written};
 
 /// A database and how it is used.
 pub struct Database {
@@ -180,6 +180,12 @@ impl Reconciler {
     /// How the store stands.
     pub(crate) fn standing(&self) -> Standing {
         self.standing.borrow().clone()
+    }
+
+    /// How the copy of the last good configuration stands; `None` where none is kept.
+    pub(crate) fn last_good(&self) -> Option<(&Path, MirrorStanding)> {
+        let mirror = self.mirror.as_ref()?;
+        Some((mirror.store().location().path()?, mirror.standing()))
     }
 
     /// The catalog in use.

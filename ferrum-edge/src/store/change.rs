@@ -17,7 +17,7 @@ use super::location::Engine;
 use super::object::{Kind, Object, Op};
 use super::pool::Lease;
 use super::read::{self, Head, Page, Query};
-use super::{Mark, Store, StoreError, history};
+use super::{Mark, Store, StoreError, history, schema};
 
 /// Bytes of an author's name and source.
 const MAX_NAME: usize = 255;
@@ -92,6 +92,8 @@ impl Change {
                 // Was meant for the writers' lock. A COMMIT that notifies waits for every other one on the server.
                 lease.link()?.script("SET LOCAL lock_timeout = 0").await?;
             }
+            // A newer program may have migrated the database since this one connected.
+            schema::check_version(lease.link()?, &core.location).await?;
             let base = history::mark(lease.link()?, head.revision).await?;
             Ok::<_, Failure>((lease, head, base))
         };

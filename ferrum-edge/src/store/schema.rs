@@ -58,6 +58,11 @@ async fn found(link: &mut Link) -> Result<u32, Failure> {
     if there.map_or(Ok(0), |row| row.int(0))? == 0 {
         return Ok(0);
     }
+    version(link).await
+}
+
+/// The version of a schema that is there.
+async fn version(link: &mut Link) -> Result<u32, Failure> {
     let row = link.row("SELECT COALESCE(MAX(version), 0) FROM ferrum_migrations", Vec::new()).await?;
     let version = row.map_or(Ok(0), |row| row.int(0))?;
     u32::try_from(version).map_err(|_| Failure::Row("the schema's version".to_owned()))
@@ -65,7 +70,16 @@ async fn found(link: &mut Link) -> Result<u32, Failure> {
 
 /// Refuses a database whose schema is not this program's.
 pub(super) async fn check(link: &mut Link, location: &Location) -> Result<(), Failure> {
-    let (found, at) = (found(link).await?, location.to_string());
+    is_known(found(link).await?, location)
+}
+
+/// The same for a database that had this program's schema when it was connected to.
+pub(super) async fn check_version(link: &mut Link, location: &Location) -> Result<(), Failure> {
+    is_known(version(link).await?, location)
+}
+
+fn is_known(found: u32, location: &Location) -> Result<(), Failure> {
+    let at = location.to_string();
     match found {
         KNOWN => Ok(()),
         0..KNOWN => Err(StoreError::NotMigrated { at, found, known: KNOWN }.into()),

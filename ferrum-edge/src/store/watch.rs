@@ -17,6 +17,9 @@ use super::{Core, Mark, StoreError};
 /// Between two attempts to reach a database that is away, at most.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A look that takes longer than so many connect timeouts counts as a database that is away.
+const LOOK_CONNECTS: u32 = 2;
+
 /// How the database stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signal {
@@ -38,19 +41,26 @@ pub struct Away {
     pub cause: String,
 }
 
+/// Tells of a database that does not answer.
+pub(super) fn tell_away(signal: &Sender<Signal>, cause: String) {
+    signal.send_if_modified(|now| {
+        let since = now.away.as_ref().map_or_else(SystemTime::now, |away| away.since);
+        let away = Some(Away { since, cause });
+        std::mem::replace(&mut now.away, away) != now.away
+    });
+}
+
 /// Tells what was seen, if it is news.
 pub(super) fn tell(signal: &Sender<Signal>, seen: Result<Mark, StoreError>) {
-    signal.send_if_modified(|now| {
-        let before = now.clone();
-        match seen {
-            Ok(mark) => *now = Signal { revision: Some(mark.revision), mark: Some(mark), away: None },
-            Err(error) => {
-                let since = now.away.as_ref().map_or_else(SystemTime::now, |away| away.since);
-                now.away = Some(Away { since, cause: error.to_string() });
-            }
-        }
-        *now != before
-    });
+    match seen {
+        Ok(mark) => drop(signal.send_if_modified(|now| {
+            let seen = Signal { revision: Some(mark.revision), mark: Some(mark), away: None };
+            let is_news = seen != *now;
+            *now = seen;
+            is_news
+        })),
+        Err(error) => tell_away(signal, error.to_string()),
+    }
 }
 
 /// Looks at the revision until the store is gone. A panic counts as a database that is away, until a look succeeds.
@@ -102,7 +112,10 @@ fn interval(core: &Core) -> Duration {
 /// Looks once; whether the database answered. What was seen while this gateway itself wrote may be old by now.
 async fn look(core: &Arc<Core>) -> bool {
     let written = core.written();
-    let seen = core.mark().await;
+    let limit = core.options.connect_timeout * LOOK_CONNECTS;
+    let seen = timeout(limit, core.mark())
+        .await
+        .unwrap_or_else(|_| Err(StoreError::Timeout { at: core.location.to_string(), after: limit }));
     let here = seen.is_ok();
     if written == core.written() || !here {
         tell(&core.signal, seen);

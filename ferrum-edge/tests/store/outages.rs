@@ -330,3 +330,14 @@ async fn wrong_addresses_say_what_is_wrong_and_no_password() {
     );
     assert_eq!(shown.unwrap().to_string(), "postgres://ann@db:5433/edge");
 }
+
+#[tokio::test]
+async fn a_writer_that_gets_no_answer_tells_everybody_that_the_database_is_away() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://edge@{}/edge", silent.local_addr().unwrap());
+    let location = Location::parse(Some(&url), None).unwrap();
+    let store = Store::open(location, Options { connect_timeout: Duration::from_millis(100), ..options() });
+    assert_eq!(store.away(), None);
+    let error = refused(store.begin(ann()).await);
+    assert_eq!(store.away().map(|away| away.cause), Some(error.to_string()));
+}

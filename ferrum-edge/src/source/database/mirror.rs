@@ -5,7 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
@@ -25,7 +25,17 @@ pub(super) struct Mirror {
     store: Store,
     primary: Store,
     feed: mpsc::Sender<Fed>,
+    standing: Arc<Mutex<MirrorStanding>>,
     _task: Arc<Task>,
+}
+
+/// How the copy stands, for status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MirrorStanding {
+    /// The revision it is a copy of; `None` before the first.
+    pub(crate) revision: Option<u64>,
+    /// Why the newest revision is not in it.
+    pub(crate) problem: Option<String>,
 }
 
 /// The task that writes the copy; ends with the last clone of the mirror.
@@ -52,10 +62,22 @@ impl Mirror {
     pub(super) async fn open(path: PathBuf, primary: Store) -> Result<Self, StoreError> {
         let options = Options { keep_revisions: KEPT_REVISIONS, ..Options::default() };
         let store = Store::open(Location::sqlite(path), options);
-        store.migrate().await?;
+        if let Err(error) = usable(&store).await {
+            begin_anew(&store, error).await?;
+        }
+        let standing = Arc::new(Mutex::new(MirrorStanding {
+            revision: copied(&store, &primary).await.map(|mark| mark.revision),
+            problem: None,
+        }));
         let (feed, fed) = mpsc::channel(WAITING);
-        let task = Task(tokio::spawn(copy(store.clone(), primary.clone(), fed)));
-        Ok(Self { store, primary, feed, _task: Arc::new(task) })
+        let copying = copy(store.clone(), primary.clone(), (fed, standing.clone()));
+        let task = Task(tokio::spawn(copying));
+        Ok(Self { store, primary, feed, standing, _task: Arc::new(task) })
+    }
+
+    /// How it stands.
+    pub(super) fn standing(&self) -> MirrorStanding {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The copy.
@@ -96,14 +118,71 @@ fn note(mark: &Mark, primary: &Store) -> String {
     format!("{}:{} {}", mark.revision, mark.token, primary.location())
 }
 
-async fn copy(store: Store, primary: Store, mut fed: mpsc::Receiver<Fed>) {
+async fn copy(
+    store: Store,
+    primary: Store,
+    (mut fed, standing): (mpsc::Receiver<Fed>, Arc<Mutex<MirrorStanding>>),
+) {
     while let Some(fed) = fed.recv().await {
+        let revision = fed.to.revision;
         // A panic is logged where it happens; the copy finds a gap at the next revision and is made anew.
-        let taken = AssertUnwindSafe(take(&store, &primary, fed)).catch_unwind().await;
-        if let Ok(Err(error)) = taken {
-            tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
+        let taken = AssertUnwindSafe(take_or_mend(&store, &primary, fed)).catch_unwind().await;
+        let problem = match taken {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the last good configuration could not be saved; it is saved with the next change");
+                Some(error.to_string())
+            }
+            Err(_) => Some("saving it panicked; the log says where".to_owned()),
+        };
+        let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if problem.is_none() {
+            standing.revision = Some(revision);
         }
+        standing.problem = problem;
     }
+}
+
+/// Takes over a revision; a damaged copy is put aside and made anew.
+async fn take_or_mend(store: &Store, primary: &Store, fed: Fed) -> Result<(), StoreError> {
+    let again = Fed { from: fed.from.clone(), to: fed.to.clone(), ops: Vec::new() };
+    match take(store, primary, fed).await {
+        Err(error) if is_damaged(&error) => {
+            begin_anew(store, error).await?;
+            take(store, primary, again).await
+        }
+        taken => taken,
+    }
+}
+
+/// Whether the file itself is of no use.
+fn is_damaged(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Corrupt { .. } | StoreError::NotADatabase { .. } | StoreError::Unreadable { .. }
+    )
+}
+
+/// Creates and examines it.
+async fn usable(store: &Store) -> Result<(), StoreError> {
+    store.migrate().await?;
+    store.revision().await.map(drop)
+}
+
+/// Puts a damaged file aside, under its name and `.damaged`, and begins another one.
+async fn begin_anew(store: &Store, error: StoreError) -> Result<(), StoreError> {
+    let Some(path) = store.location().path().filter(|_| is_damaged(&error)) else { return Err(error) };
+    let beside = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
+    if let Err(source) = std::fs::rename(path, beside(".damaged")) {
+        return Err(StoreError::Open { path: path.to_owned(), source });
+    }
+    for end in ["-wal", "-shm"] {
+        // Of the file that was put aside; often there is none.
+        drop(std::fs::remove_file(beside(end)));
+    }
+    let shown = path.display();
+    tracing::warn!(path = %shown, %error, "the copy of the last good configuration was damaged; it is made anew");
+    usable(store).await
 }
 
 /// Takes over a revision. Another gateway may write the same copy, so what is there is looked at under its lock.

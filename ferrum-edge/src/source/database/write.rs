@@ -2,17 +2,22 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway_core::config::catalog::{Affected, Catalog, Edit, Kind, Refusal};
 use gateway_core::config::model::Id;
 use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
+use tokio::sync::MutexGuard;
 
 use super::documents::put_sent;
 use super::{Documents, Live, Reconciler, heavy, texts};
 use crate::app::{Ports, Staged, StartError};
 use crate::store::seal::SealError;
-use crate::store::{Author, Change, Counts, Mark, Object, Op, StoreError};
+use crate::store::{Author, Away, Change, Counts, Mark, Object, Op, StoreError};
+
+/// How long a caller waits for those before it.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One thing to be done.
 #[derive(Debug, Clone)]
@@ -50,11 +55,22 @@ pub(crate) struct Request {
     /// Removes every object of these kinds that no step puts.
     pub(crate) prune: Vec<Kind>,
     /// Goes back to this revision; then there are no steps.
-    pub(crate) rollback: Option<u64>,
+    pub(crate) rollback: Option<Rollback>,
+    /// The revision that has to be the newest: who asks made it a condition.
+    pub(crate) expected: Option<u64>,
     /// Checks everything and writes nothing.
     pub(crate) validate_only: bool,
     /// Why, for people.
     pub(crate) note: String,
+}
+
+/// Going back to an earlier revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rollback {
+    /// What the configuration is to be again.
+    pub(crate) revision: u64,
+    /// Consumers keep the credentials they have now; those that come back have none.
+    pub(crate) keep_credentials: bool,
 }
 
 /// What was written.
@@ -66,6 +82,8 @@ pub(crate) struct Written {
     pub(crate) counts: Counts,
     /// What was done to which object, in the order of the request.
     pub(crate) ops: Vec<(Done, Op)>,
+    /// Consumers whose earlier credentials a rollback made valid again.
+    pub(crate) revived: Vec<String>,
 }
 
 /// What became of an object.
@@ -95,6 +113,9 @@ pub(crate) enum WriteError {
     /// It was changed by somebody else meanwhile.
     #[error("the {} `{id}` was changed by revision {revision}", kind.singular())]
     Changed { kind: Kind, id: String, revision: u64, at: String },
+    /// The configuration as a whole was changed by somebody else meanwhile.
+    #[error("the newest revision is {revision}, not {expected}")]
+    Moved { expected: u64, revision: u64 },
     /// A secret can't be kept, or not be read.
     #[error("{source}")]
     Seal { source: SealError, at: String },
@@ -122,12 +143,15 @@ impl Reconciler {
     }
 
     async fn write_to_end(&self, author: Author, request: Request) -> Result<Written, WriteError> {
-        let mut live = self.live.lock().await;
+        let mut live = self.turn().await?;
         let name = author.name.clone();
         let mut change = self.store.begin(author).await?;
         if *change.base_mark() != live.mark {
             // Somebody else wrote: what they wrote is served first. Nobody writes meanwhile, we hold the lock.
             self.follow(&mut live).await?;
+        }
+        if let Some(expected) = request.expected.filter(|expected| *expected != change.base()) {
+            return Err(WriteError::Moved { expected, revision: change.base() });
         }
         let plan = self.plan(&mut change, &live, &request).await?;
         let revision = change.base() + 1;
@@ -138,7 +162,12 @@ impl Reconciler {
             // Nothing was to be written, or nothing is different.
             Ok((_, counts)) => {
                 self.engine.discard(staged);
-                return Ok(Written { revision: live.mark.revision, counts, ops: plan.done });
+                return Ok(Written {
+                    revision: live.mark.revision,
+                    counts,
+                    ops: plan.done,
+                    revived: plan.revived,
+                });
             }
             Err(error) => {
                 self.engine.discard(staged);
@@ -155,7 +184,32 @@ impl Reconciler {
         served.everywhere().await;
         let Counts { created, updated, deleted } = counts;
         tracing::info!(revision, author = name, created, updated, deleted, "the configuration was changed");
-        Ok(Written { revision, counts, ops: plan.done })
+        if !plan.revived.is_empty() {
+            let (count, first) = (plan.revived.len(), &plan.revived[0]);
+            tracing::warn!(
+                revision,
+                count,
+                first,
+                "the rollback made earlier credentials of consumers valid again"
+            );
+        }
+        Ok(Written { revision, counts, ops: plan.done, revived: plan.revived })
+    }
+
+    /// The right to write, for one caller at a time. Whoever waited while the database turned out to be away is told so
+    /// without trying: each try takes its time, and those of all callers before would add up.
+    async fn turn(&self) -> Result<MutexGuard<'_, Live>, WriteError> {
+        if let Ok(live) = self.live.try_lock() {
+            return Ok(live);
+        }
+        let waiting = tokio::time::timeout(TURN_TIMEOUT, self.live.lock());
+        let live = waiting.await.map_err(|_| StoreError::Busy { waited: TURN_TIMEOUT })?;
+        match self.store.away() {
+            None => Ok(live),
+            Some(Away { cause, .. }) => {
+                Err(StoreError::Unreachable { at: self.store.location().to_string(), cause }.into())
+            }
+        }
     }
 
     async fn commit(
@@ -199,8 +253,10 @@ impl Reconciler {
     /// What the request comes to, given what there is.
     async fn plan(&self, change: &mut Change, live: &Live, request: &Request) -> Result<Plan, WriteError> {
         let mut plan = Plan::default();
-        if let Some(revision) = request.rollback {
-            for op in change.undo_ops(revision).await? {
+        if let Some(rollback) = request.rollback {
+            let mut ops = change.undo_ops(rollback.revision).await?;
+            plan.revived = credentials_of_now(change, &mut ops, rollback.keep_credentials).await?;
+            for op in ops {
                 let at = format!("{}.{}", op.key().0, op.key().1);
                 let opened = op.document().map(|document| self.documents.opened(op.key().0, document));
                 let opened = opened.transpose().map_err(|source| WriteError::Seal { source, at: at.clone() });
@@ -302,6 +358,8 @@ type Before = std::collections::HashMap<(Kind, String), Object>;
 /// What is to be done, object by object.
 #[derive(Default)]
 struct Plan {
+    /// See [`Written::revived`].
+    revived: Vec<String>,
     done: Vec<(Done, Op)>,
     /// The documents in the clear, as they are checked; beside `done`.
     sent: Vec<Option<String>>,
@@ -410,6 +468,51 @@ fn keep_credentials(document: &mut Map<String, Value>, stored: &str) {
     if let Some(credentials) = stored.and_then(|mut stored| stored.shift_remove("credentials")) {
         document.insert("credentials".to_owned(), credentials);
     }
+}
+
+/// The consumers among these steps back whose credentials differ from those of now. With `keep` they keep those of now,
+/// and none comes back; then the answer is empty.
+async fn credentials_of_now(
+    change: &mut Change,
+    ops: &mut [Op],
+    keep: bool,
+) -> Result<Vec<String>, StoreError> {
+    let of_consumers = |op: &Op| op.key().0 == Kind::Consumers && op.document().is_some();
+    let ids: Vec<String> = ops.iter().filter(|op| of_consumers(op)).map(|op| op.key().1.to_owned()).collect();
+    if ids.is_empty() {
+        return Ok(ids);
+    }
+    let now = change.get_many(Kind::Consumers, &ids).await?;
+    let now: std::collections::HashMap<String, Option<Value>> =
+        now.into_iter().map(|object| (object.id, credentials(&object.document))).collect();
+    let mut revived = Vec::new();
+    for op in ops {
+        let Op::Put { kind: Kind::Consumers, id, document } = op else { continue };
+        let present = now.get(id).cloned().flatten();
+        if credentials(document) == present {
+            continue;
+        }
+        if !keep {
+            revived.push(id.clone());
+        } else if let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(document) {
+            fields.shift_remove("credentials");
+            fields.extend(present.map(|credentials| ("credentials".to_owned(), credentials)));
+            *document = Value::Object(fields).to_string();
+        }
+    }
+    Ok(revived)
+}
+
+/// A consumer's credentials as they are stored; `None` where there are none.
+fn credentials(document: &str) -> Option<Value> {
+    let mut fields = serde_json::from_str::<Map<String, Value>>(document).ok()?;
+    let credentials = fields.shift_remove("credentials")?;
+    let is_empty = credentials.as_object().is_some_and(|types| types.values().all(is_empty_list));
+    (!is_empty && !credentials.is_null()).then_some(credentials)
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// RFC 7396, §2.
