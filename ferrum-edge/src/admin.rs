@@ -11,10 +11,12 @@ mod endpoints;
 mod health;
 mod history;
 mod json;
+mod listener;
 mod openapi;
 mod problem;
 mod request;
 mod resources;
+mod sessions;
 mod site;
 mod status;
 mod targets;
@@ -33,13 +35,14 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::Engine;
 use crate::export::prometheus;
 use crate::source::database::Reconciler;
 pub use access::{Access, AccessError, Role};
 use door::{Door, Visit};
+use listener::Accepted;
+pub(crate) use listener::Listener;
 use request::Gate;
 
 /// Bytes of a request's head.
@@ -72,12 +75,12 @@ impl FromRef<Admin> for Arc<Engine> {
 }
 
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin) -> Result<(), String> {
+pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), String> {
     let service = TowerToHyperService::new(router(admin));
     let door = Door::new();
     loop {
         match door.accept(&listener).await {
-            Ok(tcp) => drop(tokio::spawn(connection(tcp, service.clone(), door.enter()))),
+            Ok(accepted) => drop(tokio::spawn(connection(accepted, service.clone(), door.enter()))),
             Err(error) => {
                 tracing::warn!(%error, "the admin listener could not accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -86,8 +89,14 @@ pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin) -> Result<()
     }
 }
 
-async fn connection(tcp: TcpStream, service: TowerToHyperService<Router>, visit: Visit) {
+async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, visit: Visit) {
     let visit = &visit;
+    let shaking = tokio::time::timeout(HEAD_TIMEOUT, accepted.ready());
+    let stream = match visit.during(shaking).await {
+        Some(Ok(Ok(stream))) => stream,
+        Some(Ok(Err(error))) => return tracing::debug!(%error, "a TLS handshake of the admin API failed"),
+        Some(Err(_)) | None => return,
+    };
     let service = service_fn(|request: Request<Incoming>| {
         let service = service.clone();
         async move {
@@ -101,7 +110,7 @@ async fn connection(tcp: TcpStream, service: TowerToHyperService<Router>, visit:
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(tcp), service);
+        .serve_connection(TokioIo::new(stream), service);
     match visit.during(tokio::time::timeout(CONNECTION_TIMEOUT, serving)).await {
         None => tracing::debug!("an admin connection was closed for a new one"),
         Some(Ok(Err(error))) => tracing::debug!(%error, "an admin connection ended"),
@@ -113,11 +122,15 @@ fn router(admin: Admin) -> Router<()> {
     let routes = endpoints::all().into_iter();
     let router = routes.fold(Router::new(), |router, endpoint| {
         let route = match endpoint.role {
-            None => (endpoint.route)(),
+            None if is_open(&endpoint, &admin) => (endpoint.route)(),
+            None => {
+                let gate = Gate { admin: admin.clone(), role: Role::Read };
+                (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
+            }
             Some(role) => {
                 let gate = Gate { admin: admin.clone(), role };
                 match endpoint.path {
-                    actions::PATH => (endpoint.route)()
+                    actions::PATH | sessions::PATH | sessions::ONE => (endpoint.route)()
                         .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
                     _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
                 }
@@ -132,6 +145,11 @@ fn router(admin: Admin) -> Router<()> {
         .with_state(admin)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(limits))
+}
+
+/// Whether anybody may ask for it who reaches the listener; health always.
+fn is_open(endpoint: &endpoints::Endpoint, admin: &Admin) -> bool {
+    health::PATHS.contains(&endpoint.path) || !admin.engine.snapshot().settings.admin_require_token
 }
 
 /// What holds for every answer.

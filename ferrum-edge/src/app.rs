@@ -6,6 +6,7 @@ mod tls;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -29,7 +30,7 @@ use crate::source::database::{Database, LoadError, Reconciler};
 pub(crate) use engine::{Engine, Staged};
 pub(crate) use listeners::Ports;
 use listeners::{Listeners, StreamPorts};
-pub(crate) use tls::Frontend;
+pub(crate) use tls::{AdminTls, Frontend};
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets exchanges end first.
 pub struct Gateway {
@@ -58,6 +59,14 @@ pub enum StartError {
         listener: &'static str,
         /// The address.
         address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A Unix socket can't be listened on.
+    #[error("cannot listen on the socket {}: {source}", path.display())]
+    Socket {
+        /// Which.
+        path: PathBuf,
         /// Why.
         source: io::Error,
     },
@@ -171,6 +180,7 @@ impl Gateway {
         limit_collected(settings.limits.max_collected_body_bytes);
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
+        let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
         let telemetry = Arc::new(Telemetry::new(workers, &settings)?);
         telemetry.applied(&compiled);
@@ -205,6 +215,7 @@ impl Gateway {
             shared,
             telemetry,
             frontend,
+            admin_tls,
             addresses,
             compiler: std::sync::Mutex::new(compiler),
             streams,
@@ -242,7 +253,6 @@ impl Gateway {
     }
 
     /// What serves.
-    #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -279,7 +289,6 @@ impl Gateway {
             std::thread::sleep(DRAIN_STEP);
         }
         let clean = self.connections() == 0;
-        self.engine.tasks.end(FLUSH);
         self.stop();
         clean
     }
@@ -293,6 +302,7 @@ impl Gateway {
 
     fn stop(&mut self) {
         if !self.threads.is_empty() {
+            self.engine.tasks.end(FLUSH);
             self.engine.tell(|| Order::Stop);
         }
         for thread in self.threads.drain(..) {

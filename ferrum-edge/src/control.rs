@@ -4,16 +4,19 @@
 //! asked for.
 
 mod certificates;
+mod overload;
 mod probes;
 mod tasks;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::{Handle, Runtime};
 
+use crate::admin::Listener;
 use crate::app::{Engine, Gateway, StartError};
 use certificates::Watch;
 pub(crate) use tasks::PluginTasks;
@@ -47,6 +50,8 @@ impl Control {
             let tasks = &engine.shared.tasks;
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("health_probes", move || probes::run(with.clone())));
+            let with = engine.clone();
+            runtime.spawn(tasks.clone().supervise("overload_watch", move || overload::run(with.clone())));
             let with = engine.clone();
             let mut is_first = true;
             let watch = move || {
@@ -82,9 +87,9 @@ impl Drop for Control {
 }
 
 impl Gateway {
-    /// Serves health, status and metrics over plain HTTP on `address`, and the admin API when the configuration lies in
-    /// a database, until the gateway is dropped; says where it listens. Health, status and metrics may be read by
-    /// anybody who reaches the address: keep it to loopback or a network of your own.
+    /// Serves health, status and metrics on `address`, and the admin API when the configuration lies in a database, until
+    /// the gateway is dropped; says where it listens. With `gateway.admin_tls` that is by TLS. Unless
+    /// `gateway.admin_require_token` is set, health, status and metrics may be read by anybody who reaches the address.
     ///
     /// # Errors
     /// When the address can't be listened on.
@@ -97,11 +102,30 @@ impl Gateway {
         listener.set_nonblocking(true).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let _inside = handle.enter();
-        let listener = Arc::new(tokio::net::TcpListener::from_std(listener).map_err(failed)?);
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        self.tend_admin(handle, Listener::Tcp(listener, self.engine().admin_tls.config()));
+        Ok(local)
+    }
+
+    /// Serves the same on a Unix socket that only this user may connect to. Removed when the gateway ends.
+    ///
+    /// # Errors
+    /// When somebody listens there already, or it can't be created.
+    pub fn serve_admin_socket(&self, path: &Path) -> Result<(), StartError> {
+        let failed = |source| StartError::Socket { path: path.to_owned(), source };
+        let Some(handle) = self.control().handle() else {
+            return Err(failed(io::ErrorKind::NotConnected.into()));
+        };
+        let _inside = handle.enter();
+        self.tend_admin(handle, Listener::unix(path).map_err(failed)?);
+        Ok(())
+    }
+
+    fn tend_admin(&self, handle: &Handle, listener: Listener) {
+        let listener = Arc::new(listener);
         let admin = self.admin();
         let tasks = admin.engine.shared.tasks.clone();
         let start = move || crate::admin::serve(listener.clone(), admin.clone());
         handle.spawn(tasks.supervise("admin_accept", start));
-        Ok(local)
     }
 }

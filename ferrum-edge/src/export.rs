@@ -3,6 +3,7 @@
 pub mod access_log;
 mod histogram;
 mod line;
+mod load;
 mod process;
 pub(crate) mod program_log;
 pub mod prometheus;
@@ -21,6 +22,7 @@ use gateway_core::health::HealthChange;
 use access_log::{AccessLog, AccessLogError};
 pub(crate) use gateway_telemetry::json::Rfc3339;
 use histogram::Merged;
+pub(crate) use load::Load;
 use shard::{CLASSES, PAGE};
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
 
@@ -47,6 +49,8 @@ pub(crate) struct ControlCounts {
     pub(crate) admin_sites_refused: AtomicU64,
     /// When each certificate file in use ends, in seconds since 1970.
     pub(crate) certificate_ends: Mutex<Vec<(PathBuf, i64)>>,
+    /// How loaded the gateway was when it was last looked at.
+    pub(crate) load: Mutex<Load>,
     pub(crate) broken: AtomicU64,
     pub(crate) database_away: AtomicBool,
 }

@@ -12,6 +12,8 @@ mod files;
 mod output;
 #[path = "cli/process.rs"]
 mod process;
+#[path = "cli/remote.rs"]
+mod remote;
 #[path = "cli/serving.rs"]
 mod serving;
 

@@ -30,3 +30,5 @@ mod propagation;
 #[allow(dead_code, reason = "written for the tests of the store")]
 #[path = "store/servers.rs"]
 mod servers;
+#[path = "database/sessions.rs"]
+mod sessions;

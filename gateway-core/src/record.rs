@@ -133,6 +133,12 @@ pub mod metric {
         CONNECTIONS: gauge = "ferrum_client_connections";
         /// Client connections accepted.
         ACCEPTED: counter = "ferrum_client_connections_accepted_total";
+        /// How overloaded the gateway is: 0 not, 1 closes idle connections, 2 refuses low-priority proxies, 3 all but high ones.
+        OVERLOAD_LEVEL: gauge = "ferrum_overload_level";
+        /// Bytes of memory beyond which load is shed; absent where there is no limit.
+        OVERLOAD_MEMORY_LIMIT: gauge = "ferrum_overload_memory_limit_bytes";
+        /// Seconds the slowest worker took until it got to new work, when it was last looked at.
+        WORKER_DELAY: gauge = "ferrum_worker_delay_seconds";
         /// Client connections refused at the limit.
         REFUSED: counter = "ferrum_client_connections_refused_total";
         /// Sessions ended, by protocol.

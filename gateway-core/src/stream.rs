@@ -7,6 +7,7 @@ pub mod proxy_protocol;
 pub mod relay;
 pub mod revocation;
 pub mod session;
+pub mod sessions;
 pub mod sniff;
 pub mod table;
 pub mod websocket;

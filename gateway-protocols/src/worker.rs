@@ -18,6 +18,7 @@ use gateway_core::limit::concurrency::Permit;
 use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
 use gateway_core::stream::revocation::Current;
+use gateway_core::stream::sessions::Sessions;
 use http::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -37,6 +38,8 @@ pub struct Shared {
     pub snapshot: ArcSwap<Snapshot>,
     /// Ceilings on connections and exchanges.
     pub overload: Overload,
+    /// The TCP streams, WebSockets and streams of events that are open.
+    pub sessions: Sessions,
     /// Resolved names.
     pub dns: Arc<Dns>,
     /// How targets' certificates are judged.
@@ -55,6 +58,10 @@ pub struct Shared {
 impl Current for Shared {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    fn sessions(&self) -> Option<&Sessions> {
+        Some(&self.sessions)
     }
 }
 
@@ -97,6 +104,8 @@ pub enum Order {
     /// Say that every order before this one was carried out. What begins after it sees the configuration published
     /// before it.
     Confirm(oneshot::Sender<()>),
+    /// End idle connections: memory or descriptors are short.
+    ShedIdle,
     /// Accept nothing more, end idle connections, let the others finish.
     Drain,
     /// End everything.
@@ -122,6 +131,7 @@ impl Shared {
         let shared = Self {
             overload: Overload::new(&snapshot.settings.limits),
             snapshot: ArcSwap::from_pointee(snapshot),
+            sessions: Sessions::default(),
             dns: Arc::default(),
             client_tls: Arc::default(),
             tasks: Arc::default(),
@@ -272,6 +282,7 @@ impl Worker {
                 end(&mut sockets.listening, |of| of == Some(port));
             }
             Order::Confirm(confirm) => drop(confirm.send(())),
+            Order::ShedIdle => self.registry.shed_idle(),
             Order::Drain => {
                 sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));
                 end(&mut sockets.listening, |_| true);

@@ -14,6 +14,7 @@ mod http2;
 mod http3;
 mod matrix;
 mod oracle;
+mod overload;
 mod plugins;
 mod proxy_protocol;
 mod reload;

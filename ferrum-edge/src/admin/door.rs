@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use super::listener::{Accepted, Listener};
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 512;
@@ -75,22 +76,22 @@ impl Door {
     }
 
     /// The next connection. When descriptors have run out, a spare one makes room for it.
-    pub(super) async fn accept(&self, listener: &TcpListener) -> io::Result<TcpStream> {
+    pub(super) async fn accept(&self, listener: &Listener) -> io::Result<Accepted> {
         self.save();
         match listener.accept().await {
             Err(error) if is_exhausted(&error) => self.accept_with_spare(listener, error),
-            accepted => accepted.map(|(tcp, _)| tcp),
+            accepted => accepted,
         }
     }
 
     /// Other listeners of this process want the descriptor, too: between close and accept there is nothing else.
-    fn accept_with_spare(&self, listener: &TcpListener, mut error: io::Error) -> io::Result<TcpStream> {
+    fn accept_with_spare(&self, listener: &Listener, mut error: io::Error) -> io::Result<Accepted> {
         let mut spare = lock(&self.spare);
         while let Some(file) = spare.pop() {
             drop(file);
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match rustix::net::accept_with(listener.as_fd(), flags) {
-                Ok(accepted) => return TcpStream::from_std(accepted.into()),
+                Ok(accepted) => return listener.adopt(accepted),
                 Err(Errno::MFILE | Errno::NFILE) => error = Errno::MFILE.into(),
                 Err(other) => return Err(other.into()),
             }

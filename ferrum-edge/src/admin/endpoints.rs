@@ -4,7 +4,9 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::Role;
-use super::{Admin, actions, bulk, effective, health, history, metrics, openapi, resources, status, targets};
+use super::{
+    Admin, actions, bulk, effective, health, history, metrics, openapi, resources, sessions, status, targets,
+};
 
 /// One thing that can be asked for.
 pub(super) struct Endpoint {
@@ -62,6 +64,14 @@ const IMPORT: &[(&str, &str)] = &[
 ];
 const ACTION: &[(&str, &str)] =
     &[("plugin_config", "Only the plugin of this config. Default all of the name.")];
+const SESSIONS: &[(&str, &str)] = &[
+    ("proxy", "Only those of this proxy."),
+    ("consumer", "Only those of the consumer with this name."),
+    ("after", "Where the page begins: `next` of the page before."),
+    ("limit", "Sessions of a page, 1 to 1000. Default 100."),
+];
+const ENDED: &[(&str, &str)] =
+    &[("proxy", "Those of this proxy."), ("consumer", "Those of the consumer with this name.")];
 const LIST: &[(&str, &str)] = &[
     ("after", "Where the page begins: `next` of the page before."),
     ("limit", "Objects of a page, 1 to 1000. Default 100."),
@@ -113,6 +123,9 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[]), || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE), || delete(targets::delete)),
+        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS), || get(sessions::list)),
+        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED), || delete(sessions::end_all)),
+        Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", (write, &[]), || delete(sessions::end)) },
         sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", (write, BULK), || post(bulk::batch))),
         sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", (admin, IMPORT), || post(bulk::import))),
         asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", (read, &[]), || get(bulk::export)),

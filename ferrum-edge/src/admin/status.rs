@@ -1,5 +1,6 @@
 //! What the gateway is doing, as one document.
 
+use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use axum::Json;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Admin;
-use crate::export::{ConfigStatus, Rfc3339};
+use crate::export::{ConfigStatus, Load, Rfc3339};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
 
@@ -44,6 +45,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "workers": engine.workers(),
         "listeners": { "http": engine.addresses.http, "https": engine.addresses.https },
         "connections": engine.shared.connections(),
+        "overload": overload(&engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner)),
         "tasks": tasks(&engine.shared.tasks),
         "config": config(&engine.telemetry.config_status()),
         "database": match &reconciler {
@@ -55,6 +57,17 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "upstreams": upstreams(&snapshot),
         "warnings": warned(&snapshot),
     }))
+}
+
+fn overload(load: &Load) -> Value {
+    json!({
+        "level": load.level.as_str(),
+        "memory_bytes": load.memory,
+        "memory_limit_bytes": load.memory_limit,
+        "descriptors": load.descriptors,
+        "descriptor_limit": load.descriptor_limit,
+        "delay_seconds": load.delay.as_secs_f64(),
+    })
 }
 
 /// The tasks that must keep running.

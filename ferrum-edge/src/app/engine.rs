@@ -14,7 +14,7 @@ use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::listeners::{NewPorts, Ports, StreamPorts};
-use super::tls::Frontend;
+use super::tls::{AdminTls, Frontend};
 use super::{Addresses, ReloadError, StartError};
 use crate::control::PluginTasks;
 use crate::export::Telemetry;
@@ -26,6 +26,7 @@ pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) frontend: Arc<Frontend>,
+    pub(crate) admin_tls: AdminTls,
     pub(crate) addresses: Addresses,
     pub(super) compiler: Mutex<Compiler>,
     pub(super) streams: StreamPorts,
@@ -91,7 +92,7 @@ impl Engine {
     }
 
     /// Tells every worker something.
-    pub(super) fn tell(&self, order: impl Fn() -> Order) {
+    pub(crate) fn tell(&self, order: impl Fn() -> Order) {
         self.orders.iter().for_each(|worker| give(worker, order()));
     }
 
@@ -135,12 +136,17 @@ impl Engine {
         self.streams.apply(ports, &self.orders, &self.frontend);
         self.revision.send_replace(revision);
         start_plugins(&compiled.put, &self.tasks);
+        Served { confirmed: self.confirmations(), replaced }
+    }
+
+    /// Each answers once its worker has carried out every order before.
+    pub(crate) fn confirmations(&self) -> Vec<oneshot::Receiver<()>> {
         let confirmed = self.orders.iter().map(|worker| {
             let (confirm, confirmed) = oneshot::channel();
             give(worker, Order::Confirm(confirm));
             confirmed
         });
-        Served { confirmed: confirmed.collect(), replaced }
+        confirmed.collect()
     }
 
     /// Throws a staged configuration away; what it bound is closed.

@@ -85,6 +85,33 @@ impl Frontend {
     }
 }
 
+/// The certificate of the admin API, where it is asked by TLS. The configuration around it is that of the start.
+pub(crate) struct AdminTls(Option<(Arc<Certificates>, Arc<ArcSwap<ServerConfig>>)>);
+
+impl AdminTls {
+    pub(super) fn new(rules: Option<&FrontendTls>) -> Result<Self, ServerTlsError> {
+        let Some(rules) = rules else { return Ok(Self(None)) };
+        let certificates = Arc::new(Certificates::default());
+        certificates.load(&rules.certificates)?;
+        let config = build(rules, certificates.clone(), &[b"http/1.1"])?;
+        Ok(Self(Some((certificates, Arc::new(ArcSwap::from_pointee(config))))))
+    }
+
+    /// What its listener's connections begin with.
+    pub(crate) fn config(&self) -> Option<Arc<ArcSwap<ServerConfig>>> {
+        self.0.as_ref().map(|(_, config)| config.clone())
+    }
+
+    /// Reads the files again; those in use stay when one is bad.
+    pub(crate) fn reload(&self, rules: Option<&FrontendTls>) -> Result<(), ServerTlsError> {
+        let (Some((certificates, config)), Some(rules)) = (&self.0, rules) else { return Ok(()) };
+        let rebuilt = build(rules, certificates.clone(), &[b"http/1.1"])?;
+        certificates.load(&rules.certificates)?;
+        config.store(Arc::new(rebuilt));
+        Ok(())
+    }
+}
+
 /// What is repeated can't be told from what is new in a stream of bytes: there is no early data in those.
 fn without_early_data(rules: &FrontendTls) -> FrontendTls {
     FrontendTls { early_data: false, ..rules.clone() }

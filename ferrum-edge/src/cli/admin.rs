@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gateway_core::config::model::Settings;
+use gateway_core::config::problem::Problem;
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use crate::source::database::{Database, token_file, variable};
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct AdminArgs {
-    /// The admin listener of a running gateway: HOST:PORT or http://HOST:PORT [default: 127.0.0.1:9000]
+    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["db_url", "db_type"])]
     admin: Option<AdminAddress>,
     /// Works on this database itself, without a running gateway; those that run on it follow
@@ -44,8 +45,6 @@ pub(super) struct Answer {
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
-/// For a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are read.
 const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
@@ -69,14 +68,10 @@ impl AdminArgs {
             return self.store(registry);
         }
         let address = self.admin.clone().unwrap_or_default();
-        let token = match variable("FERRUM_ADMIN_TOKEN") {
-            Ok(Some(token)) => Some(token),
-            Ok(None) => std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned()),
-            Err(problem) => {
-                print::error(problem);
-                return Err(MISUSED);
-            }
-        };
+        let token = token().map_err(|problem| {
+            print::error(problem);
+            MISUSED
+        })?;
         Ok(Admin { address, token, _gateway: None })
     }
 
@@ -119,11 +114,14 @@ impl Admin {
         }
     }
 
+    /// A gateway at this address, which is asked with the token of the environment, if there is one.
+    pub(super) fn at(address: AdminAddress) -> Self {
+        Self { address, token: token().ok().flatten(), _gateway: None }
+    }
+
     /// Asks, whatever the answer is.
     pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
-        let mut tcp = self.address.connect(CONNECT_TIMEOUT)?;
-        tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let mut stream = self.address.connect(ANSWER_TIMEOUT)?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let token = self
             .token
@@ -132,14 +130,14 @@ impl Admin {
         // HTTP/1.0, so that the document ends with the connection and comes in one piece.
         let head = format!(
             "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{token}\r\n",
-            self.address,
+            self.address.host(),
             body.len()
         );
-        tcp.write_all(head.as_bytes())?;
+        stream.write_all(head.as_bytes())?;
         // Who refuses early may not read it all, and may close before all of the answer is read; what came of it says why.
-        let written = tcp.write_all(body.as_bytes());
+        let written = stream.write_all(body.as_bytes());
         let mut answer = Vec::new();
-        let read = tcp.take(MAX_ANSWER_BYTES).read_to_end(&mut answer);
+        let read = stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer);
         let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
             return Err(written
                 .err()
@@ -154,6 +152,12 @@ impl Admin {
         let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
         Ok(Answer { status, body })
     }
+}
+
+/// The token for requests: the environment's, else the one that a gateway on this machine made.
+fn token() -> Result<Option<String>, Problem> {
+    let given = variable("FERRUM_ADMIN_TOKEN")?;
+    Ok(given.or_else(|| std::fs::read_to_string(token_file()).ok().map(|token| token.trim_end().to_owned())))
 }
 
 /// Tells a person what an error document says.

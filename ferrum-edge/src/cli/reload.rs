@@ -1,7 +1,6 @@
 //! `reload`: SIGHUP to a running gateway, and what came of it.
 
-use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 
 use super::address::AdminAddress;
+use super::admin::{Admin, Answer};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print, process};
 use crate::source::file::{Source, Spec};
 
@@ -23,7 +23,7 @@ pub(super) struct ReloadArgs {
     /// The file with the process id
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// The gateway's admin listener: HOST:PORT or http://HOST:PORT [default: as configured, else 127.0.0.1:9000]
+    /// The gateway's admin listener: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: as configured, else 127.0.0.1:9000]
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
     #[command(flatten)]
@@ -34,15 +34,12 @@ pub(super) struct ReloadArgs {
 const PATIENCE: Duration = Duration::from_secs(60);
 /// From one look at the status to the next.
 const PAUSE: Duration = Duration::from_millis(20);
-/// For one answer of the admin listener.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a status that are read.
-const MAX_STATUS_BYTES: u64 = 64 << 20;
 
 /// Signals, waits, and says which revision is in use or why the new configuration was refused.
 pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
-    let configured = || configured_admin(&args.spec, registry).into();
-    let admin = args.admin.clone().unwrap_or_else(configured);
+    let configured = || configured_admin(&args.spec, registry);
+    let address = args.admin.clone().unwrap_or_else(configured);
+    let admin = Admin::at(address.clone());
     let before = status(&admin);
     let pid = match given_pid(args) {
         Ok(Some(pid)) => Some(pid),
@@ -54,7 +51,7 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
     };
     let Some(pid) = pid.filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
         if let Err(error) = &before {
-            print::error(format_args!("No gateway answers at {admin}: {error}"));
+            print::error(format_args!("No gateway answers at {address}: {error}"));
         }
         print::error("Say which process is meant: --pid PID or --pid-file FILE, or --admin ADDRESS");
         return MISUSED;
@@ -64,10 +61,10 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         return FAILED;
     }
     match before {
-        Ok(before) => wait(&admin, &State::of(&before)),
+        Ok(before) => wait((&admin, &address), &State::of(&before)),
         Err(error) => {
             print::error(format_args!(
-                "Told the process, but nobody answers at {admin} ({error}); its log says whether it reloaded."
+                "Told the process, but nobody answers at {address} ({error}); its log says whether it reloaded."
             ));
             FAILED
         }
@@ -89,13 +86,13 @@ impl State {
 }
 
 /// Looks until the status shows what became of the reload.
-fn wait(admin: &AdminAddress, before: &State) -> u8 {
+fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = match status(admin) {
             Ok(status) => status,
             Err(error) => {
-                print::error(format_args!("The gateway stopped answering at {admin}: {error}"));
+                print::error(format_args!("The gateway stopped answering at {address}: {error}"));
                 return FAILED;
             }
         };
@@ -140,28 +137,30 @@ fn given_pid(args: &ReloadArgs) -> Result<Option<i32>, PidError> {
 }
 
 /// The admin address of the configuration; a bad one, which is what is often reloaded, can't say.
-fn configured_admin(spec: &SpecArgs, registry: &Registry) -> SocketAddr {
+fn configured_admin(spec: &SpecArgs, registry: &Registry) -> AdminAddress {
     let source = spec.path().map(|path| Source { spec: Spec::File(path), flags: Vec::new() });
     let fallback = gateway_core::config::model::Settings::default();
     let model =
         source.and_then(|source| source.load(registry).or_else(|_| source.load_settings(registry)).ok());
-    let admin = model.and_then(|model| model.settings.admin).or(fallback.admin);
-    admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9000)))
+    let settings = model.map_or(fallback, |model| (*model.settings).clone());
+    match (settings.admin_socket, settings.admin) {
+        (Some(socket), _) => AdminAddress::Unix(socket),
+        (None, Some(address)) if settings.admin_tls.is_some() => {
+            AdminAddress::Tcp { host: address.ip().to_string(), port: address.port(), is_tls: true }
+        }
+        (None, Some(address)) => address.into(),
+        (None, None) => AdminAddress::default(),
+    }
 }
 
 /// Asks for the status document.
-fn status(admin: &AdminAddress) -> io::Result<Value> {
-    let mut tcp = admin.connect(ANSWER_TIMEOUT)?;
-    tcp.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    tcp.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    // HTTP/1.0, so that the document ends with the connection and comes in one piece.
-    tcp.write_all(format!("GET /v1/status HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    tcp.take(MAX_STATUS_BYTES).read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
-    let (head, body) = answer.split_at(end + 4);
-    if !head.starts_with(b"HTTP/1.0 200") && !head.starts_with(b"HTTP/1.1 200") {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener"));
+fn status(admin: &Admin) -> io::Result<Value> {
+    match admin.exchange("GET", "/v1/status", None)? {
+        Answer { status: 200, body } => Ok(body),
+        Answer { status: 401 | 403, .. } => {
+            let needed = "it shows its status only with a token; set FERRUM_ADMIN_TOKEN";
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, needed))
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "this is not an admin listener")),
     }
-    Ok(serde_json::from_slice(body)?)
 }

@@ -16,7 +16,7 @@ use super::database::DatabaseArgs;
 use super::notify::{self, State};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::app::{Addresses, Gateway, ReloadError};
-use crate::source::database::Database;
+use crate::source::database::{Database, access_given};
 use crate::source::file::Source;
 use crate::source::warnings;
 
@@ -241,11 +241,19 @@ impl<'s> Process<'s> {
         (model, registry): (Model, Registry),
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = model.settings.clone();
+        if settings.admin_require_token && database.is_none() && access_given()?.is_empty() {
+            return Err(
+                "gateway.admin_require_token is set, and there is no token; set FERRUM_ADMIN_TOKEN or \
+                        FERRUM_ADMIN_READ_TOKEN"
+                    .into(),
+            );
+        }
         let gateway = match database {
             Some(database) => Gateway::start_database(settings.clone(), database, registry.clone())?,
             None => Gateway::start(model, registry.clone())?,
         };
         let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
+        settings.admin_socket.as_deref().map(|path| gateway.serve_admin_socket(path)).transpose()?;
         let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         say_started(&gateway, source, admin);
         notify::tell(State::Ready);

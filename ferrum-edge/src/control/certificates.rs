@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway_core::config::model::{BackendHttp, BackendTls};
+use gateway_core::config::model::{BackendHttp, BackendTls, FrontendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::tls;
 
@@ -45,25 +45,31 @@ pub(super) struct Watch {
     engine: Arc<Engine>,
     revision: u64,
     frontend: BTreeMap<PathBuf, Stamp>,
+    admin: BTreeMap<PathBuf, Stamp>,
     backend: BTreeMap<PathBuf, Stamp>,
 }
 
 impl Watch {
     /// A watch. One that is not the first takes every file for changed: the one before it may have missed changes.
     pub(super) fn new(engine: Arc<Engine>, is_first: bool) -> Self {
-        let mut watch = Self { engine, revision: 0, frontend: BTreeMap::new(), backend: BTreeMap::new() };
+        let none = BTreeMap::new;
+        let mut watch = Self { engine, revision: 0, frontend: none(), admin: none(), backend: none() };
         watch.follow(&watch.engine.snapshot());
         if !is_first {
-            watch.frontend.values_mut().chain(watch.backend.values_mut()).for_each(|stamp| *stamp = None);
+            let files = [&mut watch.frontend, &mut watch.admin, &mut watch.backend];
+            files.into_iter().flat_map(BTreeMap::values_mut).for_each(|stamp| *stamp = None);
         }
         watch
     }
 
     /// Takes over the files of a configuration, which were read when it was applied.
     fn follow(&mut self, snapshot: &Snapshot) {
-        let rules = &snapshot.settings.tls;
-        let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
-        self.frontend = stamps(pairs.chain(&rules.client_ca_path).cloned());
+        let files = |rules: &FrontendTls| {
+            let pairs = rules.certificates.iter().flat_map(|files| [&files.cert_path, &files.key_path]);
+            pairs.chain(&rules.client_ca_path).cloned().collect::<Vec<_>>()
+        };
+        self.frontend = stamps(files(&snapshot.settings.tls).into_iter());
+        self.admin = stamps(snapshot.settings.admin_tls.iter().flat_map(files));
         self.backend = stamps(backend_rules(snapshot).flat_map(|rules| {
             let pair = rules.client_cert.iter().flat_map(|(cert, key)| [cert, key]);
             pair.chain(&rules.ca_path).cloned().collect::<Vec<_>>()
@@ -93,6 +99,15 @@ impl Watch {
                 Ok(()) => {
                     self.note_expiries(&snapshot);
                     tracing::info!("changed certificates are in use");
+                }
+                Err(error) => self.refused(&error),
+            }
+        }
+        if refresh(&mut self.admin) {
+            match self.engine.admin_tls.reload(snapshot.settings.admin_tls.as_ref()) {
+                Ok(()) => {
+                    self.note_expiries(&snapshot);
+                    tracing::info!("the admin API's changed certificate is in use");
                 }
                 Err(error) => self.refused(&error),
             }

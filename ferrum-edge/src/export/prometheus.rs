@@ -141,6 +141,12 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
     page.single(&metric::CONNECTIONS, connections);
     page.single(&metric::ACCEPTED, sum(telemetry, |worker| &worker.accepted));
     page.single(&metric::REFUSED, sum(telemetry, |worker| &worker.refused));
+    let load = *telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner);
+    page.single(&metric::OVERLOAD_LEVEL, load.level as u8);
+    if let Some(limit) = load.memory_limit {
+        page.single(&metric::OVERLOAD_MEMORY_LIMIT, limit);
+    }
+    page.single(&metric::WORKER_DELAY, load.delay.as_secs_f64());
     page.head(&metric::SESSIONS);
     for (place, protocol) in SESSIONS.iter().enumerate() {
         let ended = sum(telemetry, |worker| &worker.sessions[place].ended);

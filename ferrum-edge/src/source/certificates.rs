@@ -25,6 +25,16 @@ pub(super) fn check(model: &Model) -> Problems {
     {
         problems.add("gateway.tls.client_ca_path", error.to_string());
     }
+    if let Some(rules) = &model.settings.admin_tls {
+        let pair = Certificates::default().load(&rules.certificates).map_err(|error| error.to_string());
+        let roots = rules
+            .client_ca_path
+            .as_deref()
+            .map_or(Ok(()), |path| tls::pem::roots(path).map(drop).map_err(|error| error.to_string()));
+        for error in [pair, roots].into_iter().filter_map(Result::err) {
+            problems.add("gateway.admin_tls", error);
+        }
+    }
     if problems.0.is_empty() {
         terminated(model, &mut problems);
     }
@@ -52,12 +62,18 @@ pub(super) fn check(model: &Model) -> Problems {
 pub(crate) fn expiries(model: &Model) -> Vec<(String, Expiry)> {
     let shown = model.settings.tls.certificates.iter().enumerate();
     let shown = shown.map(|(n, files)| (format!("gateway.tls.certificates[{n}]"), &files.cert_path));
+    let admin = model.settings.admin_tls.iter().flat_map(|rules| &rules.certificates);
+    let admin = admin.map(|files| ("gateway.admin_tls".to_owned(), &files.cert_path));
     let targets = model.proxies.iter().filter_map(|proxy| {
         let (path, _) = proxy.backend.tls.as_ref()?.client_cert.as_ref()?;
         Some((format!("proxies.{}", proxy.id), path))
     });
     let mut seen = HashSet::new();
-    let named = shown.chain(targets).filter(|(_, path)| seen.insert((*path).clone())).collect::<Vec<_>>();
+    let named = shown
+        .chain(admin)
+        .chain(targets)
+        .filter(|(_, path)| seen.insert((*path).clone()))
+        .collect::<Vec<_>>();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
     let ended = named.into_iter().filter_map(|(at, path)| {
         let chain = tls::pem::chain(path).ok()?;

@@ -657,7 +657,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 25);
+    assert_eq!(count, 28);
     references(&description, &description);
 }
 

@@ -27,14 +27,14 @@ use super::problem::{Problem, Problems};
 pub(crate) use check::nearest;
 pub use consumer::Consumer;
 pub use gateway::{
-    AccessLog, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Tls, TlsVersion,
-    UnderscoresInHeaders,
+    AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
+    Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use places::Places;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
-    Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
+    LoadPriority, Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
 };
 pub use reference::{NoReferences, References};
 use tree::{Node, Value};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -91,13 +91,15 @@ impl Found {
         if model.proxies.is_empty() {
             self.add("no_proxies", "proxies", "there are none, so that nothing is served", "add a proxy");
         }
-        if let Some(address) = settings.admin.filter(|address| !address.ip().is_loopback()) {
-            let message = format!("the admin API on {address} can be reached from other machines");
+        let is_exposed = |address: &SocketAddr| !address.ip().is_loopback() && settings.admin_tls.is_none();
+        if let Some(address) = settings.admin.filter(is_exposed) {
+            let message =
+                format!("the admin API on {address} can be reached from other machines, in plain HTTP");
             self.add(
                 "admin_exposed",
                 "gateway.admin",
                 message,
-                "listen on 127.0.0.1, or keep others out by a firewall",
+                "listen on 127.0.0.1, or set `gateway.admin_tls`",
             );
         }
     }

@@ -252,6 +252,9 @@ impl<U: Upstream> Pipeline<U> {
         };
         end.place = Some(place);
         let matched = admit(snapshot, end)?;
+        if !self.overload.admits(matched.route.proxy.load_priority) {
+            return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
+        }
         let deadline = end.deadline();
         until(deadline, self.through(snapshot, &matched, end, reached, downstream)).await
     }

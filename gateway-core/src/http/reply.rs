@@ -88,6 +88,8 @@ pub enum Cause {
     ClientGone,
     /// Its proxy or consumer was deleted while the response went out; never sent, only recorded.
     Revoked,
+    /// Somebody ended it through the admin API while the response went out; never sent, only recorded.
+    Ended,
     /// A defect of ours.
     Internal,
 }
@@ -154,6 +156,7 @@ impl Cause {
             Self::UpgradeRefused => row(501, 12, "http_upgrade_failed", "upgrade_refused", "This upgrade is not supported here"),
             Self::ClientGone => row(499, 1, "", "client_gone", "The client went away"),
             Self::Revoked => row(503, 14, "", "revoked", "The proxy or the consumer was deleted"),
+            Self::Ended => row(503, 14, "", "ended", "Ended by an operator"),
             Self::Internal => row(500, 13, "proxy_internal_error", "internal", "The gateway failed"),
         }
     }

@@ -1,15 +1,46 @@
-//! The gateway's own ceilings: connections and exchanges over all workers.
+//! The gateway's own ceilings over all workers: connections and exchanges, and what is refused while it is overloaded.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::concurrency::{Concurrency, Permit};
-use crate::config::model::Limits;
+use crate::config::model::{Limits, LoadPriority};
 
 /// What the whole process carries at a time. Traffic beyond it is refused at once, never queued.
 #[derive(Debug, Clone)]
 pub struct Overload {
     connections: Arc<Concurrency>,
     exchanges: Arc<Concurrency>,
+    level: Arc<AtomicU8>,
+}
+
+/// How short memory, descriptors or time are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum OverloadLevel {
+    /// Not short.
+    #[default]
+    Normal,
+    /// Idle connections are closed.
+    CloseIdle,
+    /// Besides, proxies with a low priority are refused.
+    RefuseLow,
+    /// Only proxies with a high priority are served.
+    RefuseMost,
+}
+
+impl OverloadLevel {
+    /// From no to most load.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::CloseIdle, Self::RefuseLow, Self::RefuseMost];
+
+    /// As status and logs name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::CloseIdle => "close_idle",
+            Self::RefuseLow => "refuse_low",
+            Self::RefuseMost => "refuse_most",
+        }
+    }
 }
 
 impl Overload {
@@ -18,6 +49,7 @@ impl Overload {
         Self {
             connections: Concurrency::new(limits.max_connections),
             exchanges: Concurrency::new(limits.max_requests),
+            level: Arc::default(),
         }
     }
 
@@ -46,6 +78,43 @@ impl Overload {
     pub fn exchanges(&self) -> usize {
         self.exchanges.used()
     }
+
+    /// Says how loaded the process is.
+    pub fn set_level(&self, level: OverloadLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// How loaded the process is.
+    pub fn level(&self) -> OverloadLevel {
+        OverloadLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)).min(OverloadLevel::ALL.len() - 1)]
+    }
+
+    /// Whether new work of a proxy with this priority is taken now.
+    pub fn admits(&self, priority: LoadPriority) -> bool {
+        match priority {
+            LoadPriority::High => true,
+            LoadPriority::Normal => self.level.load(Ordering::Relaxed) < OverloadLevel::RefuseMost as u8,
+            LoadPriority::Low => self.level.load(Ordering::Relaxed) < OverloadLevel::RefuseLow as u8,
+        }
+    }
+}
+
+/// Which level follows from how much is used, each as a share of its limit, and how late workers are. A level is left
+/// only when the load is clearly below it, so that it does not flap.
+pub fn level_of(used: f64, lateness: f64, now: OverloadLevel) -> OverloadLevel {
+    // From which share of a limit, and of the lateness that is allowed.
+    const STEPS: [(OverloadLevel, f64, f64); 3] = [
+        (OverloadLevel::RefuseMost, 0.97, 2.0),
+        (OverloadLevel::RefuseLow, 0.92, 1.0),
+        (OverloadLevel::CloseIdle, 0.85, f64::INFINITY),
+    ];
+    /// How far below its threshold a level is left.
+    const MARGIN: f64 = 0.03;
+    let reached = STEPS.iter().find(|(level, share, late)| {
+        let margin = if *level <= now { MARGIN } else { 0.0 };
+        used >= share - margin || lateness >= late * (1.0 - margin)
+    });
+    reached.map_or(OverloadLevel::Normal, |(level, ..)| *level)
 }
 
 #[cfg(test)]
@@ -64,5 +133,45 @@ mod tests {
         assert!(overload.connection().is_none() && overload.exchange().is_some());
         drop((held, second));
         assert_eq!((overload.connections(), overload.exchanges()), (0, 0));
+    }
+
+    #[test]
+    fn the_least_important_is_refused_first() {
+        use LoadPriority::{High, Low, Normal};
+        let overload = Overload::new(&Limits::default());
+        for (level, admitted) in [
+            (OverloadLevel::Normal, [true, true, true]),
+            (OverloadLevel::CloseIdle, [true, true, true]),
+            (OverloadLevel::RefuseLow, [false, true, true]),
+            (OverloadLevel::RefuseMost, [false, false, true]),
+        ] {
+            overload.clone().set_level(level);
+            assert_eq!(overload.level(), level);
+            assert_eq!([Low, Normal, High].map(|priority| overload.admits(priority)), admitted, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn levels_follow_the_load_and_do_not_flap() {
+        use OverloadLevel::{CloseIdle, Normal, RefuseLow, RefuseMost};
+        for (used, lateness, now, next) in [
+            (0.5, 0.0, Normal, Normal),
+            (0.85, 0.0, Normal, CloseIdle),
+            (0.83, 0.0, Normal, Normal),
+            (0.83, 0.0, CloseIdle, CloseIdle),
+            (0.81, 0.0, CloseIdle, Normal),
+            (0.93, 0.0, Normal, RefuseLow),
+            (0.90, 0.0, CloseIdle, CloseIdle),
+            (0.90, 0.0, RefuseLow, RefuseLow),
+            (0.99, 0.0, Normal, RefuseMost),
+            (0.95, 0.0, RefuseMost, RefuseMost),
+            (0.5, 0.0, RefuseMost, Normal),
+            (0.0, 0.9, Normal, Normal),
+            (0.0, 1.0, Normal, RefuseLow),
+            (0.0, 2.5, Normal, RefuseMost),
+            (0.0, 0.98, RefuseLow, RefuseLow),
+        ] {
+            assert_eq!(level_of(used, lateness, now), next, "{used} {lateness} {now:?}");
+        }
     }
 }

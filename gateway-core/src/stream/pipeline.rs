@@ -2,8 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::drain::Drain;
 use super::relay::{Carried, End, RelayTimeouts, Tunnel};
 use super::revocation::{Beside, Current, revoked};
 use super::session::Session;
+use super::sessions::About;
 use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
 use crate::config::model::Traffic;
@@ -93,12 +93,12 @@ pub async fn serve<C: Carrier>(
             return;
         }
     };
-    let revoked = revoked(current, route.proxy.id.clone(), ending.session.identity.clone());
-    let mut revoked = Beside::new(revoked);
+    let about = about(protocol, route, &ending.session);
+    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
     let mut carry = pin!(carrier.carry(route, (client, &mut target), &mut ending.carried));
     ending.reason = poll_fn(|cx| match carry.as_mut().poll(cx) {
         Poll::Ready(end) => Poll::Ready(end.reason()),
-        Poll::Pending => revoked.poll(cx).map(|()| Cause::Revoked.reason()),
+        Poll::Pending => revoked.poll(cx).map(Cause::reason),
     })
     .await;
 }
@@ -126,10 +126,10 @@ pub(crate) async fn tunnel<'r>(
     let timeouts = RelayTimeouts { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
     let max_message = http.websocket.max_message;
     // Both ends are told by the close handshake of a drain, also when only this session has to go.
-    let (own, is_revoked) = (Drain::default(), AtomicBool::new(false));
+    let (own, forced) = (Drain::default(), OnceLock::new());
     let rules = websocket::Rules { timeouts, max_message, around, drain: &own };
-    let revoked = revoked(current, around.route.proxy.id.clone(), ending.session.identity.clone());
-    let mut revoked = Beside::new(revoked);
+    let about = about("websocket", around.route, &ending.session);
+    let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
     let mut told = pin!(drain.told());
     let mut drained = drain.watch(told.as_mut());
     let mut carry = pin!(websocket::carry(ends, &ending.session, rules, &mut ending.carried));
@@ -137,15 +137,21 @@ pub(crate) async fn tunnel<'r>(
         if !own.has_begun() {
             if drained.poll(cx).is_ready() {
                 own.begin();
-            } else if revoked.poll(cx).is_ready() {
-                is_revoked.store(true, Ordering::Relaxed);
+            } else if let Poll::Ready(cause) = revoked.poll(cx) {
+                forced.get_or_init(|| cause);
                 own.begin();
             }
         }
         carry.as_mut().poll(cx)
     })
     .await;
-    ending.reason = if is_revoked.load(Ordering::Relaxed) { Cause::Revoked.reason() } else { end.reason() };
+    ending.reason = forced.get().map_or_else(|| end.reason(), |cause| cause.reason());
+}
+
+/// How a session is listed while it is open.
+fn about(protocol: &'static str, route: &Route, session: &Session) -> About {
+    let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
+    About { protocol, proxy: route.proxy.id.clone(), consumer, client: session.client_address }
 }
 
 /// Gets a request to switch protocols, or the answer that agrees, ready for a chain that reads messages.

@@ -2,7 +2,7 @@
 //! holds, and may last for days.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -11,6 +11,8 @@ use std::time::Duration;
 use crate::config::model::Id;
 use crate::config::snapshot::Snapshot;
 use crate::consumer::Identity;
+use crate::http::reply::Cause;
+use crate::stream::sessions::{About, Sessions};
 
 /// How often to look whether checking was switched on, while it is off.
 const WHILE_OFF: Duration = Duration::from_secs(60);
@@ -19,17 +21,38 @@ const WHILE_OFF: Duration = Duration::from_secs(60);
 pub trait Current: Send + Sync {
     /// The configuration in use.
     fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// The sessions that are open, where they are kept.
+    fn sessions(&self) -> Option<&Sessions> {
+        None
+    }
 }
 
-/// Ready once the proxy is gone, or the consumer. Looks every `session_check` of the settings; never ready without a
-/// configuration to look at.
-pub(crate) async fn revoked(current: Option<Arc<dyn Current>>, proxy: Id, identity: Option<Arc<Identity>>) {
+/// Ready with why the session has to end: its proxy or consumer is gone, or somebody ended it. Looks every
+/// `session_check` of the settings; never ready without a configuration to look at. The session is listed meanwhile.
+pub(crate) async fn revoked(
+    current: Option<Arc<dyn Current>>,
+    about: About,
+    identity: Option<Arc<Identity>>,
+) -> Cause {
     let Some(current) = current else { return std::future::pending().await };
+    let proxy = about.proxy.clone();
+    let entered = current.sessions().map(|sessions| sessions.enter(about));
+    let ended = async {
+        match &entered {
+            Some(entered) => entered.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut ended = pin!(ended);
     loop {
         let every = current.snapshot().settings.session_check;
-        tokio::time::sleep(if every.is_zero() { WHILE_OFF } else { every }).await;
+        let pause = if every.is_zero() { WHILE_OFF } else { every };
+        if tokio::time::timeout(pause, ended.as_mut()).await.is_ok() {
+            return Cause::Ended;
+        }
         if !every.is_zero() && !may_go_on(&current.snapshot(), &proxy, identity.as_deref()) {
-            return;
+            return Cause::Revoked;
         }
     }
 }

@@ -162,7 +162,8 @@ fn poll_head(
         if !reader.buffer.is_empty() {
             match head::request(&mut reader.buffer, &rules.limits) {
                 Ok(Some(head)) => {
-                    reader.begun = false;
+                    (reader.begun, reader.leaving) = (false, false);
+                    entry.is_in_use();
                     return Poll::Ready(Incoming::Head(Box::new(head)));
                 }
                 Ok(None) => {}
@@ -183,7 +184,7 @@ fn poll_head(
             }
             Poll::Pending => {
                 entry.watch(cx);
-                let leaves = !begun && !reader.begun && entry.is_draining();
+                let leaves = !begun && !reader.begun && entry.leaves_when_idle();
                 if leaves && !std::mem::replace(&mut reader.leaving, true) {
                     timer.set(LAST_REQUEST);
                 } else if !timer.is_set() {

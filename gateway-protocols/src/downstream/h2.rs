@@ -194,13 +194,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
         }
         self.entry.watch(cx);
         let idle = &mut self.idle;
-        if !idle.leaving && self.entry.is_draining() {
+        let is_idle = self.slots.is_idle() && connection.is_idle();
+        if !is_idle {
+            self.entry.is_in_use();
+        }
+        if !idle.leaving && (self.entry.is_draining() || (is_idle && self.entry.leaves_when_idle())) {
             idle.leaving = true;
             idle.timer.clear();
             connection.leave();
             return true;
         }
-        if !(self.slots.is_idle() && connection.is_idle()) {
+        if !is_idle {
             idle.timer.clear();
             idle.resting = false;
             return false;

@@ -297,8 +297,11 @@ impl Server<'_> {
     fn look_after(&mut self, cx: &mut Context<'_>, is_idle: bool) -> Poll<bool> {
         self.entry.watch(cx);
         let end = &mut self.end;
+        if !is_idle {
+            self.entry.is_in_use();
+        }
         match end.leaving {
-            Leaving::No if self.entry.is_draining() => {
+            Leaving::No if self.entry.is_draining() || (is_idle && self.entry.leaves_when_idle()) => {
                 end.leaving = Leaving::Announced;
                 self.link.goaway(MAX_VARINT - 3);
                 end.timer.set(self.link.quic.rtt() * GOODBYE_TRIPS);

@@ -12,6 +12,8 @@ use tokio::task::AbortHandle;
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     draining: AtomicBool,
+    /// The connection should end if it is idle.
+    shedding: AtomicBool,
     /// Wakes a connection that waits for its client.
     waker: AtomicWaker,
 }
@@ -20,6 +22,18 @@ impl Entry {
     /// Whether the connection should end when it can.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection should end while it is idle: in a drain, or because the gateway is overloaded.
+    pub(crate) fn leaves_when_idle(&self) -> bool {
+        self.is_draining() || self.shedding.load(Ordering::Relaxed)
+    }
+
+    /// The connection is not idle: what was asked of idle ones is not for it.
+    pub(crate) fn is_in_use(&self) {
+        if self.shedding.load(Ordering::Relaxed) {
+            self.shedding.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Wants to be woken when the drain begins.
@@ -87,6 +101,15 @@ impl Registry {
         open.draining = true;
         for Connection { entry, .. } in open.connections.values() {
             entry.draining.store(true, Ordering::Relaxed);
+            entry.waker.wake();
+        }
+    }
+
+    /// Asks idle connections to end.
+    pub(crate) fn shed_idle(&self) {
+        let Ok(open) = self.open.try_borrow() else { return };
+        for Connection { entry, .. } in open.connections.values() {
+            entry.shedding.store(true, Ordering::Relaxed);
             entry.waker.wake();
         }
     }

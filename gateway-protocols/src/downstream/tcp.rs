@@ -55,6 +55,10 @@ pub(super) async fn serve(
             return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
         }
     };
+    if !worker.shared().overload.admits(route.proxy.load_priority) {
+        let client = Arc::new(Client::new(peer, local, trusted, None));
+        return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), "overloaded");
+    }
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
     let (inbound, facts) = if terminates {
         let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));

@@ -112,6 +112,11 @@ impl Port {
         now: Instant,
     ) -> Option<u64> {
         let protocol = if matches!(client, Leg::Plain) { "udp" } else { "dtls" };
+        if !self.worker.shared().overload.admits(route.proxy.load_priority) {
+            let seen = self.seen(whence, name);
+            pipeline::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
+            return None;
+        }
         let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
             let seen = port.seen(whence, name.clone());

@@ -64,6 +64,13 @@ impl Edge {
         self.gateway.reload(&model).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// Puts other proxies and one other setting in use.
+    pub(crate) fn reload_with(&mut self, (from, to): (&str, &str), spec: &str) {
+        assert!(self.settings.contains(from), "{from} in {}", self.settings);
+        self.settings = self.settings.replace(from, to);
+        self.reload(spec);
+    }
+
     pub(crate) fn http(&self) -> SocketAddr {
         self.gateway.addresses().http.expect("http")
     }

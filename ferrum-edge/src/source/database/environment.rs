@@ -38,6 +38,9 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_ADMIN_READ_TOKEN", doc: "Bearer token that may read." },
     Variable { name: "FERRUM_ADMIN_JWT_SECRET", doc: "Secret of HS256 tokens with the claims sub, exp and role (read, write or admin), at least 32 bytes." },
     Variable { name: "FERRUM_ADMIN_JWT_ISSUER", doc: "The `iss` those tokens must have. Default any." },
+    Variable { name: "FERRUM_ADMIN_CA_CERT", doc: "For commands: PEM file of the roots that an admin API is checked against with `--admin https://…`. Default the public roots." },
+    Variable { name: "FERRUM_ADMIN_CLIENT_CERT", doc: "For commands: PEM file of the certificate that is shown to an admin API." },
+    Variable { name: "FERRUM_ADMIN_CLIENT_KEY", doc: "For commands: PEM file of that certificate's key." },
 ];
 
 /// The file of the token that was made, in the folder of the default database.

@@ -1,5 +1,7 @@
 //! Writing: checked, compiled, stored, served, answered, in this order.
 
+mod rollback;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,9 @@ use gateway_core::config::model::Id;
 use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
 use tokio::sync::MutexGuard;
+
+pub(crate) use rollback::Rollback;
+use rollback::credentials_of_now;
 
 use super::documents::put_sent;
 use super::{Documents, Live, Reconciler, heavy, texts};
@@ -62,15 +67,6 @@ pub(crate) struct Request {
     pub(crate) validate_only: bool,
     /// Why, for people.
     pub(crate) note: String,
-}
-
-/// Going back to an earlier revision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rollback {
-    /// What the configuration is to be again.
-    pub(crate) revision: u64,
-    /// Consumers keep the credentials they have now; those that come back have none.
-    pub(crate) keep_credentials: bool,
 }
 
 /// What was written.
@@ -468,51 +464,6 @@ fn keep_credentials(document: &mut Map<String, Value>, stored: &str) {
     if let Some(credentials) = stored.and_then(|mut stored| stored.shift_remove("credentials")) {
         document.insert("credentials".to_owned(), credentials);
     }
-}
-
-/// The consumers among these steps back whose credentials differ from those of now. With `keep` they keep those of now,
-/// and none comes back; then the answer is empty.
-async fn credentials_of_now(
-    change: &mut Change,
-    ops: &mut [Op],
-    keep: bool,
-) -> Result<Vec<String>, StoreError> {
-    let of_consumers = |op: &Op| op.key().0 == Kind::Consumers && op.document().is_some();
-    let ids: Vec<String> = ops.iter().filter(|op| of_consumers(op)).map(|op| op.key().1.to_owned()).collect();
-    if ids.is_empty() {
-        return Ok(ids);
-    }
-    let now = change.get_many(Kind::Consumers, &ids).await?;
-    let now: std::collections::HashMap<String, Option<Value>> =
-        now.into_iter().map(|object| (object.id, credentials(&object.document))).collect();
-    let mut revived = Vec::new();
-    for op in ops {
-        let Op::Put { kind: Kind::Consumers, id, document } = op else { continue };
-        let present = now.get(id).cloned().flatten();
-        if credentials(document) == present {
-            continue;
-        }
-        if !keep {
-            revived.push(id.clone());
-        } else if let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(document) {
-            fields.shift_remove("credentials");
-            fields.extend(present.map(|credentials| ("credentials".to_owned(), credentials)));
-            *document = Value::Object(fields).to_string();
-        }
-    }
-    Ok(revived)
-}
-
-/// A consumer's credentials as they are stored; `None` where there are none.
-fn credentials(document: &str) -> Option<Value> {
-    let mut fields = serde_json::from_str::<Map<String, Value>>(document).ok()?;
-    let credentials = fields.shift_remove("credentials")?;
-    let is_empty = credentials.as_object().is_some_and(|types| types.values().all(is_empty_list));
-    (!is_empty && !credentials.is_null()).then_some(credentials)
-}
-
-fn is_empty_list(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// RFC 7396, §2.

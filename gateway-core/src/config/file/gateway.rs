@@ -20,6 +20,13 @@ pub struct Gateway {
     pub http3: Option<bool>,
     /// Where the admin API listens. Default `127.0.0.1:9000`: this machine only.
     pub admin: Option<Listener>,
+    /// Serves the admin API over TLS. Default plain HTTP.
+    pub admin_tls: Option<AdminTls>,
+    /// A Unix socket on which the admin API is served, too; only the gateway's user may connect to it. Default none.
+    #[schemars(length(min = 1, max = 100))]
+    pub admin_socket: Option<String>,
+    /// `/metrics`, `/v1/status` and `/v1/openapi.json` need a token with the role read; health does not. Default false.
+    pub admin_require_token: Option<bool>,
     /// The address stream proxies listen on. Default `0.0.0.0`.
     pub stream_address: Option<String>,
     /// Threads that carry traffic. Default 0: one for each core the process may use.
@@ -32,6 +39,8 @@ pub struct Gateway {
     pub tls: Option<Tls>,
     /// Sizes and counts; traffic beyond them is refused.
     pub limits: Option<Limits>,
+    /// When load is shed.
+    pub overload: Option<Overload>,
     /// Timeouts on the client's side.
     pub client_timeouts: Option<ClientTimeouts>,
     /// Addresses and CIDR blocks whose forwarding headers and PROXY protocol headers are believed. Default none.
@@ -126,6 +135,22 @@ pub struct Tls {
     pub early_data: Option<bool>,
 }
 
+/// The certificate of the admin API, and what is asked of its clients'.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminTls {
+    /// PEM file of the chain, leaf first. Required.
+    #[schemars(length(min = 1, max = 4096))]
+    pub cert_path: Option<String>,
+    /// PEM file of the private key. Required.
+    #[schemars(length(min = 1, max = 4096))]
+    pub key_path: Option<String>,
+    /// PEM file of the roots that clients' certificates are checked against; clients without one are refused. Default
+    /// none are asked for.
+    #[schemars(length(min = 1, max = 4096))]
+    pub client_ca_path: Option<String>,
+}
+
 /// A certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -175,6 +200,20 @@ pub struct Limits {
     pub max_concurrent_streams: Option<u32>,
     /// Exchanges in flight; beyond it 503. Default 0: no limit.
     pub max_requests: Option<usize>,
+}
+
+/// When load is shed. At 85 % of a limit idle connections are closed, at 92 % proxies with `load_priority: low` are refused
+/// with 503, at 97 % all but those with `high`; below that the gateway recovers by itself. File descriptors are watched, too.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overload {
+    /// Bytes of memory that the gateway may use (resident). Default the memory limit of its cgroup, where there is one; 0
+    /// is no limit.
+    pub max_memory_bytes: Option<Bytes>,
+    /// Milliseconds a worker may take until it gets to new work; beyond it `low` is refused, beyond twice as much
+    /// `normal`. Default 0: not looked at.
+    #[schemars(range(max = 60_000))]
+    pub max_delay_ms: Option<Millis>,
 }
 
 /// Timeouts on the client's side.

@@ -34,6 +34,9 @@ pub struct Proxy {
     /// Goes before the proxies of the same host that have a lower one, whatever their paths. Default 0: an exact path goes
     /// before one with names, that before a prefix, that before a regex, and the longer before the shorter.
     pub priority: Option<i32>,
+    /// Which proxies are refused with 503 first when the gateway is overloaded (`gateway.overload`): `low` before
+    /// `normal`, `high` never. Default `normal`.
+    pub load_priority: Option<LoadPriority>,
     /// How the target is spoken to. Default `http`; a stream proxy must say it. Not together with `backend_protocol`.
     pub backend_scheme: Option<Scheme>,
     /// The older spelling of `backend_scheme`, which also chose the HTTP version. Not together with `backend_scheme`.
@@ -421,4 +424,16 @@ pub struct ExponentialBackoff {
     /// Milliseconds of the longest pause. Default 10000.
     #[schemars(range(max = 300_000))]
     pub max_ms: Option<Millis>,
+}
+
+/// Which proxies are refused first when the gateway is overloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadPriority {
+    /// Before all others.
+    Low,
+    /// After those.
+    Normal,
+    /// Never.
+    High,
 }

@@ -32,8 +32,22 @@ pub struct Proxy {
     pub circuit_breaker: Option<Box<CircuitBreaker>>,
     /// How several authentication plugins combine.
     pub auth_mode: AuthMode,
+    /// Whether it is refused early or late when the gateway is overloaded.
+    pub load_priority: LoadPriority,
     /// The plugins that run for this proxy (global ones included), not yet in execution order.
     pub plugins: Vec<Arc<PluginConfig>>,
+}
+
+/// Which proxies are refused first when the gateway is overloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoadPriority {
+    /// Before all others.
+    Low,
+    /// After those.
+    #[default]
+    Normal,
+    /// Never for that reason.
+    High,
 }
 
 /// The two shapes of traffic.

@@ -22,6 +22,12 @@ pub struct Settings {
     pub host_fallthrough: bool,
     /// Admin API; `None` is off. Default `127.0.0.1:9000`.
     pub admin: Option<SocketAddr>,
+    /// TLS of the admin API, with one certificate; `None` is plain HTTP.
+    pub admin_tls: Option<FrontendTls>,
+    /// Unix socket the admin API listens on, too; `None` is none.
+    pub admin_socket: Option<PathBuf>,
+    /// Status, metrics and the API's description need a token, too. Default false.
+    pub admin_require_token: bool,
     /// Address stream proxies listen on. Default `0.0.0.0`.
     pub stream_address: IpAddr,
     /// Threads that carry traffic; 0 is one for each core the process may use.
@@ -30,6 +36,8 @@ pub struct Settings {
     pub tls: FrontendTls,
     /// Sizes and counts.
     pub limits: Limits,
+    /// When load is shed.
+    pub overload: OverloadRules,
     /// Timeouts on the client's side.
     pub client_timeouts: ClientTimeouts,
     /// Whose forwarding headers and PROXY protocol headers are believed.
@@ -54,6 +62,15 @@ pub struct Settings {
     pub accept_proxy_protocol: bool,
     /// What becomes of clients' header fields with underscores in their names. Default they are dropped.
     pub underscores_in_headers: Underscores,
+}
+
+/// When load is shed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OverloadRules {
+    /// Bytes of resident memory; `None` is the cgroup's limit, where there is one, and 0 no limit.
+    pub max_memory: Option<u64>,
+    /// How long a worker may take until it gets to new work; zero does not look.
+    pub max_delay: Duration,
 }
 
 /// What becomes of clients' header fields with underscores in their names.
@@ -153,6 +170,10 @@ impl Default for Settings {
             http3: false,
             host_fallthrough: false,
             admin: Some(SocketAddr::from(([127, 0, 0, 1], 9000))),
+            overload: OverloadRules::default(),
+            admin_tls: None,
+            admin_socket: None,
+            admin_require_token: false,
             stream_address: IpAddr::from([0, 0, 0, 0]),
             workers: 0,
             tls: FrontendTls::default(),

@@ -3,13 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
 use super::{Fault, Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, Settings, TlsVersion, Underscores,
+    AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, Settings, TlsVersion,
+    Underscores,
 };
 use crate::config::problem::Problems;
 use crate::config::units::Bytes;
@@ -26,6 +28,9 @@ pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, P
     if written.access_log.is_some() && settings.access_log.is_none() {
         notes.add("access_log", "`path` is missing").remedy =
             Some("a file, or `-` for standard output".to_owned());
+    }
+    if written.admin_tls.is_some() && settings.admin_tls.is_none() {
+        notes.add("admin_tls", "`cert_path` and `key_path` are both needed");
     }
     notes.problems.into_result(settings)
 }
@@ -45,6 +50,9 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         http3: written.http3.unwrap_or(defaults.http3),
         host_fallthrough: written.host_fallthrough.unwrap_or(defaults.host_fallthrough),
         admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
+        admin_tls: written.admin_tls.as_ref().and_then(|tls| admin_tls(tls, folder)),
+        admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
+        admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {
                 notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)
@@ -54,6 +62,10 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         workers: written.workers.unwrap_or(defaults.workers),
         tls: written.tls.as_ref().map(|tls| self::tls(notes, tls, folder)).unwrap_or_default(),
         limits: written.limits.as_ref().map_or(defaults.limits, limits),
+        overload: written.overload.as_ref().map_or(defaults.overload, |rules| OverloadRules {
+            max_memory: rules.max_memory_bytes.map(|bytes| bytes.0),
+            max_delay: words::millis(rules.max_delay_ms, Duration::ZERO),
+        }),
         client_timeouts: written.client_timeouts.as_ref().map_or(defaults.client_timeouts, client_timeouts),
         trusted_proxies: trusted(notes, written.trusted_proxies.as_deref().unwrap_or_default()),
         forwarded_header: written.forwarded_header.unwrap_or(defaults.forwarded_header),
@@ -175,6 +187,18 @@ fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls
             Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
         },
     }
+}
+
+/// `None` where a file is missing.
+fn admin_tls(written: &file::AdminTls, folder: &Path) -> Option<FrontendTls> {
+    let cert_path = words::file_path(folder, written.cert_path.as_deref()?);
+    let key_path = words::file_path(folder, written.key_path.as_deref()?);
+    Some(FrontendTls {
+        certificates: vec![CertificateFiles { cert_path, key_path }],
+        client_ca_path: written.client_ca_path.as_deref().map(|path| words::file_path(folder, path)),
+        client_cert_required: true,
+        ..FrontendTls::default()
+    })
 }
 
 fn limits(written: &file::Limits) -> Limits {

@@ -7,8 +7,8 @@ use super::known::Known;
 use super::{Notes, Place, backend, traffic, words};
 use crate::config::file;
 use crate::config::model::{
-    AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, PluginConfig, PoolRules, Proxy, Retry,
-    Scheme, Scope, Timeouts, Traffic, Upstream,
+    AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
+    Proxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
 };
 use crate::config::problem::Problems;
 use crate::plugin::chain;
@@ -49,6 +49,11 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
             Some(file::AuthMode::All) => AuthMode::All,
             Some(file::AuthMode::Single) | None => AuthMode::Single,
         },
+        load_priority: match written.load_priority {
+            Some(file::LoadPriority::Low) => LoadPriority::Low,
+            Some(file::LoadPriority::High) => LoadPriority::High,
+            Some(file::LoadPriority::Normal) | None => LoadPriority::Normal,
+        },
         plugins,
     })
 }
@@ -86,6 +91,7 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -
         retry: Retry::default().shared(),
         circuit_breaker: None,
         auth_mode: AuthMode::default(),
+        load_priority: LoadPriority::default(),
         plugins: Vec::new(),
     })
 }

@@ -209,6 +209,48 @@ pub const SETTINGS: &[Setting] = &[
         how: How::List,
     },
     Setting {
+        name: "FERRUM_ADMIN_TLS_CERT_PATH",
+        key: "admin_tls.cert_path",
+        doc: "PEM file of the admin API's certificate chain. Default none: plain HTTP.",
+        how: How::Path,
+    },
+    Setting {
+        name: "FERRUM_ADMIN_TLS_KEY_PATH",
+        key: "admin_tls.key_path",
+        doc: "PEM file of that certificate's key.",
+        how: How::Path,
+    },
+    Setting {
+        name: "FERRUM_ADMIN_TLS_CLIENT_CA_PATH",
+        key: "admin_tls.client_ca_path",
+        doc: "PEM file of the roots that certificates of the admin API's clients are checked against. Default none are asked for.",
+        how: How::Path,
+    },
+    Setting {
+        name: "FERRUM_ADMIN_SOCKET",
+        key: "admin_socket",
+        doc: "Unix socket on which the admin API is served, too. Default none.",
+        how: How::Path,
+    },
+    Setting {
+        name: "FERRUM_ADMIN_REQUIRE_TOKEN",
+        key: "admin_require_token",
+        doc: "Status and metrics need a token with the role read. Default false.",
+        how: How::Switch,
+    },
+    Setting {
+        name: "FERRUM_OVERLOAD_MAX_MEMORY_BYTES",
+        key: "overload.max_memory_bytes",
+        doc: "Bytes of memory beyond which load is shed. Default the cgroup's limit; 0 is no limit.",
+        how: How::Value,
+    },
+    Setting {
+        name: "FERRUM_OVERLOAD_MAX_DELAY_MS",
+        key: "overload.max_delay_ms",
+        doc: "Milliseconds a worker may take until it gets to new work; beyond it load is shed. Default 0: not looked at.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_MERGE_SLASHES",
         key: "merge_slashes",
         doc: "Takes several slashes in a row in a path for one. Default true.",

@@ -10,12 +10,12 @@ use http::header::CONTENT_TYPE;
 use tokio::time::Instant;
 
 use super::ending::Ending;
-use crate::config::model::Id;
 use crate::consumer::Identity;
 use crate::http::body::Body;
 use crate::http::downstream::{Delivery, Downstream};
 use crate::http::reply::Cause;
 use crate::stream::revocation::{Beside, Current, revoked};
+use crate::stream::sessions::About;
 
 /// Until when a response may go out.
 pub(super) enum Until {
@@ -23,8 +23,8 @@ pub(super) enum Until {
     Done,
     /// The whole exchange's deadline.
     Deadline(Instant),
-    /// A stream of events goes on for as long as whoever asked for it is there.
-    Revoked { proxy: Id, identity: Arc<Identity> },
+    /// A stream of events goes on for as long as its proxy and whoever asked for it are there.
+    Revoked { about: About, identity: Option<Arc<Identity>> },
 }
 
 impl Until {
@@ -32,12 +32,15 @@ impl Until {
         if let Some(deadline) = end.deadline() {
             return Self::Deadline(deadline);
         }
-        match (end.route, &end.exchange.identity) {
-            (Some(route), Some(identity)) if is_event_stream(response) => {
-                Self::Revoked { proxy: route.proxy.id.clone(), identity: identity.clone() }
-            }
-            _ => Self::Done,
-        }
+        let Some(route) = end.route.filter(|_| is_event_stream(response)) else { return Self::Done };
+        let identity = end.exchange.identity.clone();
+        let about = About {
+            protocol: "event_stream",
+            proxy: route.proxy.id.clone(),
+            consumer: identity.as_ref().map(|identity| identity.name.clone()),
+            client: end.exchange.client_address,
+        };
+        Self::Revoked { about, identity }
     }
 }
 
@@ -58,15 +61,15 @@ pub(super) async fn respond<D: Downstream>(
             let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
             sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
         }
-        Until::Revoked { proxy, identity } => {
-            let revoked = revoked(current.cloned(), proxy, Some(identity));
+        Until::Revoked { about, identity } => {
+            let revoked = revoked(current.cloned(), about, identity);
             Box::pin(respond_while_allowed(revoked, downstream, response)).await
         }
     }
 }
 
 async fn respond_while_allowed<D: Downstream>(
-    revoked: impl Future<Output = ()>,
+    revoked: impl Future<Output = Cause>,
     downstream: &mut D,
     response: Response<Body>,
 ) -> Delivery {
@@ -74,7 +77,7 @@ async fn respond_while_allowed<D: Downstream>(
     let mut sending = pin!(downstream.respond(response));
     poll_fn(|cx| match sending.as_mut().poll(cx) {
         Poll::Ready(delivery) => Poll::Ready(delivery),
-        Poll::Pending => revoked.poll(cx).map(|()| Delivery { bytes: 0, cut: Some(Cause::Revoked) }),
+        Poll::Pending => revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause) }),
     })
     .await
 }

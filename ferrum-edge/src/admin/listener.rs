@@ -1,0 +1,134 @@
+//! Where the admin API is listened for: an address, in the clear or by TLS, or a Unix socket.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+
+/// What an admin listener's socket may be done with: nobody but its owner connects.
+const SOCKET_MODE: u32 = 0o600;
+
+/// A listener of the admin API.
+pub(crate) enum Listener {
+    /// An address; with TLS where there is a configuration.
+    Tcp(TcpListener, Option<Arc<ArcSwap<ServerConfig>>>),
+    /// A Unix socket, removed when the listener ends.
+    Unix {
+        listener: UnixListener,
+        /// Goes with the listener.
+        _file: SocketFile,
+    },
+}
+
+/// A connection before its TLS handshake.
+pub(super) enum Accepted {
+    Tcp(TcpStream, Option<Arc<ServerConfig>>),
+    Unix(UnixStream),
+}
+
+/// A connection that is ready for HTTP.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The file of a Unix socket.
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody else may have taken it away.
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+impl Listener {
+    /// Listens on a Unix socket that only this user may connect to. A socket that nobody listens on any more is
+    /// replaced. Has to be called within a runtime.
+    ///
+    /// # Errors
+    /// When somebody listens there, when something else is there, or when it can't be created.
+    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else"));
+            }
+            Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            Ok(_) => std::fs::remove_file(path)?,
+            Err(_) => {}
+        }
+        // Nobody else can connect before the mode is set: the folder it is made in is this user's alone.
+        let file = SocketFile(path.to_owned());
+        let listener = bound(path)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: file })
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener, tls) => {
+                let (tcp, _) = listener.accept().await?;
+                Ok(Accepted::Tcp(tcp, tls.as_ref().map(|tls| tls.load_full())))
+            }
+            Self::Unix { listener, .. } => listener.accept().await.map(|(unix, _)| Accepted::Unix(unix)),
+        }
+    }
+
+    /// A connection that was accepted otherwise.
+    pub(super) fn adopt(&self, socket: OwnedFd) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(_, tls) => {
+                let tcp = TcpStream::from_std(socket.into())?;
+                Accepted::Tcp(tcp, tls.as_ref().map(|tls| tls.load_full()))
+            }
+            Self::Unix { .. } => Accepted::Unix(UnixStream::from_std(socket.into())?),
+        })
+    }
+}
+
+/// Binds in a folder of its own and moves the socket to its place with its mode set.
+fn bound(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = parent.unwrap_or_else(|| Path::new(".")).join(format!(".ferrum-{}", std::process::id()));
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&folder)?;
+    let made = folder.join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&made).and_then(|listener| {
+        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+        std::fs::rename(&made, path)?;
+        Ok(listener)
+    });
+    drop(std::fs::remove_file(&made));
+    drop(std::fs::remove_dir(&folder));
+    listener
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener, _) => listener.as_fd(),
+            Self::Unix { listener, .. } => listener.as_fd(),
+        }
+    }
+}
+
+impl Accepted {
+    /// Does the TLS handshake where there is one to do.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(super) async fn ready(self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Tcp(tcp, None) => Box::new(tcp),
+            Self::Tcp(tcp, Some(config)) => Box::new(TlsAcceptor::from(config).accept(tcp).await?),
+            Self::Unix(unix) => Box::new(unix),
+        })
+    }
+}

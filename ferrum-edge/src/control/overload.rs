@@ -1,0 +1,159 @@
+//! Watches memory, descriptors and the workers, and says how overloaded the gateway is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use gateway_core::config::model::OverloadRules;
+use gateway_core::limit::overload::{OverloadLevel, level_of};
+use gateway_protocols::worker::Order;
+use rustix::process::{Resource, getrlimit};
+use tokio::time::Instant;
+
+use crate::app::Engine;
+use crate::export::Load;
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Looks between two counts of the descriptors while they can't be short; counting costs by their number.
+const LOOKS_PER_COUNT: u32 = 20;
+/// Descriptors are counted at each fourth look when client connections alone may be this share of the limit.
+const NEAR: f64 = 0.25;
+/// A worker is waited for at one look this many times as long as it may take.
+const MAX_DELAYS: u32 = 4;
+
+/// Looks until the gateway ends.
+pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let cgroup_limit = cgroup_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
+    let page = rustix::param::page_size() as u64;
+    let mut load = Load::default();
+    for look in 0_u32.. {
+        ticks.tick().await;
+        let rules = engine.snapshot().settings.overload;
+        load.memory = resident_pages(&read("/proc/self/statm")).unwrap_or(0) * page;
+        load.memory_limit = match rules.max_memory {
+            Some(0) => None,
+            Some(limit) => Some(limit),
+            None => cgroup_limit,
+        };
+        load.descriptor_limit = getrlimit(Resource::Nofile).current;
+        let near = load
+            .descriptor_limit
+            .is_some_and(|limit| engine.shared.connections() as f64 > limit as f64 * NEAR);
+        let looks = if near { LOOKS_PER_COUNT / 5 } else { LOOKS_PER_COUNT };
+        if look.is_multiple_of(looks) {
+            load.descriptors = descriptors();
+        }
+        load.delay = if rules.max_delay.is_zero() {
+            Duration::ZERO
+        } else {
+            delay(&engine, rules.max_delay * MAX_DELAYS).await
+        };
+        tell(&engine, &load, rules);
+    }
+    Ok(())
+}
+
+/// Takes the consequences.
+fn tell(engine: &Engine, load: &Load, rules: OverloadRules) {
+    let overload = &engine.shared.overload;
+    let before = overload.level();
+    let level = level_of(load.used(), load.lateness(rules), before);
+    overload.set_level(level);
+    let load = &Load { level, ..*load };
+    *engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner) = *load;
+    if level != before {
+        let Load { memory, descriptors, delay, .. } = load;
+        let delay_ms = delay.as_millis() as u64;
+        match level {
+            OverloadLevel::Normal => tracing::info!(memory, descriptors, delay_ms, "no longer overloaded"),
+            _ => tracing::warn!(level = level.as_str(), memory, descriptors, delay_ms, "overloaded"),
+        }
+    }
+    if level > OverloadLevel::Normal {
+        engine.tell(|| Order::ShedIdle);
+    }
+}
+
+/// How long the slowest worker takes to get to an order.
+async fn delay(engine: &Engine, longest: Duration) -> Duration {
+    let begun = Instant::now();
+    match tokio::time::timeout(longest, join_all(engine.confirmations())).await {
+        Ok(_) => begun.elapsed(),
+        Err(_) => longest,
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The second field of `/proc/self/statm`.
+fn resident_pages(statm: &str) -> Option<u64> {
+    statm.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn descriptors() -> u64 {
+    // One of them is the descriptor that reads the directory.
+    fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64)
+}
+
+/// The least memory limit of this process's cgroup and those above it, in bytes; `None` where there is none. `groups` is
+/// the text of `/proc/self/cgroup`, `root` where cgroups are mounted. Both versions are understood.
+fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+    /// What version 1 says where there is no limit, rounded to pages in different ways.
+    const UNLIMITED: u64 = 1 << 60;
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let (mount, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // Within a container its own group is the root of what it sees.
+        let folders = Path::new(group.trim_start_matches('/')).ancestors().map(PathBuf::from);
+        for folder in folders {
+            let text = fs::read_to_string(mount.join(folder).join(file)).unwrap_or_default();
+            limits.extend(text.trim().parse::<u64>().ok().filter(|limit| *limit < UNLIMITED));
+        }
+    }
+    limits.into_iter().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_above_the_process_counts() {
+        let root = std::env::temp_dir().join(format!("ferrum-cgroup-{}", std::process::id()));
+        let inner = root.join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        fs::create_dir_all(root.join("memory/c")).unwrap();
+        let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n"), None);
+        write("a/b/memory.max", "max\n");
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n"), None);
+        write("a/memory.max", "1000000\n");
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n"), Some(1_000_000));
+        write("a/b/memory.max", "500000\n");
+        assert_eq!(cgroup_limit(&root, "0::/a/b\n"), Some(500_000));
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory/c/memory.limit_in_bytes", "700000\n");
+        assert_eq!(cgroup_limit(&root, "5:cpu:/x\n4:memory:/c\n"), Some(700_000));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn resident_memory_is_the_second_field() {
+        assert_eq!(resident_pages("100 42 3 4"), Some(42));
+    }
+}

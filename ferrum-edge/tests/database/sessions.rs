@@ -1,0 +1,79 @@
+//! Sessions are listed, and ended one by one or all of a proxy.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::client::until;
+use crate::place::{Folder, READ, Running, text};
+
+/// Takes connections and keeps them.
+fn silent_target() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for tcp in listener.incoming().map_while(Result::ok) {
+            kept.push(tcp);
+        }
+    });
+    address
+}
+
+/// A port nobody listens on now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn stream(id: &str, port: u16, target: SocketAddr) -> Value {
+    json!({
+        "id": id, "backend_scheme": "tcp", "listen_port": port,
+        "backend_host": "127.0.0.1", "backend_port": target.port(),
+    })
+}
+
+fn open(port: u16) -> TcpStream {
+    let mut tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    tcp.write_all(b"up").unwrap();
+    tcp
+}
+
+/// Whether the gateway has closed it; waits for that.
+fn is_closed(tcp: &mut TcpStream) -> bool {
+    matches!(tcp.read(&mut [0]), Ok(0) | Err(_))
+}
+
+#[test]
+fn sessions_are_listed_and_ended() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let target = silent_target();
+    let (one, two) = (free_port(), free_port());
+    api.batch(&json!({ "proxies": [stream("one", one, target), stream("two", two, target)] }));
+    let mut streams = [open(one), open(two), open(two)];
+    let list = |path: &str| running.api().with(READ).get(path).json();
+    until("they are open", || list("/v1/sessions")["open"] == json!(3));
+    let of_one = list("/v1/sessions?proxy=one");
+    let session = &of_one["items"][0];
+    assert_eq!(of_one["items"].as_array().unwrap().len(), 1, "{of_one}");
+    assert_eq!((&session["protocol"], &session["proxy"]), (&json!("tcp"), &json!("one")), "{session}");
+    assert_eq!((&session["client"], &session["consumer"]), (&json!("127.0.0.1"), &Value::Null));
+    let page = list("/v1/sessions?limit=2");
+    let rest = list(&format!("/v1/sessions?limit=2&after={}", text(&page["next"])));
+    assert_eq!((page["items"].as_array().unwrap().len(), rest["items"].as_array().unwrap().len()), (2, 1));
+
+    let path = format!("/v1/sessions/{}", text(&session["id"]));
+    assert_eq!(running.api().with(READ).delete(&path).status, 403);
+    assert_eq!(api.delete(&path).status, 204);
+    assert!(is_closed(&mut streams[0]));
+    until("it is gone", || list("/v1/sessions")["open"] == json!(2));
+    assert_eq!(api.delete(&path).status, 404);
+    assert_eq!(api.delete("/v1/sessions").status, 400, "everybody is never meant by saying nothing");
+    assert_eq!(api.delete("/v1/sessions?proxy=two").json()["ended"], json!(2));
+    assert!(is_closed(&mut streams[1]) && is_closed(&mut streams[2]));
+    until("they are gone", || list("/v1/sessions")["open"] == json!(0));
+    assert_eq!(api.delete("/v1/sessions?consumer=nobody").json()["ended"], json!(0));
+    assert_eq!(running.api().with("no such token, at all").get("/v1/sessions").status, 401);
+}
