@@ -37,6 +37,15 @@ pub struct Telemetry {
     pub(crate) control: ControlCounts,
 }
 
+/// When a certificate in use ends.
+pub(crate) struct CertificateEnd {
+    /// Where the configuration names it.
+    pub(crate) at: String,
+    pub(crate) file: PathBuf,
+    /// In seconds since 1970.
+    pub(crate) ends: i64,
+}
+
 /// What happens outside the workers.
 #[derive(Default)]
 pub(crate) struct ControlCounts {
@@ -47,8 +56,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificates_refused: AtomicU64,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
-    /// When each certificate file in use ends, in seconds since 1970.
-    pub(crate) certificate_ends: Mutex<Vec<(PathBuf, i64)>>,
+    /// The certificates in use.
+    pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
     /// How loaded the gateway was when it was last looked at.
     pub(crate) load: Mutex<Load>,
     pub(crate) broken: AtomicU64,

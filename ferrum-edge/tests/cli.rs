@@ -419,3 +419,20 @@ proxies:
     assert_eq!((&record["proxy"], &record["target"]), (&Value::from("shop"), &Value::from("127.0.0.1:1")));
     assert_eq!(failed.matches("\"target\":").count(), 1, "{failed}");
 }
+
+#[test]
+fn sigterm_does_not_wait_for_a_reload_that_hangs() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "one"));
+    let mut gateway = Gateway::start(&folder, |_| {});
+    // Reading the configuration now waits until somebody writes it.
+    let made = std::process::Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    assert!(made.success());
+    folder.rename("pipe", "ferrum.yaml");
+    gateway.signal("HUP");
+    // Succeeds once the gateway reads.
+    let held = std::fs::OpenOptions::new().write(true).open(folder.path("ferrum.yaml")).unwrap();
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0), "{}", gateway.log());
+    drop(held);
+}

@@ -82,3 +82,29 @@ async fn a_record_that_cannot_be_deciphered_ends_the_connection_at_once() {
     });
     soon(closing).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_could_be_read_of_a_bad_request_is_recorded_and_the_answer_says_what_is_wrong() {
+    let mut edge = Edge::start("proxies:\n");
+    for (request, method, path, detail) in [
+        ("GET /a?key=k HTTP/1.1\r\nhost: a\r\nbad field: x\r\n\r\n", "GET", "/a", "field name"),
+        ("POST /b\"c HTTP/1.1\r\nhost: a\r\n\r\n", "POST", "/b%22c", "request target"),
+        (
+            "GET /c HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked, chunked\r\n\r\n",
+            "GET",
+            "/c",
+            "transfer-encoding",
+        ),
+        ("nonsense\r\n\r\n", "nonsense", "/", "request line"),
+    ] {
+        let (head, body) = edge.ask(request).await;
+        assert_eq!(head.status(), 400, "{request}");
+        assert!(body.contains(detail), "{detail} in {body}");
+        let record = edge.only_record().await;
+        assert_eq!(
+            (record.0["http.request.method"].as_str(), record.path()),
+            (Some(method), path),
+            "{request}"
+        );
+    }
+}

@@ -92,16 +92,19 @@ impl Caller {
         if self.role >= role {
             return Ok(());
         }
-        let detail = format!("This needs the role {}, and yours is {}", said(role), said(self.role));
+        let detail = format!("This needs the role {}, and yours is {}", role.as_str(), self.role.as_str());
         Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
     }
 }
 
-fn said(role: Role) -> &'static str {
-    match role {
-        Role::Read => "read",
-        Role::Write => "write",
-        Role::Admin => "admin",
+impl Role {
+    /// As tokens and messages name it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
     }
 }
 

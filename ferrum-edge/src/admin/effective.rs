@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::model::{Algorithm, AuthMode, BackendHttp, HostPattern, Scope, Traffic};
+use gateway_core::config::model::{
+    Algorithm, AuthMode, BackendHttp, HostPattern, LoadPriority, Parameters, PathPolicy, Scope, Traffic,
+};
 use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
 
@@ -61,14 +63,21 @@ fn document(route: &Route) -> Value {
                 BackendHttp::Http1 => "1.1",
                 BackendHttp::Http2 => "2",
                 BackendHttp::Http3 => "3",
-            BackendHttp::Same => "same",
+                BackendHttp::Same => "same",
             },
             "heeds_alt_svc": proxy.backend.alt_svc,
             "verifies_certificate": proxy.backend.tls.as_ref().map(|tls| tls.verify),
             "upstream": proxy.backend.upstream.id.as_str(),
             "upstream_is_shared": proxy.backend.is_named,
             "algorithm": algorithm(proxy.backend.upstream.algorithm),
+            "tags": proxy.backend.tags.iter().map(|(name, value)| (name.to_string(), json!(value)))
+                .collect::<serde_json::Map<_, _>>(),
             "targets": targets.collect::<Vec<_>>(),
+        },
+        "load_priority": match proxy.load_priority {
+            LoadPriority::Low => "low",
+            LoadPriority::Normal => "normal",
+            LoadPriority::High => "high",
         },
         "timeouts_ms": {
             "connect": millis(proxy.timeouts.connect),
@@ -106,6 +115,14 @@ fn algorithm(algorithm: Algorithm) -> &'static str {
     }
 }
 
+fn path_policy(policy: PathPolicy) -> &'static str {
+    match policy {
+        PathPolicy::Refuse => "refuse",
+        PathPolicy::Keep => "keep",
+        PathPolicy::Decode => "decode",
+    }
+}
+
 fn traffic(traffic: &Traffic) -> Value {
     match traffic {
         Traffic::Http(rules) => json!({
@@ -121,6 +138,16 @@ fn traffic(traffic: &Traffic) -> Value {
             }),
             "strip_listen_path": rules.strip_listen_path,
             "backend_path": rules.backend_path.as_deref(),
+            "path_rules": {
+                "encoded_slash": path_policy(rules.path_rules.encoded_slash),
+                "backslash": path_policy(rules.path_rules.backslash),
+                "double_encoding": path_policy(rules.path_rules.double_encoding),
+                "parameters": match rules.path_rules.parameters {
+                    Parameters::Keep => "keep",
+                    Parameters::Remove => "remove",
+                    Parameters::Refuse => "refuse",
+                },
+            },
             "preserve_host_header": rules.preserve_host_header,
             "early_data": rules.early_data,
             "max_request_body_bytes": rules.max_request_body_bytes,

@@ -17,13 +17,65 @@ pub(super) struct Endpoint {
     pub(super) summary: &'static str,
     /// What a caller needs, looked at before a body is read; `None` for what anybody may ask who reaches the listener.
     pub(super) role: Option<Role>,
-    /// The query's keys, with what they mean.
-    pub(super) query: &'static [(&'static str, &'static str)],
+    /// The query's keys.
+    pub(super) query: &'static [Param],
     /// What is sent.
     pub(super) body: Option<Body>,
     /// The status of a good answer.
     pub(super) status: u16,
+    /// What a good answer holds.
+    pub(super) answer: Answer,
     pub(super) route: fn() -> MethodRouter<Admin>,
+}
+
+/// A key of a query.
+pub(super) struct Param {
+    pub(super) name: &'static str,
+    /// One sentence.
+    pub(super) meaning: &'static str,
+    pub(super) of: Type,
+    pub(super) required: bool,
+}
+
+/// What a key of a query takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Text,
+    /// `true` or `false`; alone it is `true`.
+    Switch,
+    /// From the first to the second.
+    Number(u64, u64),
+}
+
+/// What a good answer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Text: the checks.
+    Health,
+    /// Text, as Prometheus reads it.
+    Metrics,
+    /// Nothing.
+    Nothing,
+    /// An object of the kind in the path.
+    Object,
+    /// A page of those, or of what the path ends with.
+    Page,
+    /// An upstream.
+    Upstream,
+    /// What was done, in numbers.
+    Summary,
+    /// The whole configuration.
+    Export,
+    /// A page of revisions.
+    Revisions,
+    /// A revision with what it changed.
+    Revision,
+    /// What is different between two.
+    Diff,
+    /// A page of sessions.
+    Sessions,
+    /// Something else that is an object.
+    Document,
 }
 
 /// What is sent.
@@ -43,55 +95,66 @@ pub(super) enum Body {
     Action,
 }
 
-const WRITE: &[(&str, &str)] =
-    &[("validate_only", "Checks everything and writes nothing."), ("note", "Why, for the history.")];
-const BULK: &[(&str, &str)] = &[
-    ("validate_only", "Checks everything and writes nothing."),
-    ("details", "Answers with what is done to each object."),
-    ("note", "Why, for the history."),
+const fn param(name: &'static str, of: Type, meaning: &'static str) -> Param {
+    Param { name, meaning, of, required: false }
+}
+
+const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
+const NOTE: Param = param("note", Type::Text, "Why, for the history.");
+const DETAILS: Param = param("details", Type::Switch, "Answers with what is done to each object.");
+const VERBOSE: &[Param] = &[param("verbose", Type::Switch, "Names every check.")];
+const WRITE: &[Param] = &[VALIDATE, NOTE];
+const BULK: &[Param] = &[VALIDATE, DETAILS, NOTE];
+const ROLLBACK: &[Param] = &[
+    param(
+        "keep_credentials",
+        Type::Switch,
+        "Consumers keep the credentials they have now, and those that come back have none.",
+    ),
+    VALIDATE,
+    DETAILS,
+    NOTE,
 ];
-const ROLLBACK: &[(&str, &str)] = &[
-    ("keep_credentials", "Consumers keep the credentials they have now, and those that come back have none."),
-    ("validate_only", "Checks everything and writes nothing."),
-    ("details", "Answers with what is done to each object."),
-    ("note", "Why, for the history."),
+const IMPORT: &[Param] = &[
+    param("prune", Type::Switch, "`false` keeps what the document doesn't have. Default true."),
+    VALIDATE,
+    DETAILS,
+    NOTE,
 ];
-const IMPORT: &[(&str, &str)] = &[
-    ("prune", "`false` keeps what the document doesn't have. Default true."),
-    ("validate_only", "Checks everything and writes nothing."),
-    ("details", "Answers with what is done to each object."),
-    ("note", "Why, for the history."),
+const ACTION: &[Param] =
+    &[param("plugin_config", Type::Text, "Only the plugin of this config. Default all of the name.")];
+const SESSIONS: &[Param] = &[
+    param("proxy", Type::Text, "Only those of this proxy."),
+    param("consumer", Type::Text, "Only those of the consumer with this name."),
+    param("after", Type::Number(0, u64::MAX), "Where the page begins: `next` of the page before."),
+    param("limit", Type::Number(1, 1000), "Sessions of a page. Default 100."),
 ];
-const ACTION: &[(&str, &str)] =
-    &[("plugin_config", "Only the plugin of this config. Default all of the name.")];
-const SESSIONS: &[(&str, &str)] = &[
-    ("proxy", "Only those of this proxy."),
-    ("consumer", "Only those of the consumer with this name."),
-    ("after", "Where the page begins: `next` of the page before."),
-    ("limit", "Sessions of a page, 1 to 1000. Default 100."),
+const ENDED: &[Param] = &[
+    param("proxy", Type::Text, "Those of this proxy."),
+    param("consumer", Type::Text, "Those of the consumer with this name."),
 ];
-const ENDED: &[(&str, &str)] =
-    &[("proxy", "Those of this proxy."), ("consumer", "Those of the consumer with this name.")];
-const LIST: &[(&str, &str)] = &[
-    ("after", "Where the page begins: `next` of the page before."),
-    ("limit", "Objects of a page, 1 to 1000. Default 100."),
+const LIST: &[Param] = &[
+    param("after", Type::Text, "Where the page begins: `next` of the page before."),
+    param("limit", Type::Number(1, 1000), "Objects of a page. Default 100."),
 ];
-const REVISIONS: &[(&str, &str)] = &[
-    ("before", "Only older ones: `next` of the page before."),
-    ("limit", "Revisions of a page, 1 to 1000. Default 50."),
+const REVISIONS: &[Param] = &[
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("limit", Type::Number(1, 1000), "Revisions of a page. Default 50."),
 ];
-const DIFF: &[(&str, &str)] =
-    &[("from", "The revision before. Required."), ("to", "The revision after. Default the newest.")];
+const DIFF: &[Param] = &[
+    Param { required: true, ..param("from", Type::Number(0, u64::MAX), "The revision before.") },
+    param("to", Type::Number(0, u64::MAX), "The revision after. Default the newest."),
+];
 
 /// A row without a body.
 fn asked(
     method: Method,
     path: &'static str,
     summary: &'static str,
-    (role, query): (Option<Role>, &'static [(&'static str, &'static str)]),
+    (role, query, answer): (Option<Role>, &'static [Param], Answer),
     route: fn() -> MethodRouter<Admin>,
 ) -> Endpoint {
-    Endpoint { method, path, summary, role, query, body: None, status: 200, route }
+    Endpoint { method, path, summary, role, query, body: None, status: 200, answer, route }
 }
 
 /// A row with a body.
@@ -102,36 +165,36 @@ fn sent(body: Body, status: u16, endpoint: Endpoint) -> Endpoint {
 /// Every endpoint.
 #[rustfmt::skip]
 pub(super) fn all() -> Vec<Endpoint> {
-    use Method as M;
+    use {Answer as A, Method as M};
     let (open, read, write, admin) = (None, Some(Role::Read), Some(Role::Write), Some(Role::Admin));
     vec![
-        asked(M::GET, "/livez", "Whether the process answers.", (open, &[]), || get(health::live)),
-        asked(M::GET, "/healthz", "As /livez.", (open, &[]), || get(health::live)),
-        asked(M::GET, "/readyz", "Whether traffic should come here.", (open, &[]), || get(health::ready)),
-        asked(M::GET, "/startupz", "Whether the start is over.", (open, &[]), || get(health::started)),
-        asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", (open, &[]), || get(metrics)),
-        asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", (open, &[]), || get(status::status)),
-        asked(M::GET, "/v1/openapi.json", "This description.", (open, &[]), || get(openapi::document)),
-        asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", (read, LIST), || get(resources::list)),
-        sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", (write, WRITE), || post(resources::create))),
-        asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", (read, &[]), || get(resources::get)),
-        sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer sent without `credentials` keeps those it has.", (write, WRITE), || put(resources::put))),
-        sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", (write, WRITE), || patch(resources::patch))),
-        Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", (write, WRITE), || delete(resources::delete)) },
-        asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", (read, &[]), || get(effective::effective)),
-        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", (write, ACTION), || post(actions::act))),
-        asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[]), || get(targets::list)),
-        sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE), || put(targets::put))),
-        asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE), || delete(targets::delete)),
-        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS), || get(sessions::list)),
-        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED), || delete(sessions::end_all)),
-        Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", (write, &[]), || delete(sessions::end)) },
-        sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", (write, BULK), || post(bulk::batch))),
-        sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", (admin, IMPORT), || post(bulk::import))),
-        asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", (read, &[]), || get(bulk::export)),
-        asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", (read, REVISIONS), || get(history::list)),
-        asked(M::GET, "/v1/revisions/{revision}", "One revision with what it changed.", (read, &[]), || get(history::get)),
-        asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", (admin, ROLLBACK), || post(history::rollback)),
-        asked(M::GET, "/v1/diff", "What is different between two revisions.", (read, DIFF), || get(history::diff)),
+        asked(M::GET, "/livez", "Whether the process answers.", (open, VERBOSE, A::Health), || get(health::live)),
+        asked(M::GET, "/healthz", "As /livez.", (open, VERBOSE, A::Health), || get(health::live)),
+        asked(M::GET, "/readyz", "Whether traffic should come here.", (open, VERBOSE, A::Health), || get(health::ready)),
+        asked(M::GET, "/startupz", "Whether the start is over.", (open, VERBOSE, A::Health), || get(health::started)),
+        asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", (open, &[], A::Metrics), || get(metrics)),
+        asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", (open, &[], A::Document), || get(status::status)),
+        asked(M::GET, "/v1/openapi.json", "This description.", (open, &[], A::Document), || get(openapi::document)),
+        asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", (read, LIST, A::Page), || get(resources::list)),
+        sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", (write, WRITE, A::Object), || post(resources::create))),
+        asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", (read, &[], A::Object), || get(resources::get)),
+        sent(Body::Object, 200, asked(M::PUT, "/v1/{kind}/{id}", "Creates or replaces an object. A consumer sent without `credentials` keeps those it has.", (write, WRITE, A::Object), || put(resources::put))),
+        sent(Body::Patch, 200, asked(M::PATCH, "/v1/{kind}/{id}", "Changes some fields of an object.", (write, WRITE, A::Object), || patch(resources::patch))),
+        Endpoint { status: 204, ..asked(M::DELETE, "/v1/{kind}/{id}", "Deletes an object; with a proxy its own plugin configs.", (write, WRITE, A::Nothing), || delete(resources::delete)) },
+        asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", (read, &[], A::Document), || get(effective::effective)),
+        sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", (write, ACTION, A::Document), || post(actions::act))),
+        asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[], A::Page), || get(targets::list)),
+        sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE, A::Upstream), || put(targets::put))),
+        asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE, A::Upstream), || delete(targets::delete)),
+        asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS, A::Sessions), || get(sessions::list)),
+        asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED, A::Document), || delete(sessions::end_all)),
+        Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", (write, &[], A::Nothing), || delete(sessions::end)) },
+        sent(Body::Batch, 200, asked(M::POST, "/v1/batch", "Puts and deletes objects of all kinds; all of it or nothing.", (write, BULK, A::Summary), || post(bulk::batch))),
+        sent(Body::File, 200, asked(M::POST, "/v1/import", "Makes the configuration this one, as one change.", (admin, IMPORT, A::Summary), || post(bulk::import))),
+        asked(M::GET, "/v1/export", "The whole configuration. For the role admin with credentials as they are stored, for others without.", (read, &[], A::Export), || get(bulk::export)),
+        asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", (read, REVISIONS, A::Revisions), || get(history::list)),
+        asked(M::GET, "/v1/revisions/{revision}", "One revision with what it changed.", (read, &[], A::Revision), || get(history::get)),
+        asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", (admin, ROLLBACK, A::Summary), || post(history::rollback)),
+        asked(M::GET, "/v1/diff", "What is different between two revisions.", (read, DIFF, A::Diff), || get(history::diff)),
     ]
 }

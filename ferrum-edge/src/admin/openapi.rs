@@ -1,13 +1,16 @@
 //! The description of the admin API, made of the table of endpoints and of the schema files are checked by.
 
+mod schemas;
+
 use std::sync::LazyLock;
 
+use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use gateway_core::config::file::File;
+use gateway_core::config::catalog::Kind;
 use serde_json::{Map, Value, json};
 
-use super::endpoints::{Body, Endpoint, all};
+use super::endpoints::{Answer, Body, Endpoint, Param, Type, all};
 
 /// `GET /v1/openapi.json`.
 pub(super) async fn document() -> Response {
@@ -19,8 +22,15 @@ pub(super) async fn document() -> Response {
 fn openapi() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for endpoint in all() {
-        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
-        path[endpoint.method.as_str().to_lowercase()] = operation(&endpoint);
+        // Objects of each kind have types of their own.
+        let kinds = if endpoint.path.contains("{kind}") { Kind::ALL.map(Some).to_vec() } else { vec![None] };
+        for kind in kinds {
+            let path =
+                kind.map_or(endpoint.path.to_owned(), |kind| endpoint.path.replace("{kind}", kind.as_str()));
+            let operations = paths.entry(path.clone()).or_insert_with(|| json!({}));
+            let method = endpoint.method.as_str().to_lowercase();
+            operations[&method] = operation(&endpoint, kind, &format!("{method}{}", name(&path)));
+        }
     }
     json!({
         "openapi": "3.1.0",
@@ -32,116 +42,199 @@ fn openapi() -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
-            "schemas": schemas(),
+            "responses": { "Problem": { "description": "An error.", "content": {
+                "application/problem+json": { "schema": reference("Problem") },
+            } } },
+            "schemas": schemas::all(),
         },
     })
 }
 
-fn operation(endpoint: &Endpoint) -> Value {
-    let mut operation = json!({ "summary": endpoint.summary, "parameters": parameters(endpoint) });
-    if endpoint.role.is_some() {
-        let role = format!("{:?}", endpoint.role).to_lowercase();
-        let role = role.trim_start_matches("some(").trim_end_matches(')');
+/// `/v1/revisions/{revision}/rollback` is `RevisionsByRevisionRollback`.
+fn name(path: &str) -> String {
+    let words = path.trim_start_matches("/v1").split('/').filter(|part| !part.is_empty());
+    let words = words.map(|part| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+        Some(parameter) => format!("By{}", pascal(parameter)),
+        None => pascal(part),
+    });
+    words.collect()
+}
+
+fn pascal(text: &str) -> String {
+    let words = text.split(['_', '.', '-']).filter(|word| !word.is_empty());
+    words.map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect()
+}
+
+fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+/// What the schemas call an object of a kind.
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Upstreams => "Upstream",
+        Kind::PluginConfigs => "PluginConfig",
+        Kind::Proxies => "Proxy",
+        Kind::Consumers => "Consumer",
+    }
+}
+
+fn operation(endpoint: &Endpoint, kind: Option<Kind>, id: &str) -> Value {
+    let mut operation = json!({
+        "operationId": id,
+        "summary": endpoint.summary,
+        "parameters": parameters(endpoint),
+        "responses": responses(endpoint, kind),
+    });
+    if let Some(role) = endpoint.role {
         operation["security"] = json!([{ "bearer": [] }]);
-        operation["description"] = json!(format!("Needs the role {role}."));
+        operation["description"] = json!(format!("Needs the role {}.", role.as_str()));
     }
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
             Body::Object | Body::Target | Body::Batch | Body::File | Body::Action => "application/json",
         };
-        operation["requestBody"] = json!({ "content": { content: { "schema": schema(body) } } });
-    }
-    let good = endpoint.status.to_string();
-    operation["responses"] = json!({ good: { "description": "Done." } });
-    if endpoint.role.is_some() {
-        let problem = json!({ "description": "An error.", "content": {
-            "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } },
-        } });
-        operation["responses"]["default"] = problem;
+        let is_required = !matches!(body, Body::Target | Body::Action);
+        operation["requestBody"] =
+            json!({ "required": is_required, "content": { content: { "schema": sent(body, kind) } } });
     }
     operation
 }
 
 fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path.map(|name| match name {
-        "kind" => json!({
-            "name": name, "in": "path", "required": true,
-            "schema": { "enum": ["upstreams", "plugin_configs", "proxies", "consumers"] },
-        }),
-        name => json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }),
+    let in_path = in_path.filter(|name| *name != "kind").map(|name| {
+        let schema = match name {
+            "revision" => json!({ "type": "integer", "minimum": 0 }),
+            "id" => json!({ "type": "string", "minLength": 1, "maxLength": 254, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$" }),
+            _ => json!({ "type": "string", "minLength": 1 }),
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
     });
-    let in_query = endpoint.query.iter().map(|(name, meaning)| {
-        json!({ "name": name, "in": "query", "description": meaning, "schema": { "type": "string" } })
+    let in_query = endpoint.query.iter().map(|Param { name, meaning, of, required }| {
+        let schema = match of {
+            Type::Text => json!({ "type": "string" }),
+            Type::Switch => json!({ "type": "boolean" }),
+            Type::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        };
+        json!({ "name": name, "in": "query", "required": required, "description": meaning, "schema": schema })
     });
     let mut parameters: Vec<Value> = in_path.chain(in_query).collect();
-    if endpoint.path.ends_with("{id}") && endpoint.method != http::Method::GET {
-        let meaning = "The ETag the object must have; 412 when somebody changed it meanwhile.";
+    let mut header = |name: &str, meaning: &str| {
         parameters.push(json!({
-            "name": "If-Match", "in": "header", "description": meaning, "schema": { "type": "string" },
+            "name": name, "in": "header", "required": false, "description": meaning, "schema": { "type": "string" },
         }));
+    };
+    let is_write = endpoint.method != Method::GET;
+    if is_write && endpoint.path == "/v1/{kind}/{id}" {
+        header("If-Match", "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.");
+        header("If-None-Match", "`*`: only when there is no such object yet.");
+    } else if is_write && endpoint.answer == Answer::Summary {
+        header(
+            "If-Match",
+            "The ETag the whole configuration must have; 412 when somebody changed it meanwhile.",
+        );
     }
     parameters
 }
 
-fn schema(body: Body) -> Value {
-    let list =
-        |name: &str| json!({ "type": "array", "items": { "$ref": format!("#/components/schemas/{name}") } });
+/// Every status there is an answer for; all others are errors.
+fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
+    let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let good = match endpoint.answer {
+        Answer::Health | Answer::Metrics => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Answer::Nothing => Value::Null,
+        Answer::Object => json_of(
+            kind.map_or(json!({ "type": "object" }), |kind| reference(&format!("Stored{}", type_of(kind)))),
+        ),
+        Answer::Page => {
+            json_of(reference(&kind.map_or("Targets".to_owned(), |kind| format!("{}Page", type_of(kind)))))
+        }
+        Answer::Export => json_of(reference("Export")),
+        Answer::Upstream => json_of(reference("StoredUpstream")),
+        Answer::Summary => json_of(reference("Summary")),
+        Answer::Revisions => json_of(reference("RevisionPage")),
+        Answer::Revision => json_of(reference("RevisionWithChanges")),
+        Answer::Diff => json_of(reference("Diff")),
+        Answer::Sessions => json_of(reference("SessionPage")),
+        Answer::Document => json_of(json!({ "type": "object" })),
+    };
+    let with = |description: &str| match &good {
+        Value::Null => json!({ "description": description }),
+        content => json!({ "description": description, "content": content }),
+    };
+    let mut responses = json!({ endpoint.status.to_string(): with("Done.") });
+    if endpoint.answer == Answer::Health {
+        responses["503"] = with("Not so; each check says why.");
+    }
+    if matches!(endpoint.answer, Answer::Object | Answer::Nothing | Answer::Upstream)
+        && endpoint.method != Method::GET
+    {
+        let checked = json!({ "description": "`validate_only`: it would be taken.", "content": json_of(reference("Checked")) });
+        match (endpoint.status, endpoint.method == Method::PUT) {
+            // A PUT answers 201 when it created the object, and 200 when it replaced it or only checked it.
+            (200, true) => responses["201"] = with("Created."),
+            (201 | 204, _) => responses["200"] = checked,
+            _ => {}
+        }
+    }
+    responses["default"] = json!({ "$ref": "#/components/responses/Problem" });
+    responses
+}
+
+fn sent(body: Body, kind: Option<Kind>) -> Value {
+    let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     match body {
-        Body::Object => json!({ "oneOf": [
-            { "$ref": "#/components/schemas/Proxy" }, { "$ref": "#/components/schemas/Consumer" },
-            { "$ref": "#/components/schemas/Upstream" }, { "$ref": "#/components/schemas/PluginConfig" },
-        ] }),
+        Body::Object => kind.map_or(json!({ "type": "object" }), |kind| reference(type_of(kind))),
         Body::Patch | Body::Action => json!({ "type": "object" }),
-        Body::Target => json!({ "$ref": "#/components/schemas/Target" }),
-        Body::Batch => json!({ "type": "object", "properties": {
+        Body::Target => reference("Target"),
+        Body::Batch => json!({ "type": "object", "additionalProperties": false, "properties": {
             "upstreams": list("Upstream"), "plugin_configs": list("PluginConfig"),
             "proxies": list("Proxy"), "consumers": list("Consumer"),
-            "delete": { "type": "object", "description": "Lists of ids by kind." },
+            "delete": { "type": "object", "description": "Lists of ids by kind.", "additionalProperties": {
+                "type": "array", "items": { "type": "string" },
+            } },
         } }),
-        Body::File => json!({ "$ref": "#/components/schemas/File" }),
+        Body::File => reference("File"),
     }
 }
 
-/// The types of configuration files, and the error.
-fn schemas() -> Value {
-    let mut file = File::schema().as_value().clone();
-    relink(&mut file);
-    let mut schemas = match file.as_object_mut().and_then(|file| file.shift_remove("$defs")) {
-        Some(Value::Object(types)) => types,
-        _ => Map::new(),
-    };
-    schemas.insert("File".to_owned(), file);
-    let error = json!({ "type": "object", "properties": {
-        "pointer": { "type": "string", "description": "The field (RFC 6901)." },
-        "detail": { "type": "string" }, "remedy": { "type": ["string", "null"] },
-    } });
-    schemas.insert(
-        "Problem".to_owned(),
-        json!({ "type": "object", "properties": {
-        "type": { "type": "string" }, "title": { "type": "string" }, "status": { "type": "integer" },
-        "code": { "type": "string", "description": "Stable, for machines." },
-        "detail": { "type": "string" }, "errors": { "type": "array", "items": error },
-    } }),
-    );
-    Value::Object(schemas)
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// References within a schema, as an OpenAPI document writes them.
-fn relink(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                match value {
-                    Value::String(target) if key == "$ref" => {
-                        *target = target.replace("#/$defs/", "#/components/schemas/");
-                    }
-                    value => relink(value),
-                }
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own_and_typed_answers() {
+        let description = openapi();
+        let mut names = BTreeSet::new();
+        for (path, operations) in description["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                let name = operation["operationId"].as_str().unwrap();
+                assert!(names.insert(name.to_owned()), "{name} twice");
+                let responses = operation["responses"].as_object().unwrap();
+                assert!(responses.contains_key("default") && responses.len() > 1, "{method} {path}");
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(relink),
-        _ => {}
+        for name in
+            ["getProxies", "putProxiesById", "postRevisionsByRevisionRollback", "getStatus", "getLivez"]
+        {
+            assert!(names.contains(name), "{name} in {names:?}");
+        }
+        let proxies = &description["paths"]["/v1/proxies"];
+        assert_eq!(
+            proxies["post"]["requestBody"]["content"]["application/json"]["schema"],
+            reference("Proxy")
+        );
+        assert_eq!(
+            proxies["get"]["responses"]["200"]["content"]["application/json"]["schema"],
+            reference("ProxyPage")
+        );
+        let limit = proxies["get"]["parameters"].as_array().unwrap().iter().find(|of| of["name"] == "limit");
+        assert_eq!(limit.unwrap()["schema"], json!({ "type": "integer", "minimum": 1, "maximum": 1000 }));
+        let from = &description["paths"]["/v1/diff"]["get"]["parameters"][0];
+        assert_eq!((&from["name"], &from["required"]), (&json!("from"), &json!(true)));
     }
 }

@@ -1,19 +1,21 @@
 //! What the gateway is doing, as one document.
 
 use std::sync::PoisonError;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
 use gateway_core::balance::Target;
 use gateway_core::config::catalog::{Closes, Kind};
 use gateway_core::config::snapshot::Snapshot;
+use gateway_core::config::warning::Expiry;
 use gateway_protocols::supervise::Tasks;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Admin;
-use crate::export::{ConfigStatus, Load, Rfc3339};
+use crate::app::Engine;
+use crate::export::{CertificateEnd, ConfigStatus, Load, Rfc3339};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
 
@@ -55,7 +57,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "plugin_tasks": engine.tasks.status(),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
-        "warnings": warned(&snapshot),
+        "warnings": warned(&snapshot, &engine),
     }))
 }
 
@@ -142,11 +144,17 @@ fn proxies(snapshot: &Snapshot) -> Value {
 }
 
 /// What is served and probably not meant. `null` where there is too much to look through for each answer.
-fn warned(snapshot: &Snapshot) -> Value {
+fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     if snapshot.by_id.len() > MAX_LOOKED_THROUGH {
         return Value::Null;
     }
-    let warnings = warnings::of(&snapshot.model());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
+    let ends = engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let expiry =
+        |end: &CertificateEnd| (end.at.clone(), Expiry { file: end.file.clone(), seconds: end.ends - now });
+    let expiries = ends.iter().map(expiry).collect();
+    drop(ends);
+    let warnings = warnings::with_expiries(&snapshot.model(), expiries);
     let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();
     json!({ "count": warnings.len(), "list": shown })
 }

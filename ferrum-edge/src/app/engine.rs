@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// Puts a whole model in use; says its revision.
-    pub(super) fn reload(&self, model: &Model) -> Result<u64, ReloadError> {
+    pub(crate) fn reload(&self, model: &Model) -> Result<u64, ReloadError> {
         self.resettle(Changes::between(&self.snapshot(), model), Ports::All)
     }
 

@@ -7,6 +7,7 @@ use std::{fs, io};
 
 use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
+use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -136,7 +137,7 @@ pub(super) fn serve(
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
-        runtime.block_on(async {
+        let code = runtime.block_on(async {
             // Before anything listens: a signal that comes early must not end the process uncleanly.
             let signals = Signals::new()?;
             let process = match Process::start((source, database), flags, (model, registry)) {
@@ -148,7 +149,10 @@ pub(super) fn serve(
             };
             started(&process.gateway.addresses());
             Ok(process.run(signals).await)
-        })
+        });
+        // A reload that was given up may hang for ever.
+        runtime.shutdown_background();
+        code
     });
     result.unwrap_or_else(|error| {
         print::error(format_args!("the gateway could not start: {error}"));
@@ -212,6 +216,15 @@ impl Signals {
         })
     }
 
+    /// The next signal to stop; others are for nobody meanwhile.
+    async fn stopped(&mut self) -> &'static str {
+        loop {
+            if let Told::Stop(signal) = self.next().await {
+                return signal;
+            }
+        }
+    }
+
     async fn next(&mut self) -> Told {
         tokio::select! {
             _ = self.hangup.recv() => Told::Reload,
@@ -263,14 +276,25 @@ impl<'s> Process<'s> {
     async fn run(self, mut signals: Signals) -> u8 {
         loop {
             match signals.next().await {
-                Told::Reload => self.reload().await,
-                Told::Reopen => self.gateway.telemetry().reopen_log(),
-                Told::Stop(signal) => {
-                    tracing::info!(signal, connections = self.gateway.connections(), "draining");
-                    return self.drain(signals).await;
+                Told::Reload => {
+                    let stopped = tokio::select! {
+                        () = self.reload() => None,
+                        signal = signals.stopped() => Some(signal),
+                    };
+                    if let Some(signal) = stopped {
+                        tracing::warn!("a reload is given up: the gateway stops");
+                        return self.stop(signal, signals).await;
+                    }
                 }
+                Told::Reopen => self.gateway.telemetry().reopen_log(),
+                Told::Stop(signal) => return self.stop(signal, signals).await,
             }
         }
+    }
+
+    async fn stop(self, signal: &'static str, signals: Signals) -> u8 {
+        tracing::info!(signal, connections = self.gateway.connections(), "draining");
+        self.drain(signals).await
     }
 
     async fn reload(&self) {
@@ -286,21 +310,31 @@ impl<'s> Process<'s> {
         notify::tell(State::Ready);
     }
 
-    /// Reads the file again and puts it in use; in database mode that is the settings, and the rest follows by itself.
+    /// Reads the file again and puts it in use; in database mode that is the settings, and the rest follows by itself. On a
+    /// thread of its own: a file system may hang, and a signal to stop must not wait for it.
     async fn reloaded(&self) -> Result<u64, ReloadError> {
-        let refused = |problems| {
-            self.gateway.telemetry().refused(&problems);
-            ReloadError::from(problems)
-        };
-        let Some(reconciler) = self.gateway.reconciler() else {
-            let model = self.source.load(&self.registry).map_err(refused)?;
+        let (source, registry) = (self.source.clone(), self.registry.clone());
+        let engine = self.gateway.engine().clone();
+        let reconciler = self.gateway.reconciler().cloned();
+        let is_settings = reconciler.is_some();
+        let loading = tokio::task::spawn_blocking(move || {
+            let refused = |problems| {
+                engine.telemetry.refused(&problems);
+                ReloadError::from(problems)
+            };
+            if is_settings {
+                return source.load_settings(&registry).map_err(refused).map(Some);
+            }
+            let model = source.load(&registry).map_err(refused)?;
             for warning in warnings::of(&model).iter().take(MAX_WARNINGS) {
                 tracing::warn!("{warning}");
             }
-            return self.gateway.reload(&model);
-        };
-        let model = self.source.load_settings(&self.registry).map_err(refused)?;
-        reconciler.reload(model.settings).await?;
+            engine.reload(&model).map(|_| None)
+        });
+        let panicked = |_| Problems::one("", "reloading panicked; the log says where");
+        if let (Some(model), Some(reconciler)) = (loading.await.map_err(panicked)??, reconciler) {
+            reconciler.reload(model.settings).await?;
+        }
         Ok(self.gateway.snapshot().revision)
     }
 

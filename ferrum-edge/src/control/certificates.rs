@@ -13,6 +13,7 @@ use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::tls;
 
 use crate::app::Engine;
+use crate::export::CertificateEnd;
 use crate::source::certificates;
 
 /// From one look to the next.
@@ -82,9 +83,11 @@ impl Watch {
     fn note_expiries(&self, snapshot: &Snapshot) {
         let mut model = snapshot.settings_model();
         model.proxies.extend(snapshot.tended.iter().map(|(_, route)| route.proxy.clone()));
-        let ends = certificates::expiries(&model).into_iter().map(|(_, expiry)| expiry);
+        let ends = certificates::expiries(&model).into_iter();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
-        let ends = ends.map(|expiry| (expiry.file, now + expiry.seconds)).collect();
+        let ends = ends
+            .map(|(at, expiry)| CertificateEnd { at, file: expiry.file, ends: now + expiry.seconds })
+            .collect();
         *self.engine.telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
     }
 

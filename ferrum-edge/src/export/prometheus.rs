@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::histogram::{BOUNDS, Merged};
 use super::process::Process;
 use super::shard::{CLASSES, SESSIONS, VERSIONS, WorkerTelemetry};
-use super::{Telemetry, histogram::Count, program_log};
+use super::{CertificateEnd, Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -249,7 +249,9 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
         page.sample(metric::ADMIN_REFUSED.name, format_args!("reason=\"{reason}\""), count.load(Relaxed));
     }
     page.head(&metric::CERTIFICATE_ENDS);
-    for (file, ends) in &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner) {
+    for CertificateEnd { file, ends, .. } in
+        &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner)
+    {
         let file = file.display().to_string();
         page.sample(metric::CERTIFICATE_ENDS.name, format_args!("file=\"{}\"", Label(&file)), ends);
     }

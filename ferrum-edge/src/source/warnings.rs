@@ -1,7 +1,7 @@
 //! What is valid in a configuration and probably not meant, its certificates included.
 
 use gateway_core::config::model::Model;
-use gateway_core::config::warning::{self, Warning};
+use gateway_core::config::warning::{self, Expiry, Warning};
 
 use serde_json::{Value, json};
 
@@ -14,8 +14,13 @@ pub(crate) fn document(warning: &Warning) -> Value {
 
 /// Every warning of a configuration that is not silenced.
 pub(crate) fn of(model: &Model) -> Vec<Warning> {
+    with_expiries(model, certificates::expiries(model))
+}
+
+/// The same where it is known when the certificates end.
+pub(crate) fn with_expiries(model: &Model, expiries: Vec<(String, Expiry)>) -> Vec<Warning> {
     let mut warnings = warning::warnings(model);
-    let expiring = warning::expiring(certificates::expiries(model));
+    let expiring = warning::expiring(expiries);
     warnings.extend(warning::silenced(expiring, model));
     warnings
 }

@@ -657,7 +657,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 28);
+    assert_eq!(count, 46);
     references(&description, &description);
 }
 

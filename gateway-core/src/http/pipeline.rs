@@ -300,7 +300,10 @@ impl<U: Upstream> Pipeline<U> {
         loop {
             let pick = match destination.pick(&end.exchange, &tried) {
                 Some(pick) => pick,
-                None => Box::pin(destination.wait(end.exchange.started, &tried)).await?,
+                None => {
+                    let key = (end.exchange.started, destination.key(&end.exchange));
+                    Box::pin(destination.wait(key, &tried)).await?
+                }
             };
             let begun = Instant::now();
             attempts.begin();

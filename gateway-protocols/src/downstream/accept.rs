@@ -14,7 +14,7 @@ use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::limit::concurrency::Permit;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
-use rustls::ServerConfig;
+use rustls::{CipherSuite, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
@@ -252,7 +252,7 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
             Box::pin(h2::serve(worker, Rewound::new(buffer, link), client, entry)).await;
         }
         Ok(Version::Http1) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
-        Ok(Version::None) => h1::lost(worker, &client, !buffer.is_empty()),
+        Ok(Version::None) => h1::lost(worker, &client, (!buffer.is_empty()).then_some(&buffer)),
         Err(_) if buffer.is_empty() => {}
         Err(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
     }
@@ -266,11 +266,18 @@ pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
             _ => "unknown",
         },
-        cipher: session
-            .negotiated_cipher_suite()
-            .and_then(|suite| suite.suite().as_str())
-            .unwrap_or("unknown"),
+        cipher: session.negotiated_cipher_suite().map_or("unknown", |suite| registered(suite.suite())),
         ..shown(session.peer_certificates().unwrap_or_default())
+    }
+}
+
+/// A cipher suite by the name it has in IANA's registry; rustls names those of TLS 1.3 otherwise.
+fn registered(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other.as_str().unwrap_or("unknown"),
     }
 }
 

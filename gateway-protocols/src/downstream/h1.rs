@@ -2,6 +2,7 @@
 
 mod body;
 mod reply;
+mod unreadable;
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -16,7 +17,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::downstream::Delivery;
 use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::http::reply::{Cause, Reply};
-use http::{Method, Request, Uri, Version};
+use http::{Method, Version};
 use tokio::sync::oneshot;
 
 use super::Entry;
@@ -93,10 +94,17 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
         let after = match incoming {
             Incoming::Over => return,
             Incoming::Left => return Box::pin(linger(reader, responder)).await,
-            Incoming::Torn => return lost(worker, &client, true),
-            Incoming::Late => Box::pin(refuse(worker, &client, &mut responder, Cause::RequestTimeout)).await,
+            Incoming::Torn => return lost(worker, &client, Some(&reader.buffer)),
+            Incoming::Late => {
+                let mut exchange = unreadable::exchange(&reader.buffer, &client);
+                // The timer ran from the first byte.
+                exchange.started = exchange.started.checked_sub(rules.header).unwrap_or(exchange.started);
+                let reply = Reply::new(Cause::RequestTimeout);
+                Box::pin(refuse(worker, exchange, &mut responder, reply)).await
+            }
             Incoming::Refused(error) => {
-                Box::pin(refuse(worker, &client, &mut responder, cause_of(error))).await
+                let exchange = unreadable::exchange(&reader.buffer, &client);
+                Box::pin(refuse(worker, exchange, &mut responder, unreadable::reply(error))).await
             }
             Incoming::Head(head) => {
                 // Only now: a connection may have been idle for long, and its next request belongs to the
@@ -120,10 +128,10 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     }
 }
 
-/// The client's connection is lost; where that was in the middle of a head, it is recorded.
-pub(super) fn lost(worker: &Worker, client: &Arc<Client>, has_begun: bool) {
-    if has_begun {
-        worker.pipeline().abandon(unreadable(client), Cause::ClientGone);
+/// The client's connection is lost; where that was in the middle of a head, what was read of it is recorded.
+pub(super) fn lost(worker: &Worker, client: &Arc<Client>, read: Option<&[u8]>) {
+    if let Some(read) = read {
+        worker.pipeline().abandon(unreadable::exchange(read, client), Cause::ClientGone);
     }
 }
 
@@ -342,29 +350,15 @@ impl Reading {
 }
 
 /// Answers what is no request, and records it like one.
-async fn refuse(worker: &Worker, client: &Arc<Client>, responder: &mut Responder<'_>, cause: Cause) -> After {
+async fn refuse(
+    worker: &Worker,
+    exchange: Box<Exchange>,
+    responder: &mut Responder<'_>,
+    reply: Reply,
+) -> After {
     responder.begin_refusal();
-    let delivery = worker.pipeline().refuse(unreadable(client), Reply::new(cause).closing(), responder).await;
+    let delivery = worker.pipeline().refuse(exchange, reply.closing(), responder).await;
     if delivery.cut.is_some() { After::Close } else { After::Linger }
-}
-
-/// Stands in for a request that could not be read.
-fn unreadable(client: &Arc<Client>) -> Box<Exchange> {
-    let mut request = Request::new(Body::empty());
-    *request.method_mut() = Method::from_bytes(b"-").unwrap_or(Method::GET);
-    *request.uri_mut() = Uri::from_static("/");
-    *request.version_mut() = Version::HTTP_11;
-    Box::new(Exchange::new(request, client.clone()))
-}
-
-fn cause_of(error: HeadError) -> Cause {
-    match error {
-        HeadError::TooLarge | HeadError::TooMany => Cause::HeadersTooLarge,
-        HeadError::TargetTooLong => Cause::UriTooLong,
-        HeadError::Coding => Cause::CodingUnsupported,
-        HeadError::Version => Cause::HttpVersionUnsupported,
-        HeadError::Malformed(_) => Cause::BadRequest,
-    }
 }
 
 /// Closes without a reset, which could destroy the response before the client has read it (RFC 9112 §9.6).

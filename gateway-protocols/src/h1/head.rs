@@ -83,11 +83,21 @@ pub struct ResponseHead {
 /// Takes a request's head off the front of `buffer`; `None` when it is not all there yet.
 ///
 /// # Errors
-/// Whatever makes the request unanswerable; the connection cannot be used any further.
+/// Whatever makes the request unanswerable; the connection cannot be used any further. The buffer then begins with the
+/// request line, as far as there is one.
 pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<RequestHead>, HeadError> {
     skip_empty_lines(buffer);
     let Some(lines) = Lines::of(buffer, limits)? else { return Ok(None) };
     let head = buffer.split_to(lines.bytes).freeze();
+    let parsed = parsed(&head, &lines, limits);
+    if parsed.is_err() {
+        // For the record; nothing more is read from this connection.
+        *buffer = BytesMut::from(&head[..lines.first()]);
+    }
+    parsed.map(Some)
+}
+
+fn parsed(head: &Bytes, lines: &Lines, limits: &HeadLimits) -> Result<RequestHead, HeadError> {
     let line = &head[..lines.first()];
     let (method, rest) = line.split_at(memchr::memchr(b' ', line).ok_or(BAD_REQUEST_LINE)?);
     let method = Method::from_bytes(method).map_err(|_| HeadError::Malformed("method"))?;
@@ -111,13 +121,13 @@ pub fn request(buffer: &mut BytesMut, limits: &HeadLimits) -> Result<Option<Requ
         return Err(HeadError::Malformed("request target"));
     }
     let uri = uri(&method, head.slice_ref(target))?;
-    let (fields, seen) = lines.fields(&head)?;
+    let (fields, seen) = lines.fields(head)?;
     let mut request = Request::new(());
     *request.method_mut() = method;
     *request.uri_mut() = uri;
     *request.version_mut() = version;
     *request.headers_mut() = fields;
-    describe_request(request, &seen).map(Some)
+    describe_request(request, &seen)
 }
 
 /// Takes a response's head off the front of `buffer`; `None` when it is not all there yet. `to` is the request's

@@ -61,20 +61,36 @@ impl<'s> Destination<'s> {
     /// Picks a target not yet tried; `None` when there is none at this moment.
     pub(super) fn pick(&self, exchange: &Exchange, tried: &[usize]) -> Option<Pick<'s>> {
         let address;
-        let hash_key = match (self.targets.hash_on(), &self.new_key) {
-            (None, _) => None,
-            (Some(_), Some(new)) => Some(new.as_bytes()),
-            (Some(on), None) => {
+        let hash_key = match self.targets.hash_on() {
+            None => None,
+            Some(on) => {
                 address = exchange.client_address.to_string();
-                Some(hash_key(on, &exchange.request.headers).unwrap_or(address.as_bytes()))
+                Some(self.hash_key(on, exchange, &address))
             }
         };
         self.targets.pick(&Ask { hash_key, ..self.ask(exchange.started, tried) })
     }
 
+    /// What decides which target a request goes to where that is by hash.
+    fn hash_key<'e>(&'e self, on: &HashOn, exchange: &'e Exchange, address: &'e str) -> &'e [u8] {
+        let new = self.new_key.as_ref().map(String::as_bytes);
+        new.or_else(|| hash_key(on, &exchange.request.headers)).unwrap_or(address.as_bytes())
+    }
+
+    /// What decides which target a request goes to where that is by hash, to be kept while it waits.
+    pub(super) fn key(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        let address = exchange.client_address.to_string();
+        self.targets.hash_on().map(|on| self.hash_key(on, exchange, &address).to_vec())
+    }
+
     /// Waits for a target with room, where the upstream has a queue. The reply says why there is none.
-    pub(super) async fn wait(&self, started: Instant, tried: &[usize]) -> Result<Pick<'s>, Box<Reply>> {
-        let ask = self.ask(started, tried);
+    /// `key` is what [`Self::key`] says.
+    pub(super) async fn wait(
+        &self,
+        (started, key): (Instant, Option<Vec<u8>>),
+        tried: &[usize],
+    ) -> Result<Pick<'s>, Box<Reply>> {
+        let ask = Ask { hash_key: key.as_deref(), ..self.ask(started, tried) };
         if let Some(pick) = self.targets.wait(&ask).await {
             return Ok(pick);
         }

@@ -1,0 +1,134 @@
+//! The types of the admin API's bodies.
+
+use gateway_core::config::catalog::Kind;
+use gateway_core::config::file::File;
+use serde_json::{Map, Value, json};
+
+use super::{reference, type_of};
+
+/// The types of configuration files, what the API answers, and the error.
+pub(super) fn all() -> Value {
+    let mut file = File::schema().as_value().clone();
+    relink(&mut file);
+    let mut schemas = match file.as_object_mut().and_then(|file| file.shift_remove("$defs")) {
+        Some(Value::Object(types)) => types,
+        _ => Map::new(),
+    };
+    schemas.insert("File".to_owned(), file);
+    for kind in Kind::ALL {
+        let name = type_of(kind);
+        let stored = schemas.get(name).map_or_else(|| json!({}), |schema| stored(schema.clone()));
+        schemas.insert(format!("Stored{name}"), stored);
+        schemas.insert(format!("{name}Page"), page(&reference(&format!("Stored{name}"))));
+    }
+    let Value::Object(answers) = answers() else { return Value::Object(schemas) };
+    schemas.extend(answers);
+    Value::Object(schemas)
+}
+
+/// An object as it is answered: with its times and revision. What is required of one that is sent need not be there:
+/// secrets are never shown.
+fn stored(mut schema: Value) -> Value {
+    let time = json!({ "type": "string", "format": "date-time" });
+    if let Some(fields) = schema["properties"].as_object_mut() {
+        fields.insert("created_at".to_owned(), time.clone());
+        fields.insert("updated_at".to_owned(), time);
+        fields.insert("revision".to_owned(), json!({ "type": "integer" }));
+        // Shown as they are stored, without secrets.
+        for hidden in ["credentials", "config"] {
+            if let Some(field) = fields.get_mut(hidden) {
+                *field = json!({ "description": "Without secrets." });
+            }
+        }
+    }
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["id", "created_at", "updated_at", "revision"]));
+    }
+    schema
+}
+
+fn page(item: &Value) -> Value {
+    json!({
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": { "type": "array", "items": item },
+            "next": { "type": ["string", "null"], "description": "`after` or `before` of the next page; null on the last." },
+        },
+    })
+}
+
+fn answers() -> Value {
+    let count = json!({ "type": "integer", "minimum": 0 });
+    let text = json!({ "type": "string" });
+    let revision = json!({
+        "revision": count, "at": { "type": "string", "format": "date-time" }, "author": text, "source": text,
+        "note": text, "created": count, "updated": count, "deleted": count,
+    });
+    let differences = json!({ "type": "array", "items": { "type": "object", "properties": {
+        "kind": text, "id": text, "before": { "type": ["object", "null"] }, "after": { "type": ["object", "null"] },
+    } } });
+    let mut with_changes = revision.clone();
+    with_changes["changes"] = differences.clone();
+    with_changes["truncated"] = json!({ "type": "boolean" });
+    let error = json!({ "type": "object", "properties": {
+        "pointer": { "type": "string", "description": "The field (RFC 6901)." },
+        "detail": text, "remedy": { "type": ["string", "null"] },
+    } });
+    let list = |name: &str| json!({ "type": "array", "items": reference(name) });
+    let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
+        "id": text, "protocol": { "enum": ["tcp", "websocket", "event_stream"] }, "proxy": text,
+        "consumer": { "type": ["string", "null"] }, "client": text,
+        "since": { "type": "string", "format": "date-time" },
+    } });
+    let mut sessions = page(&session);
+    sessions["properties"]["open"] = count.clone();
+    json!({
+        "Checked": { "type": "object", "required": ["valid", "revision"], "properties": {
+            "valid": { "const": true }, "revision": count,
+        } },
+        "Summary": { "type": "object", "required": ["revision", "created", "updated", "deleted", "unchanged"], "properties": {
+            "revision": count, "created": count, "updated": count, "deleted": count, "unchanged": count,
+            "valid": { "const": true },
+            "credentials_restored": { "type": "array", "items": text, "description": "Consumers whose earlier credentials a rollback made valid again." },
+            "changes": { "type": "array", "items": { "type": "object", "properties": {
+                "kind": text, "id": text, "action": { "enum": ["create", "update", "keep", "delete"] },
+            } } },
+        } },
+        "Targets": page(&json!({ "type": "object" })),
+        "RevisionPage": page(&json!({ "type": "object", "properties": revision })),
+        "RevisionWithChanges": { "type": "object", "properties": with_changes },
+        "Diff": { "type": "object", "required": ["from", "to", "changes"], "properties": {
+            "from": count, "to": count, "changes": differences, "truncated": { "type": "boolean" },
+        } },
+        "SessionPage": sessions,
+        "Export": { "type": "object", "required": ["version", "proxies"], "properties": {
+            "version": text, "upstreams": list("StoredObject"), "plugin_configs": list("StoredObject"),
+            "proxies": list("StoredObject"), "consumers": list("StoredObject"),
+        } },
+        "StoredObject": { "type": "object", "required": ["id"], "properties": { "id": text } },
+        "Problem": { "type": "object", "required": ["title", "status", "code", "detail"], "properties": {
+            "type": text, "title": text, "status": { "type": "integer" },
+            "code": { "type": "string", "description": "Stable, for machines." },
+            "detail": text, "errors": { "type": "array", "items": error },
+        } },
+    })
+}
+
+/// References within a schema, as an OpenAPI document writes them.
+fn relink(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value {
+                    Value::String(target) if key == "$ref" => {
+                        *target = target.replace("#/$defs/", "#/components/schemas/");
+                    }
+                    value => relink(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(relink),
+        _ => {}
+    }
+}
