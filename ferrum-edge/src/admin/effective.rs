@@ -5,7 +5,8 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::model::{
-    Algorithm, AuthMode, BackendHttp, HostPattern, LoadPriority, Parameters, PathPolicy, Scope, Traffic,
+    Algorithm, AuthMode, BackendHttp, HostPattern, LoadPriority, Parameters, PathPolicy, Retry, Scope,
+    Traffic,
 };
 use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
@@ -85,13 +86,7 @@ fn document(route: &Route) -> Value {
             "idle": millis(proxy.timeouts.idle),
             "total": millis(proxy.timeouts.total),
         },
-        "retry": {
-            "max_retries": proxy.retry.max_retries,
-            "status_codes": proxy.retry.status_codes,
-            "methods": proxy.retry.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
-            "on_connect_failure": proxy.retry.on_connect_failure,
-            "budget_percent": proxy.retry.budget_percent,
-        },
+        "retry": retry(&proxy.retry),
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,
@@ -99,6 +94,16 @@ fn document(route: &Route) -> Value {
             "failure_status_codes": rules.status_codes,
             "half_open_max_requests": rules.half_open_max_requests,
         })),
+    })
+}
+
+fn retry(rules: &Retry) -> Value {
+    json!({
+        "max_retries": rules.max_retries,
+        "status_codes": rules.status_codes,
+        "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "on_connect_failure": rules.on_connect_failure,
+        "budget_percent": rules.budget_percent,
     })
 }
 

@@ -25,8 +25,10 @@ fn openapi() -> Value {
         // Objects of each kind have types of their own.
         let kinds = if endpoint.path.contains("{kind}") { Kind::ALL.map(Some).to_vec() } else { vec![None] };
         for kind in kinds {
-            let path =
-                kind.map_or(endpoint.path.to_owned(), |kind| endpoint.path.replace("{kind}", kind.as_str()));
+            let path = kind.map_or_else(
+                || endpoint.path.to_owned(),
+                |kind| endpoint.path.replace("{kind}", kind.as_str()),
+            );
             let operations = paths.entry(path.clone()).or_insert_with(|| json!({}));
             let method = endpoint.method.as_str().to_lowercase();
             operations[&method] = operation(&endpoint, kind, &format!("{method}{}", name(&path)));
@@ -62,7 +64,11 @@ fn name(path: &str) -> String {
 
 fn pascal(text: &str) -> String {
     let words = text.split(['_', '.', '-']).filter(|word| !word.is_empty());
-    words.map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect()
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| format!("{}{}", first.to_ascii_uppercase(), letters.as_str()))
+    };
+    words.filter_map(capital).collect()
 }
 
 fn reference(schema: &str) -> Value {
@@ -148,9 +154,9 @@ fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
         Answer::Object => json_of(
             kind.map_or(json!({ "type": "object" }), |kind| reference(&format!("Stored{}", type_of(kind)))),
         ),
-        Answer::Page => {
-            json_of(reference(&kind.map_or("Targets".to_owned(), |kind| format!("{}Page", type_of(kind)))))
-        }
+        Answer::Page => json_of(reference(
+            &kind.map_or_else(|| "Targets".to_owned(), |kind| format!("{}Page", type_of(kind))),
+        )),
         Answer::Export => json_of(reference("Export")),
         Answer::Upstream => json_of(reference("StoredUpstream")),
         Answer::Summary => json_of(reference("Summary")),

@@ -14,6 +14,10 @@ pub trait Downstream: Send {
     /// Passes an informational (1xx) response on. A client that can't take it is not told.
     fn interim(&mut self, status: StatusCode, headers: &HeaderMap) -> impl Future<Output = ()> + Send;
 
+    /// A target is about to be asked. Where the client waits for `100 Continue`, it is told to go on only once the target
+    /// says so, or says nothing for a while (RFC 9110 §10.1.1).
+    fn asking(&mut self) {}
+
     /// Sends the head of a switch to another protocol and hands over the client's end; `None` when the client is gone.
     fn upgrade(&mut self, response: Response<()>) -> impl Future<Output = Option<Tunnel>> + Send;
 

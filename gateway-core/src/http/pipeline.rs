@@ -318,6 +318,7 @@ impl<U: Upstream> Pipeline<U> {
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
             let times = (begun, destination.pool_key(&pick));
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
+            downstream.asking();
             let sent = self.upstream.send(call, body, downstream).await;
             route.chain.attempted(&mut end.exchange, attempt, attempt_end(&sent), around);
             let pause = match sent {

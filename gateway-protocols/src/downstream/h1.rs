@@ -1,6 +1,7 @@
 //! HTTP/1.1 with a client: one exchange after the other on one connection.
 
 mod body;
+mod expectation;
 mod reply;
 mod unreadable;
 
@@ -27,7 +28,8 @@ use crate::h1::head::{self, Framing, HeadError, HeadLimits, RequestHead};
 use crate::link::{Link, ReadHalf};
 use crate::timer::Timer;
 use crate::worker::Worker;
-use body::{Continue, RequestBody, Returned};
+use body::{RequestBody, Returned};
+use expectation::Continue;
 use reply::Responder;
 
 /// The reading side of a connection: its half of the link and what was read ahead.
@@ -219,7 +221,8 @@ async fn exchange(
     let RequestHead { mut request, framing, keep_alive: _, expects, expects_continue, upgrade } = *head;
     // RFC 9110 §10.1.1: HTTP/1.0 knows no expectations.
     let unexpected = expects && !expects_continue && request.version() == Version::HTTP_11;
-    if expects {
+    // The target decides whether it wants the body; without one there is nothing to decide.
+    if expects && !(expects_continue && framing != Framing::None) {
         request.headers_mut().remove(http::header::EXPECT);
     }
     // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.

@@ -192,3 +192,32 @@ async fn hop_by_hop_fields_of_an_answer_stay_behind() {
         assert_eq!(client.body().await.unwrap(), b"ok");
     }
 }
+
+/// The target may refuse an upload before it is sent; one that ignores the expectation gets it all the same.
+#[tokio::test]
+async fn the_target_decides_whether_an_expected_body_is_sent() {
+    let port = Port::listen(None).await;
+    let mut edge = edge_to(&port).await;
+    let request = "PUT / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
+    let mut client = edge.wire().await;
+    client.send(request).await;
+    let mut target = Wire::new(port.accept().await);
+    let head = target.until(b"\r\n\r\n").await.unwrap();
+    assert!(String::from_utf8_lossy(&head).to_lowercase().contains("expect: 100-continue"), "{head:?}");
+    target.send("HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
+    // Not a 100 before it.
+    client.expect("HTTP/1.1 413").await;
+    client.closed().await;
+    assert_eq!(edge.only_record().await.status(), 413);
+
+    let mut client = edge.wire().await;
+    client.send(request).await;
+    let mut target = Wire::new(port.accept().await);
+    target.until(b"\r\n\r\n").await.unwrap();
+    client.expect("HTTP/1.1 100").await;
+    client.until(b"\r\n\r\n").await.unwrap();
+    client.send("body").await;
+    target.expect("body").await;
+    target.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    client.expect("HTTP/1.1 200").await;
+}

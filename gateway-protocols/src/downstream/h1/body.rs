@@ -2,8 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
 use super::Reader;
+use super::expectation::Continue;
 use crate::buffer::HEAD_BYTES;
 use crate::h1::body::{Decoder, Step};
 use crate::timer::Timer;
@@ -33,22 +32,6 @@ pub(super) struct Returned {
     pub(super) decoder: Decoder,
 }
 
-/// The `100 Continue` a client waits for before it sends its body (RFC 9110 §10.1.1).
-pub(super) struct Continue {
-    written: usize,
-    /// Cleared once it is sent.
-    owed: Arc<AtomicBool>,
-}
-
-impl Continue {
-    /// `owed` says from when the body is there until this was sent that the client still waits.
-    pub(super) fn new(owed: Arc<AtomicBool>) -> Self {
-        Self { written: 0, owed }
-    }
-}
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 impl RequestBody {
     pub(super) fn new(
         reader: Reader,
@@ -57,9 +40,6 @@ impl RequestBody {
         idle: Duration,
         go_ahead: Option<Continue>,
     ) -> Self {
-        if let Some(go_ahead) = &go_ahead {
-            go_ahead.owed.store(true, Ordering::Relaxed);
-        }
         Self { reader: Some(reader), decoder, home: Some(home), idle, timer: Timer::default(), go_ahead }
     }
 
@@ -75,11 +55,11 @@ impl RequestBody {
             }
             // Only now is it certain that the body is wanted and not there yet.
             if let Some(go_ahead) = &mut self.go_ahead {
-                while go_ahead.written < CONTINUE.len() {
-                    let rest = &CONTINUE[go_ahead.written..];
-                    go_ahead.written += ready!(reader.half.poll_write_ahead(cx, rest))?;
+                ready!(go_ahead.poll_allowed(cx));
+                while !go_ahead.rest().is_empty() {
+                    let written = ready!(reader.half.poll_write_ahead(cx, go_ahead.rest()))?;
+                    go_ahead.wrote(written);
                 }
-                go_ahead.owed.store(false, Ordering::Relaxed);
                 self.go_ahead = None;
             }
             match reader.half.poll_fill(cx, &mut reader.buffer, self.decoder.wants())? {

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::{Entry, cut_by};
 use super::Reader;
+use super::expectation::Expectation;
 use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
@@ -38,7 +38,7 @@ pub(super) struct Responder<'e> {
     /// Whether the body under way ends with the connection.
     until_close: bool,
     /// Whether the client was never told to go on with its body, where it waits for that.
-    continue_owed: Option<Arc<AtomicBool>>,
+    continue_owed: Option<Arc<Expectation>>,
     /// Where HTTP/3 is, for clients that could use it.
     alt_svc: Option<HeaderValue>,
     /// Says when a drain has begun.
@@ -73,8 +73,8 @@ impl<'e> Responder<'e> {
         self.continue_owed = None;
     }
 
-    /// The client waits for `100 Continue`; set for as long as it does.
-    pub(super) fn owe_continue(&mut self) -> Arc<AtomicBool> {
+    /// The client waits for `100 Continue`.
+    pub(super) fn owe_continue(&mut self) -> Arc<Expectation> {
         self.continue_owed.get_or_insert_default().clone()
     }
 
@@ -135,6 +135,10 @@ impl Downstream for Responder<'_> {
     async fn interim(&mut self, status: StatusCode, headers: &HeaderMap) {
         // HTTP/1.0 knows none, and a second `100 Continue` would confuse.
         if self.version < Version::HTTP_11 || status == StatusCode::CONTINUE {
+            if let Some(expectation) = self.continue_owed.as_ref().filter(|_| status == StatusCode::CONTINUE)
+            {
+                expectation.allow();
+            }
             return;
         }
         let mut head = std::mem::take(&mut self.out);
@@ -144,6 +148,12 @@ impl Downstream for Responder<'_> {
             self.keep_alive = false;
         }
         self.out = sender.into_buffer();
+    }
+
+    fn asking(&mut self) {
+        if let Some(expectation) = &self.continue_owed {
+            expectation.hold();
+        }
     }
 
     async fn upgrade(&mut self, response: Response<()>) -> Option<Tunnel> {
@@ -168,7 +178,7 @@ impl Downstream for Responder<'_> {
         // Also when the drain began while the answer was awaited.
         self.keep_alive &= !self.entry.is_draining();
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
-        self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|owed| owed.load(Ordering::Relaxed));
+        self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|expectation| expectation.is_owed());
         let tail = Tail {
             frame,
             close: !self.keep_alive,
