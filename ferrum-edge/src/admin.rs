@@ -8,6 +8,7 @@ mod bulk;
 mod door;
 mod effective;
 mod endpoints;
+mod explain;
 mod health;
 mod history;
 mod json;
@@ -130,7 +131,7 @@ fn router(admin: Admin) -> Router<()> {
             Some(role) => {
                 let gate = Gate { admin: admin.clone(), role };
                 match endpoint.path {
-                    actions::PATH | sessions::PATH | sessions::ONE => (endpoint.route)()
+                    actions::PATH | explain::PATH | sessions::PATH | sessions::ONE => (endpoint.route)()
                         .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
                     _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
                 }

@@ -28,6 +28,7 @@ pub mod admin;
 pub mod app;
 pub mod cli;
 mod control;
+mod explain;
 pub mod export;
 pub mod import;
 pub mod source;

@@ -129,7 +129,11 @@ fn explain_names_proxy_chain_and_near_misses() {
     assert_eq!(code, Some(0));
     assert_eq!(users["proxy"]["id"], "users");
     assert_eq!(users["proxy"]["forwards"][0], "http://10.0.0.1:8080/7?full=1");
-    assert_eq!(users["proxy"]["plugins"][0], "correlation_id");
+    let plugins = users["proxy"]["plugins"].as_array().unwrap();
+    let runs: Vec<_> = plugins.iter().map(|plugin| (&plugin["id"], &plugin["runs"])).collect();
+    let (yes, no) = (Value::Bool(true), Value::Bool(false));
+    let id = |name: &str| Value::String(name.to_owned());
+    assert_eq!(runs, [(&id("ids"), &yes), (&id("posted"), &no)]);
     let losers = users["not_chosen"].as_array().unwrap();
     assert_eq!(losers[0]["proxy"], "v1", "{users}");
     assert!(losers.iter().any(|loser| loser["proxy"] == "elsewhere"), "{users}");
@@ -148,14 +152,46 @@ fn explain_names_proxy_chain_and_near_misses() {
 const EXPLAINED: &str = "
 proxies:
   - { id: users, hosts: [api.example.com], listen_path: /v1/users, allowed_methods: [GET], backend_scheme: http,
-      backend_host: 10.0.0.1, backend_port: 8080, plugins: [{ plugin_config_id: ids }] }
+      backend_host: 10.0.0.1, backend_port: 8080, plugins: [{ plugin_config_id: ids }, { plugin_config_id: posted }] }
   - { id: v1, hosts: [api.example.com], listen_path: /v1, backend_scheme: http, backend_host: 10.0.0.2,
       backend_port: 8080 }
   - { id: elsewhere, hosts: [www.example.com], listen_path: /v1/users, backend_scheme: http,
       backend_host: 10.0.0.3, backend_port: 8080 }
 plugin_configs:
   - { id: ids, plugin_name: correlation_id, scope: proxy_group, config: {} }
+  - { id: posted, plugin_name: server_timing, scope: proxy_group, config: {}, when: { methods: [POST] } }
 ";
+
+#[test]
+fn explain_asks_a_running_gateway() {
+    let folder = Folder::new();
+    let listeners = "gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }\n";
+    folder.write("ferrum.yaml", &format!("{listeners}{EXPLAINED}"));
+    let gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ADMIN_READ_TOKEN", "a-token-of-enough-bytes");
+    });
+    let explain = |token: &str| {
+        let admin = gateway.admin.to_string();
+        let mut command = ferrum_edge(&folder);
+        command.args([
+            "explain",
+            "GET",
+            "http://api.example.com/v1/users/7",
+            "-H",
+            "x-a: b",
+            "--admin",
+            &admin,
+        ]);
+        command.env("FERRUM_ADMIN_TOKEN", token).output().unwrap()
+    };
+    let asked = explain("a-token-of-enough-bytes");
+    let said = String::from_utf8(asked.stdout).unwrap();
+    assert_eq!(asked.status.code(), Some(0), "{said}");
+    assert!(said.contains("proxy:     users"), "{said}");
+    assert!(said.contains("plugins:   correlation_id, server_timing (not for this request)"), "{said}");
+    assert!(said.contains("not v1:"), "{said}");
+    assert_eq!(explain("another-token-of-enough").status.code(), Some(1));
+}
 
 #[test]
 fn what_the_program_knows_of_itself() {

@@ -5,7 +5,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::Role;
 use super::{
-    Admin, actions, bulk, effective, health, history, metrics, openapi, resources, sessions, status, targets,
+    Admin, actions, bulk, effective, explain, health, history, metrics, openapi, resources, sessions, status,
+    targets,
 };
 
 /// One thing that can be asked for.
@@ -93,6 +94,8 @@ pub(super) enum Body {
     File,
     /// What a plugin's action takes.
     Action,
+    /// A request that somebody wonders about.
+    Question,
 }
 
 const fn param(name: &'static str, of: Type, meaning: &'static str) -> Param {
@@ -186,6 +189,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[], A::Page), || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE, A::Upstream), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE, A::Upstream), || delete(targets::delete)),
+        sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", (read, &[], A::Document), || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS, A::Sessions), || get(sessions::list)),
         asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED, A::Document), || delete(sessions::end_all)),
         Endpoint { status: 204, ..asked(M::DELETE, sessions::ONE, "Ends one of them.", (write, &[], A::Nothing), || delete(sessions::end)) },

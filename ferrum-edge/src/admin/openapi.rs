@@ -99,7 +99,9 @@ fn operation(endpoint: &Endpoint, kind: Option<Kind>, id: &str) -> Value {
     if let Some(body) = endpoint.body {
         let content = match body {
             Body::Patch => "application/merge-patch+json",
-            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action => "application/json",
+            Body::Object | Body::Target | Body::Batch | Body::File | Body::Action | Body::Question => {
+                "application/json"
+            }
         };
         let is_required = !matches!(body, Body::Target | Body::Action);
         operation["requestBody"] =
@@ -202,6 +204,7 @@ fn sent(body: Body, kind: Option<Kind>) -> Value {
                 "type": "array", "items": { "type": "string" },
             } },
         } }),
+        Body::Question => reference("Question"),
         Body::File => reference("File"),
     }
 }

@@ -207,6 +207,7 @@ async fn the_target_decides_whether_an_expected_body_is_sent() {
     target.send("HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
     // Not a 100 before it.
     client.expect("HTTP/1.1 413").await;
+    client.until(b"\r\n\r\n").await.unwrap();
     client.closed().await;
     assert_eq!(edge.only_record().await.status(), 413);
 

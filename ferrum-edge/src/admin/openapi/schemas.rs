@@ -106,6 +106,13 @@ fn answers() -> Value {
             "version": text, "upstreams": list("StoredObject"), "plugin_configs": list("StoredObject"),
             "proxies": list("StoredObject"), "consumers": list("StoredObject"),
         } },
+        "Question": { "type": "object", "required": ["url"], "additionalProperties": false, "properties": {
+            "method": { "type": "string", "description": "Default GET." },
+            "url": { "type": "string", "description": "A URL, or only a path." },
+            "headers": { "type": "array", "items": { "type": "array", "items": text, "minItems": 2, "maxItems": 2 } },
+            "client": { "type": ["string", "null"], "description": "The client's address. Default 127.0.0.1." },
+            "tls": { "type": ["string", "null"], "description": "The name the client asks for by TLS." },
+        } },
         "StoredObject": { "type": "object", "required": ["id"], "properties": { "id": text } },
         "Problem": { "type": "object", "required": ["title", "status", "code", "detail"], "properties": {
             "type": text, "title": text, "status": { "type": "integer" },

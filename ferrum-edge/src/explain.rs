@@ -1,0 +1,205 @@
+//! Which way a request would take through a configuration, and why; without sending anything.
+
+mod losers;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use gateway_core::config::model::{HttpRules, Match, Traffic};
+use gateway_core::config::problem::Problems;
+use gateway_core::config::snapshot::{Route, Snapshot};
+use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::{Client, ClientTls, Exchange};
+use gateway_core::http::path::{self, Oddities};
+use gateway_core::route::forward_path;
+use http::header::HOST;
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use serde_json::{Value, json};
+
+/// A request that somebody wonders about.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) method: Method,
+    /// A URL, or only a path.
+    pub(crate) url: Uri,
+    pub(crate) headers: HeaderMap,
+    /// The client's address.
+    pub(crate) client: IpAddr,
+    /// The name the client asks for by TLS; a URL with https names its host.
+    pub(crate) tls: Option<String>,
+}
+
+/// The answer: which proxy takes the request and why, its plugins, what each target would be asked for, and why the
+/// nearest of the other proxies don't take it. `refusal` is what the gateway itself would answer.
+pub(crate) fn explain(snapshot: &Snapshot, question: &Question) -> Value {
+    Explained::new(snapshot, question).document()
+}
+
+/// The way of one request.
+struct Explained<'s> {
+    method: &'s Method,
+    host: Option<String>,
+    path: String,
+    chosen: Option<Chosen<'s>>,
+    /// Why the gateway would answer itself.
+    refusal: Option<String>,
+    losers: losers::Losers,
+}
+
+struct Chosen<'s> {
+    route: &'s Arc<Route>,
+    rules: &'s HttpRules,
+    rule: &'s Match,
+    why: String,
+    /// What each target would be asked for.
+    urls: Vec<String>,
+    plugins: Vec<Value>,
+}
+
+impl<'s> Explained<'s> {
+    fn new(snapshot: &'s Snapshot, question: &'s Question) -> Self {
+        let said = question.headers.get(HOST).and_then(|host| host.to_str().ok());
+        let host = said.or_else(|| question.url.authority().map(Authority::as_str)).map(str::to_owned);
+        let target = question.url.path_and_query().map_or("/", |target| target.as_str());
+        let (target, oddities, mut malformed) = match path::normalise(target, snapshot.settings.merge_slashes)
+        {
+            Ok(clean) => (clean.text.into_owned(), clean.oddities, None),
+            Err(reply) => (target.to_owned(), Oddities::default(), Some(refusal(&reply))),
+        };
+        let path = target.split('?').next().unwrap_or_default().to_owned();
+        let exchange = exchange(question, &target, host.as_deref());
+        let find = || snapshot.routes.find(host.as_deref(), &path, |condition| condition.holds(&exchange));
+        let found = malformed.is_none().then(find).flatten();
+        let chosen = found.as_ref().and_then(|found| {
+            let Traffic::Http(rules) = &found.route.proxy.traffic else { return None };
+            let rule = losers::taken_by(rules, &exchange)?;
+            Some(Chosen {
+                urls: urls(found.route, rules, (&target, found.matched)),
+                plugins: plugins(found.route, &exchange),
+                why: losers::reason(rules, rule, &path),
+                route: found.route,
+                rules,
+                rule,
+            })
+        });
+        if let Some(chosen) = &chosen
+            && let Err(reply) = path::settle(&path, oddities, chosen.rules.path_rules)
+        {
+            malformed = Some(refusal(&reply));
+        }
+        let refusal = malformed.or_else(|| refused(chosen.as_ref(), &question.method));
+        let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
+        let losers = losers::Losers::of(snapshot, winner, &exchange);
+        Self { method: &question.method, host, path, chosen, refusal, losers }
+    }
+
+    fn document(&self) -> Value {
+        let losers: Vec<_> =
+            self.losers.near.iter().map(|(id, why)| json!({ "proxy": id, "reason": why })).collect();
+        json!({
+            "method": self.method.as_str(),
+            "host": self.host,
+            "path": self.path,
+            "proxy": self.chosen.as_ref().map(Chosen::document),
+            "refusal": self.refusal,
+            "not_chosen": losers,
+            "others": self.losers.others,
+        })
+    }
+}
+
+impl Chosen<'_> {
+    fn document(&self) -> Value {
+        let proxy = &self.route.proxy;
+        json!({
+            "id": proxy.id.as_str(),
+            "reason": self.why,
+            "plugins": self.plugins,
+            "upstream": {
+                "id": proxy.backend.upstream.id.as_str(),
+                "algorithm": snake(&format!("{:?}", proxy.backend.upstream.algorithm)),
+            },
+            "forwards": self.urls,
+        })
+    }
+}
+
+/// The request as the conditions of proxies see it.
+fn exchange(question: &Question, target: &str, host: Option<&str>) -> Exchange {
+    let mut request = http::Request::new(Body::empty());
+    *request.method_mut() = question.method.clone();
+    request.headers_mut().clone_from(&question.headers);
+    if let Ok(target) = target.parse() {
+        *request.uri_mut() = target;
+    }
+    if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
+        request.headers_mut().insert(HOST, host);
+    }
+    let is_encrypted = question.tls.is_some() || question.url.scheme() == Some(&Scheme::HTTPS);
+    let server_name = question.tls.as_deref().or_else(|| question.url.host());
+    let tls =
+        is_encrypted.then(|| ClientTls { server_name: server_name.map(Arc::from), ..ClientTls::default() });
+    let end = |address| SocketAddr::new(address, 0);
+    let client = Client::new(end(question.client), end(IpAddr::from([127, 0, 0, 1])), false, tls);
+    let mut exchange = Exchange::new(request, Arc::new(client));
+    exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
+    exchange
+}
+
+/// The plugins in the order in which the request meets them, and whether each runs for it.
+fn plugins(route: &Route, exchange: &Exchange) -> Vec<Value> {
+    let members = route.chain.members().map(|(config, _)| {
+        let runs = match &config.when {
+            None => json!(true),
+            // Who asks is not known before somebody does.
+            Some(when) if when.asks_for_caller() => json!("depends_on_caller"),
+            Some(when) => json!(when.holds(exchange)),
+        };
+        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "runs": runs })
+    });
+    members.collect()
+}
+
+/// What each target would be asked for.
+fn urls(route: &Route, rules: &HttpRules, (target, matched): (&str, usize)) -> Vec<String> {
+    let scheme = route.proxy.backend.scheme.as_str();
+    let list = route.targets.list().iter().map(|one| {
+        let prefix = one.rules.path.as_deref().or(rules.backend_path.as_deref());
+        let path = forward_path(target, matched, rules.strip_listen_path, prefix);
+        let weight = one.rules.weight;
+        let share = if weight == 1 { String::new() } else { format!(" (weight {weight})") };
+        format!("{scheme}://{}{path}{share}", one.authority)
+    });
+    list.collect()
+}
+
+/// Why the gateway would answer itself, as far as that hangs on the route.
+fn refused(chosen: Option<&Chosen<'_>>, method: &Method) -> Option<String> {
+    let Some(chosen) = chosen else { return Some("404 no_route".to_owned()) };
+    if let Some(Problems(problems)) = &chosen.route.quarantine {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        return Some(format!("503 quarantined: {}", problems.join("; ")));
+    }
+    let methods = chosen.rules.allowed_methods.as_ref()?;
+    let allow = chosen.route.allow.as_ref().and_then(|allow| allow.to_str().ok()).unwrap_or_default();
+    (!methods.contains(method)).then(|| format!("405 method_not_allowed (Allow: {allow})"))
+}
+
+fn refusal(reply: &gateway_core::http::reply::Reply) -> String {
+    let detail = reply.detail.as_deref().unwrap_or_default();
+    format!("{} {} {detail}", reply.http_status().as_u16(), reply.cause.reason()).trim_end().to_owned()
+}
+
+/// A variant's name as configurations write it.
+fn snake(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
