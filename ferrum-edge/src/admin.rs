@@ -15,6 +15,7 @@ mod json;
 mod listener;
 mod openapi;
 mod problem;
+mod records;
 mod request;
 mod resources;
 mod sessions;
@@ -27,8 +28,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
@@ -38,7 +39,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 
 use crate::app::Engine;
-use crate::export::prometheus;
+use crate::export::{open_metrics, prometheus};
 use crate::source::database::Reconciler;
 pub use access::{Access, AccessError, Role};
 use door::{Door, Visit};
@@ -131,8 +132,10 @@ fn router(admin: Admin) -> Router<()> {
             Some(role) => {
                 let gate = Gate { admin: admin.clone(), role };
                 match endpoint.path {
-                    actions::PATH | explain::PATH | sessions::PATH | sessions::ONE => (endpoint.route)()
-                        .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
+                    actions::PATH | explain::PATH | records::PATH | sessions::PATH | sessions::ONE => {
+                        (endpoint.route)()
+                            .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
+                    }
                     _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
                 }
             }
@@ -182,11 +185,16 @@ async fn retold(response: Response) -> Response {
     problem::problem(status, code, &String::from_utf8_lossy(&said))
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>) -> Response {
+async fn metrics(State(engine): State<Arc<Engine>>, headers: HeaderMap) -> Response {
     let shared = &engine.shared;
     let mut text =
         prometheus::render(&engine.telemetry, &engine.snapshot(), (shared.connections(), &shared.tasks));
     engine.meters.write(&mut text);
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if open_metrics::is_preferred(accept) {
+        let text = open_metrics::of(&text, &engine.telemetry);
+        return ([(CONTENT_TYPE, open_metrics::CONTENT_TYPE)], text).into_response();
+    }
     ([(CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response()
 }
 

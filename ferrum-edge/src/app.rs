@@ -26,6 +26,7 @@ use crate::admin::Admin;
 use crate::control::{Control, PluginTasks};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
+use crate::export::sinks::Sinks;
 use crate::source::database::{Database, LoadError, Reconciler};
 pub(crate) use engine::{Engine, Staged};
 pub(crate) use listeners::Ports;
@@ -87,6 +88,9 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("a worker could not be started: {0}")]
     Thread(io::Error),
+    /// A place that access records go to can't be used.
+    #[error("{0}")]
+    LogSinks(Problems),
     /// The access log can't be opened.
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
@@ -182,7 +186,9 @@ impl Gateway {
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
-        let telemetry = Arc::new(Telemetry::new(workers, &settings)?);
+        let sinks =
+            Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;
+        let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
         telemetry.applied(&compiled);
         compiler.adopt(&compiled);
         let meters = compiler.registry().world().meters().clone();
@@ -209,6 +215,7 @@ impl Gateway {
         streams.apply(stream_ports, &orders, &frontend);
         let tasks = PluginTasks::new(shared.clone());
         engine::start_plugins(&compiled.put, &tasks);
+        telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
         let engine = Arc::new(Engine {
             tasks,
             meters,

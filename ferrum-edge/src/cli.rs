@@ -21,6 +21,7 @@ mod run;
 mod serve;
 mod spec;
 mod store;
+mod tail;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
+    /// Print the access records of a running gateway as they come
+    Logs(tail::LogsArgs),
     /// Purge the stored responses of a running gateway
     Cache(cache::CacheArgs),
     /// Migrate a database to the schema of this version
@@ -116,6 +119,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Serve(args) => serve::serve(args, registry),
         Command::Check(args) => check::check(&args, &registry),
         Command::Reload(args) => reload::reload(&args, &registry),
+        Command::Logs(args) => tail::logs(&args, registry),
         Command::Cache(args) => cache::cache(&args, registry),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),

@@ -2,12 +2,14 @@
 
 pub mod access_log;
 mod histogram;
-mod line;
 mod load;
+pub(crate) mod open_metrics;
 mod process;
 pub(crate) mod program_log;
 pub mod prometheus;
 mod shard;
+pub(crate) mod sinks;
+pub(crate) mod tails;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,11 +27,13 @@ use histogram::Merged;
 pub(crate) use load::Load;
 use shard::{CLASSES, PAGE};
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
+use sinks::Sinks;
 
 /// Metrics and records of one gateway.
 pub struct Telemetry {
     workers: Vec<Arc<WorkerTelemetry>>,
     log: Option<AccessLog>,
+    pub(crate) sinks: Arc<Sinks>,
     started: Instant,
     started_at: SystemTime,
     configs: Mutex<Configs>,
@@ -109,11 +113,24 @@ impl Telemetry {
     /// # Errors
     /// When the access log can't be opened.
     pub fn new(workers: usize, settings: &Settings) -> Result<Self, AccessLogError> {
+        Self::with_sinks(workers, settings, Sinks::default())
+    }
+
+    /// The same, with further places that access records go to.
+    pub(crate) fn with_sinks(
+        workers: usize,
+        settings: &Settings,
+        sinks: Sinks,
+    ) -> Result<Self, AccessLogError> {
+        let sinks = Arc::new(sinks);
         let log = settings.access_log.as_ref().map(|rules| AccessLog::start(rules, workers)).transpose()?;
         let share = |worker| log.as_ref().and_then(|log| log.share(worker));
         Ok(Self {
-            workers: (0..workers).map(|worker| Arc::new(WorkerTelemetry::new(share(worker)))).collect(),
+            workers: (0..workers)
+                .map(|worker| Arc::new(WorkerTelemetry::new(share(worker), sinks.clone())))
+                .collect(),
             log,
+            sinks,
             started: Instant::now(),
             started_at: SystemTime::now(),
             configs: Mutex::default(),
@@ -184,6 +201,7 @@ impl Telemetry {
         if let Some(log) = &self.log {
             log.reopen();
         }
+        self.sinks.reopen();
     }
 
     /// Writes every record that waits; later ones are not written any more.
@@ -191,6 +209,7 @@ impl Telemetry {
         if let Some(log) = &self.log {
             log.close();
         }
+        self.sinks.close();
     }
 
     /// A probe of a target ended, and perhaps changed what is known of it.

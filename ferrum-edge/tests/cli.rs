@@ -19,6 +19,7 @@ mod serving;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -352,6 +353,52 @@ fn sigusr1_opens_the_access_log_anew() {
     );
     let record: Value = serde_json::from_str(second.trim_end()).unwrap();
     assert_eq!(record["url.path"], "/second");
+}
+
+#[test]
+fn records_are_followed_by_proxy_status_and_time() {
+    const TOKEN: &str = "a token of the tests, long enough";
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "answer").replace("listen_path: /", "listen_path: /shop"));
+    let gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ADMIN_TOKEN", TOKEN);
+    });
+    let admin = gateway.admin.to_string();
+    let follow = |arguments: &[&str]| {
+        let mut command = ferrum_edge(&folder);
+        command.args(["logs", "-n", "1", "--admin", &admin]).args(arguments).env("FERRUM_ADMIN_TOKEN", TOKEN);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        until("a record is printed", || {
+            get(gateway.http, "/shop");
+            get(gateway.http, "/missing");
+            child.try_wait().unwrap().is_some()
+        });
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let record: Value = serde_json::from_str(&follow(&["--status", "4xx", "--output", "json"])).unwrap();
+    assert_eq!(
+        (&record["url.path"], &record["http.response.status_code"]),
+        (&"/missing".into(), &404.into())
+    );
+    let line = follow(&["--proxy", "all", "--slower", "0ms"]);
+    assert!(
+        line.contains(" 200 GET ") && line.contains("/shop") && line.trim_end().contains(" all"),
+        "{line}"
+    );
+    let refused = |arguments: &[&str], token: &str| {
+        let mut command = ferrum_edge(&folder);
+        command.args(["logs", "-f", "--admin", &admin]).args(arguments).env("FERRUM_ADMIN_TOKEN", token);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(
+        refused(&["--status", "abc"], TOKEN).contains("(422)")
+            || refused(&["--status", "abc"], TOKEN).contains("(400)")
+    );
+    assert!(refused(&[], "another token, which is not set").contains("(401)"));
 }
 
 #[test]

@@ -79,6 +79,48 @@ pub struct SessionRecord<'a> {
     pub bytes_down: u64,
 }
 
+/// The fields that records may have in logs, beside those of plugins and headers that were asked for.
+pub const FIELDS: &[&str] = &[
+    "timestamp",
+    "kind",
+    "http.request.method",
+    "url.scheme",
+    "url.path",
+    "url.query",
+    "server.address",
+    "http.response.status_code",
+    "error.type",
+    "reply.reason",
+    "error.message",
+    "tls.early_data",
+    "http.server.request.duration",
+    "http.request.body.size",
+    "http.response.body.size",
+    "network.protocol.version",
+    "client.address",
+    "network.peer.address",
+    "network.peer.port",
+    "tls.protocol.version",
+    "tls.cipher",
+    "tls.client.server_name",
+    "http.request.id",
+    "trace_id",
+    "span_id",
+    "user_agent.original",
+    "http.request.header.referer",
+    "enduser.id",
+    "proxy.id",
+    "upstream.id",
+    "upstream.scheme",
+    "upstream.address",
+    "upstream.attempts",
+    "http.client.request.duration",
+    "session.end",
+    "session.duration",
+    "session.bytes_up",
+    "session.bytes_down",
+];
+
 /// A metric: its name, its kind and what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
@@ -171,6 +213,8 @@ pub mod metric {
         LOG_WRITTEN: counter = "ferrum_access_log_written_total";
         /// Access records dropped because the writer was behind or could not write.
         LOG_DROPPED: counter = "ferrum_access_log_dropped_total";
+        /// Access records of sinks, by sink and by what became of them: sent, queue_full, failed to be sent, or refused.
+        LOG_SINK_RECORDS: counter = "ferrum_access_log_sink_records_total";
         /// Lines of the program log, by what became of them: written, lost as the reader was slow or gone, or left out
         /// as they repeated too fast.
         PROGRAM_LOG_LINES: counter = "ferrum_log_lines_total";

@@ -12,7 +12,7 @@ mod parse;
 mod variable;
 mod write;
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::balance::Target;
 use crate::http::exchange::Exchange;
@@ -62,7 +62,8 @@ impl<'a> Facts<'a> {
     /// What is known when an exchange has ended.
     pub fn ended(record: &'a ExchangeRecord<'a>) -> Self {
         let proxy = record.route.map(|route| route.proxy.id.as_str());
-        Self { exchange: record.exchange, proxy, target: record.target, response: None, record: Some(record) }
+        let response = record.exchange.answered();
+        Self { exchange: record.exchange, proxy, target: record.target, response, record: Some(record) }
     }
 }
 
@@ -110,6 +111,14 @@ impl Template {
     pub fn captures(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Value { variable: Variable::Capture(name), .. } => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// The headers of the response that it asks for.
+    pub fn response_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Value { variable: Variable::ResponseHeader(name), .. } => Some(name),
             _ => None,
         })
     }

@@ -29,7 +29,7 @@ use gateway_core::trace::{SpanId, TraceContext, TraceId};
 use gateway_telemetry::batch::Batches;
 use gateway_telemetry::context::{self, Incoming, Parent, Propagator};
 use gateway_telemetry::deliver::{self, Counts, Pace};
-use gateway_telemetry::otlp::{Encoding, Exporter, Signal};
+use gateway_telemetry::otlp::{Encoding, Exporter, Signal, build_exporter};
 use http::{HeaderName, HeaderValue, Response};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -112,7 +112,7 @@ impl Plugin for OtelTracing {
             .response_header
             .as_ref()
             .and_then(|name| shared::header_name("config.response_header", name, &mut problems));
-        let exporter = config.exporter.build(Signal::Traces, "config.exporter", world);
+        let exporter = build_exporter(&config.exporter, Signal::Traces, "config.exporter", world);
         let exporter = match (exporter, problems.is_empty()) {
             (Ok(exporter), true) => exporter.of_resource(resource),
             (Ok(_), false) => return Err(problems),

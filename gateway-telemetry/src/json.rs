@@ -16,6 +16,11 @@ impl<'b> Line<'b> {
         Self(buffer)
     }
 
+    /// Ends the object.
+    pub fn close(self) {
+        self.0.push(b'}');
+    }
+
     /// Ends the object and the line.
     pub fn end(self) {
         self.0.extend_from_slice(b"}\n");
@@ -43,6 +48,12 @@ impl<'b> Line<'b> {
         self.0.push(b'"');
         append(self.0, format_args!("{value}"));
         self.0.push(b'"');
+    }
+
+    /// Something that JSON writes without quotation marks.
+    pub fn bare(&mut self, key: &str, value: impl Display) {
+        self.key(key);
+        append(self.0, format_args!("{value}"));
     }
 
     /// A whole number.
@@ -109,6 +120,13 @@ pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
         if !chunk.invalid().is_empty() {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
+    }
+}
+
+/// Appends a whole line the way it stands within quotation marks, however long it is.
+pub fn escape_line(out: &mut Vec<u8>, line: &[u8]) {
+    for piece in line.chunks(MAX_TEXT) {
+        escape(out, piece);
     }
 }
 

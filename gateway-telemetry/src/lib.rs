@@ -11,4 +11,5 @@ pub mod context;
 pub mod deliver;
 pub mod json;
 pub mod otlp;
+pub mod record;
 pub mod redact;

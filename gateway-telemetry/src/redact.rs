@@ -1,5 +1,7 @@
 //! Queries without their secrets.
 
+use http::{HeaderMap, HeaderName};
+
 use crate::json;
 
 /// Parameters whose values are never logged, in lower case.
@@ -46,22 +48,75 @@ const BLANK: &[u8] = b"REDACTED";
 const MAX_NAME: usize = 32;
 
 /// Appends the query, escaped for JSON, its secrets blanked out.
-pub fn query(out: &mut Vec<u8>, query: &str) {
+pub fn query(out: &mut Vec<u8>, query: &str, secrets: &[Box<str>]) {
     let bytes = query.as_bytes();
     let bytes = &bytes[..bytes.len().min(json::MAX_TEXT)];
     // Some servers part parameters at semicolons too, so both are borders.
     let mut start = 0;
     loop {
         let end = memchr::memchr2(b'&', b';', &bytes[start..]).map_or(bytes.len(), |at| start + at);
-        parameter(out, &bytes[start..end]);
+        parameter(out, &bytes[start..end], secrets);
         let Some(border) = bytes.get(end) else { return };
         out.push(*border);
         start = end + 1;
     }
 }
 
+/// The values of a header, joined, without credentials: of `authorization` only the scheme is left, of cookies the names,
+/// of other well-known secrets nothing.
+pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+    let mut shown = Vec::new();
+    for value in headers.get_all(name) {
+        if shown.len() >= json::MAX_TEXT {
+            break;
+        }
+        if !shown.is_empty() {
+            shown.extend_from_slice(b", ");
+        }
+        match name.as_str() {
+            "authorization" | "proxy-authorization" => {
+                let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+                if scheme.len() < value.len() {
+                    shown.extend_from_slice(scheme);
+                    shown.push(b' ');
+                }
+                shown.extend_from_slice(BLANK);
+            }
+            "cookie" => cookies(&mut shown, value.as_bytes(), usize::MAX),
+            "set-cookie" => cookies(&mut shown, value.as_bytes(), 1),
+            other
+                if is_secret(other.as_bytes(), &[])
+                    || other.ends_with("-token")
+                    || other.ends_with("-secret") =>
+            {
+                shown.extend_from_slice(BLANK);
+            }
+            _ => shown.extend_from_slice(value.as_bytes()),
+        }
+    }
+    shown
+}
+
+/// Pairs with `;` between, the values of the first so many blanked out.
+fn cookies(shown: &mut Vec<u8>, text: &[u8], blanked: usize) {
+    for (n, pair) in text.split(|byte| *byte == b';').enumerate() {
+        if n > 0 {
+            shown.push(b';');
+        }
+        match memchr::memchr(b'=', pair) {
+            Some(at) if n < blanked => {
+                shown.extend_from_slice(&pair[..=at]);
+                shown.extend_from_slice(BLANK);
+            }
+            // A cookie without a name is all value.
+            None if n < blanked => shown.extend_from_slice(BLANK),
+            _ => shown.extend_from_slice(pair),
+        }
+    }
+}
+
 /// The query with its secrets blanked out, otherwise as it is.
-pub fn plain(query: &str) -> String {
+pub fn plain(query: &str, secrets: &[Box<str>]) -> String {
     let mut shown = String::with_capacity(query.len().min(json::MAX_TEXT));
     let mut rest = query;
     loop {
@@ -70,7 +125,7 @@ pub fn plain(query: &str) -> String {
             rest.split_at_checked(at).map_or((rest, None), |(parameter, after)| (parameter, Some(after)))
         });
         match parameter.split_once('=') {
-            Some((name, _)) if is_secret(name.as_bytes()) => {
+            Some((name, _)) if is_secret(name.as_bytes(), secrets) => {
                 shown.push_str(name);
                 shown.push_str("=REDACTED");
             }
@@ -86,7 +141,7 @@ pub fn plain(query: &str) -> String {
     }
 }
 
-fn parameter(out: &mut Vec<u8>, parameter: &[u8]) {
+fn parameter(out: &mut Vec<u8>, parameter: &[u8], secrets: &[Box<str>]) {
     let (name, value) = match memchr::memchr(b'=', parameter) {
         Some(at) => (&parameter[..at], Some(&parameter[at + 1..])),
         None => (parameter, None),
@@ -94,14 +149,14 @@ fn parameter(out: &mut Vec<u8>, parameter: &[u8]) {
     json::escape(out, name);
     let Some(value) = value else { return };
     out.push(b'=');
-    match is_secret(name) {
+    match is_secret(name, secrets) {
         true => out.extend_from_slice(BLANK),
         false => json::escape(out, value),
     }
 }
 
 /// Whether a parameter is a secret, also when its name is percent-encoded, in capitals, or subscripted (`key[]`).
-fn is_secret(name: &[u8]) -> bool {
+fn is_secret(name: &[u8], secrets: &[Box<str>]) -> bool {
     let mut plain = [0; MAX_NAME];
     let mut len = 0;
     for byte in percent_encoding::percent_decode(name) {
@@ -112,7 +167,8 @@ fn is_secret(name: &[u8]) -> bool {
         *place = byte.to_ascii_lowercase();
         len += 1;
     }
-    SECRETS.iter().any(|secret| secret.as_bytes() == &plain[..len])
+    let known = SECRETS.iter().copied().chain(secrets.iter().map(|secret| &**secret));
+    known.into_iter().any(|secret| secret.as_bytes() == &plain[..len])
 }
 
 #[cfg(test)]
@@ -121,9 +177,9 @@ mod tests {
 
     fn redacted(text: &str) -> String {
         let mut out = Vec::new();
-        query(&mut out, text);
+        query(&mut out, text, &[]);
         let out = String::from_utf8(out).unwrap();
-        assert_eq!(out, plain(text));
+        assert_eq!(out, plain(text, &[]));
         out
     }
 
@@ -144,5 +200,31 @@ mod tests {
             assert_eq!(redacted(given), logged, "{given}");
         }
         assert_eq!(redacted(&format!("{}=x", "k".repeat(40))), format!("{}=x", "k".repeat(40)));
+    }
+
+    #[test]
+    fn other_parameters_are_secrets_where_they_are_named() {
+        assert_eq!(plain("a=1&PIN=2", &["pin".into()]), "a=1&PIN=REDACTED");
+    }
+
+    #[test]
+    fn headers_show_no_credentials() {
+        let shown = |name: &'static str, values: &[&str]| {
+            let name = HeaderName::from_static(name);
+            let mut headers = HeaderMap::new();
+            values.iter().for_each(|value| _ = headers.append(&name, value.parse().unwrap()));
+            String::from_utf8(header(&headers, &name)).unwrap()
+        };
+        for (name, given, expected) in [
+            ("authorization", &["Bearer s3cret"][..], "Bearer REDACTED"),
+            ("authorization", &["s3cret"], "REDACTED"),
+            ("cookie", &["a=s3cret; b=s3cret", "s3cret"], "a=REDACTED; b=REDACTED, REDACTED"),
+            ("set-cookie", &["a=s3cret; Path=/; Secure"], "a=REDACTED; Path=/; Secure"),
+            ("x-api-key", &["s3cret"], "REDACTED"),
+            ("x-csrf-token", &["s3cret"], "REDACTED"),
+            ("accept", &["a/b", "c/d"], "a/b, c/d"),
+        ] {
+            assert_eq!(shown(name, given), expected, "{name}");
+        }
     }
 }

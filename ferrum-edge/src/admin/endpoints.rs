@@ -5,8 +5,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::Role;
 use super::{
-    Admin, actions, bulk, effective, explain, health, history, metrics, openapi, resources, sessions, status,
-    targets,
+    Admin, actions, bulk, effective, explain, health, history, metrics, openapi, records, resources,
+    sessions, status, targets,
 };
 
 /// One thing that can be asked for.
@@ -73,6 +73,8 @@ pub(super) enum Answer {
     Revision,
     /// What is different between two.
     Diff,
+    /// Records, one a line.
+    Records,
     /// A page of sessions.
     Sessions,
     /// Something else that is an object.
@@ -126,6 +128,15 @@ const IMPORT: &[Param] = &[
 ];
 const ACTION: &[Param] =
     &[param("plugin_config", Type::Text, "Only the plugin of this config. Default all of the name.")];
+const RECORDS: &[Param] = &[
+    param("proxy", Type::Text, "Only records of this proxy; may be given several times."),
+    param(
+        "status",
+        Type::Text,
+        "Only exchanges with this status, such as `404`, `5xx` or `500-504`; may be given several times.",
+    ),
+    param("slower_than_ms", Type::Number(0, u64::MAX), "Only what took at least so many milliseconds."),
+];
 const SESSIONS: &[Param] = &[
     param("proxy", Type::Text, "Only those of this proxy."),
     param("consumer", Type::Text, "Only those of the consumer with this name."),
@@ -189,6 +200,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[], A::Page), || get(targets::list)),
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE, A::Upstream), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE, A::Upstream), || delete(targets::delete)),
+        asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", (read, RECORDS, A::Records), || get(records::follow)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", (read, &[], A::Document), || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS, A::Sessions), || get(sessions::list)),
         asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED, A::Document), || delete(sessions::end_all)),

@@ -152,6 +152,7 @@ fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
     let json_of = |schema: Value| json!({ "application/json": { "schema": schema } });
     let good = match endpoint.answer {
         Answer::Health | Answer::Metrics => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Answer::Records => json!({ "application/x-ndjson": { "schema": { "type": "string" } } }),
         Answer::Nothing => Value::Null,
         Answer::Object => json_of(
             kind.map_or(json!({ "type": "object" }), |kind| reference(&format!("Stored{}", type_of(kind)))),

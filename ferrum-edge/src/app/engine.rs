@@ -223,7 +223,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.
         ("gateway.tls.early_data", !before.http3 || before.tls.early_data == after.tls.early_data),
         ("gateway.workers", before.workers == after.workers),
-        ("gateway.access_log", before.access_log == after.access_log),
+        ("gateway.access_log", before.access_log == after.access_log && before.log_sinks == after.log_sinks),
     ] {
         if !same {
             changed.push(name);

@@ -1,6 +1,6 @@
 //! Asking a gateway's admin API, or a store's as if a gateway ran on it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -45,6 +45,10 @@ pub(super) struct Answer {
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+/// For the next line of an answer that goes on.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a line that is read.
+const MAX_LINE_BYTES: u64 = 4 << 20;
 /// Bytes of an answer that are read.
 const MAX_ANSWER_BYTES: u64 = 4 << 30;
 
@@ -119,20 +123,60 @@ impl Admin {
         Self { address, token: token().ok().flatten(), _gateway: None }
     }
 
-    /// Asks, whatever the answer is.
-    pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
-        let mut stream = self.address.connect(ANSWER_TIMEOUT)?;
-        let body = body.map(Value::to_string).unwrap_or_default();
+    /// Reads the lines of an answer as they come, for as long as `take` wants more.
+    pub(super) fn follow(&self, path: &str, mut take: impl FnMut(&str) -> bool) -> Result<(), u8> {
+        let failed = |error: io::Error| {
+            print::error(format_args!("No gateway answers at {}: {error}", self.address));
+            FAILED
+        };
+        // A gateway that has nothing to say sends an empty line from time to time.
+        let mut stream = self.address.connect(QUIET_TIMEOUT).map_err(failed)?;
+        stream.write_all(self.head("GET", path, 0).as_bytes()).map_err(failed)?;
+        let mut lines = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let read = lines.by_ref().take(MAX_LINE_BYTES).read_line(&mut head).map_err(failed)?;
+            if read == 0 || head.len() as u64 > MAX_LINE_BYTES {
+                return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        if status != 200 {
+            let mut body = Vec::new();
+            lines.take(MAX_LINE_BYTES).read_to_end(&mut body).map_err(failed)?;
+            tell(&Answer { status, body: serde_json::from_slice(&body).unwrap_or_default() });
+            return Err(FAILED);
+        }
+        loop {
+            let mut line = Vec::new();
+            let read = lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+            // The gateway ended it, or a part of it.
+            if read.map_err(failed)? == 0 || !line.ends_with(b"\n") {
+                return Ok(());
+            }
+            if !take(&String::from_utf8_lossy(&line)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// HTTP/1.0, so that the document ends with the connection and comes in one piece.
+    fn head(&self, method: &str, path: &str, length: usize) -> String {
         let token = self
             .token
             .as_ref()
             .map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-        // HTTP/1.0, so that the document ends with the connection and comes in one piece.
-        let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{token}\r\n",
+        format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{token}\r\n",
             self.address.host(),
-            body.len()
-        );
+        )
+    }
+
+    /// Asks, whatever the answer is.
+    pub(super) fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+        let mut stream = self.address.connect(ANSWER_TIMEOUT)?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let head = self.head(method, path, body.len());
         stream.write_all(head.as_bytes())?;
         // Who refuses early may not read it all, and may close before all of the answer is read; what came of it says why.
         let written = stream.write_all(body.as_bytes());

@@ -16,8 +16,7 @@ use gateway_core::config::model::AccessLog as Rules;
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 
 use gateway_telemetry::json;
-
-use super::line;
+use gateway_telemetry::record::{self, Extras};
 
 /// The log of one gateway.
 pub(crate) struct AccessLog {
@@ -144,11 +143,11 @@ impl State {
 
 impl Share {
     pub(crate) fn exchange(&self, record: &ExchangeRecord<'_>) {
-        self.append(|lines| line::exchange(lines, record));
+        self.append(|lines| record::exchange(lines, record, &Extras::default()));
     }
 
     pub(crate) fn session(&self, record: &SessionRecord<'_>) {
-        self.append(|lines| line::session(lines, record));
+        self.append(|lines| record::session(lines, record, &Extras::default()));
     }
 
     fn append(&self, write: impl FnOnce(&mut json::Line<'_>)) {

@@ -43,6 +43,13 @@ pub(crate) const BOUNDS: [(u64, &str); 17] = [
 /// Buckets of a histogram, the one without a bound included.
 pub(crate) const BUCKETS: usize = BOUNDS.len() + 1;
 
+/// The bucket of a duration.
+pub(crate) fn bucket_of(duration: Duration) -> usize {
+    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    // Most durations are in the first few buckets.
+    BOUNDS.iter().position(|(bound, _)| nanos <= *bound).unwrap_or(BOUNDS.len())
+}
+
 /// Durations by size, written by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
@@ -54,9 +61,7 @@ impl Histogram {
     pub(crate) fn observe(&self, duration: Duration) {
         // 584 years fit.
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // Most durations are in the first few buckets.
-        let bucket = BOUNDS.iter().position(|(bound, _)| nanos <= *bound).unwrap_or(BOUNDS.len());
-        self.buckets[bucket].add(1);
+        self.buckets[bucket_of(duration)].add(1);
         self.nanos.add(nanos);
     }
 }

@@ -99,19 +99,23 @@ fn sum(telemetry: &Telemetry, of: impl Fn(&WorkerTelemetry) -> &Count) -> u64 {
     telemetry.workers.iter().map(|worker| of(worker).value()).fold(0, u64::wrapping_add)
 }
 
+/// The labels of the requests' durations.
+pub(super) fn request_labels(version: usize, class: usize) -> String {
+    let version = VERSIONS.get(version).unwrap_or(&"");
+    let class = CLASS_NAMES.get(class).unwrap_or(&"");
+    format!("network_protocol_version=\"{version}\",http_response_status_class=\"{class}\"")
+}
+
 fn exchanges(page: &mut Page, telemetry: &Telemetry) {
     let name = metric::REQUEST_DURATION.name;
     page.head(&metric::REQUEST_DURATION);
-    for (version, version_name) in VERSIONS.iter().enumerate() {
-        for (class, class_name) in CLASS_NAMES.iter().enumerate() {
+    for version in 0..VERSIONS.len() {
+        for class in 0..CLASSES {
             let mut merged = Merged::default();
             telemetry.workers.iter().for_each(|worker| merged.add(&worker.durations[version][class]));
             // A series appears when it first happens: most gateways never speak every version.
             if merged.count() > 0 {
-                let labels = format!(
-                    "network_protocol_version=\"{version_name}\",http_response_status_class=\"{class_name}\""
-                );
-                page.histogram(name, &labels, &merged);
+                page.histogram(name, &request_labels(version, class), &merged);
             }
         }
     }

@@ -7,10 +7,13 @@ use gateway_core::health::HealthChange;
 use gateway_core::http::reply::Cause;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_protocols::worker::ConnectionRecorder;
+use gateway_telemetry::record::Record;
 use http::Version;
 
 use super::access_log::Share;
 use super::histogram::{Count, Histogram};
+use super::open_metrics::Exemplars;
+use super::sinks::Sinks;
 
 /// Proxies with a series of their own; the others share one.
 pub const MAX_PROXY_SERIES: usize = 10_000;
@@ -51,9 +54,11 @@ pub struct WorkerTelemetry {
     pub(super) reasons: Reasons,
     pub(super) proxies: ProxyTable,
     pub(super) timings: TimingTable,
+    pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
     pub(super) ends: Ends,
     log: Option<Arc<Share>>,
+    sinks: Arc<Sinks>,
 }
 
 /// Ended sessions of one protocol.
@@ -190,8 +195,8 @@ impl TimingTable {
 }
 
 impl WorkerTelemetry {
-    pub(super) fn new(log: Option<Arc<Share>>) -> Self {
-        Self { log, ..Self::default() }
+    pub(super) fn new(log: Option<Arc<Share>>, sinks: Arc<Sinks>) -> Self {
+        Self { log, sinks, ..Self::default() }
     }
 }
 
@@ -207,7 +212,9 @@ impl Recorder for WorkerTelemetry {
     fn exchange(&self, record: &ExchangeRecord<'_>) {
         self.ended.add(1);
         let class = class_of(record.status);
-        self.durations[version_of(record.exchange.version())][class].observe(record.duration);
+        let version = version_of(record.exchange.version());
+        self.durations[version][class].observe(record.duration);
+        self.exemplars.observe(record, version, class);
         let proxy = match record.route {
             Some(route) => {
                 self.timings.observe(route.slot as usize, record);
@@ -236,6 +243,7 @@ impl Recorder for WorkerTelemetry {
         if let Some(log) = &self.log {
             log.exchange(record);
         }
+        self.sinks.record(Record::Exchange(record));
     }
 
     fn health(&self, target: &Target, change: HealthChange) {
@@ -256,6 +264,7 @@ impl Recorder for WorkerTelemetry {
         if let Some(log) = &self.log {
             log.session(record);
         }
+        self.sinks.record(Record::Session(record));
     }
 }
 

@@ -657,7 +657,7 @@ fn the_description_names_every_endpoint() {
             }
         }
     }
-    assert_eq!(count, 47);
+    assert_eq!(count, 48);
     references(&description, &description);
 }
 

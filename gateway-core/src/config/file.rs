@@ -8,6 +8,7 @@ mod check;
 mod consumer;
 mod gateway;
 mod json;
+mod log;
 mod places;
 mod plugin;
 mod proxy;
@@ -30,6 +31,7 @@ pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,
 };
+pub use log::{FileSink, HttpSink, LogFormat, LogSink, LokiSink, StdoutSink, SyslogSink, TcpSink};
 pub use places::Places;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{

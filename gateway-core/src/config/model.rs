@@ -2,6 +2,7 @@
 //!
 //! What the user typed is [`super::file`]; nothing here can be deserialised, so no shortcut past the checks exists.
 
+mod log;
 mod proxy;
 mod settings;
 mod upstream;
@@ -10,6 +11,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+pub use log::*;
 pub use proxy::*;
 pub use settings::*;
 pub use upstream::*;

@@ -8,6 +8,7 @@ mod backend;
 mod consumer;
 mod gateway;
 mod known;
+mod log;
 mod plugin;
 mod proxy;
 mod traffic;

@@ -1,12 +1,14 @@
 //! One request on its way through the gateway, as the plugins see it.
 
+mod field;
+
 use std::any::Any;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use http::{HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -23,6 +25,7 @@ use crate::consumer::Identity;
 use crate::plugin::Seat;
 use crate::route::{Captures, forward_path};
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
+pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 
 /// One request with its response.
 #[derive(Debug)]
@@ -78,26 +81,9 @@ struct Rare {
     reason: Option<&'static str>,
     not_an_error: bool,
     waits: Vec<Waited>,
+    answered: Option<Box<(StatusCode, HeaderMap)>>,
     detached: Option<Box<Fork>>,
 }
-
-/// A value of a plugin's own in the access record.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Field {
-    /// A text; sinks escape it.
-    Text(Box<str>),
-    /// A whole number.
-    Number(u64),
-    /// A fraction.
-    Fraction(f64),
-    /// Yes or no.
-    Flag(bool),
-}
-
-/// Fields of their own that the plugins of one exchange may add to its record.
-pub const MAX_FIELDS: usize = 64;
-/// Bytes of one text among them; what goes beyond is cut off.
-pub const MAX_FIELD_BYTES: usize = 4096;
 
 /// The client's end of a connection; one for all its exchanges.
 #[derive(Debug)]
@@ -385,6 +371,20 @@ impl Exchange {
         self.rare.as_ref().map_or(&[], |rare| &rare.waits)
     }
 
+    /// Keeps these headers of the response for its record.
+    pub(crate) fn keep_answer<B>(&mut self, response: &Response<B>, wanted: &[HeaderName]) {
+        let mut kept = HeaderMap::new();
+        for name in wanted {
+            response.headers().get_all(name).iter().for_each(|value| _ = kept.append(name, value.clone()));
+        }
+        self.rare().answered = Some(Box::new((response.status(), kept)));
+    }
+
+    /// The response's status and those of its headers that were kept.
+    pub fn answered(&self) -> Option<(StatusCode, &HeaderMap)> {
+        self.rare.as_ref()?.answered.as_deref().map(|(status, headers)| (*status, headers))
+    }
+
     /// Whether the response is a target's, rather than the gateway's own; told to response hooks.
     pub fn is_from_target(&self) -> bool {
         self.is_from_target
@@ -451,34 +451,6 @@ impl State {
     pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: Seat<'_>) -> Option<&mut T> {
         let slot = self.0.iter_mut().find(|(place, _)| *place == seat.place());
         slot.and_then(|(_, value)| value.downcast_mut())
-    }
-}
-
-impl From<&str> for Field {
-    fn from(text: &str) -> Self {
-        let mut end = text.len().min(MAX_FIELD_BYTES);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        Self::Text(text.get(..end).unwrap_or_default().into())
-    }
-}
-
-impl From<u64> for Field {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<f64> for Field {
-    fn from(number: f64) -> Self {
-        Self::Fraction(number)
-    }
-}
-
-impl From<bool> for Field {
-    fn from(flag: bool) -> Self {
-        Self::Flag(flag)
     }
 }
 

@@ -125,7 +125,7 @@ impl<U: Upstream> Pipeline<U> {
             let around = Around { route, consumers: &snapshot.consumers, target: end.target };
             self.attend_response(&mut end, &mut response, (around, reached)).await;
         }
-        end.status = response.status();
+        end.answered(&response, &snapshot.settings.logged_headers);
         if end.status == StatusCode::SWITCHING_PROTOCOLS {
             if let Some(target) = end.tunnel.take() {
                 let switching = Switching { response: response.map(drop), target };

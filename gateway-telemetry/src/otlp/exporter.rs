@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gateway_core::config::exporter::Protocol;
 use gateway_core::http::body::Body;
 use gateway_core::plugin::world::calls::Client;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, TE, USER_AGENT};
@@ -14,7 +15,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use super::encoder::Encoding;
 use super::reply;
 use super::resource::Signal;
-use super::settings::Protocol;
 use crate::batch::Chunk;
 use crate::deliver::{Deliver, Delivered, Failed};
 
@@ -128,7 +128,8 @@ fn framed(message: &[u8], is_compressed: bool) -> Result<Vec<u8>, Failed> {
     Ok(framed)
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+/// The bytes, compressed quickly.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     // Writing to memory can't fail.
     let written = encoder.write_all(bytes);

@@ -27,9 +27,21 @@ pub(super) fn of_http(
     let may_pass = matches!(status.as_u16(), 429 | 502..=504);
     let said = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE)]);
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let message = format!("the collector answered {}: {}", status.as_u16(), said.trim());
+    let message = format!("the server answered {}: {}", status.as_u16(), said.trim());
     let after = headers.get(http::header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
     Err(Failed { message, may_pass, after: after.filter(|_| may_pass) })
+}
+
+/// An answer to a POST of any kind.
+///
+/// # Errors
+/// When it was not taken.
+pub fn of_post(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Result<Delivered, Failed> {
+    if status.is_success() {
+        Ok(Delivered::default())
+    } else {
+        of_http(status, headers, body, Encoding::Json)
+    }
 }
 
 /// Seconds, or a date.
@@ -182,7 +194,7 @@ mod tests {
         };
         let busy = failed(503, &[("retry-after", "7")]);
         assert_eq!((busy.may_pass, busy.after), (true, Some(Duration::from_secs(7))));
-        assert_eq!(busy.message, "the collector answered 503: oh no");
+        assert_eq!(busy.message, "the server answered 503: oh no");
         assert!(
             failed(429, &[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")]).after == Some(Duration::ZERO)
         );

@@ -1,83 +1,47 @@
 //! Where spans, records and metrics go: an exporter's settings, with OpenTelemetry's variables as defaults.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::exporter::Exporter;
+use super::resource::Signal;
+use gateway_core::config::exporter::{Compression, ExporterSettings, Protocol};
 use gateway_core::config::model::BackendHttp;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Endpoint;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use super::exporter::Exporter;
-use super::resource::Signal;
-
-/// An OpenTelemetry collector, or whatever else takes OTLP. What is not set comes from the environment's
-/// `OTEL_EXPORTER_OTLP_*`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ExporterSettings {
-    /// The collector's URL, such as `http://collector:4318`; over HTTP `/v1/traces` (or `logs`, `metrics`) is added where
-    /// it is not there. Default `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318` (gRPC: 4317).
-    pub endpoint: Option<String>,
-    /// How it is spoken to. Default `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http/protobuf`.
-    pub protocol: Option<Protocol>,
-    /// Header fields of each request. Default `OTEL_EXPORTER_OTLP_HEADERS`.
-    pub headers: Option<BTreeMap<String, String>>,
-    /// Sent as `Authorization: Bearer …`. Default none.
-    pub bearer_token: Option<String>,
-    /// How long one request may take. Default `OTEL_EXPORTER_OTLP_TIMEOUT`, else 10 s.
-    #[schemars(range(min = 1, max = 600_000))]
-    pub timeout_ms: Option<Millis>,
-    /// Compresses requests. Default `OTEL_EXPORTER_OTLP_COMPRESSION`, else `none`.
-    pub compression: Option<Compression>,
-    /// PEM file of the only roots that the collector's certificate may come from. Default
-    /// `OTEL_EXPORTER_OTLP_CERTIFICATE`, else the public roots.
-    pub ca_path: Option<PathBuf>,
-    /// PEM files of a certificate chain and its key to show to the collector. Default
-    /// `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and `OTEL_EXPORTER_OTLP_CLIENT_KEY`.
-    pub client_cert_path: Option<PathBuf>,
-    /// The key to `client_cert_path`.
-    pub client_key_path: Option<PathBuf>,
-}
-
-/// How a collector is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Protocol {
-    /// Protobuf over HTTP.
-    #[serde(rename = "http/protobuf")]
-    HttpProtobuf,
-    /// JSON over HTTP.
-    #[serde(rename = "http/json")]
-    HttpJson,
-    /// gRPC over HTTP/2.
-    #[serde(rename = "grpc")]
-    Grpc,
-}
-
-/// How requests are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// By gzip.
-    Gzip,
-}
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-impl ExporterSettings {
-    /// The exporter of one signal. Every problem's path begins with `path`, or is the name of a variable.
-    ///
-    /// # Errors
-    /// What is wrong, all of it.
-    pub fn build(&self, signal: Signal, path: &str, world: &World) -> Result<Exporter, Problems> {
+/// The exporter of one signal. Every problem's path begins with `path`, or is the name of a variable.
+///
+/// # Errors
+/// What is wrong, all of it.
+pub fn build_exporter(
+    settings: &ExporterSettings,
+    signal: Signal,
+    path: &str,
+    world: &World,
+) -> Result<Exporter, Problems> {
+    Written(settings).build(signal, path, world)
+}
+
+/// What was written, with defaults from the environment.
+struct Written<'s>(&'s ExporterSettings);
+
+impl Deref for Written<'_> {
+    type Target = ExporterSettings;
+
+    fn deref(&self) -> &ExporterSettings {
+        self.0
+    }
+}
+
+impl Written<'_> {
+    fn build(&self, signal: Signal, path: &str, world: &World) -> Result<Exporter, Problems> {
         let mut problems = Problems::default();
         let defaults = Variables { world, signal };
         let protocol = self.protocol.or_else(|| defaults.word("PROTOCOL", protocol, &mut problems));
@@ -273,14 +237,4 @@ fn under(path: &str, mut problems: Problems) -> Problems {
         problem.path = problem.path.replacen("config", path, 1);
     }
     problems
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HttpProtobuf => "http/protobuf",
-            Self::HttpJson => "http/json",
-            Self::Grpc => "grpc",
-        })
-    }
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::log::LogSink;
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// What holds for the gateway as a whole.
@@ -61,7 +62,7 @@ pub struct Gateway {
     pub admin_hosts: Option<Vec<String>>,
     /// Takes several slashes in a row in a path for one. Default true; false routes and forwards them as they are.
     pub merge_slashes: Option<bool>,
-    /// Writes one JSON line for each exchange and session. Default off.
+    /// Writes a line for each exchange and session. Default off.
     pub access_log: Option<AccessLog>,
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
     #[schemars(range(max = 86_400))]
@@ -235,13 +236,16 @@ pub struct ClientTimeouts {
 }
 
 /// Where access records go, as JSON lines.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLog {
-    /// A file, or `-` for standard output. Required.
+    /// A file, or `-` for standard output, that gets every record as a JSON line. Required where there are no `sinks`.
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
     /// Records waiting to be written; beyond it they are dropped and counted. Default 8192.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub queue: Option<usize>,
+    /// Further places that records go to, each with its own format, filter and queue. Default none.
+    #[schemars(length(max = 32))]
+    pub sinks: Option<Vec<LogSink>>,
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use ipnet::IpNet;
 
+use super::LogSink;
 use crate::http::body::MAX_COLLECTED;
 
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
@@ -54,6 +56,10 @@ pub struct Settings {
     pub merge_slashes: bool,
     /// Access log; `None` is off.
     pub access_log: Option<AccessLog>,
+    /// Further places that access records go to.
+    pub log_sinks: Box<[Arc<LogSink>]>,
+    /// Response headers that logs ask for; read off `log_sinks`.
+    pub logged_headers: Box<[HeaderName]>,
     /// How long a drain waits for exchanges to end. Default 30 s.
     pub drain_timeout: Duration,
     /// How often long sessions are checked for their proxy and consumer still being there; zero is never. Default 30 s.
@@ -186,6 +192,8 @@ impl Default for Settings {
             admin_hosts: Vec::new(),
             merge_slashes: true,
             access_log: None,
+            log_sinks: Box::default(),
+            logged_headers: Box::default(),
             drain_timeout: Duration::from_secs(30),
             session_check: Duration::from_secs(30),
             accept_proxy_protocol: false,

@@ -25,9 +25,10 @@ pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, P
     let mut notes = Notes::new(place.at);
     let settings = each(&mut notes, written, place.folder);
     together(&mut notes, &settings);
-    if written.access_log.is_some() && settings.access_log.is_none() {
+    let sinks = written.access_log.as_ref().and_then(|log| log.sinks.as_deref()).unwrap_or_default();
+    if written.access_log.is_some() && settings.access_log.is_none() && sinks.is_empty() {
         notes.add("access_log", "`path` is missing").remedy =
-            Some("a file, or `-` for standard output".to_owned());
+            Some("a file, or `-` for standard output, or give `sinks`".to_owned());
     }
     if written.admin_tls.is_some() && settings.admin_tls.is_none() {
         notes.add("admin_tls", "`cert_path` and `key_path` are both needed");
@@ -44,6 +45,10 @@ pub(in crate::config) fn values(written: &file::Gateway) -> Problems {
 
 fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settings {
     let defaults = Settings::default();
+    let log_sinks = match written.access_log.as_ref().and_then(|log| log.sinks.as_deref()) {
+        Some(sinks) => super::log::sinks(notes, sinks, folder),
+        None => Box::default(),
+    };
     Settings {
         http: listener(notes, "http", written.http.as_ref(), defaults.http),
         https: listener(notes, "https", written.https.as_ref(), defaults.https),
@@ -74,6 +79,8 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
+        logged_headers: super::log::response_headers(&log_sinks),
+        log_sinks,
         session_check: words::seconds(written.session_check_seconds, defaults.session_check.as_secs()),
         drain_timeout: words::seconds(written.drain_timeout_seconds, defaults.drain_timeout.as_secs()),
         accept_proxy_protocol: written.accept_proxy_protocol.unwrap_or(defaults.accept_proxy_protocol),

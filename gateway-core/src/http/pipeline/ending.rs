@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::{HeaderName, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::Close;
@@ -96,6 +96,14 @@ impl<'s> Ending<'s> {
             response.extensions_mut().insert(Close);
         }
         response
+    }
+
+    /// Notes the head of the response, and those of its headers that logs ask for.
+    pub(super) fn answered(&mut self, response: &Response<Body>, logged: &[HeaderName]) {
+        self.status = response.status();
+        if !logged.is_empty() {
+            self.exchange.keep_answer(response, logged);
+        }
     }
 
     /// Notes what came of an attempt.

@@ -1,0 +1,135 @@
+//! Following the access records of a running gateway: `logs`.
+
+use clap::Args;
+use gateway_core::config::units::Millis;
+use gateway_core::plugin::Registry;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::admin::AdminArgs;
+use super::{Output, print};
+
+/// Arguments of `logs`.
+#[derive(Debug, Args)]
+pub(super) struct LogsArgs {
+    #[command(flatten)]
+    until: Until,
+    /// Only records of this proxy; may be given several times
+    #[arg(long, value_name = "ID")]
+    proxy: Vec<String>,
+    /// Only exchanges with this status, such as 404, 5xx or 500-504; may be given several times
+    #[arg(long, value_name = "STATUS")]
+    status: Vec<String>,
+    /// Only what took at least so long, such as 200ms or 2s; a plain number counts milliseconds
+    #[arg(long, value_name = "TIME")]
+    slower: Option<Millis>,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// How records are printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+struct Until {
+    /// Print records as they come, until interrupted
+    #[arg(short, long)]
+    follow: bool,
+    /// End after so many records
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// Prints records as they come.
+pub(super) fn logs(args: &LogsArgs, registry: Registry) -> u8 {
+    let admin = match args.admin.open_existing(registry) {
+        Ok(admin) => admin,
+        Err(code) => return code,
+    };
+    let path = path(args);
+    let mut left = args.until.count.unwrap_or(u64::MAX);
+    loop {
+        let followed = admin.follow(&path, |line| {
+            if !line.trim().is_empty() {
+                show(line, args.output);
+                left -= u64::from(!line.contains("\"kind\":\"lost\""));
+            }
+            left > 0
+        });
+        match followed {
+            Ok(()) if left == 0 => return 0,
+            // The gateway ends a connection after some time, and when it needs its place.
+            Ok(()) => {}
+            Err(code) => return code,
+        }
+    }
+}
+
+fn path(args: &LogsArgs) -> String {
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let proxies = args.proxy.iter().map(|id| format!("proxy={}", encoded(id)));
+    let statuses = args.status.iter().map(|status| format!("status={}", encoded(status)));
+    let slower = args.slower.map(|slower| format!("slower_than_ms={}", slower.0));
+    let query: Vec<String> = proxies.chain(statuses).chain(slower).collect();
+    format!("/v1/access-log?{}", query.join("&"))
+}
+
+fn show(line: &str, output: Output) {
+    let record = match (output, serde_json::from_str::<Value>(line)) {
+        (Output::Text, Ok(record)) => record,
+        _ => return print::line(line.trim_end()),
+    };
+    if record["kind"] == "lost" {
+        let count = record["records"].as_u64().unwrap_or_default();
+        return print::error(format_args!(
+            "{count} records are left out: they come faster than they can be shown"
+        ));
+    }
+    print::line(text(&record));
+}
+
+/// One line for people. What clients sent is shown without control characters.
+fn text(record: &Value) -> String {
+    let field = |name: &str| match &record[name] {
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let first = |names: &[&str]| {
+        names.iter().map(|name| field(name)).find(|text| !text.is_empty()).unwrap_or_default()
+    };
+    let seconds = record["http.server.request.duration"].as_f64().or(record["session.duration"].as_f64());
+    let took = seconds.map_or_else(String::new, |seconds| format!("{:.1}ms", seconds * 1000.0));
+    let words = [
+        field("timestamp"),
+        first(&["http.response.status_code", "kind"]),
+        field("http.request.method"),
+        format!("{}{}", field("server.address"), field("url.path")),
+        took,
+        first(&["proxy.id"]),
+        field("upstream.address"),
+        first(&["error.type", "reply.reason", "session.end"]),
+    ];
+    words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::text;
+
+    #[test]
+    fn a_record_is_a_line_that_no_value_breaks() {
+        let record = json!({
+            "timestamp": "T", "kind": "http", "http.request.method": "GET", "url.path": "/a\u{1b}[31m\nb",
+            "server.address": "h", "http.response.status_code": 502, "http.server.request.duration": 0.2501,
+            "proxy.id": "shop", "upstream.address": "t:80", "error.type": "connect_failed",
+        });
+        assert_eq!(text(&record), "T 502 GET h/a\u{fffd}[31m\u{fffd}b 250.1ms shop t:80 connect_failed");
+        let session =
+            json!({ "timestamp": "T", "kind": "tcp", "session.end": "closed", "session.duration": 1.0 });
+        assert_eq!(text(&session), "T tcp 1000.0ms closed");
+    }
+}

@@ -1,0 +1,364 @@
+//! Further places that access records go to, each with its own format, filter and bounded queue.
+//!
+//! A worker writes a record straight into the queue of each sink that wants it. Files and standard output have a thread
+//! each, since they may block; what goes over the network is sent by a task beside the plugins'. A sink that is slow or away
+//! costs records of its own, which are counted, and never traffic.
+
+mod file;
+mod post;
+mod stream;
+mod udp;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use gateway_core::config::model::{Id, LogDestination, LogServer, LogSink, LogTransport};
+use gateway_core::config::problem::Problems;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::Owner;
+use gateway_core::plugin::world::calls::{Client, Endpoint, Server};
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Tasks};
+use gateway_core::record::metric::LOG_SINK_RECORDS;
+use gateway_telemetry::batch::{Batches, Limits};
+use gateway_telemetry::deliver::{self, Counts, Deliver, Pace};
+use gateway_telemetry::json::{Rfc3339, escape_line};
+use gateway_telemetry::otlp::{
+    Encoding, Exporter, ExporterSettings, Signal, build_exporter, pairs, resource,
+};
+use gateway_telemetry::record::{Layout, Record};
+
+use super::tails::Tails;
+
+/// Bytes from which on a batch is sent.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// All sinks of one gateway.
+#[derive(Default)]
+pub(crate) struct Sinks {
+    list: Vec<Sink>,
+    /// Those who follow by the admin API.
+    pub(crate) tails: Arc<Tails>,
+    running: Mutex<Running>,
+    reopen: Vec<Arc<AtomicBool>>,
+}
+
+#[derive(Default)]
+struct Running {
+    handles: Vec<TaskHandle>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// One sink.
+struct Sink {
+    rules: Arc<LogSink>,
+    layout: Layout,
+    envelope: Envelope,
+    has_sessions: bool,
+    batches: Arc<Batches>,
+    queue_full: Counter,
+    counts: Counts,
+    way: Way,
+}
+
+/// What is around a line.
+enum Envelope {
+    /// Nothing.
+    Line,
+    /// A message of RFC 5424 around it, in front of which its length stands where it goes over a stream.
+    Syslog { facility: u8, head: String, counted: bool },
+    /// A pair of time and line.
+    Loki,
+    /// A log record of OTLP instead.
+    Otlp(Encoding),
+}
+
+/// How lines leave.
+enum Way {
+    File(Arc<file::FileWriter>),
+    Stdout(Arc<file::StdoutWriter>),
+    Udp(Arc<udp::UdpSender>),
+    Stream(Arc<stream::StreamSender>),
+    Post(Arc<post::PostSender>),
+    Otlp(Arc<Exporter>),
+}
+
+impl Sinks {
+    /// The sinks of these settings. Opens files; the network is asked when there is something to send.
+    ///
+    /// # Errors
+    /// What can't be used: a file that can't be opened, a certificate.
+    pub(crate) fn build(rules: &[Arc<LogSink>], world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut sinks = Self::default();
+        for (n, rules) in rules.iter().enumerate() {
+            match Sink::build(rules, world) {
+                Ok(sink) => {
+                    if let Way::File(writer) = &sink.way {
+                        sinks.reopen.push(writer.reopen.clone());
+                    }
+                    sinks.list.push(sink);
+                }
+                Err(message) => drop(problems.add(format!("gateway.access_log.sinks[{n}]"), message)),
+            }
+        }
+        problems.into_result(sinks)
+    }
+
+    /// Starts the threads and tasks that send.
+    ///
+    /// # Errors
+    /// When a thread can't be started.
+    pub(crate) fn start(&self, tasks: &dyn Tasks) -> io::Result<()> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for sink in &self.list {
+            sink.start(tasks, &mut running)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a record to every sink that wants it.
+    #[inline]
+    pub(crate) fn record(&self, record: Record<'_>) {
+        for sink in &self.list {
+            if sink.wants(record) {
+                sink.push(record);
+            }
+        }
+        self.tails.record(record);
+    }
+
+    /// Opens files anew, after the old ones were moved away.
+    pub(crate) fn reopen(&self) {
+        self.reopen.iter().for_each(|flag| flag.store(true, Ordering::Release));
+    }
+
+    /// Writes what waits for files, and ends them all. What waits for a server that could not take it in time is lost.
+    pub(crate) fn close(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.handles.clear();
+        let until = std::time::Instant::now() + LAST;
+        for thread in running.threads.drain(..) {
+            while !thread.is_finished() && std::time::Instant::now() < until {
+                thread::sleep(Duration::from_millis(2));
+            }
+            // One whose output takes nothing is left behind.
+            if thread.is_finished() && thread.join().is_err() {
+                tracing::error!("the thread of a log sink panicked");
+            }
+        }
+        for sink in self.list.iter().filter(|sink| sink.batches.waiting() > 0) {
+            let records = sink.batches.waiting();
+            tracing::error!(
+                sink = &*sink.rules.name,
+                records,
+                "the last records could not be written and are lost"
+            );
+        }
+    }
+}
+
+/// How long the end of the gateway waits for the last records to be written.
+const LAST: Duration = Duration::from_secs(6);
+
+impl Sink {
+    fn build(rules: &Arc<LogSink>, world: &World) -> Result<Self, String> {
+        let (way, envelope, separator) = way(rules, world)?;
+        let count =
+            |outcome| world.meters().counter(LOG_SINK_RECORDS, &["sink", "outcome"], &[&rules.name, outcome]);
+        let limits = Limits {
+            items: rules.queue,
+            bytes: rules.queue_bytes,
+            chunk_items: rules.batch,
+            chunk_bytes: CHUNK_BYTES.min(rules.queue_bytes),
+        };
+        let layout = Layout::of(rules);
+        Ok(Self {
+            has_sessions: layout.has_sessions(&rules.destination),
+            layout,
+            envelope,
+            batches: Arc::new(Batches::new(limits, separator)),
+            queue_full: count("queue_full"),
+            counts: Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") },
+            way,
+            rules: rules.clone(),
+        })
+    }
+
+    /// Whether a record passes the sink's filters.
+    fn wants(&self, record: Record<'_>) -> bool {
+        let rules = &*self.rules;
+        let (route, took) = match record {
+            Record::Exchange(record) => (record.route, record.duration),
+            Record::Session(record) => (record.route, record.duration),
+        };
+        let is_meant = match record {
+            Record::Exchange(record) => {
+                rules.when.as_ref().is_none_or(|when| when.holds_with(record.exchange, record.status))
+            }
+            Record::Session(_) => self.has_sessions && rules.when.is_none(),
+        };
+        let is_proxy = rules
+            .proxies
+            .as_ref()
+            .is_none_or(|proxies| route.is_some_and(|route| proxies.iter().any(|id| *id == route.proxy.id)));
+        is_meant
+            && is_proxy
+            && took >= rules.slower_than
+            && (rules.sample >= 1.0 || fastrand::f64() < rules.sample)
+    }
+
+    fn push(&self, record: Record<'_>) {
+        if !self.batches.push(|out| self.write(out, record)) {
+            self.queue_full.add(1);
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, record: Record<'_>) {
+        match &self.envelope {
+            Envelope::Line => self.layout.write(out, record),
+            Envelope::Otlp(encoding) => self.layout.write_otlp(out, *encoding, record),
+            Envelope::Loki => {
+                let mut line = Vec::new();
+                self.layout.write(&mut line, record);
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                out.extend_from_slice(format!("[\"{}\",\"", now.as_nanos()).as_bytes());
+                escape_line(out, &line);
+                out.extend_from_slice(b"\"]");
+            }
+            Envelope::Syslog { facility, head, counted } => {
+                let is_failure = matches!(record, Record::Exchange(record) if record.status >= 500);
+                let priority = u16::from(*facility) * 8 + if is_failure { ERROR } else { INFORMATIONAL };
+                let time = Rfc3339(SystemTime::now());
+                let mut message = format!("<{priority}>1 {time} {head}").into_bytes();
+                self.layout.write(&mut message, record);
+                if *counted {
+                    out.extend_from_slice(format!("{} ", message.len()).as_bytes());
+                }
+                out.append(&mut message);
+            }
+        }
+    }
+
+    fn start(&self, tasks: &dyn Tasks, running: &mut Running) -> io::Result<()> {
+        match &self.way {
+            Way::File(writer) => self.thread(writer.clone(), running)?,
+            Way::Stdout(writer) => self.thread(writer.clone(), running)?,
+            Way::Udp(sender) => self.task(sender.clone(), tasks, running),
+            Way::Stream(sender) => self.task(sender.clone(), tasks, running),
+            Way::Post(sender) => self.task(sender.clone(), tasks, running),
+            Way::Otlp(exporter) => self.task(exporter.clone(), tasks, running),
+        }
+        Ok(())
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { interval: self.rules.interval, retry_for: self.rules.retry_for }
+    }
+
+    fn name(&self) -> String {
+        format!("access_log/{}", self.rules.name)
+    }
+
+    /// Sends on a thread of its own.
+    fn thread<D: Deliver>(&self, to: Arc<D>, running: &mut Running) -> io::Result<()> {
+        let (handle, control) = TaskControl::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let sending =
+            deliver::run(self.name(), self.batches.clone(), to, (self.pace(), self.counts.clone()), control);
+        let thread = thread::Builder::new().name("log-sink".to_owned()).spawn(move || {
+            // It comes to nothing else.
+            drop(runtime.block_on(sending));
+        })?;
+        running.handles.push(handle);
+        running.threads.push(thread);
+        Ok(())
+    }
+
+    /// Sends in a task beside the plugins'.
+    fn task<D: Deliver>(&self, to: Arc<D>, tasks: &dyn Tasks, running: &mut Running) {
+        let (handle, control) = TaskControl::new();
+        running.handles.push(handle);
+        let Ok(config) = self.rules.name.parse::<Id>() else { return };
+        let name = TaskName { owner: Owner { plugin: Arc::from("access_log"), config }, task: "send" };
+        let (batches, how, called) = (self.batches.clone(), (self.pace(), self.counts.clone()), self.name());
+        let run = move |control| -> gateway_core::plugin::world::tasks::Run {
+            Box::pin(deliver::run(called.clone(), batches.clone(), to.clone(), how.clone(), control))
+        };
+        tasks.run(name, Box::new(run), control);
+    }
+}
+
+/// Severities of syslog.
+const ERROR: u16 = 3;
+const INFORMATIONAL: u16 = 6;
+
+/// How a sink's lines leave, what is around each, and what stands between them.
+fn way(rules: &LogSink, world: &World) -> Result<(Way, Envelope, Option<u8>), String> {
+    let line = Some(b'\n');
+    Ok(match &rules.destination {
+        LogDestination::Stdout => (Way::Stdout(Arc::default()), Envelope::Line, line),
+        LogDestination::File(file) => {
+            let writer = file::FileWriter::open(file.clone())
+                .map_err(|error| format!("{} can't be opened: {error}", file.path.display()))?;
+            (Way::File(Arc::new(writer)), Envelope::Line, line)
+        }
+        LogDestination::Syslog { server, facility, app_name } => {
+            let head = format!("{} {app_name} {} access - ", host_name(), std::process::id());
+            let is_udp = server.transport == LogTransport::Udp;
+            let envelope = Envelope::Syslog { facility: *facility, head, counted: !is_udp };
+            match is_udp {
+                true => (Way::Udp(Arc::new(udp::UdpSender::new(server))), envelope, line),
+                false => {
+                    let sender = stream::StreamSender::new(open(server, world)?, false);
+                    (Way::Stream(Arc::new(sender)), envelope, None)
+                }
+            }
+        }
+        LogDestination::Lines(server) => {
+            let sender = stream::StreamSender::new(open(server, world)?, true);
+            (Way::Stream(Arc::new(sender)), Envelope::Line, line)
+        }
+        LogDestination::Http(post) => {
+            let sender = post::PostSender::new(post, post::Body::Lines, world)?;
+            (Way::Post(Arc::new(sender)), Envelope::Line, line)
+        }
+        LogDestination::Loki { post, labels } => {
+            let sender = post::PostSender::new(post, post::Body::loki(labels), world)?;
+            (Way::Post(Arc::new(sender)), Envelope::Loki, Some(b','))
+        }
+        LogDestination::Otlp(settings) => {
+            let exporter = otlp(settings, &rules.name, world).map_err(|problems| problems.to_string())?;
+            let (encoding, separator) = (exporter.encoding(), exporter.separator());
+            (Way::Otlp(Arc::new(exporter)), Envelope::Otlp(encoding), separator)
+        }
+    })
+}
+
+fn otlp(settings: &ExporterSettings, name: &str, world: &World) -> Result<Exporter, Problems> {
+    let path = format!("gateway.access_log.sinks[{name}].otlp");
+    let exporter = build_exporter(settings, Signal::Logs, &path, world)?;
+    let attributes = world.variable("OTEL_RESOURCE_ATTRIBUTES").and_then(pairs).unwrap_or_default();
+    let service = world.variable("OTEL_SERVICE_NAME").unwrap_or("ferrum-edge");
+    Ok(exporter.of_resource(resource(service, attributes)))
+}
+
+/// A client that opens streams to this server.
+fn open(server: &LogServer, world: &World) -> Result<Client, String> {
+    let address = Server::Address { host: server.host.clone(), port: server.port };
+    let endpoint = Endpoint::new(address, server.transport == LogTransport::Tls);
+    world.client(endpoint.trusting(server.ca_path.clone())).map_err(|problems| problems.to_string())
+}
+
+/// The machine's name as RFC 5424 wants it; `-` where it is not known.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(255).collect();
+    if name.is_empty() { "-".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests;

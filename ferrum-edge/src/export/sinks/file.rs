@@ -1,0 +1,110 @@
+//! Files with rotation, and standard output.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use gateway_core::config::model::LogFile;
+use gateway_telemetry::batch::Chunk;
+use gateway_telemetry::deliver::{Deliver, Delivered, Failed};
+
+/// Writes lines to a file, and begins a new one when it is too long or too old.
+pub(super) struct FileWriter {
+    rules: LogFile,
+    open: Mutex<Open>,
+    /// The file was moved away, and is to be opened anew.
+    pub(super) reopen: Arc<AtomicBool>,
+}
+
+struct Open {
+    file: File,
+    bytes: u64,
+    since: SystemTime,
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let about = file.metadata()?;
+        let now = SystemTime::now();
+        // Of a file that is gone on with, some file systems don't know the age.
+        let since = if about.len() > 0 { about.created().unwrap_or(now) } else { now };
+        Ok(Self { file, bytes: about.len(), since })
+    }
+}
+
+impl FileWriter {
+    pub(super) fn open(rules: LogFile) -> io::Result<Self> {
+        let open = Mutex::new(Open::at(&rules.path)?);
+        Ok(Self { rules, open, reopen: Arc::default() })
+    }
+
+    fn write(&self, chunk: &[u8]) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.reopen.swap(false, Ordering::AcqRel) {
+            *open = Open::at(&self.rules.path)?;
+        }
+        let length = chunk.len() as u64 + 1;
+        let is_long = self.rules.max_bytes.is_some_and(|max| open.bytes + length > max);
+        let age = SystemTime::now().duration_since(open.since).unwrap_or_default();
+        let is_old = self.rules.max_age.is_some_and(|max| age >= max);
+        if open.bytes > 0 && (is_long || is_old) {
+            self.rotate()?;
+            *open = Open::at(&self.rules.path)?;
+        }
+        let before = open.bytes;
+        let written = open.file.write_all(chunk).and_then(|()| open.file.write_all(b"\n"));
+        match written {
+            Ok(()) => open.bytes += length,
+            // What is tried again must not be there in part.
+            Err(_) => drop(open.file.set_len(before)),
+        }
+        written
+    }
+
+    /// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the last one goes.
+    fn rotate(&self) -> io::Result<()> {
+        let path = &self.rules.path;
+        if self.rules.keep == 0 {
+            return fs::remove_file(path);
+        }
+        for n in (1..self.rules.keep).rev() {
+            let older = numbered(path, n);
+            if older.exists() {
+                fs::rename(older, numbered(path, n + 1))?;
+            }
+        }
+        fs::rename(path, numbered(path, 1))
+    }
+}
+
+fn numbered(path: &Path, n: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{n}"));
+    name.into()
+}
+
+impl Deliver for FileWriter {
+    async fn deliver(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
+        self.write(&chunk.bytes).map_err(|error| Failed::passing(error.to_string()))?;
+        Ok(Delivered::default())
+    }
+}
+
+/// Writes lines to standard output.
+#[derive(Default)]
+pub(super) struct StdoutWriter;
+
+impl Deliver for StdoutWriter {
+    async fn deliver(&self, chunk: &Chunk) -> Result<Delivered, Failed> {
+        let mut out = io::stdout().lock();
+        let written =
+            out.write_all(&chunk.bytes).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        // What is there in part can't be taken back: it is not written again.
+        written.map_err(|error| Failed::lasting(error.to_string()))?;
+        Ok(Delivered::default())
+    }
+}

@@ -1,0 +1,181 @@
+//! Where access records go besides the log file, as written.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::written::Condition;
+use crate::config::exporter::{Compression, ExporterSettings};
+use crate::config::units::{Bytes, Millis, Seconds};
+
+/// One place that access records go to: one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki` and `otlp`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSink {
+    /// Its name in metrics and in the program log; unique. Required.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: Option<String>,
+    /// Writes lines to standard output.
+    pub stdout: Option<StdoutSink>,
+    /// Writes lines to a file, with rotation.
+    pub file: Option<FileSink>,
+    /// Sends messages of RFC 5424.
+    pub syslog: Option<SyslogSink>,
+    /// Sends lines over TCP or TLS.
+    pub tcp: Option<TcpSink>,
+    /// Posts lines to a URL.
+    pub http: Option<HttpSink>,
+    /// Pushes to Grafana Loki.
+    pub loki: Option<LokiSink>,
+    /// Sends log records by OTLP; `format` and `template` don't apply.
+    pub otlp: Option<ExporterSettings>,
+    /// How a record is written. Default `json`.
+    pub format: Option<LogFormat>,
+    /// A line of its own instead of `format`, such as `${client.address} ${response.status}`; of exchanges only.
+    #[schemars(length(min = 1, max = 8192))]
+    pub template: Option<String>,
+    /// Only these fields, with `json`, `logfmt` or `otlp`. Default all.
+    #[schemars(length(min = 1, max = 100))]
+    pub fields: Option<Vec<String>>,
+    /// Request headers to add, as `http.request.header.<name>`; credentials in them are replaced. Default none.
+    #[schemars(length(max = 100))]
+    pub request_headers: Vec<String>,
+    /// Response headers to add, as `http.response.header.<name>`; values of cookies are replaced. Default none.
+    #[schemars(length(max = 100))]
+    pub response_headers: Vec<String>,
+    /// Query parameters whose values are replaced, beside well-known ones such as `token` and `api_key`. Default none.
+    #[schemars(length(max = 100))]
+    pub redact_query: Vec<String>,
+    /// Only exchanges for which this holds, `statuses` included; sessions are left out then. Default all.
+    pub when: Option<Condition>,
+    /// Only what took at least so long. Default all.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub slower_than_ms: Option<Millis>,
+    /// Only records of these proxies, by id. Default all, those without a proxy too.
+    #[schemars(length(min = 1, max = 10_000))]
+    pub proxies: Option<Vec<String>>,
+    /// The share of records that is written, of those that pass the filters, 0 to 1. Default 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub sample: Option<f64>,
+    /// Records waiting to be written; beyond it they are dropped and counted. Default 8192.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub queue: Option<usize>,
+    /// Bytes of records waiting. Default 16 MiB.
+    #[schemars(range(min = 65_536, max = 1_073_741_824))]
+    pub queue_bytes: Option<Bytes>,
+    /// Records sent at a time. Default 500.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub batch: Option<usize>,
+    /// The longest a record waits for others. Default 1 s.
+    #[schemars(range(min = 1, max = 600_000))]
+    pub interval_ms: Option<Millis>,
+    /// How long records are tried again before they are given up. Default 60 s.
+    #[schemars(range(max = 3_600_000))]
+    pub retry_for_ms: Option<Millis>,
+}
+
+/// How a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object a line, under OpenTelemetry's names.
+    Json,
+    /// One JSON object a line, under the names of the Elastic Common Schema.
+    Ecs,
+    /// `name=value` pairs.
+    Logfmt,
+    /// The combined format of NCSA and Apache; of exchanges only.
+    Combined,
+}
+
+/// Standard output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StdoutSink {}
+
+/// A file with rotation. SIGUSR1 opens it anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileSink {
+    /// The file. Required.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: Option<String>,
+    /// Begins a new file when this one has so many bytes. Default never.
+    #[schemars(range(min = 4096))]
+    pub max_bytes: Option<Bytes>,
+    /// Begins a new file when this one is so old. Default never.
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub max_age_seconds: Option<Seconds>,
+    /// Old files kept, as `path.1` to `path.N`. Default 5.
+    #[schemars(range(max = 1000))]
+    pub keep: Option<u32>,
+}
+
+/// A syslog server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SyslogSink {
+    /// `udp://host:514`, `tcp://host:601` (octet counting) or `tls://host:6514`. Required.
+    pub address: Option<String>,
+    /// The facility, 0 to 23. Default 16 (local0).
+    #[schemars(range(max = 23))]
+    pub facility: Option<u8>,
+    /// The application's name in messages. Default `ferrum-edge`.
+    #[schemars(length(min = 1, max = 48))]
+    pub app_name: Option<String>,
+    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    pub ca_path: Option<String>,
+}
+
+/// A server that takes lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpSink {
+    /// `tcp://host:port` or `tls://host:port`. Required.
+    pub address: Option<String>,
+    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    pub ca_path: Option<String>,
+}
+
+/// A server that takes batches of lines by POST.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSink {
+    /// Where to post to. Required.
+    pub url: Option<String>,
+    /// Header fields of each request. Default none.
+    pub headers: BTreeMap<String, String>,
+    /// Sent as `Authorization: Bearer …`. Default none.
+    pub bearer_token: Option<String>,
+    /// Compresses requests. Default `none`.
+    pub compression: Option<Compression>,
+    /// How long one request may take. Default 10 s.
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: Option<Millis>,
+    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    pub ca_path: Option<String>,
+}
+
+/// A Loki server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LokiSink {
+    /// The server, such as `http://loki:3100`; `/loki/api/v1/push` is added where it is not there. Required.
+    pub url: Option<String>,
+    /// Labels of the stream. Default `{job: ferrum-edge}`.
+    pub labels: BTreeMap<String, String>,
+    /// Sent as `X-Scope-OrgID`. Default none.
+    pub tenant: Option<String>,
+    /// Header fields of each request. Default none.
+    pub headers: BTreeMap<String, String>,
+    /// Sent as `Authorization: Bearer …`. Default none.
+    pub bearer_token: Option<String>,
+    /// Compresses requests. Default `gzip`.
+    pub compression: Option<Compression>,
+    /// How long one request may take. Default 10 s.
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: Option<Millis>,
+    /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
+    pub ca_path: Option<String>,
+}

@@ -1,0 +1,155 @@
+//! Where access records go besides the log file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+
+use super::Id;
+use crate::condition::Condition;
+use crate::config::exporter::ExporterSettings;
+use crate::template::Template;
+
+/// One place that access records go to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogSink {
+    /// Its name in metrics and in the program log; unique.
+    pub name: Arc<str>,
+    /// Where records go.
+    pub destination: LogDestination,
+    /// How a record is written.
+    pub layout: LogLayout,
+    /// Only these fields; `None` is all.
+    pub fields: Option<Box<[Box<str>]>>,
+    /// Request headers that are added.
+    pub request_headers: Box<[HeaderName]>,
+    /// Response headers that are added.
+    pub response_headers: Box<[HeaderName]>,
+    /// Query parameters whose values are replaced, in lower case.
+    pub redact_query: Box<[Box<str>]>,
+    /// Only exchanges for which this holds.
+    pub when: Option<Condition>,
+    /// Only what took at least so long; zero is all.
+    pub slower_than: Duration,
+    /// Only records of these proxies; `None` is all.
+    pub proxies: Option<Box<[Id]>>,
+    /// The share of records that is written, 0 to 1.
+    pub sample: f64,
+    /// Records that may wait.
+    pub queue: usize,
+    /// Bytes of records that may wait.
+    pub queue_bytes: usize,
+    /// Records sent at a time.
+    pub batch: usize,
+    /// The longest a record waits for others.
+    pub interval: Duration,
+    /// How long records are tried again.
+    pub retry_for: Duration,
+}
+
+/// How a record is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogLayout {
+    /// JSON under OpenTelemetry's names.
+    Json,
+    /// JSON under the names of the Elastic Common Schema.
+    Ecs,
+    /// `name=value` pairs.
+    Logfmt,
+    /// The combined format of NCSA and Apache.
+    Combined,
+    /// A line of the operator's own.
+    Template(Template),
+}
+
+/// Where records go.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogDestination {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(LogFile),
+    /// A syslog server.
+    Syslog {
+        /// The server.
+        server: LogServer,
+        /// 0 to 23.
+        facility: u8,
+        /// The application's name in messages.
+        app_name: Box<str>,
+    },
+    /// A server that takes lines over TCP or TLS.
+    Lines(LogServer),
+    /// A server that takes lines by POST.
+    Http(LogPost),
+    /// A Loki server.
+    Loki {
+        /// The server.
+        post: LogPost,
+        /// Labels of the stream.
+        labels: BTreeMap<String, String>,
+    },
+    /// A collector of OTLP.
+    Otlp(Box<ExporterSettings>),
+}
+
+/// A file with rotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Begins a new file at so many bytes; `None` never does.
+    pub max_bytes: Option<u64>,
+    /// Begins a new file when this one is so old; `None` never does.
+    pub max_age: Option<Duration>,
+    /// Old files kept.
+    pub keep: u32,
+}
+
+/// How a server of lines or messages is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogTransport {
+    /// One datagram a message.
+    Udp,
+    /// A stream.
+    Tcp,
+    /// A stream over TLS.
+    Tls,
+}
+
+/// A server of lines or messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogServer {
+    /// How it is reached.
+    pub transport: LogTransport,
+    /// Name or address, without brackets.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+    /// PEM file of the only trusted roots.
+    pub ca_path: Option<PathBuf>,
+}
+
+/// A server that takes batches by POST.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LogPost {
+    /// Where to.
+    pub url: Box<str>,
+    /// Header fields of each request; may have secrets.
+    pub post_headers: HeaderMap,
+    /// Compresses requests by gzip.
+    pub gzip: bool,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// PEM file of the only trusted roots.
+    pub ca_path: Option<PathBuf>,
+}
+
+impl fmt::Debug for LogPost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogPost").field("url", &self.url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,391 @@
+//! What an access record says, under OpenTelemetry's names where it has one; and the ways to write it.
+
+pub mod combined;
+pub mod ecs;
+mod layout;
+pub mod logfmt;
+
+use std::fmt::Display;
+use std::time::{Duration, SystemTime};
+
+use gateway_core::config::model::Traffic;
+use gateway_core::config::snapshot::Route;
+use gateway_core::http::exchange::{Client, Exchange, Field};
+use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_core::trace::TraceContext;
+use http::HeaderMap;
+use http::Version;
+use http::header::{HeaderName, REFERER, USER_AGENT};
+
+use crate::json::Line;
+use crate::otlp::Attributes;
+use crate::redact;
+pub use layout::{Layout, Record};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Takes the fields of a record, one by one.
+pub trait Visit {
+    /// A text; any bytes.
+    fn text(&mut self, key: &str, text: impl AsRef<[u8]>);
+
+    /// Something whose text never needs escaping: an address, a version.
+    fn plain(&mut self, key: &str, value: impl Display);
+
+    /// A whole number.
+    fn number(&mut self, key: &str, number: u64);
+
+    /// A fraction; one that is not finite is left out.
+    fn fraction(&mut self, key: &str, number: f64);
+
+    /// How long something took, in seconds.
+    fn seconds(&mut self, key: &str, duration: Duration);
+
+    /// A moment.
+    fn time(&mut self, key: &str, time: SystemTime);
+
+    /// A query, its secrets blanked out.
+    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+        self.text(key, redact::plain(query, secrets));
+    }
+}
+
+/// What is said beside the usual fields, and what is not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Request headers with the names of their fields.
+    pub request_headers: Box<[(HeaderName, Box<str>)]>,
+    /// Response headers with the names of their fields.
+    pub response_headers: Box<[(HeaderName, Box<str>)]>,
+    /// Query parameters whose values are replaced, in lower case, beside the well-known ones.
+    pub redact_query: Box<[Box<str>]>,
+}
+
+impl Visit for Line<'_> {
+    fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
+        self.text(key, text);
+    }
+
+    fn plain(&mut self, key: &str, value: impl Display) {
+        self.plain(key, value);
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        self.number(key, number);
+    }
+
+    fn fraction(&mut self, key: &str, number: f64) {
+        if number.is_finite() {
+            self.bare(key, number);
+        }
+    }
+
+    fn seconds(&mut self, key: &str, duration: Duration) {
+        self.seconds(key, duration);
+    }
+
+    fn time(&mut self, key: &str, time: SystemTime) {
+        self.time(key, time);
+    }
+
+    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+        self.text_by(key, |out| redact::query(out, query, secrets));
+    }
+}
+
+impl Visit for Attributes<'_, '_, '_> {
+    fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
+        self.text(key, text);
+    }
+
+    fn plain(&mut self, key: &str, value: impl Display) {
+        self.text(key, value.to_string());
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        self.int(key, number);
+    }
+
+    fn fraction(&mut self, key: &str, number: f64) {
+        self.double(key, number);
+    }
+
+    fn seconds(&mut self, key: &str, duration: Duration) {
+        self.double(key, duration.as_secs_f64());
+    }
+
+    fn time(&mut self, _key: &str, _time: SystemTime) {
+        // A record of OTLP has its time in a field of its own.
+    }
+}
+
+/// Leaves out the fields that were not chosen.
+pub struct Chosen<'c, V> {
+    /// The names of those that were.
+    pub fields: &'c [Box<str>],
+    /// Who gets them.
+    pub visit: &'c mut V,
+}
+
+impl<V> Chosen<'_, V> {
+    fn has(&self, key: &str) -> bool {
+        // Headers are only there where they were asked for.
+        let is_header = |key: &str| {
+            key.starts_with("http.request.header.") && key != "http.request.header.referer"
+                || key.starts_with("http.response.header.")
+        };
+        self.fields.iter().any(|field| **field == *key) || is_header(key)
+    }
+}
+
+impl<V: Visit> Visit for Chosen<'_, V> {
+    fn text(&mut self, key: &str, text: impl AsRef<[u8]>) {
+        if self.has(key) {
+            self.visit.text(key, text);
+        }
+    }
+
+    fn plain(&mut self, key: &str, value: impl Display) {
+        if self.has(key) {
+            self.visit.plain(key, value);
+        }
+    }
+
+    fn number(&mut self, key: &str, number: u64) {
+        if self.has(key) {
+            self.visit.number(key, number);
+        }
+    }
+
+    fn fraction(&mut self, key: &str, number: f64) {
+        if self.has(key) {
+            self.visit.fraction(key, number);
+        }
+    }
+
+    fn seconds(&mut self, key: &str, duration: Duration) {
+        if self.has(key) {
+            self.visit.seconds(key, duration);
+        }
+    }
+
+    fn time(&mut self, key: &str, time: SystemTime) {
+        if self.has(key) {
+            self.visit.time(key, time);
+        }
+    }
+
+    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+        if self.has(key) {
+            self.visit.query(key, query, secrets);
+        }
+    }
+}
+
+/// What is said of an exchange.
+pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Extras) {
+    let exchange = record.exchange;
+    begin(line, "http", record.duration);
+    line.text("http.request.method", exchange.method().as_str());
+    target(line, exchange, extras);
+    line.number("http.response.status_code", u64::from(record.status));
+    if let Some(reason) = record.reason {
+        // What a plugin answers on purpose is no error, and still has a reason.
+        line.text(if record.is_error { "error.type" } else { "reply.reason" }, reason);
+    }
+    if let Some(failure) = record.failure {
+        line.text("error.message", failure.to_string());
+    }
+    if exchange.early {
+        line.number("tls.early_data", 1);
+    }
+    line.seconds("http.server.request.duration", record.duration);
+    line.number("http.request.body.size", record.request_bytes);
+    line.number("http.response.body.size", record.response_bytes);
+    line.plain("network.protocol.version", version(exchange.version()));
+    line.plain("client.address", exchange.client_address);
+    client(line, &exchange.client);
+    headers(line, exchange);
+    asked(line, exchange, extras);
+    fields(line, exchange.fields());
+    if let Some(identity) = &exchange.identity {
+        line.text("enduser.id", &*identity.name);
+    }
+    if let Some(route) = record.route {
+        proxy(line, route);
+    }
+    if let Some(target) = record.target {
+        line.text("upstream.address", &*target.authority);
+        line.number("upstream.attempts", u64::from(record.attempts));
+    }
+    if let Some(first_byte) = record.first_byte {
+        line.seconds("http.client.request.duration", first_byte);
+    }
+}
+
+/// What is said of a session.
+pub fn session(line: &mut impl Visit, record: &SessionRecord<'_>, extras: &Extras) {
+    begin(line, record.protocol, record.duration);
+    line.text("session.end", record.reason);
+    line.seconds("session.duration", record.duration);
+    line.number("session.bytes_up", record.bytes_up);
+    line.number("session.bytes_down", record.bytes_down);
+    line.plain("client.address", record.session.client_address);
+    client(line, &record.session.client);
+    if let Some(head) = &record.session.head {
+        line.text("http.request.method", head.method.as_str());
+        line.text("url.path", head.uri.path());
+        if let Some(query) = head.uri.query() {
+            line.query("url.query", query, &extras.redact_query);
+        }
+    }
+    if let Some(context) = record.session.trace {
+        trace(line, context);
+    }
+    fields(line, &record.session.fields);
+    if let Some(identity) = &record.session.identity {
+        line.text("enduser.id", &*identity.name);
+    }
+    if let Some(route) = record.route {
+        proxy(line, route);
+    }
+    if let Some(target) = record.target {
+        line.text("upstream.address", &*target.authority);
+    }
+}
+
+fn begin(line: &mut impl Visit, kind: &'static str, lasted: Duration) {
+    let now = SystemTime::now();
+    // The moment it began, as other parties' logs have it.
+    line.time("timestamp", now.checked_sub(lasted).unwrap_or(now));
+    line.text("kind", kind);
+}
+
+/// The request's target. Of its query, secrets are blanked out; user information in an absolute target is left out.
+fn target(line: &mut impl Visit, exchange: &Exchange, extras: &Extras) {
+    let uri = exchange.uri();
+    line.text("url.scheme", exchange.client.scheme());
+    line.text("url.path", uri.path());
+    if let Some(query) = uri.query() {
+        line.query("url.query", query, &extras.redact_query);
+    }
+    if let Some(authority) = exchange.authority() {
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        line.text("server.address", host);
+    }
+}
+
+fn client(line: &mut impl Visit, client: &Client) {
+    line.plain("network.peer.address", client.peer.ip());
+    line.number("network.peer.port", u64::from(client.peer.port()));
+    if let Some(tls) = &client.tls {
+        line.text("tls.protocol.version", tls.version);
+        line.text("tls.cipher", tls.cipher);
+        if let Some(name) = &tls.server_name {
+            line.text("tls.client.server_name", &**name);
+        }
+    }
+}
+
+/// Fields that plugins added.
+fn fields(line: &mut impl Visit, fields: &[(&'static str, Field)]) {
+    for (name, value) in fields {
+        match value {
+            Field::Text(text) => line.text(name, &**text),
+            Field::Number(number) => line.number(name, *number),
+            Field::Fraction(number) => line.fraction(name, *number),
+            Field::Flag(flag) => line.number(name, u64::from(*flag)),
+        }
+    }
+}
+
+/// The headers that were asked for, without credentials.
+fn asked(line: &mut impl Visit, exchange: &Exchange, extras: &Extras) {
+    let mut each = |headers: &HeaderMap, wanted: &[(HeaderName, Box<str>)]| {
+        for (name, field) in wanted {
+            // The referer is among the usual fields.
+            if headers.contains_key(name) && name != REFERER {
+                line.text(field, redact::header(headers, name));
+            }
+        }
+    };
+    each(&exchange.request.headers, &extras.request_headers);
+    if let Some((_, headers)) = exchange.answered() {
+        each(headers, &extras.response_headers);
+    }
+}
+
+/// The few headers that are logged; none that may carry a credential.
+fn headers(line: &mut impl Visit, exchange: &Exchange) {
+    let headers = &exchange.request.headers;
+    // The id that a plugin gave goes before one that the client sent.
+    if let Some(id) = exchange.request_id().or_else(|| headers.get(REQUEST_ID)) {
+        line.text("http.request.id", id);
+    }
+    if let Some(context) = exchange.trace {
+        trace(line, context);
+    } else if let Some(trace) = headers.get(TRACEPARENT).and_then(|value| trace_id(value.as_bytes())) {
+        line.text("trace_id", trace);
+    }
+    if let Some(agent) = headers.get(USER_AGENT) {
+        line.text("user_agent.original", agent);
+    }
+    if let Some(referer) = headers.get(REFERER) {
+        // Its query is somebody else's, with secrets of unknown names.
+        let referer = referer.as_bytes();
+        let end = memchr::memchr2(b'?', b'#', referer).unwrap_or(referer.len());
+        line.text("http.request.header.referer", &referer[..end]);
+    }
+}
+
+/// Where it is in its trace.
+fn trace(line: &mut impl Visit, context: TraceContext) {
+    line.plain("trace_id", context.trace);
+    line.plain("span_id", context.span);
+}
+
+fn proxy(line: &mut impl Visit, route: &Route) {
+    line.text("proxy.id", route.proxy.id.as_str());
+    line.text("upstream.id", route.proxy.backend.upstream.id.as_str());
+    if let Traffic::Http(_) = route.proxy.traffic {
+        line.text("upstream.scheme", route.proxy.backend.scheme.as_str());
+    }
+}
+
+/// The trace id of a W3C traceparent, if it is well-formed: `version-trace-parent-flags`.
+fn trace_id(value: &[u8]) -> Option<&[u8]> {
+    let mut parts = value.split(|byte| *byte == b'-');
+    let (_version, trace) = (parts.next()?, parts.next()?);
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (trace.len() == 32 && trace.iter().all(is_hex) && trace.iter().any(|byte| *byte != b'0')).then_some(trace)
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trace_id;
+
+    #[test]
+    fn takes_the_trace_of_a_wellformed_traceparent_only() {
+        let good = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(trace_id(good), Some(&b"0af7651916cd43dd8448eb211c80319c"[..]));
+        for bad in [
+            &b"00-00000000000000000000000000000000-b7ad6b7169203331-01"[..],
+            b"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            b"00-0af7-b7ad-01",
+            b"",
+            b"\"-",
+        ] {
+            assert_eq!(trace_id(bad), None);
+        }
+    }
+}

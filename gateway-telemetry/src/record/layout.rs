@@ -1,0 +1,132 @@
+//! Writes a record as an operator wants it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gateway_core::config::model::{LogDestination, LogLayout, LogSink};
+use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_core::template::{Facts, MAX_RENDERED, Place};
+use gateway_core::trace::TraceContext;
+
+use super::ecs::Ecs;
+use super::logfmt::Logfmt;
+use super::{Chosen, Extras, Visit, combined};
+use crate::json::Line;
+use crate::otlp::{Encoder, Encoding, Field, Signal};
+
+/// A record of either kind.
+#[derive(Debug, Clone, Copy)]
+pub enum Record<'r> {
+    /// An exchange.
+    Exchange(&'r ExchangeRecord<'r>),
+    /// A session.
+    Session(&'r SessionRecord<'r>),
+}
+
+/// How a sink's records are written.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    layout: LogLayout,
+    fields: Option<Box<[Box<str>]>>,
+    extras: Extras,
+}
+
+impl Layout {
+    /// As a sink's settings say.
+    pub fn of(sink: &LogSink) -> Self {
+        let named = |names: &[http::HeaderName], kind: &str| {
+            names.iter().map(|name| (name.clone(), format!("http.{kind}.header.{name}").into())).collect()
+        };
+        let extras = Extras {
+            request_headers: named(&sink.request_headers, "request"),
+            response_headers: named(&sink.response_headers, "response"),
+            redact_query: sink.redact_query.clone(),
+        };
+        Self { layout: sink.layout.clone(), fields: sink.fields.clone(), extras }
+    }
+
+    /// Whether it has a line for sessions: formats of requests have not.
+    pub fn has_sessions(&self, destination: &LogDestination) -> bool {
+        matches!(destination, LogDestination::Otlp(_))
+            || matches!(self.layout, LogLayout::Json | LogLayout::Ecs | LogLayout::Logfmt)
+    }
+
+    /// Appends a line, without a line feed; nothing where there is none for it.
+    pub fn write(&self, out: &mut Vec<u8>, record: Record<'_>) {
+        match &self.layout {
+            LogLayout::Json => {
+                let mut line = Line::begin(out);
+                self.fields(&mut line, record);
+                line.close();
+            }
+            LogLayout::Ecs => {
+                let mut line = Line::begin(out);
+                self.fields(&mut Ecs::new(&mut line), record);
+                line.close();
+            }
+            LogLayout::Logfmt => self.fields(&mut Logfmt::begin(out), record),
+            LogLayout::Combined => {
+                if let Record::Exchange(record) = record {
+                    combined::exchange(out, record, &self.extras.redact_query);
+                }
+            }
+            LogLayout::Template(template) => {
+                if let Record::Exchange(record) = record {
+                    let before = out.len();
+                    let rendered = template.render(&Facts::ended(record), Place::Text, MAX_RENDERED, out);
+                    // A value with control characters or without end is not written; its line is still there.
+                    if rendered.is_err() {
+                        out.truncate(before);
+                        out.extend_from_slice(b"-");
+                    }
+                }
+            }
+        }
+    }
+
+    fn fields(&self, visit: &mut impl Visit, record: Record<'_>) {
+        match &self.fields {
+            Some(fields) => each(&mut Chosen { fields, visit }, record, &self.extras),
+            None => each(visit, record, &self.extras),
+        }
+    }
+
+    /// Appends a log record of OTLP, as one item.
+    pub fn write_otlp(&self, out: &mut Vec<u8>, encoding: Encoding, record: Record<'_>) {
+        let now = SystemTime::now();
+        let (lasted, trace, is_failure, body) = match record {
+            Record::Exchange(record) => {
+                let exchange = record.exchange;
+                let body = format!("{} {} {}", exchange.method(), exchange.uri().path(), record.status);
+                (record.duration, exchange.trace, record.status >= 500, body)
+            }
+            Record::Session(record) => {
+                let body = format!("{} session {}", record.protocol, record.reason);
+                (record.duration, record.session.trace, false, body)
+            }
+        };
+        let nanos = |time: SystemTime| {
+            u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+        };
+        let (severity, word) = if is_failure { (17, "ERROR") } else { (9, "INFO") };
+        Encoder::new(out, encoding).item(Signal::Logs.item(), |log| {
+            log.fixed(Field(1, "timeUnixNano"), nanos(now.checked_sub(lasted).unwrap_or(now)));
+            log.number(Field(2, "severityNumber"), severity);
+            log.text(Field(3, "severityText"), word);
+            log.message(Field(5, "body"), |value| value.text(Field(1, "stringValue"), &body));
+            log.attributes(Field(6, "attributes"), |all| self.fields(all, record));
+            if let Some(TraceContext { trace, span, sampled }) = trace {
+                log.flags(Field(8, "flags"), u32::from(sampled));
+                log.id(Field(9, "traceId"), &trace.0);
+                log.id(Field(10, "spanId"), &span.0);
+            }
+            log.fixed(Field(11, "observedTimeUnixNano"), nanos(now));
+        });
+    }
+}
+
+fn each(visit: &mut impl Visit, record: Record<'_>, extras: &Extras) {
+    match record {
+        Record::Exchange(record) => super::exchange(visit, record, extras),
+        Record::Session(record) => super::session(visit, record, extras),
+    }
+}

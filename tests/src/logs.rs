@@ -1,0 +1,165 @@
+//! Access records through a running gateway to servers that take them: syslog, lines, batches, Loki, OTLP.
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, BufReader};
+use tokio::net::UdpSocket;
+
+use crate::support::collector::Collector;
+use crate::support::edge::Edge;
+use crate::support::soon;
+use crate::support::standing::Standing;
+use crate::support::wire::Port;
+
+fn start(origin: &Standing, sink: &str) -> Edge {
+    let settings = format!("    sinks:\n      - {{name: s, interval_ms: 10, {sink}}}");
+    Edge::start_with(&settings, &format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend()))
+}
+
+fn fields(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+#[tokio::test]
+async fn syslog_takes_a_datagram_for_each_record() {
+    let origin = Standing::start("o").await;
+    let server = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = server.local_addr().expect("an address");
+    let edge =
+        start(&origin, &format!("syslog: {{address: 'udp://{address}', facility: 3, app_name: edge}}"));
+    for path in ["/one", "/two"] {
+        edge.get(path).await;
+        let mut space = [0; 65_536];
+        let length = soon(server.recv(&mut space)).await.expect("a datagram");
+        let message = std::str::from_utf8(&space[..length]).expect("UTF-8");
+        let (head, line) = message.split_once(" access - ").expect("a head");
+        let words: Vec<&str> = head.split(' ').collect();
+        assert_eq!(
+            (words[0], words[3], words[4]),
+            ("<30>1", "edge", std::process::id().to_string().as_str()),
+            "{head}"
+        );
+        assert!(words[1].ends_with('Z') && words.len() == 5, "{head}");
+        assert_eq!(fields(line)["url.path"], path);
+    }
+}
+
+#[tokio::test]
+async fn syslog_over_tcp_counts_octets_and_lines_end_with_a_feed() {
+    let origin = Standing::start("o").await;
+    let port = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
+    let edge = start(
+        &origin,
+        &format!("syslog: {{address: 'tcp://{}'}}, template: '${{request.path}}'", port.address),
+    );
+    edge.get("/one").await;
+    edge.get("/two").await;
+    let mut stream = BufReader::new(soon(port.accept_ever()).await);
+    for path in ["/one", "/two"] {
+        let mut length = String::new();
+        loop {
+            match soon(stream.read_u8()).await.expect("a length") {
+                b' ' => break,
+                digit => length.push(char::from(digit)),
+            }
+        }
+        let mut message = vec![0; length.parse().expect("a number")];
+        soon(stream.read_exact(&mut message)).await.expect("a message");
+        let message = String::from_utf8(message).expect("UTF-8");
+        assert!(
+            message.starts_with("<134>1 ") && message.ends_with(&format!(" access - {path}")),
+            "{message}"
+        );
+    }
+    let port = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
+    let edge =
+        start(&origin, &format!("tcp: {{address: 'tcp://{}'}}, template: '${{request.path}}'", port.address));
+    edge.get("/one").await;
+    let mut stream = soon(port.accept_ever()).await;
+    let mut line = [0; 5];
+    soon(stream.read_exact(&mut line)).await.expect("a line");
+    assert_eq!(&line, b"/one\n");
+    // The server goes away: what comes then goes over a new connection.
+    drop(stream);
+    edge.get("/two").await;
+    let mut stream = soon(port.accept_ever()).await;
+    soon(stream.read_exact(&mut line)).await.expect("a line");
+    assert_eq!(&line, b"/two\n");
+}
+
+#[tokio::test]
+async fn batches_are_posted_and_tried_again() {
+    let origin = Standing::start("o").await;
+    let mut server = Collector::http(&[503]).await;
+    let sink = format!(
+        "http: {{url: 'http://{}/in?x=1', bearer_token: s3, headers: {{x-team: blue}}}}, response_headers: [x-origin, set-cookie]",
+        server.address
+    );
+    let edge = start(&origin, &sink);
+    edge.get("/one?token=s3cret").await;
+    let refused = server.next().await;
+    let taken = server.next().await;
+    assert_eq!(refused.body, taken.body, "sent again after a 503");
+    assert_eq!(
+        (taken.path.as_str(), &taken.headers["authorization"], &taken.headers["x-team"]),
+        ("/in?x=1", "Bearer s3", "blue")
+    );
+    let text = String::from_utf8(taken.body).expect("UTF-8");
+    assert!(text.ends_with("}\n") && !text.contains("s3cret"), "{text}");
+    let line = fields(text.lines().next().expect("a line"));
+    assert_eq!((&line["url.path"], &line["http.response.header.x-origin"]), (&"/one".into(), &"o".into()));
+}
+
+#[tokio::test]
+async fn loki_gets_a_stream_with_labels() {
+    let origin = Standing::start("o").await;
+    let mut server = Collector::http(&[]).await;
+    let sink = format!(
+        "loki: {{url: 'http://{}', labels: {{job: edge}}, tenant: t, compression: none}}, format: logfmt",
+        server.address
+    );
+    let edge = start(&origin, &sink);
+    edge.get("/a%22b").await;
+    let sent = server.next().await;
+    assert_eq!((sent.path.as_str(), &sent.headers["x-scope-orgid"]), ("/loki/api/v1/push", "t"));
+    let push: Value = serde_json::from_slice(&sent.body).expect("JSON");
+    assert_eq!(push["streams"][0]["stream"]["job"], "edge");
+    let value = &push["streams"][0]["values"][0];
+    assert!(value[0].as_str().expect("a time").parse::<u64>().expect("nanoseconds") > 1 << 60);
+    assert!(value[1].as_str().expect("a line").contains("url.path=/a%22b "), "{value}");
+}
+
+#[tokio::test]
+async fn a_collector_gets_log_records() {
+    let origin = Standing::start("o").await;
+    let mut server = Collector::http(&[]).await;
+    let sink =
+        format!("otlp: {{endpoint: 'http://{}', protocol: http/json}}, when: {{path: /one}}", server.address);
+    let edge = start(&origin, &sink);
+    edge.get("/two").await;
+    edge.get("/one").await;
+    let sent = server.next().await;
+    assert_eq!(sent.path, "/v1/logs");
+    let request: Value = serde_json::from_slice(&sent.body).expect("JSON");
+    let records = request["resourceLogs"][0]["scopeLogs"][0]["logRecords"].as_array().expect("records");
+    assert_eq!((records.len(), &records[0]["body"]["stringValue"]), (1, &"GET /one 200".into()));
+    let attributes = records[0]["attributes"].as_array().expect("attributes");
+    assert!(
+        attributes.iter().any(|pair| pair["key"] == "url.path" && pair["value"]["stringValue"] == "/one")
+    );
+}
+
+#[tokio::test]
+async fn traffic_does_not_wait_for_a_sink() {
+    let origin = Standing::start("o").await;
+    let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;
+    for sink in [
+        "tcp: {address: 'tcp://127.0.0.1:1'}, queue: 5".to_owned(),
+        format!("http: {{url: 'http://{}'}}, queue: 5", silent.address),
+    ] {
+        let mut edge = start(&origin, &sink);
+        for _ in 0..50 {
+            assert_eq!(edge.get("/").await.0.status(), 200);
+            edge.records.next().await;
+        }
+    }
+}
