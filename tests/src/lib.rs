@@ -14,6 +14,7 @@ mod http2;
 mod http3;
 mod logs;
 mod matrix;
+mod observability;
 mod oracle;
 mod overload;
 mod plugins;

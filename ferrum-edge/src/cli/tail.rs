@@ -76,9 +76,8 @@ fn path(args: &LogsArgs) -> String {
 }
 
 fn show(line: &str, output: Output) {
-    let record = match (output, serde_json::from_str::<Value>(line)) {
-        (Output::Text, Ok(record)) => record,
-        _ => return print::line(line.trim_end()),
+    let (Output::Text, Ok(record)) = (output, serde_json::from_str::<Value>(line)) else {
+        return print::line(line.trim_end());
     };
     if record["kind"] == "lost" {
         let count = record["records"].as_u64().unwrap_or_default();
@@ -99,7 +98,8 @@ fn text(record: &Value) -> String {
     let first = |names: &[&str]| {
         names.iter().map(|name| field(name)).find(|text| !text.is_empty()).unwrap_or_default()
     };
-    let seconds = record["http.server.request.duration"].as_f64().or(record["session.duration"].as_f64());
+    let seconds = record["http.server.request.duration"].as_f64();
+    let seconds = seconds.or_else(|| record["session.duration"].as_f64());
     let took = seconds.map_or_else(String::new, |seconds| format!("{:.1}ms", seconds * 1000.0));
     let words = [
         field("timestamp"),

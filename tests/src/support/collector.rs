@@ -25,6 +25,13 @@ pub(crate) struct Sent {
     pub(crate) body: Vec<u8>,
 }
 
+impl Sent {
+    /// The one value of a header field; empty where there is none.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
 /// A running collector.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,

@@ -1,0 +1,81 @@
+//! What `observability/` ships fits the gateway: every metric it names exists, and every file is well-formed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ferrum_edge::core::record::metric;
+use serde_json::Value;
+
+/// Counters of plugins, which register theirs when they are built.
+const OF_PLUGINS: &[&str] = &["ferrum_otel_spans_total"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("observability")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The names of metrics in a text: rules of our own are written with colons, and are left out.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+    let is_metric = |word: &&str| {
+        !word.contains(':')
+            && ["ferrum_", "http_server_", "http_client_", "process_"]
+                .iter()
+                .any(|prefix| word.starts_with(prefix))
+    };
+    words.filter(is_metric).collect()
+}
+
+#[test]
+fn every_metric_that_is_named_exists() {
+    for file in ["rules.yml", "slo.yml", "grafana.json"] {
+        let text = read(file);
+        let names = named(&text);
+        assert!(!names.is_empty(), "{file} names no metric");
+        for name in names {
+            let is_there = metric::ALL.iter().any(|known| {
+                let parts = ["_bucket", "_sum", "_count"].iter().filter_map(|part| name.strip_suffix(part));
+                known.name == name
+                    || known.kind == "histogram" && parts.into_iter().any(|base| base == known.name)
+            });
+            assert!(is_there || OF_PLUGINS.contains(&name), "{file} names `{name}`, which does not exist");
+        }
+    }
+}
+
+#[test]
+fn rules_that_alerts_use_are_recorded() {
+    for file in ["rules.yml", "slo.yml"] {
+        let text = read(file);
+        let recorded: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).collect();
+        for line in text.lines().filter(|line| line.trim().starts_with("expr:")) {
+            let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+            for word in words.filter(|word| word.starts_with("proxy:")) {
+                assert!(recorded.contains(word), "{file} uses `{word}`, which is not recorded");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_board_has_panels_that_do_not_overlap() {
+    let board: Value = serde_json::from_str(&read("grafana.json")).expect("JSON");
+    let panels = board["panels"].as_array().expect("panels");
+    let mut places = BTreeSet::new();
+    for panel in panels {
+        let place = &panel["gridPos"];
+        assert!(
+            places.insert((place["x"].as_u64(), place["y"].as_u64())),
+            "{}: another panel is there",
+            panel["title"]
+        );
+        let targets = panel["targets"].as_array().expect("targets");
+        assert!(targets.iter().all(|target| !target["expr"].as_str().unwrap_or_default().is_empty()));
+    }
+    assert!(panels.len() > 10);
+}
