@@ -12,7 +12,7 @@ use axum::response::Response;
 use gateway_core::condition::written::{Condition, StatusMatch};
 use gateway_core::condition::{Use, compile};
 
-use super::problem::{invalid, problem};
+use super::problem::problem;
 use super::request::{Refused, nothing_else, number, pairs};
 use super::resources::answer;
 use crate::app::Engine;
@@ -52,8 +52,14 @@ fn filter(query: Option<&str>) -> Result<Filter, Refused> {
     };
     let (proxies, statuses) = (all("proxy"), all("status"));
     nothing_else(&pairs)?;
-    let written =
-        Condition { statuses: statuses.into_iter().map(StatusMatch::Text).collect(), ..Condition::default() };
-    let when = compile(&written, "", Use::Response).map_err(|problems| Box::new(invalid(&problems)))?;
-    Ok(Filter { proxies, when: (!when.is_empty()).then_some(when), slower_than })
+    let statuses: Vec<_> = statuses.into_iter().map(StatusMatch::Text).collect();
+    let when = match statuses.is_empty() {
+        true => None,
+        false => Some(compile(&Condition { statuses, ..Condition::default() }, "", Use::Response)),
+    };
+    let when = when.transpose().map_err(|problems| {
+        let detail = problems.0.first().map_or_else(String::new, ToString::to_string);
+        Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", &detail))
+    })?;
+    Ok(Filter { proxies, when, slower_than })
 }
