@@ -22,6 +22,7 @@ mod serve;
 mod spec;
 mod store;
 mod tail;
+mod waf;
 
 use std::process::ExitCode;
 
@@ -78,6 +79,8 @@ enum Command {
     Import(import::ImportArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),
+    /// Check rules of the web application firewall, or run a request through them
+    Waf(waf::WafArgs),
     /// Print the JSON Schema of the configuration file
     Schema,
     /// List the plugins and their settings
@@ -129,6 +132,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Sync(args) => gitops::sync(&args, registry),
         Command::Import(args) => import::import(&args),
         Command::Explain(args) => explain::explain(&args, registry),
+        Command::Waf(args) => waf::waf(&args),
         Command::Schema => reference::schema(),
         Command::Plugins(args) => reference::plugins(&args, &registry),
         Command::Settings => reference::settings(),

@@ -16,6 +16,8 @@ mod process;
 mod remote;
 #[path = "cli/serving.rs"]
 mod serving;
+#[path = "cli/waf.rs"]
+mod waf;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -51,6 +51,7 @@ mod sse;
 mod static_files;
 mod traffic_split;
 mod transform;
+mod waf;
 mod ws_message_size_limiting;
 mod ws_rate_limiting;
 
@@ -73,6 +74,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<geo_restriction::GeoRestriction>(),
     entry::<bot_detection::BotDetection>(),
     entry::<request_size_limiting::RequestSizeLimiting>(),
+    entry::<waf::Waf>(),
     // speak its language
     entry::<grpc_web::GrpcWeb>(),
     // who is it

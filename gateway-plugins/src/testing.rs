@@ -6,7 +6,7 @@ pub(crate) mod net;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -76,8 +76,15 @@ impl Files for Shelf {
         self.get(path).map(|(version, _)| version)
     }
 
-    fn list(&self, _folder: &Path, _limit: usize) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
+    fn list(&self, folder: &Path, limit: usize) -> io::Result<Vec<String>> {
+        let files = locked(&self.0);
+        let names = files.keys().filter_map(|path| Path::new(path).strip_prefix(folder).ok());
+        let names = names.filter_map(|rest| Some(rest.iter().next()?.to_str()?.to_owned()));
+        let names: std::collections::BTreeSet<String> = names.collect();
+        match names.is_empty() {
+            true => Err(io::ErrorKind::NotFound.into()),
+            false => Ok(names.into_iter().take(limit).collect()),
+        }
     }
 }
 
@@ -85,6 +92,7 @@ impl Files for Shelf {
 #[derive(Default)]
 pub(crate) struct Threads {
     taken: AtomicUsize,
+    busy: AtomicBool,
     kept: Mutex<Option<Vec<Job>>>,
 }
 
@@ -92,6 +100,11 @@ impl Threads {
     /// From now on nothing is done.
     pub(crate) fn stop(&self) {
         *locked(&self.kept) = Some(Vec::new());
+    }
+
+    /// From now on all of them are busy.
+    pub(crate) fn refuse(&self) {
+        self.busy.store(true, Relaxed);
     }
 
     /// Does what was left undone, and everything from now on.
@@ -109,6 +122,9 @@ impl Threads {
 impl Blocking for Threads {
     fn take(&self, job: Job) -> Result<(), Busy> {
         self.taken.fetch_add(1, Relaxed);
+        if self.busy.load(Relaxed) {
+            return Err(Busy);
+        }
         match locked(&self.kept).as_mut() {
             Some(kept) => kept.push(job),
             None => job(),

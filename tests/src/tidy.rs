@@ -56,6 +56,7 @@ fn sources() -> Vec<Source> {
 
 const CRATES: &[&str] = &[
     "gateway-core",
+    "gateway-waf",
     "gateway-protocols",
     "gateway-scripting",
     "gateway-telemetry",
@@ -107,11 +108,15 @@ fn crates_depend_downwards_only() {
     /// Which of ours each may name in its `[dependencies]`.
     const MAY: &[(&str, &[&str])] = &[
         ("gateway-core", &[]),
+        ("gateway-waf", &[]),
         ("gateway-protocols", &["gateway-core"]),
         ("gateway-scripting", &["gateway-core"]),
         ("gateway-telemetry", &["gateway-core"]),
-        ("gateway-plugins", &["gateway-core", "gateway-scripting", "gateway-telemetry"]),
-        ("ferrum-edge", &["gateway-core", "gateway-protocols", "gateway-telemetry", "gateway-plugins"]),
+        ("gateway-plugins", &["gateway-core", "gateway-waf", "gateway-scripting", "gateway-telemetry"]),
+        (
+            "ferrum-edge",
+            &["gateway-core", "gateway-waf", "gateway-protocols", "gateway-telemetry", "gateway-plugins"],
+        ),
         ("proto_bench", &[]),
         ("tests", &["ferrum-edge"]),
     ];

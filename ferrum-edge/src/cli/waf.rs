@@ -1,0 +1,243 @@
+//! `waf`: what of a folder of rules can be used, and what rules say of a request.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use gateway_waf::pack::{Profile, from_files, is_rule_file, own_rules};
+use gateway_waf::{
+    Buffers, Limits, Problem, Report, RequestHead, Ruleset, Severity, Sources, Transaction, compile,
+};
+use serde_json::{Value, json};
+
+use super::{BAD_CONFIG, FAILED, MISUSED, Output, print};
+
+/// Arguments of `waf`.
+#[derive(Debug, Args)]
+pub(super) struct WafArgs {
+    #[command(subcommand)]
+    command: WafCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WafCommand {
+    /// Report what of a folder of rules cannot be used, with file and line; exit code 3 if there is anything
+    Check(CheckArgs),
+    /// Run a request through rules and report which of them match
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// The folder: *.conf and *.data in it and in its folders `rules` and `plugins`
+    folder: PathBuf,
+    /// The paranoia level of the Core Rule Set: rules of higher levels are not looked at
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    paranoia_level: u8,
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct ExplainArgs {
+    /// The method
+    method: String,
+    /// Path and query, such as `/?q=1`
+    target: String,
+    /// `balanced`, `aggressive`, or a folder of rules
+    #[arg(long, default_value = "balanced")]
+    rules: String,
+    /// The paranoia level of the Core Rule Set
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
+    paranoia_level: Option<u8>,
+    /// A header field, such as `Content-Type: application/json`; may be given several times
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// The body
+    #[arg(long, short = 'd')]
+    data: Option<String>,
+    /// The client's address
+    #[arg(long, default_value = "203.0.113.1")]
+    client: IpAddr,
+    /// How to print the result
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Does what the arguments say.
+pub(super) fn waf(args: &WafArgs) -> u8 {
+    match &args.command {
+        WafCommand::Check(args) => check(args),
+        WafCommand::Explain(args) => explain(args),
+    }
+}
+
+/// Bytes of one file of rules.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+fn folder_sources(folder: &Path) -> Result<Sources, String> {
+    let mut files = Vec::new();
+    for below in ["", "rules", "plugins"] {
+        let path = if below.is_empty() { folder.to_owned() } else { folder.join(below) };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(_) if !below.is_empty() => continue,
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        for entry in entries {
+            let path = entry.map_err(|error| format!("{}: {error}", path.display()))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !path.is_file() || !is_rule_file(name) {
+                continue;
+            }
+            let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+            if fs::metadata(&path).map_err(failed)?.len() > MAX_FILE_BYTES {
+                return Err(format!("{} has more than {MAX_FILE_BYTES} bytes", path.display()));
+            }
+            files.push((path.to_string_lossy().into_owned(), fs::read(&path).map_err(failed)?));
+        }
+    }
+    let sources = from_files(files);
+    if sources.files.is_empty() {
+        return Err(format!("{} has no rule files (*.conf)", folder.display()));
+    }
+    Ok(sources)
+}
+
+fn set_level(sources: &mut Sources, level: u8) {
+    for name in ["blocking_paranoia_level", "detection_paranoia_level"] {
+        sources.variables.push((name.to_owned(), level.to_string()));
+    }
+}
+
+fn check(args: &CheckArgs) -> u8 {
+    let mut sources = match folder_sources(&args.folder) {
+        Ok(sources) => sources,
+        Err(message) => {
+            print::error(&message);
+            return FAILED;
+        }
+    };
+    set_level(&mut sources, args.paranoia_level);
+    let (summary, problems) = match compile(&sources) {
+        Ok((ruleset, notes)) => (Some(ruleset.summary().clone()), notes),
+        Err(problems) => (None, problems),
+    };
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    if args.output == Output::Json {
+        let problems: Vec<Value> = problems.iter().map(document).collect();
+        let rules = summary.as_ref().map(|it| json!({"written": it.written, "active": it.active}));
+        print::line(json!({ "valid": summary.is_some(), "rules": rules, "problems": problems }));
+    } else {
+        for problem in &problems {
+            print::line(problem);
+        }
+        match &summary {
+            Some(it) => print::line(format_args!("{} rules, {} of them active", it.written, it.active)),
+            None => print::line(format_args!("{errors} problems")),
+        }
+    }
+    if summary.is_some() { 0 } else { BAD_CONFIG }
+}
+
+fn document(problem: &Problem) -> Value {
+    json!({
+        "file": &*problem.place.file,
+        "line": problem.place.line,
+        "severity": if problem.severity == Severity::Error { "error" } else { "note" },
+        "message": problem.message,
+    })
+}
+
+fn load(rules: &str, level: Option<u8>) -> Result<Ruleset, u8> {
+    let mut sources = match rules {
+        "balanced" => own_rules(Profile::Balanced),
+        "aggressive" => own_rules(Profile::Aggressive),
+        folder => folder_sources(Path::new(folder)).map_err(|message| {
+            print::error(&message);
+            FAILED
+        })?,
+    };
+    if let Some(level) = level {
+        set_level(&mut sources, level);
+    }
+    match compile(&sources) {
+        Ok((ruleset, _)) => Ok(ruleset),
+        Err(problems) => {
+            for problem in problems.iter().filter(|problem| problem.severity == Severity::Error) {
+                print::error(problem);
+            }
+            Err(BAD_CONFIG)
+        }
+    }
+}
+
+fn explain(args: &ExplainArgs) -> u8 {
+    let ruleset = match load(&args.rules, args.paranoia_level) {
+        Ok(ruleset) => ruleset,
+        Err(code) => return code,
+    };
+    let mut headers: Vec<(&str, &str)> = Vec::new();
+    for field in &args.headers {
+        let Some((name, value)) = field.split_once(':') else {
+            print::error(format_args!("`{field}` is not like `Name: value`"));
+            return MISUSED;
+        };
+        headers.push((name.trim(), value.trim()));
+    }
+    let headers: Vec<(&[u8], &[u8])> =
+        headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+    let mut transaction = Transaction::new(Arc::new(ruleset), Limits::default(), Buffers::without_cache());
+    transaction.only_detect();
+    transaction.request_head(&RequestHead {
+        method: args.method.as_bytes(),
+        target: args.target.as_bytes(),
+        version: "HTTP/1.1",
+        headers: &headers,
+        client: args.client,
+        unique_id: b"",
+    });
+    transaction.request_body(args.data.as_deref().unwrap_or_default().as_bytes());
+    let report = transaction.report();
+    match args.output {
+        Output::Json => print::line(explained(&report)),
+        Output::Text => print_report(&report),
+    }
+    0
+}
+
+fn explained(report: &Report) -> Value {
+    let matches: Vec<Value> = (report.matches.iter())
+        .map(|found| {
+            json!({
+                "rule": found.rule, "place": found.place, "message": found.message,
+                "variable": found.variable, "excerpt": found.excerpt, "score": found.score, "tags": found.tags,
+            })
+        })
+        .collect();
+    json!({
+        "refused_by": report.denied.map(|denial| denial.rule),
+        "score": report.score,
+        "matches": matches,
+        "body_error": report.body_error,
+    })
+}
+
+fn print_report(report: &Report) {
+    for found in &report.matches {
+        print::line(format_args!("{:>8} {:>+4}  {}", found.rule, found.score, found.message));
+        if !found.variable.is_empty() {
+            print::line(format_args!("{:15}{}: {}", "", found.variable, found.excerpt));
+        }
+    }
+    if let Some(error) = report.body_error {
+        print::line(format_args!("the body can't be read: {error}"));
+    }
+    match report.denied {
+        Some(denial) => print::line(format_args!("refused by {}, score {}", denial.rule, report.score)),
+        None => print::line(format_args!("passes, score {}", report.score)),
+    }
+}

@@ -1,0 +1,262 @@
+//! Requests through the rules, on the worker or beside it.
+
+use bytes::Bytes;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Seat, Step, Verdict};
+use gateway_waf::{RequestHead, Transaction};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST};
+use http::{StatusCode, Version};
+
+use super::settings::{Mode, OnTrouble};
+use super::{Waf, give, take};
+
+/// Heads and bodies that are larger than this are inspected on another thread: they can have many values.
+const LARGE: usize = 2 << 10;
+
+/// A transaction that waits for the response.
+pub(super) struct Pending(pub(super) Transaction);
+
+/// The name of a version, as the request line has it.
+pub(super) fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// The head of a request in one piece, for another thread.
+struct OwnedHead {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    version: &'static str,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    client: std::net::IpAddr,
+    id: Vec<u8>,
+}
+
+/// Calls `with` with the head, as the client sent it.
+fn with_head<T>(exchange: &Exchange, with: impl FnOnce(&RequestHead<'_>) -> T) -> T {
+    let target = exchange.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let fields = &exchange.request.headers;
+    let mut headers: Vec<(&[u8], &[u8])> = Vec::with_capacity(fields.len() + 2);
+    if let (false, Some(authority)) = (fields.contains_key(HOST), exchange.authority()) {
+        headers.push((b"host", authority.as_bytes()));
+    }
+    headers.extend(fields.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())));
+    // What frames the body is gone by now, and rules ask for it.
+    let length = exchange.body.exact_length().map(|length| length.to_string());
+    if !exchange.body.is_empty() && !fields.contains_key(CONTENT_LENGTH) {
+        match &length {
+            Some(length) => headers.push((b"content-length", length.as_bytes())),
+            None if exchange.version() < Version::HTTP_2 => headers.push((b"transfer-encoding", b"chunked")),
+            None => {}
+        }
+    }
+    with(&RequestHead {
+        method: exchange.method().as_str().as_bytes(),
+        target: target.as_bytes(),
+        version: version(exchange.version()),
+        headers: &headers,
+        client: exchange.client_address,
+        unique_id: exchange.request_id().map_or(b"", |id| id.as_bytes()),
+    })
+}
+
+impl OwnedHead {
+    fn of(head: &RequestHead<'_>) -> Self {
+        Self {
+            method: head.method.to_vec(),
+            target: head.target.to_vec(),
+            version: version_of(head.version),
+            headers: head.headers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+            client: head.client,
+            id: head.unique_id.to_vec(),
+        }
+    }
+
+    fn run(&self, transaction: &mut Transaction) {
+        let headers: Vec<(&[u8], &[u8])> =
+            self.headers.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
+        transaction.request_head(&RequestHead {
+            method: &self.method,
+            target: &self.target,
+            version: self.version,
+            headers: &headers,
+            client: self.client,
+            unique_id: &self.id,
+        });
+    }
+}
+
+fn version_of(text: &str) -> &'static str {
+    ["HTTP/1.0", "HTTP/2.0", "HTTP/3.0"].into_iter().find(|it| *it == text).unwrap_or("HTTP/1.1")
+}
+
+/// Whether the head can have many values.
+fn is_large(head: &RequestHead<'_>) -> bool {
+    let headers: usize = head.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    head.target.len() > LARGE || headers > 4 * LARGE
+}
+
+/// What of the body is inspected.
+enum Inspected {
+    Nothing,
+    Whole(Bytes),
+}
+
+impl Waf {
+    /// Inspects a request.
+    pub(super) fn inspect<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let has_body =
+            self.policy.body.inspect && exchange.dialect == Dialect::Plain && !exchange.body.is_empty();
+        let large = with_head(exchange, is_large);
+        if has_body || large || self.shadow.is_some() {
+            return Step::wait(self.inspect_all(exchange, seat, has_body));
+        }
+        let mut transaction = self.transaction();
+        self.policy.exclude(&mut transaction, exchange);
+        with_head(exchange, |head| transaction.request_head(head));
+        transaction.request_body(b"");
+        self.conclude(exchange, seat, transaction).map_or(Step::Next, Step::reply)
+    }
+
+    async fn inspect_all(&self, exchange: &mut Exchange, seat: Seat<'_>, has_body: bool) -> Verdict {
+        let body = match self.take_body(exchange, has_body).await {
+            Ok(body) => body,
+            Err(reply) => return Verdict::Reply(reply),
+        };
+        let bytes = match &body {
+            Inspected::Whole(bytes) => bytes.clone(),
+            Inspected::Nothing => Bytes::new(),
+        };
+        let head = with_head(exchange, OwnedHead::of);
+        let is_large = bytes.len() > LARGE || with_head(exchange, is_large);
+        let mut transaction = self.transaction();
+        self.policy.exclude(&mut transaction, exchange);
+        let shadow = self.shadow.as_ref().map(|rules| {
+            let mut shadow =
+                Transaction::new(rules.clone(), self.policy.limits.clone(), take(&self.shadow_buffers));
+            shadow.only_detect();
+            shadow
+        });
+        let work = move || {
+            let run = |mut transaction: Transaction| {
+                head.run(&mut transaction);
+                transaction.request_body(&bytes);
+                transaction
+            };
+            (run(transaction), shadow.map(run))
+        };
+        let ran = if is_large { self.world.run_blocking(work).await } else { Ok(work()) };
+        let Ok((transaction, shadow)) = ran else {
+            // With every thread busy it can't be looked at, and does not go on.
+            return match self.policy.mode {
+                Mode::Block => Verdict::reply(Reply::new(Cause::Overloaded)),
+                Mode::Detect | Mode::Off => Verdict::Next,
+            };
+        };
+        if let Some(shadow) = shadow {
+            self.audit.note_shadow(exchange, &shadow);
+            give(&self.shadow_buffers, shadow.finish());
+        }
+        self.conclude(exchange, seat, transaction).map_or(Verdict::Next, Verdict::reply)
+    }
+
+    /// Reads the body, and puts it back; or says what becomes of a request whose body can't be inspected.
+    async fn take_body(&self, exchange: &mut Exchange, has_body: bool) -> Result<Inspected, Box<Reply>> {
+        if !has_body {
+            return Ok(Inspected::Nothing);
+        }
+        let policy = &self.policy.body;
+        let refuse = |cause, status: StatusCode, on: OnTrouble| match (on, self.policy.mode) {
+            (OnTrouble::Reject, Mode::Block) => {
+                self.outcomes.refused.add(1);
+                Err(Box::new(Reply::new(cause).status(status)))
+            }
+            _ => {
+                self.outcomes.partial.add(1);
+                Ok(Inspected::Nothing)
+            }
+        };
+        let coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
+        if coded.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            exchange.note("waf.not_inspected", "compressed body");
+            return refuse(Cause::BadRequest, StatusCode::UNSUPPORTED_MEDIA_TYPE, policy.encoded);
+        }
+        let (bytes, trailers) = match exchange.body.collect(policy.max_bytes).await {
+            Ok(read) => read,
+            Err(BodyError::TooLarge { .. }) => {
+                exchange.note("waf.not_inspected", "large body");
+                return refuse(Cause::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, policy.over_limit);
+            }
+            Err(BodyError::NoRoom) => return Err(Box::new(Reply::new(Cause::Overloaded))),
+            Err(BodyError::Refused(reply)) => return Err(reply),
+            Err(_) => return Err(Box::new(Reply::new(Cause::ClientGone))),
+        };
+        exchange.body = match trailers {
+            Some(trailers) => Body::full_with_trailers(bytes.clone(), trailers),
+            None => Body::full(bytes.clone()),
+        };
+        Ok(Inspected::Whole(bytes))
+    }
+
+    /// What follows from an inspection: the refusal, where there is one.
+    fn conclude(&self, exchange: &mut Exchange, seat: Seat<'_>, transaction: Transaction) -> Option<Reply> {
+        let why = self.objection(&transaction);
+        if transaction.is_partial() {
+            self.outcomes.partial.add(1);
+        }
+        if transaction.matched_rules() > 0 || why.is_some() {
+            self.audit.note(exchange, &transaction, why, self.policy.mode);
+        }
+        let reply = match (why, self.policy.mode) {
+            (None, _) => {
+                self.outcomes.passed.add(1);
+                None
+            }
+            (Some(_), Mode::Block) => {
+                self.outcomes.refused.add(1);
+                Some(self.refusal())
+            }
+            (Some(_), Mode::Detect | Mode::Off) => {
+                self.outcomes.would_refuse.add(1);
+                None
+            }
+        };
+        if reply.is_none() && self.policy.response.is_some() {
+            exchange.state.put(seat, Some(Pending(transaction)));
+        } else {
+            self.done(transaction);
+        }
+        reply
+    }
+
+    /// Why a request does not go on, in a word.
+    pub(super) fn objection(&self, transaction: &Transaction) -> Option<&'static str> {
+        if transaction.denied().is_some() {
+            return Some("rules");
+        }
+        if transaction.body_error().is_some() && self.policy.body.malformed == OnTrouble::Reject {
+            return Some("malformed_body");
+        }
+        if transaction.is_partial() && self.policy.exceeded == OnTrouble::Reject {
+            return Some("limits");
+        }
+        None
+    }
+
+    /// What a client is told: nothing of the rules.
+    fn refusal(&self) -> Reply {
+        let cause = if self.policy.deny_status == StatusCode::BAD_REQUEST {
+            Cause::BadRequest
+        } else {
+            Cause::Forbidden
+        };
+        Reply::new(cause).status(self.policy.deny_status)
+    }
+}

@@ -1,0 +1,95 @@
+//! Responses of targets through the rules of phases 3 and 4.
+
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Seat, Step, Verdict};
+use gateway_waf::{ResponseHead, Transaction};
+use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+
+use super::Waf;
+use super::inspect::{Pending, version};
+use super::policy::ResponsePolicy;
+use super::settings::Mode;
+
+impl ResponsePolicy {
+    /// Whether the body is one to look at.
+    fn takes(&self, response: &Response<Body>) -> bool {
+        let headers = response.headers();
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        self.max_bytes > 0
+            && !response.body().is_empty()
+            && !headers.contains_key(CONTENT_ENCODING)
+            && self.content_types.contains(&essence)
+    }
+}
+
+impl Waf {
+    /// Inspects a target's response to a request that was inspected.
+    pub(super) fn inspect_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(policy) = self.policy.response.as_ref().filter(|_| exchange.is_from_target()) else {
+            return Step::Next;
+        };
+        let pending = exchange.state.of_mut::<Option<Pending>>(seat).and_then(Option::take);
+        let Some(Pending(mut transaction)) = pending else { return Step::Next };
+        let headers: Vec<(&[u8], &[u8])> = (response.headers().iter())
+            .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+            .collect();
+        transaction.response_head(&ResponseHead {
+            status: response.status().as_u16(),
+            version: version(response.version()),
+            headers: &headers,
+        });
+        if transaction.is_refused() || !policy.takes(response) {
+            transaction.response_body(b"");
+            return self.conclude_response(exchange, transaction).map_or(Step::Next, Step::reply);
+        }
+        Step::wait(async move {
+            // The rest of a longer body passes: it may never end.
+            let seen = match response.body_mut().peek(policy.max_bytes).await {
+                Ok(seen) => seen,
+                Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
+                Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
+                Err(_) => return Verdict::reply(Reply::new(Cause::UpstreamClosed)),
+            };
+            let ran = self.world.run_blocking(move || {
+                transaction.response_body(&seen);
+                transaction
+            });
+            match (ran.await, self.policy.mode) {
+                (Ok(transaction), _) => {
+                    self.conclude_response(exchange, transaction).map_or(Verdict::Next, Verdict::reply)
+                }
+                (Err(_), Mode::Block) => Verdict::reply(Reply::new(Cause::Overloaded)),
+                (Err(_), Mode::Detect | Mode::Off) => Verdict::Next,
+            }
+        })
+    }
+
+    fn conclude_response(&self, exchange: &mut Exchange, transaction: Transaction) -> Option<Reply> {
+        // What the request was denied for in `detect` was counted then.
+        let denied = transaction.denied().is_some();
+        let before = exchange.fields().iter().any(|(name, _)| *name == "waf.outcome");
+        if transaction.matched_rules() > 0 {
+            let why = (denied && !before).then_some("response_rules");
+            self.audit.note(exchange, &transaction, why, self.policy.mode);
+        }
+        self.done(transaction);
+        if !denied || before {
+            return None;
+        }
+        if self.policy.mode == Mode::Block {
+            self.outcomes.refused.add(1);
+            return Some(Reply::new(Cause::UpstreamGarbage));
+        }
+        self.outcomes.would_refuse.add(1);
+        None
+    }
+}

@@ -1,0 +1,213 @@
+//! `multipart/form-data` (RFC 7578), read strictly: what two readers could split at different places is refused.
+
+use super::{Kind, Sink, TOO_MANY, Unreadable};
+
+/// Lines of one part's head.
+const MAX_LINES: usize = 32;
+
+const NO_BOUNDARY: Unreadable = Unreadable("the multipart body has no usable boundary");
+const NO_END: Unreadable = Unreadable("the multipart body has no end");
+const BEFORE: Unreadable = Unreadable("there is data before the first part");
+const AFTER: Unreadable = Unreadable("there is data behind the last part");
+const HEAD: Unreadable = Unreadable("the head of a part is malformed");
+const LINE: Unreadable = Unreadable("a line of a part's head does not end in CRLF");
+const PARTS: Unreadable = Unreadable("there are too many parts");
+
+/// The boundary that a content type names.
+pub(crate) fn boundary(content_type: &[u8]) -> Result<Vec<u8>, Unreadable> {
+    let mut found = None;
+    for (name, value) in parameters(content_type).ok_or(NO_BOUNDARY)? {
+        if name == b"boundary" && found.replace(value).is_some() {
+            return Err(NO_BOUNDARY);
+        }
+    }
+    let found = found.ok_or(NO_BOUNDARY)?;
+    // RFC 2046 §5.1.1.
+    let is_valid = (1..=70).contains(&found.len())
+        && found.iter().all(|byte| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(byte))
+        && found.last() != Some(&b' ');
+    is_valid.then_some(found).ok_or(NO_BOUNDARY)
+}
+
+/// The parameters behind the first `;`, names in lower case.
+fn parameters(text: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut rest = match memchr::memchr(b';', text) {
+        Some(at) => &text[at + 1..],
+        None => return Some(Vec::new()),
+    };
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_ascii_start();
+        if rest.is_empty() {
+            return Some(found);
+        }
+        let at = memchr::memchr(b'=', rest)?;
+        let name = rest[..at].trim_ascii().to_ascii_lowercase();
+        let (value, behind) = value(&rest[at + 1..])?;
+        found.push((name, value));
+        rest = behind.trim_ascii_start();
+        match rest.split_first() {
+            None => return Some(found),
+            Some((b';', behind)) => rest = behind,
+            Some(_) => return None,
+        }
+    }
+}
+
+/// A parameter's value, quoted or not, and what is behind it.
+fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        let end = text.iter().position(|byte| *byte == b';').unwrap_or(text.len());
+        let value = text[..end].trim_ascii_end();
+        return (!value.contains(&b'"')).then(|| (value.to_vec(), &text[end..]));
+    };
+    let mut out = Vec::new();
+    let mut rest = quoted.iter().enumerate();
+    while let Some((n, byte)) = rest.next() {
+        match byte {
+            b'"' => return Some((out, &quoted[n + 1..])),
+            // Browsers escape nothing but the quote, and some clients write Windows paths.
+            b'\\' if quoted.get(n + 1) == Some(&b'"') => out.push(*rest.next()?.1),
+            byte => out.push(*byte),
+        }
+    }
+    None
+}
+
+/// Reads a body with this boundary, of at most so many parts. Files' contents are not looked at.
+pub(crate) fn read(
+    text: &[u8],
+    boundary: &[u8],
+    parts: usize,
+    sink: &mut dyn Sink,
+) -> Result<(), Unreadable> {
+    let mark = [b"\r\n--", boundary].concat();
+    let mut rest = text.strip_prefix(&mark[2..]).ok_or(BEFORE)?;
+    let finder = memchr::memmem::Finder::new(&mark);
+    for _ in 0..parts {
+        if let Some(end) = rest.strip_prefix(b"--") {
+            return if end.iter().all(u8::is_ascii_whitespace) { Ok(()) } else { Err(AFTER) };
+        }
+        rest = rest.strip_prefix(b"\r\n").ok_or(NO_BOUNDARY)?;
+        let length = finder.find(rest).ok_or(NO_END)?;
+        part(&rest[..length], sink)?;
+        rest = &rest[length + mark.len()..];
+    }
+    if rest.starts_with(b"--") { Ok(()) } else { Err(PARTS) }
+}
+
+fn part(text: &[u8], sink: &mut dyn Sink) -> Result<(), Unreadable> {
+    let (head, content) = match text.strip_prefix(b"\r\n") {
+        Some(content) => (&b""[..], content),
+        None => {
+            let end = memchr::memmem::find(text, b"\r\n\r\n").ok_or(HEAD)?;
+            (&text[..end], &text[end + 4..])
+        }
+    };
+    let mut lines: Vec<&[u8]> = Vec::new();
+    for line in head.split(|byte| *byte == b'\n').filter(|_| !head.is_empty()) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // Continued lines are obsolete, and read in two ways.
+        if line.contains(&b'\r')
+            || line.first().is_none_or(u8::is_ascii_whitespace)
+            || lines.len() >= MAX_LINES
+        {
+            return Err(HEAD);
+        }
+        lines.push(line);
+    }
+    let endings = memchr::memchr_iter(b'\n', head).count();
+    if memchr::memmem::find_iter(head, b"\r\n").count() != endings {
+        return Err(LINE);
+    }
+    let (mut name, mut file) = (None, None);
+    for line in &lines {
+        let colon = memchr::memchr(b':', line).ok_or(HEAD)?;
+        if !line[..colon].trim_ascii().eq_ignore_ascii_case(b"content-disposition") {
+            continue;
+        }
+        for (parameter, value) in parameters(&line[colon + 1..]).ok_or(HEAD)? {
+            let slot = match parameter.as_slice() {
+                b"name" => &mut name,
+                b"filename" | b"filename*" => &mut file,
+                _ => continue,
+            };
+            if slot.replace(value).is_some() && parameter == b"name" {
+                return Err(HEAD);
+            }
+        }
+    }
+    let name = name.unwrap_or_default();
+    let mut taken = lines.iter().all(|line| sink.take(Kind::PartHeader, &name, line));
+    taken = taken
+        && match file {
+            Some(file) => {
+                sink.file_size(content.len());
+                sink.take(Kind::File, &name, &file)
+            }
+            None => sink.take(Kind::Argument, &name, content),
+        };
+    taken.then_some(()).ok_or(TOO_MANY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::Collected;
+
+    fn found(text: &str) -> Result<Vec<String>, Unreadable> {
+        let mut found = Collected::default();
+        read(text.replace('\n', "\r\n").as_bytes(), b"B", 10, &mut found)?;
+        Ok(found.0.into_iter().map(|(kind, name, value)| format!("{kind:?} {name}={value}")).collect())
+    }
+
+    #[test]
+    fn parts_are_found() {
+        let text = "--B\nContent-Disposition: form-data; name=\"a\"\n\n1\n2\n--B\n\
+                    Content-Disposition: form-data; name=b; filename=\"x\\\".php\"\nContent-Type: text/plain\n\nzz\n--B--\n";
+        assert_eq!(
+            found(text).unwrap(),
+            [
+                "PartHeader a=Content-Disposition: form-data; name=\"a\"",
+                "Argument a=1\r\n2",
+                "PartHeader b=Content-Disposition: form-data; name=b; filename=\"x\\\".php\"",
+                "PartHeader b=Content-Type: text/plain",
+                "File b=x\".php"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let head = "Content-Disposition: form-data; name=\"a\"";
+        for (text, why) in [
+            (format!("x\n--B\n{head}\n\n1\n--B--"), BEFORE),
+            (format!("--B\n{head}\n\n1\n--B"), NO_BOUNDARY),
+            (format!("--B\n{head}\n\n1"), NO_END),
+            (format!("--B\n{head}\n\n1\n--B--\nx"), AFTER),
+            (format!("--B\n{head}; name=\"b\"\n\n1\n--B--"), HEAD),
+            ("--B\nContent-Disposition: form-data;\n name=\"a\"\n\n1\n--B--".to_owned(), HEAD),
+            ("--B\nContent-Disposition: form-data; name=\"a\n\n1\n--B--".to_owned(), HEAD),
+            ("--B\nno colon\n\n1\n--B--".to_owned(), HEAD),
+            ("--Bx\n".to_owned(), NO_BOUNDARY),
+            (format!("{}--B--", format!("--B\n{head}\n\n1\n").repeat(11)), PARTS),
+        ] {
+            assert_eq!(found(&text), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn boundaries() {
+        assert_eq!(boundary(b"multipart/form-data; boundary=\"a b\"; x=y"), Ok(b"a b".to_vec()));
+        for text in [
+            &b"multipart/form-data"[..],
+            b"multipart/form-data; boundary=",
+            b"multipart/form-data; boundary=a; boundary=b",
+            b"multipart/form-data; boundary=\"a",
+            b"multipart/form-data; boundary=a\"b",
+            b"multipart/form-data; boundary=a\x00b",
+        ] {
+            assert_eq!(boundary(text), Err(NO_BOUNDARY), "{}", String::from_utf8_lossy(text));
+        }
+    }
+}

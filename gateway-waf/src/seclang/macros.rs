@@ -1,0 +1,89 @@
+//! Texts with `%{…}` in them.
+
+use crate::variable::Variable;
+
+/// A piece of a text with macros.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(Vec<u8>),
+    /// `%{tx.name}`, in lower case.
+    Tx(String),
+    /// `%{VARIABLE}` or `%{VARIABLE.member}`: the first value.
+    Of(Variable, Option<String>),
+}
+
+/// A text with macros.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Template(pub(crate) Vec<Piece>);
+
+impl Template {
+    /// The text, where nothing in it depends on the request.
+    pub(crate) fn constant(&self) -> Option<&[u8]> {
+        match self.0.as_slice() {
+            [] => Some(b""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a text with macros.
+pub(crate) fn parse(text: &str) -> Result<Template, String> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("%{") {
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before.as_bytes().to_vec()));
+        }
+        let Some((name, behind)) = after.split_once('}') else {
+            return Err(format!("`%{{` in `{text}` is never closed"));
+        };
+        pieces.push(piece(name)?);
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest.as_bytes().to_vec()));
+    }
+    Ok(Template(pieces))
+}
+
+fn piece(name: &str) -> Result<Piece, String> {
+    let (variable, member) = match name.split_once(['.', ':']) {
+        Some((variable, member)) => (variable, Some(member.to_ascii_lowercase())),
+        None => (name, None),
+    };
+    // What rule sets write in messages alone; they say nothing here.
+    if ["rule", "unique_id"].iter().any(|known| variable.eq_ignore_ascii_case(known)) && member.is_some() {
+        return Ok(Piece::Text(Vec::new()));
+    }
+    let known =
+        Variable::named(variable).ok_or_else(|| format!("the variable in `%{{{name}}}` is not supported"))?;
+    match (known, member) {
+        (Variable::Tx, Some(member)) => Ok(Piece::Tx(member)),
+        (Variable::Tx, None) => Err("`%{TX}` needs a name, as in `%{TX.name}`".into()),
+        (known, member) => Ok(Piece::Of(known, member)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macros_are_read() {
+        let got = parse("a%{tx.Score}b%{REQUEST_HEADERS.Host}%{MATCHED_VAR}").unwrap();
+        assert_eq!(
+            got.0,
+            [
+                Piece::Text(b"a".to_vec()),
+                Piece::Tx("score".into()),
+                Piece::Text(b"b".to_vec()),
+                Piece::Of(Variable::Headers, Some("host".into())),
+                Piece::Of(Variable::MatchedVar, None),
+            ]
+        );
+        assert!(parse("%{GEO.COUNTRY}").unwrap_err().contains("not supported"));
+        assert!(parse("%{tx.a").unwrap_err().contains("never closed"));
+        assert_eq!(parse("100%").unwrap().constant(), Some(&b"100%"[..]));
+    }
+}
