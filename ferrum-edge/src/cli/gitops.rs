@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use gateway_core::config::file::{self, Origin};
+use gateway_core::config::file::{self, KeepReferences, Origin, References};
 use gateway_core::plugin::Registry;
 use serde_json::Value;
 
@@ -41,6 +41,9 @@ enum Format {
 pub(super) struct DiffArgs {
     /// The configuration, YAML or JSON
     file: PathBuf,
+    /// Sends references such as ${env:X} as they are, for the gateways to answer, instead of what they refer to here
+    #[arg(long)]
+    keep_references: bool,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -50,6 +53,9 @@ pub(super) struct DiffArgs {
 pub(super) struct ApplyArgs {
     /// The configuration, YAML or JSON
     file: PathBuf,
+    /// Sends references such as ${env:X} as they are, for the gateways to answer, instead of what they refer to here
+    #[arg(long)]
+    keep_references: bool,
     #[command(flatten)]
     admin: AdminArgs,
     /// Why, for the history
@@ -76,8 +82,7 @@ const DIFFERENT: u8 = 4;
 /// Writes the configuration as a file.
 pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
     told(args.admin.open_existing(registry).and_then(|admin| {
-        let mut document = admin.ask("GET", "/v1/export", None)?;
-        literal(&mut document);
+        let document = admin.ask("GET", "/v1/export", None)?;
         let text = match args.format {
             Format::Json => serde_json::to_string_pretty(&document).map_err(|error| error.to_string()),
             Format::Yaml => serde_saphyr::to_string(&document).map_err(|error| error.to_string()),
@@ -96,7 +101,7 @@ pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
 /// Shows the differences between a file and the configuration in use.
 pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
     told(args.admin.open_existing(registry).and_then(|admin| {
-        let document = read(&args.file)?;
+        let document = read(&args.file, args.keep_references)?;
         let answer = send(&admin, "/v1/import?validate_only&details", (&args.file, &document))?;
         let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
         for change in changes {
@@ -124,7 +129,7 @@ pub(super) fn sync(args: &SyncArgs, registry: Registry) -> u8 {
 
 fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
     told(args.admin.open(registry).and_then(|admin| {
-        let document = read(&args.file)?;
+        let document = read(&args.file, args.keep_references)?;
         let note: String =
             percent_encoding::utf8_percent_encode(&args.note, percent_encoding::NON_ALPHANUMERIC).collect();
         let check = if args.dry_run { "&validate_only" } else { "" };
@@ -148,14 +153,18 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
 }
 
 /// A file as the admin API takes it, references in it answered here.
-fn read(path: &Path) -> Result<Value, u8> {
+fn read(path: &Path, keeps_references: bool) -> Result<Value, u8> {
     let refused = |error: &dyn std::fmt::Display| {
         print::error(error);
         BAD_CONFIG
     };
     let text = read_text(path).map_err(|error| refused(&format!("{}: {error}", path.display())))?;
+    let references: &dyn References = if keeps_references { &KeepReferences } else { &Machine };
     let mut document =
-        file::document(&text, &Origin::file(path), &Machine).map_err(|problems| refused(&problems))?;
+        file::document(&text, &Origin::file(path), references).map_err(|problems| refused(&problems))?;
+    if !keeps_references {
+        literal(&mut document);
+    }
     if let Value::Object(sections) = &mut document {
         sections.shift_remove("version");
         if sections.shift_remove("gateway").is_some_and(|gateway| !gateway.is_null()) {
@@ -217,7 +226,7 @@ fn from_pointer(pointer: &str) -> String {
     path
 }
 
-/// Texts that look like references stay what they are when the file is read again.
+/// Texts that look like references stay what they are where they are read again.
 fn literal(value: &mut Value) {
     match value {
         Value::String(text) if text.contains("${") => {

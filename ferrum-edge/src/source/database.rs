@@ -12,6 +12,7 @@ mod environment;
 mod follow;
 mod load;
 mod mirror;
+mod references;
 mod write;
 
 use std::collections::BTreeSet;
@@ -39,6 +40,7 @@ pub(crate) use follow::Standing;
 pub(crate) use load::Loaded;
 use load::load;
 use mirror::{Mirror, MirrorStanding};
+pub use references::Permitted;
 pub(crate) use write::{Done, Precondition, Request, Rollback, Step, WriteError, Written};
 
 /// A database and how it is used.
@@ -49,6 +51,8 @@ pub struct Database {
     pub options: Options,
     /// The keys for secrets at rest.
     pub keys: Keys,
+    /// What objects may refer to by `${env:NAME}` and `${file:PATH}`.
+    pub references: Permitted,
     /// The file of the last good configuration; `None` keeps none.
     pub mirror: Option<PathBuf>,
     /// Who may use the admin API.
@@ -80,7 +84,7 @@ impl Database {
         if store.location().engine() == crate::store::Engine::Sqlite {
             store.migrate().await?;
         }
-        let documents = Documents::new(self.keys);
+        let documents = Documents::new(self.keys, self.references);
         let mirror = match self.mirror {
             Some(path) => mirror_at(path, &store).await,
             None => None,

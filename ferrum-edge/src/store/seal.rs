@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_core::config::file;
 use serde_json::{Map, Value, json};
 
 pub use keys::{KEY_BYTES, Keys, MAX_KEYS};
@@ -85,6 +86,9 @@ pub enum SealError {
     /// Encryption is needed and there is no key for it.
     #[error("`{0}` has to be encrypted, and there is no key for it")]
     NoKey(String),
+    /// What is stored as a hash can't be looked up later.
+    #[error("`{0}` is stored as a hash, so it can't be a reference")]
+    Reference(String),
     /// What was sealed can't be opened.
     #[error("`{name}` of `{consumer}` cannot be decrypted: {cause}")]
     Shut {
@@ -114,6 +118,7 @@ impl SealError {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Document(_) => "put a JSON object with an `id`",
+            Self::Reference(_) => "put the key itself; only its hash is stored",
             Self::NoKey(_) => {
                 "set `FERRUM_DB_ENCRYPTION_KEY` to 32 random bytes, such as `openssl rand -base64 32` gives, on every gateway"
             }
@@ -144,7 +149,10 @@ pub fn seal(document: &str, keys: &Keys) -> Result<String, SealError> {
         };
         *credential = Value::Object(match care.how {
             How::Leave => fields,
-            How::Hash => hashed(&fields, care.text)?,
+            How::Hash => {
+                let fields = literal(fields).ok_or_else(|| SealError::Reference(name.to_owned()))?;
+                hashed(&fields, care.text)?
+            }
             How::Seal(open) if open.is_some_and(|open| fields.len() == 1 && fields.contains_key(open)) => {
                 fields
             }
@@ -223,6 +231,16 @@ pub fn retain(document: &str, stored: &str) -> Result<String, SealError> {
         Ok(())
     })?;
     Ok(consumer.document.to_string())
+}
+
+/// Texts as they are meant; `None` when one is a reference, which is answered only later.
+fn literal(mut fields: Map<String, Value>) -> Option<Map<String, Value>> {
+    for value in fields.values_mut() {
+        if let Value::String(text) = value {
+            *text = file::literal(text)?;
+        }
+    }
+    Some(fields)
 }
 
 /// A consumer as a JSON document.

@@ -125,3 +125,58 @@ fn a_damaged_copy_is_made_anew_and_status_tells_of_it() {
     let store = Store::open(Location::sqlite(&copy), Options::default());
     assert_eq!(runtime.block_on(store.count(ferrum_edge::store::Kind::Proxies)).unwrap(), 2);
 }
+
+#[test]
+fn references_stay_references_and_are_answered_where_that_is_permitted() {
+    let folder = Folder::new();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "from a file\n").unwrap();
+    let reference = format!("${{file:{}}}", text.display());
+    let answer = |body: &str| {
+        json!({
+            "id": "answer", "plugin_name": "request_termination", "proxy_id": "a",
+            "config": { "status_code": 200, "body": body },
+        })
+    };
+    let with = |permitted: &str| {
+        let references = permitted.parse().unwrap();
+        Running::on(Database { references, ..Running::database(folder.location()) })
+    };
+    let running = with(&format!("file:{}", folder.path().display()));
+    let mut api = running.api();
+    api.good("PUT", "/v1/proxies/a", &proxy("a", "/a", target("referring")));
+    api.good("PUT", "/v1/plugin_configs/answer", &answer(&reference));
+    assert_eq!(running.client().get("/a/x", None).text, "from a file");
+    assert_eq!(api.get("/v1/plugin_configs/answer").json()["config"]["body"], json!(reference));
+    assert!(api.get("/v1/export").text.contains("${file:"));
+    // Twice the sign is the text itself.
+    api.good("PUT", "/v1/plugin_configs/answer", &answer("$${file:x}"));
+    assert_eq!(running.client().get("/a/x", None).text, "${file:x}");
+    for other in ["${file:/etc/hostname}", "${env:PATH}", "${env:FERRUM_DB_URL}"] {
+        let refused = api.send("PUT", "/v1/plugin_configs/answer", &answer(other));
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert_eq!(refused.json()["errors"][0]["pointer"], json!("/config/body"), "{refused:?}");
+        assert!(refused.text.contains("FERRUM_DB_REFERENCES"), "{refused:?}");
+    }
+    let keyed = api.send("PUT", "/v1/consumers/ann", &consumer("ann", &[&reference]));
+    assert_eq!(keyed.status, 422, "a hash can't be a reference: {keyed:?}");
+    api.good("PUT", "/v1/plugin_configs/answer", &answer(&reference));
+    // Out of the database and back, references and all.
+    let command = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ferrum-edge"));
+        command.args(arguments).args(["--admin", &running.admin.to_string()]);
+        command.env("FERRUM_ADMIN_TOKEN", crate::place::ADMIN).output().unwrap()
+    };
+    let file = folder.path().join("dump.yaml").display().to_string();
+    assert!(command(&["dump", "-o", &file]).status.success());
+    assert!(std::fs::read_to_string(&file).unwrap().contains("${file:"));
+    let same = command(&["diff", &file, "--keep-references"]);
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    let resolved = command(&["diff", &file]);
+    assert_eq!(resolved.status.code(), Some(4), "what it refers to is another text: {resolved:?}");
+    drop((running, api));
+    // A gateway that does not permit it closes what the object would have answered.
+    let running = with("");
+    assert_eq!(running.client().get("/a/x", None).status, 503);
+    assert_eq!(running.broken(), ["plugin_configs/answer", "proxies/a"]);
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferrum_edge::Gateway;
 use ferrum_edge::admin::{Access, Role};
 use ferrum_edge::core::config::model::Settings;
-use ferrum_edge::source::database::Database;
+use ferrum_edge::source::database::{Database, Permitted};
 use ferrum_edge::store::seal::Keys;
 use ferrum_edge::store::{Location, Options};
 use serde_json::{Value, json};
@@ -113,7 +113,8 @@ impl Running {
 
     pub(crate) fn database(location: Location) -> Database {
         let keys = Keys::parse(&"ab".repeat(32)).unwrap();
-        Database { location, options: Options::default(), keys, mirror: None, access: access() }
+        let references = Permitted::default();
+        Database { location, options: Options::default(), keys, references, mirror: None, access: access() }
     }
 
     pub(crate) fn on(database: Database) -> Self {

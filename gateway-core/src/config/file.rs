@@ -38,7 +38,7 @@ pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
     LoadPriority, Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
 };
-pub use reference::{NoReferences, References};
+pub use reference::{KeepReferences, NoReferences, References, literal};
 use tree::{Node, Value};
 pub use upstream::{
     ActiveHealth, Algorithm, CookieConfig, HealthChecks, PassiveHealth, ProbeType, SameSite, Target, Upstream,
@@ -239,8 +239,9 @@ pub fn parse_item<T: DeserializeOwned + JsonSchema>(
     text: &str,
     origin: &Origin,
     at: &str,
+    references: &dyn References,
 ) -> Result<T, Problems> {
-    match parse_part(text, origin, at) {
+    match parse_part(text, origin, at, references) {
         (Some(item), problems) if problems.is_empty() => Ok(item),
         (_, problems) => Err(problems),
     }
@@ -252,10 +253,16 @@ pub fn parse_part<T: DeserializeOwned + JsonSchema>(
     text: &str,
     origin: &Origin,
     at: &str,
+    references: &dyn References,
 ) -> (Option<T>, Problems) {
     let mut problems = Problems::default();
     let root = File::schema().as_value();
     let item = tree(text, origin.format(text), &mut problems).and_then(|mut node| {
+        if reference::has_any(text) {
+            let mut refused = Problems::default();
+            reference::expand(&mut node, &origin.folder, references, &mut refused);
+            problems.0.extend(refused.0.into_iter().map(|problem| problem.within(at)));
+        }
         match root.get("$defs").and_then(|types| types.get(&*T::schema_name())) {
             Some(schema) => check::check(root, schema, &mut node, at, &mut problems),
             None => {

@@ -42,6 +42,18 @@ impl Problem {
         self.remedy.as_deref().filter(|_| self.more == 0)
     }
 
+    /// The same problem of something that stands at `at`.
+    #[must_use]
+    pub fn within(mut self, at: &str) -> Self {
+        self.path = match (at, self.path.as_str()) {
+            ("", _) => return self,
+            (at, "") => at.to_owned(),
+            (at, path) if path.starts_with('[') => format!("{at}{path}"),
+            (at, path) => format!("{at}.{path}"),
+        };
+        self
+    }
+
     /// Adds what to write instead.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {

@@ -1,6 +1,7 @@
 //! Documents as the store holds them, and objects as the catalog takes them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use gateway_core::config::catalog::{Edit, Kind, Put};
 use gateway_core::config::file::{self, Origin, parse_item, parse_part};
@@ -10,6 +11,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
+use super::Permitted;
 use crate::store::Object;
 use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 
@@ -17,6 +19,7 @@ use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 #[derive(Clone)]
 pub(crate) struct Documents {
     keys: Keys,
+    references: Arc<Permitted>,
 }
 
 /// Keys that tell where an object stands when the rest of it can't be read.
@@ -35,17 +38,17 @@ const PLACE_OF_PROXY: &[&str] = &[
 const NOBODY: &str = r#"{"id":""}"#;
 
 impl Documents {
-    pub(crate) fn new(keys: Keys) -> Self {
-        Self { keys }
+    pub(crate) fn new(keys: Keys, references: Permitted) -> Self {
+        Self { keys, references: Arc::new(references) }
     }
 
     /// Reads a document that stands at `at`, as somebody sent it.
-    pub(crate) fn sent<T>(at: &str, (id, document): (&str, &str)) -> Put<T>
+    pub(crate) fn sent<T>(&self, at: &str, (id, document): (&str, &str)) -> Put<T>
     where
         T: DeserializeOwned + JsonSchema + Identified,
     {
         let origin = Origin { format: Some(file::Format::Json), ..Origin::default() };
-        let (object, problems) = parse_part::<T>(document, &origin, at);
+        let (object, problems) = parse_part::<T>(document, &origin, at, &*self.references);
         let object = object.unwrap_or_else(T::bare).with_id(id);
         Put { at: at.to_owned(), object, damage: Some(problems).filter(|problems| !problems.is_empty()) }
     }
@@ -121,7 +124,7 @@ impl Documents {
     {
         let origin = Origin { format: Some(file::Format::Json), ..Origin::default() };
         let read = match self.opened(object.kind, &object.document) {
-            Ok(text) => parse_item::<T>(&text, &origin, &at),
+            Ok(text) => parse_item::<T>(&text, &origin, &at, &*self.references),
             Err(error) => Err(Problems::one("credentials", error.to_string())),
         };
         match read {
@@ -147,15 +150,15 @@ impl Documents {
             Kind::Consumers => edit.consumers.push(self.stored(at, object)),
         }
     }
-}
 
-/// Adds to an edit what somebody sent.
-pub(super) fn put_sent(edit: &mut Edit, kind: Kind, at: &str, sent: (&str, &str)) {
-    match kind {
-        Kind::Upstreams => edit.upstreams.push(Documents::sent(at, sent)),
-        Kind::PluginConfigs => edit.plugin_configs.push(Documents::sent(at, sent)),
-        Kind::Proxies => edit.proxies.push(Documents::sent(at, sent)),
-        Kind::Consumers => edit.consumers.push(Documents::sent(at, sent)),
+    /// Adds to an edit what somebody sent.
+    pub(super) fn put_sent(&self, edit: &mut Edit, kind: Kind, at: &str, sent: (&str, &str)) {
+        match kind {
+            Kind::Upstreams => edit.upstreams.push(self.sent(at, sent)),
+            Kind::PluginConfigs => edit.plugin_configs.push(self.sent(at, sent)),
+            Kind::Proxies => edit.proxies.push(self.sent(at, sent)),
+            Kind::Consumers => edit.consumers.push(self.sent(at, sent)),
+        }
     }
 }
 
@@ -267,7 +270,8 @@ mod tests {
         let (id, document) = ("k".to_owned(), document.to_owned());
         let kind = Kind::PluginConfigs;
         let object = Object { kind, id, document, created_at: 0, updated_at: 0, revision: 1 };
-        let put = Documents::new(Keys::default()).stored::<file::PluginConfig>(String::new(), &object);
+        let put = Documents::new(Keys::default(), Permitted::default())
+            .stored::<file::PluginConfig>(String::new(), &object);
         assert!(put.damage.is_some(), "{object:?}");
         (put.object.proxy_id, put.object.scope)
     }

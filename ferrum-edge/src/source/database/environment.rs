@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gateway_core::config::problem::{Problem, Problems};
 
-use super::Database;
+use super::{Database, Permitted};
 use crate::admin::{Access, AccessError, Role};
 use crate::store::seal::Keys;
 use crate::store::{Engine, Location, Options, default_path};
@@ -30,6 +30,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_DB_TYPE", doc: "`sqlite`, `postgres` or `mysql`. Default what FERRUM_DB_URL says, else `sqlite`." },
     Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
     Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
+    Variable { name: "FERRUM_DB_REFERENCES", doc: "What objects in the database may refer to, with commas between: `env:NAME` or `env:PREFIX_*` for `${env:NAME}`, `file:PATH` for `${file:PATH}` to a file or below a folder. Default nothing: an object with a reference is refused." },
     Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },
     Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
     Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default a file for each database server, last-good-*.db beside the default database; off for SQLite." },
@@ -96,7 +97,8 @@ impl Database {
             None if location.engine() == Engine::Sqlite => None,
             None => Some(default_path().with_file_name(last_good_file(&location))),
         };
-        problems.into_result(Self { location, options, keys, mirror, access })
+        let references = references(&mut problems);
+        problems.into_result(Self { location, options, keys, references, mirror, access })
     }
 }
 
@@ -110,7 +112,8 @@ impl Database {
         let mut problems = Problems::default();
         let options = options(&mut problems);
         let keys = keys(&mut problems);
-        problems.into_result(Self { location, options, keys, mirror: None, access })
+        let references = references(&mut problems);
+        problems.into_result(Self { location, options, keys, references, mirror: None, access })
     }
 }
 
@@ -150,6 +153,15 @@ fn options(problems: &mut Problems) -> Options {
     let interval = number(problems, "FERRUM_DB_POLL_INTERVAL_MS");
     options.poll_interval = interval.map(std::time::Duration::from_millis);
     options
+}
+
+fn references(problems: &mut Problems) -> Permitted {
+    const NAME: &str = "FERRUM_DB_REFERENCES";
+    let Some(text) = taken(problems, NAME) else { return Permitted::default() };
+    text.parse().unwrap_or_else(|problem: Problem| {
+        problems.0.push(Problem { path: NAME.to_owned(), ..problem });
+        Permitted::default()
+    })
 }
 
 fn keys(problems: &mut Problems) -> Keys {

@@ -15,7 +15,6 @@ use tokio::sync::MutexGuard;
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
 
-use super::documents::put_sent;
 use super::{Documents, Live, Reconciler, heavy, texts};
 use crate::app::{Ports, Staged, StartError};
 use crate::store::seal::SealError;
@@ -229,7 +228,7 @@ impl Reconciler {
         live: &Live,
         (plan, revision): (&Plan, u64),
     ) -> Result<(Catalog, Staged), WriteError> {
-        let edit = heavy(|| plan.edit());
+        let edit = heavy(|| plan.edit(&self.documents));
         let affected = match live.catalog.affected(&edit) {
             Affected::Some(ids) => texts(&ids),
             Affected::All => self.other_proxies(live, &edit),
@@ -393,13 +392,13 @@ impl Plan {
     }
 
     /// The same for the catalog.
-    fn edit(&self) -> Edit {
+    fn edit(&self, documents: &Documents) -> Edit {
         let mut edit = Edit::default();
         for (((_, op), sent), at) in self.done.iter().zip(&self.sent).zip(&self.places) {
             let (kind, id) = op.key();
             match sent {
                 None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (kind, id))),
-                Some(document) => put_sent(&mut edit, kind, at, (id, document)),
+                Some(document) => documents.put_sent(&mut edit, kind, at, (id, document)),
             }
         }
         edit

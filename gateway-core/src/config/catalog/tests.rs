@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::config::compile::Compiler;
-use crate::config::file::{Format, Origin, parse_item};
+use crate::config::file::{Format, NoReferences, Origin, parse_item};
 use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::table::Transport;
@@ -188,7 +188,8 @@ fn put<T: DeserializeOwned + JsonSchema>(id: &str, document: &Value) -> Put<T> {
     let origin = Origin { format: Some(Format::Json), ..Origin::default() };
     Put::new(
         id,
-        parse_item(&document.to_string(), &origin, id).unwrap_or_else(|problems| panic!("{problems}")),
+        parse_item(&document.to_string(), &origin, id, &NoReferences)
+            .unwrap_or_else(|problems| panic!("{problems}")),
     )
 }
 

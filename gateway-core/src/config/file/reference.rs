@@ -8,6 +8,19 @@ use crate::config::problem::{Problem, Problems};
 
 /// Answers references; given by whoever may read the environment and files.
 pub trait References {
+    /// Whether a text may refer to this, such as `env:NAME`.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn permit(&self, _reference: &str) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    /// Whether texts stay as they are, references and all.
+    fn keeps(&self) -> bool {
+        false
+    }
+
     /// The value of an environment variable; `None` when it isn't set.
     fn env(&self, name: &str) -> Option<String>;
 
@@ -32,9 +45,53 @@ impl References for NoReferences {
     }
 }
 
+/// Leaves every text as it is, for those who pass it on to somebody who answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeepReferences;
+
+impl References for KeepReferences {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn env(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        NoReferences.file(path)
+    }
+}
+
+/// A text without references as it is meant: `$${env:` is `${env:`. `None` when it holds a reference.
+pub fn literal(text: &str) -> Option<String> {
+    struct Nothing;
+    impl References for Nothing {
+        fn permit(&self, _: &str) -> Result<(), Problem> {
+            Err(Problem::new("", "a reference"))
+        }
+
+        fn env(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn file(&self, path: &Path) -> io::Result<String> {
+            NoReferences.file(path)
+        }
+    }
+    Expander { folder: Path::new(""), references: &Nothing }.text(text).ok()
+}
+
+/// Whether a document may hold a reference at all; quick, as it is asked of each object that is loaded.
+pub(super) fn has_any(document: &str) -> bool {
+    document.contains("${env:") || document.contains("${file:") || document.contains("\\u0024")
+}
+
 /// Replaces every reference in the text values at and below `node`; `$${env:` stands for a literal `${env:`.
 pub(super) fn expand(node: &mut Node, folder: &Path, references: &dyn References, problems: &mut Problems) {
-    walk(node, &mut Trail::default(), &Expander { folder, references }, problems);
+    if !references.keeps() {
+        walk(node, &mut Trail::default(), &Expander { folder, references }, problems);
+    }
 }
 
 struct Expander<'a> {
@@ -100,6 +157,7 @@ impl Expander<'_> {
     }
 
     fn value(&self, reference: &str) -> Result<String, Problem> {
+        self.references.permit(reference)?;
         if let Some(name) = reference.strip_prefix("env:") {
             return self.references.env(name).ok_or_else(|| {
                 Problem::new("", format!("the environment variable {name} is not set"))

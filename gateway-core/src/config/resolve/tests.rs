@@ -516,19 +516,28 @@ fn references_are_resolved_or_told() {
 #[test]
 fn one_object_resolves_by_itself() {
     let origin = Origin { name: "admin api".to_owned(), ..Origin::default() };
-    let written: file::Proxy =
-        file::parse_item("{\"id\": \"p\", \"hosts\": [\"a\"], \"upstream_id\": \"u\"}", &origin, "")
-            .expect("readable");
+    let written: file::Proxy = file::parse_item(
+        "{\"id\": \"p\", \"hosts\": [\"a\"], \"upstream_id\": \"u\"}",
+        &origin,
+        "",
+        &NoReferences,
+    )
+    .expect("readable");
     let place = Place { at: "", folder: Path::new("") };
     let mut known = Known::default();
     let problems = proxy(&written, place, &known).expect_err("no upstream yet");
     assert_eq!(problems.to_string(), "upstream_id: there is no upstream `u` (write it under `upstreams`)");
-    let group: file::Upstream =
-        file::parse_item("{\"id\": \"u\", \"targets\": [{\"host\": \"h\", \"port\": 1}]}", &origin, "")
-            .expect("readable");
+    let group: file::Upstream = file::parse_item(
+        "{\"id\": \"u\", \"targets\": [{\"host\": \"h\", \"port\": 1}]}",
+        &origin,
+        "",
+        &NoReferences,
+    )
+    .expect("readable");
     known.add_upstream(upstream(&group, place).expect("valid"));
     assert!(proxy(&written, place, &known).is_ok());
-    let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body").expect_err("unknown");
+    let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body", &NoReferences)
+        .expect_err("unknown");
     assert_eq!(
         problems.to_string(),
         "admin api:1: body.hostz: this key is not known (did you mean `hosts`?)"
