@@ -202,13 +202,15 @@ impl Texts {
             known => known as usize,
         };
         self.variants[from] = id;
+        let own = self.bytes(id);
         for node in &half.order {
             if self.variants[from + node] != UNKNOWN {
                 continue;
             }
             let step = nodes[*node];
             let before = self.variants[from + step.parent];
-            let unchanged = step.triggers.is_some_and(|it| !it.meets(&self.bytes(before)));
+            let bytes = if before == id { own } else { self.bytes(before) };
+            let unchanged = step.triggers.is_some_and(|it| !it.meets(&bytes));
             self.variants[from + node] = if unchanged { before } else { self.apply(before, step) };
         }
         from

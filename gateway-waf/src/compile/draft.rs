@@ -130,7 +130,8 @@ impl Reader {
             }
             return;
         }
-        self.written += 1;
+        // The rule that settings become is nobody's.
+        self.written += usize::from(&*rule.place.file != "settings");
         let Some(id) = rule.actions.id else {
             problems.error(&rule.place, "the rule has no id");
             return;
