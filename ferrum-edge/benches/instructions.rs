@@ -44,6 +44,7 @@ async fn run(scenario: &str, count: usize) {
         "exchange-30000" => serve(compiled(MANY, false), count).await,
         "exchange-key-auth" => serve(compiled(1, true), count).await,
         "exchange-key-auth-30000" => serve(compiled(MANY, true), count).await,
+        "exchange-script" => serve(scripted(), count).await,
         "change-30000" => change(count),
         other => eprintln!("there is no scenario {other}"),
     }
@@ -71,6 +72,18 @@ fn compile(compiler: &mut Compiler, proxies: usize, protected: bool) -> Compiled
     let (consumers, configs) = if protected { (list(&consumer), list(&config)) } else { Default::default() };
     let text =
         format!(r#"{{"proxies":[{}],"consumers":[{consumers}],"plugin_configs":[{configs}]}}"#, list(&proxy));
+    let model = parse(&text, "bench", compiler.registry()).expect("the configuration is good");
+    compiler.compile(&model, &Snapshot::empty(Arc::default()), Instant::now())
+}
+
+/// One proxy with a script that takes some 50 operations and sets a header.
+fn scripted() -> Compiled {
+    let source = "fn on_request(request) { let sum = 0; for n in 0..16 { sum += n * 3; } request.set_header(`x-sum`, sum); }";
+    let text = format!(
+        r#"{{"proxies":[{{"id":"p0","listen_path":"/p0","backend_host":"127.0.0.1","backend_port":1}}],
+            "plugin_configs":[{{"id":"s","plugin_name":"script","proxy_id":"p0","config":{{"source":"{source}"}}}}]}}"#
+    );
+    let mut compiler = Compiler::new(ferrum_edge::plugins());
     let model = parse(&text, "bench", compiler.registry()).expect("the configuration is good");
     compiler.compile(&model, &Snapshot::empty(Arc::default()), Instant::now())
 }

@@ -12,6 +12,7 @@ mod cors;
 mod credential;
 mod csrf;
 mod error_pages;
+mod ext_proc;
 mod fault_injection;
 mod forward_auth;
 mod geo_restriction;
@@ -107,8 +108,11 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    entry::<ext_proc::ExtProc>(),
     #[cfg(feature = "script")]
     gateway_scripting::SCRIPT,
+    #[cfg(feature = "wasm")]
+    gateway_scripting::WASM,
     entry::<sse::Sse>(),
     entry::<grpc_deadline::GrpcDeadline>(),
     // where does it go

@@ -9,6 +9,8 @@ mod message;
 mod script;
 #[cfg(any(feature = "script", feature = "wasm"))]
 mod shared_table;
+#[cfg(feature = "wasm")]
+mod wasm;
 
 #[cfg(any(feature = "script", feature = "wasm"))]
 use gateway_core::plugin::{Entry, entry};
@@ -16,6 +18,10 @@ use gateway_core::plugin::{Entry, entry};
 /// The row of `script`.
 #[cfg(feature = "script")]
 pub const SCRIPT: Entry = entry::<script::Script>();
+
+/// The row of `wasm`.
+#[cfg(feature = "wasm")]
+pub const WASM: Entry = entry::<wasm::Wasm>();
 
 #[cfg(all(test, any(feature = "script", feature = "wasm")))]
 mod testing;

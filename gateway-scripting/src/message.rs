@@ -13,6 +13,7 @@ pub(crate) fn is_framing(name: &HeaderName) -> bool {
 }
 
 /// Removes what describes the exact bytes of a body that has changed.
+#[cfg(feature = "script")]
 pub(crate) fn forget_bytes(headers: &mut HeaderMap) {
     const OF_BYTES: [&str; 8] = [
         "content-length",

@@ -87,6 +87,7 @@ impl<V> SharedTable<V> {
     }
 
     /// Forgets a key.
+    #[cfg(any(feature = "script", test))]
     pub(crate) fn remove(&self, key: &[u8]) {
         self.part(key).remove(key);
     }

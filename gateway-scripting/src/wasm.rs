@@ -1,0 +1,288 @@
+//! Runs WebAssembly modules written for Proxy-Wasm (ABI 0.2), such as filters for Envoy, Istio and Kong.
+//!
+//! The module is compiled when the configuration is loaded. Each worker has an instance of its own, which serves all exchanges of
+//! that worker. A call of the module that fails or takes too long costs the exchange that it was made for; the next one gets a
+//! new instance, and the old one only ends what it has begun.
+//!
+//! Modules see request and response heads, bodies and trailers, answer themselves, pause an exchange until a call is answered,
+//! share data, queues and metrics with the other instances of their plugin config, and are called by a timer. gRPC streams, TCP
+//! streams and foreign functions are not offered: the module is told so. The headers that frame messages are the gateway's own; a
+//! module that is going to change a body removes `content-length`, as Envoy asks for, too.
+
+mod abi;
+mod engine;
+mod filter;
+mod host;
+mod queues;
+mod settings;
+mod visit;
+mod vm;
+mod wasi;
+
+use std::sync::Arc;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::world::per_worker::PerWorker;
+use gateway_core::plugin::{Hooks, OnEnd, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::record::{ExchangeRecord, Metric};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Response};
+
+use crate::shared_table::SharedTable;
+use filter::Filter;
+use host::{Line, Parts, Side, Way};
+use queues::Queues;
+use settings::{Config, Rules};
+use visit::{Core, Stop, Visit};
+use vm::{Template, Vm};
+
+/// The plugin.
+pub(crate) struct Wasm {
+    core: Arc<Core>,
+    sees: Sees,
+}
+
+/// What the module looks at besides heads.
+#[derive(Debug, Clone, Copy)]
+struct Sees {
+    request_bodies: bool,
+    response_bodies: bool,
+}
+
+const FAILURES: Metric = Metric {
+    name: "ferrum_wasm_failures_total",
+    kind: "counter",
+    help: "Calls of WebAssembly modules that failed or took too long.",
+};
+
+/// Bytes of a module.
+const MAX_MODULE: u64 = 64 << 20;
+
+impl Plugin for Wasm {
+    const NAME: &'static str = "wasm";
+    const SUMMARY: &'static str =
+        "Runs a WebAssembly module written for Proxy-Wasm (filters for Envoy, Istio, Kong).";
+    type Config = Config;
+
+    fn build(config: Config, world: &World) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let rules = settings::read(config, world, &mut problems);
+        problems.into_result(())?;
+        let compiled = compiled(&rules, world)?;
+        let at = |message: String| Problems::one("config.path", message);
+        let (values, length) = (rules.max_shared_values, rules.max_queue_length);
+        let owner = world.owner().map_or("", |owner| owner.config.as_str()).to_owned();
+        let failed = world.meters().counter(FAILURES, &["plugin_config"], &[&owner]);
+        let parts = Arc::new(Parts {
+            owner,
+            data: world.kept(&format!("shared data, {values}"), || SharedTable::new(values)),
+            queues: world.kept(&format!("shared queues, {length}"), || Queues::new(length)),
+            meters: world.meters().clone(),
+            metrics: std::sync::Mutex::default(),
+            rules,
+        });
+        let template = Template::new(&compiled.module, &parts).map_err(at)?;
+        // One instance is started to see that the module takes its settings; workers start their own.
+        let vm = Vm::start(&template, &parts)
+            .map_err(|error| at(format!("the module does not start: {error}")))?;
+        let sees = Sees {
+            request_bodies: vm.sees_bodies(Way::Request),
+            response_bodies: vm.sees_bodies(Way::Response),
+        };
+        let core = Arc::new(Core { template, parts, pools: PerWorker::new(), failed, _module: compiled });
+        Ok(Self { core, sees })
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self.clone());
+        hooks.on_response(self.clone());
+        hooks.on_end(self);
+    }
+}
+
+/// Reads and compiles the module.
+fn compiled(rules: &Rules, world: &World) -> Result<Arc<engine::Compiled>, Problems> {
+    let shown = rules.path.display();
+    let bytes = world
+        .files()
+        .read(&rules.path, MAX_MODULE)
+        .map_err(|error| Problems::one("config.path", format!("{shown} can't be read: {error}")))?;
+    let compiled =
+        engine::compile(&bytes).map_err(|error| Problems::one("config.path", format!("{shown}: {error}")))?;
+    let digest: String = compiled.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    if rules.sha256.as_ref().is_some_and(|expected| *expected != digest) {
+        return Err(Problems::one("config.sha256", format!("{shown} has the SHA-256 {digest}")));
+    }
+    Ok(compiled)
+}
+
+impl OnRequest for Wasm {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        let visit = match self.core.visit(exchange, seat) {
+            Ok(visit) => visit,
+            Err(stop) => return step(stop),
+        };
+        exchange.state.put(seat, Visiting(visit.clone()));
+        let body = std::mem::take(&mut exchange.body);
+        let mut filter = Filter::new(visit.clone(), Way::Request, body, self.sees.request_bodies);
+        if let Err(stop) = filter.head() {
+            exchange.body = filter.into_inner();
+            return step(stop);
+        }
+        if !filter.has_to_wait() {
+            exchange.body = filter.into_body();
+            return apply_request(exchange, &visit).map_or_else(step, |()| Step::Next);
+        }
+        Step::wait(async move {
+            let done = pass(&mut filter).await;
+            if let Err(Stop::Reply(reply)) = done {
+                return Verdict::Reply(reply);
+            }
+            exchange.body = filter.into_body();
+            apply_request(exchange, &visit).map_or_else(verdict, |()| Verdict::Next)
+        })
+    }
+}
+
+impl OnResponse for Wasm {
+    fn on_response<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let Some(Visiting(visit)) = exchange.state.of::<Visiting>(seat) else { return Step::Next };
+        let visit = visit.clone();
+        if visit.is_over() {
+            return Step::Next;
+        }
+        let line = Line { status: response.status(), ..Line::default() };
+        let headers = response.headers().clone();
+        let target = seat.target().map(|target| target.authority.to_string());
+        let told = visit.context(|context| {
+            context.response = Side { is_there: true, line, headers, ..Side::default() };
+            if let Some(facts) = &mut context.facts {
+                facts.target = target;
+            }
+        });
+        if let Err(stop) = told {
+            return step(stop);
+        }
+        let body = std::mem::take(response.body_mut());
+        let mut filter = Filter::new(visit.clone(), Way::Response, body, self.sees.response_bodies);
+        if let Err(stop) = filter.head() {
+            *response.body_mut() = filter.into_inner();
+            return step(stop);
+        }
+        if !filter.has_to_wait() {
+            *response.body_mut() = filter.into_body();
+            return apply_response(response, &visit).map_or_else(step, |()| Step::Next);
+        }
+        Step::wait(async move {
+            let done = pass(&mut filter).await;
+            if let Err(Stop::Reply(reply)) = done {
+                return Verdict::Reply(reply);
+            }
+            *response.body_mut() = filter.into_body();
+            apply_response(response, &visit).map_or_else(verdict, |()| Verdict::Next)
+        })
+    }
+}
+
+impl OnEnd for Wasm {
+    fn on_end(&self, record: &ExchangeRecord<'_>, seat: Seat<'_>) {
+        if let Some(Visiting(visit)) = record.exchange.state.of::<Visiting>(seat) {
+            visit.end();
+        }
+    }
+}
+
+/// What an exchange keeps.
+struct Visiting(Arc<Visit>);
+
+/// Waits until the head may pass, and for all of a body that is at hand.
+async fn pass(filter: &mut Filter) -> Result<(), Stop> {
+    filter.released().await?;
+    if filter.is_needed() && filter.is_at_hand() { filter.passed().await } else { Ok(()) }
+}
+
+fn step(stop: Stop) -> Step<'static> {
+    match stop {
+        Stop::Reply(reply) => Step::Reply(reply),
+        Stop::Pass | Stop::Body(_) => Step::Next,
+    }
+}
+
+fn verdict(stop: Stop) -> Verdict {
+    match stop {
+        Stop::Reply(reply) => Verdict::Reply(reply),
+        Stop::Pass | Stop::Body(_) => Verdict::Next,
+    }
+}
+
+/// Has the request be what the guest has made of it.
+fn apply_request(exchange: &mut Exchange, visit: &Visit) -> Result<(), Stop> {
+    if visit.is_over() {
+        return Ok(());
+    }
+    let sent = host::target_of(exchange);
+    let authority = exchange.authority().unwrap_or_default().to_owned();
+    let changed = visit.context(|context| changed(&mut context.request))?;
+    let Some((line, headers)) = changed else { return Ok(()) };
+    exchange.request.headers = headers;
+    fit_length(&mut exchange.request.headers, &exchange.body);
+    exchange.request.method = line.method;
+    if line.path != sent {
+        exchange.forward_path = Some(line.path);
+    }
+    if line.authority != authority
+        && let Ok(host) = HeaderValue::from_str(&line.authority)
+    {
+        exchange.set_forward_host(host);
+    }
+    Ok(())
+}
+
+/// Has the response be what the guest has made of it.
+fn apply_response(response: &mut Response<Body>, visit: &Visit) -> Result<(), Stop> {
+    if visit.is_over() {
+        return Ok(());
+    }
+    let changed = visit.context(|context| changed(&mut context.response))?;
+    let Some((line, headers)) = changed else { return Ok(()) };
+    *response.headers_mut() = headers;
+    *response.status_mut() = line.status;
+    let body = std::mem::take(response.body_mut());
+    fit_length(response.headers_mut(), &body);
+    *response.body_mut() = body;
+    Ok(())
+}
+
+/// A head that the guest has changed, or whose length it has.
+fn changed(side: &mut Side) -> Option<(Line, HeaderMap)> {
+    let is_changed = std::mem::take(&mut side.is_changed) || side.drops_length || side.is_body_changed;
+    is_changed.then(|| {
+        let mut headers = side.headers.clone();
+        if side.drops_length || side.is_body_changed {
+            for name in ["content-length", "content-md5", "digest", "content-digest", "repr-digest"] {
+                headers.remove(name);
+            }
+        }
+        (side.line.clone(), headers)
+    })
+}
+
+/// Writes the length of a body whose length is known and was taken away.
+fn fit_length(headers: &mut HeaderMap, body: &Body) {
+    if !headers.contains_key(CONTENT_LENGTH)
+        && !body.is_empty()
+        && let Some(length) = body.exact_length()
+    {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+}
+
+#[cfg(test)]
+mod tests;

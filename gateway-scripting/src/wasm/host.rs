@@ -1,0 +1,247 @@
+//! What an instance's functions of the host work with: its contexts, and what all instances of a plugin config share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use gateway_core::config::model::Id;
+use gateway_core::http::exchange::{Client, Exchange};
+use gateway_core::plugin::Seat;
+use gateway_core::plugin::world::meters::{Counter, Gauge, Histogram, Meters};
+use gateway_core::record::Metric;
+use http::{HeaderMap, Method, StatusCode};
+use wasmtime::{Memory, StoreLimits, TypedFunc};
+
+use super::queues::Queues;
+use super::settings::Rules;
+use crate::shared_table::SharedTable;
+
+/// The context of the module as a whole.
+pub(super) const ROOT: u32 = 1;
+/// Properties that one context may set.
+pub(super) const MAX_PROPERTIES: usize = 64;
+/// Metrics that a module may define.
+pub(super) const MAX_METRICS: usize = 200;
+/// Bytes of one shared value, queue entry, property or log line.
+pub(super) const MAX_VALUE: usize = 256 << 10;
+
+/// What all instances of a plugin config share.
+pub(super) struct Parts {
+    pub(super) rules: Rules,
+    /// The plugin config's id.
+    pub(super) owner: String,
+    /// Values with their compare-and-swap numbers.
+    pub(super) data: Arc<SharedTable<(Bytes, u32)>>,
+    pub(super) queues: Arc<Queues>,
+    pub(super) meters: Meters,
+    pub(super) metrics: Mutex<Vec<(Box<str>, Meter)>>,
+}
+
+/// A metric that a module has defined.
+#[derive(Clone)]
+pub(super) enum Meter {
+    Counter(Counter),
+    Gauge(Gauge),
+    Histogram(Histogram),
+}
+
+const COUNTERS: Metric = Metric {
+    name: "ferrum_wasm_counter_total",
+    kind: "counter",
+    help: "Counters that WebAssembly modules define, by name.",
+};
+const GAUGES: Metric = Metric {
+    name: "ferrum_wasm_gauge",
+    kind: "gauge",
+    help: "Gauges that WebAssembly modules define, by name.",
+};
+const HISTOGRAMS: Metric = Metric {
+    name: "ferrum_wasm_histogram_seconds",
+    kind: "histogram",
+    help: "Histograms that WebAssembly modules define, by name; what they record counts as milliseconds.",
+};
+
+impl Parts {
+    pub(super) fn metrics(&self) -> MutexGuard<'_, Vec<(Box<str>, Meter)>> {
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The metric of this kind (0 counter, 1 gauge, 2 histogram) and name.
+    pub(super) fn meter(&self, kind: u32, name: &str) -> Option<Meter> {
+        let (labels, values) = (&["plugin_config", "name"], [self.owner.as_str(), name]);
+        Some(match kind {
+            0 => Meter::Counter(self.meters.counter(COUNTERS, labels, &values)),
+            1 => Meter::Gauge(self.meters.gauge(GAUGES, labels, &values)),
+            2 => Meter::Histogram(self.meters.histogram(HISTOGRAMS, labels, &values)),
+            _ => return None,
+        })
+    }
+}
+
+/// What an instance has.
+pub(super) struct Host {
+    pub(super) parts: Arc<Parts>,
+    pub(super) limits: StoreLimits,
+    pub(super) memory: Option<Memory>,
+    pub(super) allocate: Option<TypedFunc<u32, u32>>,
+    pub(super) contexts: HashMap<u32, Context, foldhash::fast::RandomState>,
+    /// Whose data the functions of the host work with.
+    pub(super) effective: u32,
+    /// Calls that the guest has asked for and nobody has begun yet.
+    pub(super) calls: Vec<Call>,
+    pub(super) next_call: u32,
+    /// What a call came to, while the guest is told.
+    pub(super) answer: Option<Answered>,
+    /// How often the module wants to be called, at the root.
+    pub(super) tick: Option<Duration>,
+    /// Queues that it wants to hear of.
+    pub(super) listens: Vec<u32>,
+    pub(super) is_root_changed: bool,
+}
+
+/// A call that a guest wants made.
+pub(super) struct Call {
+    pub(super) id: u32,
+    pub(super) owner: u32,
+    pub(super) server: usize,
+    pub(super) request: http::Request<Bytes>,
+    pub(super) timeout: Duration,
+    pub(super) is_grpc: bool,
+}
+
+/// What a call came to; no headers for a failure.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    pub(super) status: Option<StatusCode>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) trailers: HeaderMap,
+    /// Of a gRPC call.
+    pub(super) grpc_status: u32,
+    pub(super) grpc_message: String,
+}
+
+/// The two ways of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Request,
+    Response,
+}
+
+/// One exchange, as the guest sees it; or the module as a whole.
+#[derive(Default)]
+pub(super) struct Context {
+    pub(super) facts: Option<Facts>,
+    pub(super) request: Side,
+    pub(super) response: Side,
+    pub(super) local: Option<LocalReply>,
+    pub(super) properties: HashMap<Box<[u8]>, Bytes>,
+    /// Who waits for the guest to go on.
+    pub(super) waker: Option<Waker>,
+    /// Calls under way.
+    pub(super) calls: usize,
+}
+
+/// One message of an exchange.
+#[derive(Default)]
+pub(super) struct Side {
+    /// Whether there is such a message yet.
+    pub(super) is_there: bool,
+    pub(super) line: Line,
+    pub(super) headers: HeaderMap,
+    pub(super) trailers: Option<HeaderMap>,
+    /// What of the body the guest can see now.
+    pub(super) body: Option<BytesMut>,
+    /// Whether the head was changed, and the body at hand.
+    pub(super) is_changed: bool,
+    pub(super) is_body_changed: bool,
+    pub(super) is_resumed: bool,
+    pub(super) is_closed: bool,
+    /// Whether the guest took the message's length away, because it is going to change the body.
+    pub(super) drops_length: bool,
+}
+
+/// What is not a header field, but looks like one to guests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) authority: String,
+    pub(super) scheme: &'static str,
+    pub(super) status: StatusCode,
+}
+
+/// What properties are made of.
+pub(super) struct Facts {
+    pub(super) client: Arc<Client>,
+    pub(super) client_address: std::net::IpAddr,
+    pub(super) version: http::Version,
+    pub(super) request_id: Option<http::HeaderValue>,
+    pub(super) proxy: Id,
+    pub(super) caller: Option<Arc<str>>,
+    pub(super) target: Option<String>,
+    pub(super) began: std::time::SystemTime,
+}
+
+/// What a guest answers.
+pub(super) struct LocalReply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// Path and query as the target sees them, unless its proxy strips some of the path.
+pub(super) fn target_of(exchange: &Exchange) -> String {
+    exchange.forward_path.clone().unwrap_or_else(|| {
+        exchange.request.uri.path_and_query().map_or_else(|| "/".to_owned(), |it| it.as_str().to_owned())
+    })
+}
+
+impl Context {
+    /// The context of an exchange whose request has come.
+    pub(super) fn of(exchange: &Exchange, seat: Seat<'_>) -> Self {
+        let line = Line {
+            method: exchange.request.method.clone(),
+            path: target_of(exchange),
+            authority: exchange.authority().unwrap_or_default().to_owned(),
+            scheme: exchange.client.scheme(),
+            status: StatusCode::OK,
+        };
+        let facts = Facts {
+            client: exchange.client.clone(),
+            client_address: exchange.client_address,
+            version: exchange.version(),
+            request_id: exchange.request_id().cloned(),
+            proxy: seat.proxy().id.clone(),
+            caller: exchange.identity.as_ref().map(|identity| identity.name.clone()),
+            target: None,
+            began: std::time::SystemTime::now(),
+        };
+        let headers = exchange.request.headers.clone();
+        let request = Side { is_there: true, line, headers, ..Side::default() };
+        Self { facts: Some(facts), request, ..Self::default() }
+    }
+
+    pub(super) fn side(&mut self, way: Way) -> &mut Side {
+        match way {
+            Way::Request => &mut self.request,
+            Way::Response => &mut self.response,
+        }
+    }
+
+    /// Has whoever waits for this context look at it again.
+    pub(super) fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Host {
+    /// The context whose data is worked with.
+    pub(super) fn context(&mut self) -> Option<&mut Context> {
+        self.contexts.get_mut(&self.effective)
+    }
+}

@@ -1,0 +1,205 @@
+//! What users write, and what it is checked to mean.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::{Bytes, Millis};
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::calls::{Client, Endpoint};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Settings of `wasm`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// The module's file (`.wasm`), read and compiled when the configuration is loaded. Required.
+    path: PathBuf,
+    /// The SHA-256 of the file, in hexadecimal; a file with another one is refused. Default: not checked.
+    sha256: Option<String>,
+    /// The configuration of the module (`proxy_on_configure`): a string as it is, anything else as JSON. Default empty.
+    settings: Value,
+    /// The configuration of its virtual machine (`proxy_on_vm_start`), in the same way. Default empty.
+    vm_settings: Value,
+    /// The property `plugin_root_id`, by which some modules choose what they do. Default empty.
+    root_id: String,
+    /// Environment variables that the module sees; it sees no others. Default none.
+    #[schemars(length(max = 100))]
+    environment: BTreeMap<String, String>,
+    /// What becomes of an exchange when the module fails or takes too long: `closed` answers 500, `open` continues without the
+    /// module. Either way only this exchange fails, and the next one gets a new instance. Default `closed`.
+    on_error: OnError,
+    /// How long one call of the module may take, besides the time it pauses the exchange; at most 4 ms more may pass. Default
+    /// 20 ms.
+    #[schemars(range(min = 1, max = 1000))]
+    timeout_ms: Millis,
+    /// How long the start of an instance may take. There is one for each worker. Default 1 s.
+    #[schemars(range(min = 1, max = 10_000))]
+    start_timeout_ms: Millis,
+    /// Memory of one instance. An instance that has reached three quarters of it takes no more exchanges and is replaced.
+    /// Default 64 MiB.
+    #[schemars(range(min = 65_536, max = 1_073_741_824))]
+    max_memory_bytes: Bytes,
+    /// Bytes of a body that the module holds back while it pauses; the exchange ends with 413 or 502 beyond that. Default 1 MiB.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    max_body_bytes: Bytes,
+    /// The servers that the module can call, by the name of the cluster that it calls. Default none.
+    #[schemars(length(max = 100))]
+    calls: BTreeMap<String, Call>,
+    /// Calls that one exchange, or the module in the background, may have under way at a time. Default 10.
+    #[schemars(range(min = 1, max = 1000))]
+    max_calls: usize,
+    /// Entries of shared data; a full table forgets some. Default 10,000.
+    #[schemars(range(min = 16, max = 10_000_000))]
+    max_shared_values: usize,
+    /// Entries of each shared queue, of which there are at most 32; a full queue takes no more. Default 1000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    max_queue_length: usize,
+}
+
+/// What becomes of an exchange whose module fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnError {
+    /// It is refused.
+    #[default]
+    Closed,
+    /// It continues.
+    Open,
+}
+
+/// A server that modules can call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Call {
+    /// The server: an `http` or `https` URL without a path. The module says what it asks for.
+    url: String,
+    /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[serde(default)]
+    ca_path: Option<PathBuf>,
+    /// How long a call may take at most; the module may ask for less. Default 5 s.
+    #[schemars(range(min = 1, max = 60_000))]
+    #[serde(default = "call_timeout")]
+    timeout_ms: Millis,
+    /// Bytes of an answer's body. Default 1 MiB.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    #[serde(default = "answer_bytes")]
+    max_response_bytes: Bytes,
+}
+
+fn call_timeout() -> Millis {
+    Millis(5000)
+}
+
+fn answer_bytes() -> Bytes {
+    Bytes(1 << 20)
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::new(),
+            sha256: None,
+            settings: Value::Null,
+            vm_settings: Value::Null,
+            root_id: String::new(),
+            environment: BTreeMap::new(),
+            on_error: OnError::Closed,
+            timeout_ms: Millis(20),
+            start_timeout_ms: Millis(1000),
+            max_memory_bytes: Bytes(64 << 20),
+            max_body_bytes: Bytes(1 << 20),
+            calls: BTreeMap::new(),
+            max_calls: 10,
+            max_shared_values: 10_000,
+            max_queue_length: 1000,
+        }
+    }
+}
+
+/// Settings, checked.
+pub(super) struct Rules {
+    pub(super) path: PathBuf,
+    pub(super) sha256: Option<String>,
+    pub(super) settings: Arc<[u8]>,
+    pub(super) vm_settings: Arc<[u8]>,
+    pub(super) root_id: String,
+    /// `NAME=value`.
+    pub(super) environment: Vec<String>,
+    pub(super) on_error: OnError,
+    pub(super) timeout: Duration,
+    pub(super) start_timeout: Duration,
+    pub(super) max_memory: usize,
+    pub(super) max_body: usize,
+    /// By name, each with how long a call may take.
+    pub(super) servers: Vec<(String, Client, Duration)>,
+    pub(super) max_calls: usize,
+    pub(super) max_shared_values: usize,
+    pub(super) max_queue_length: usize,
+}
+
+/// Checks settings; all that is wrong with them goes to `problems`.
+pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Rules {
+    if config.path.as_os_str().is_empty() {
+        problems.add("config.path", "is required");
+    }
+    let sha256 = config.sha256.map(|digest| digest.to_ascii_lowercase());
+    let is_digest = |digest: &String| digest.len() == 64 && digest.bytes().all(|c| c.is_ascii_hexdigit());
+    if sha256.as_ref().is_some_and(|digest| !is_digest(digest)) {
+        problems.add("config.sha256", "is not a SHA-256: 64 hexadecimal digits");
+    }
+    for name in config.environment.keys() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            problems.add(format!("config.environment.{name}"), "is not the name of a variable");
+        }
+    }
+    let mut servers = Vec::new();
+    for (name, call) in config.calls {
+        let timeout = call.timeout_ms.duration();
+        match client(call, world) {
+            Ok(client) => servers.push((name, client, timeout)),
+            Err(message) => {
+                problems.add(format!("config.calls.{name}.url"), message);
+            }
+        }
+    }
+    Rules {
+        path: config.path,
+        sha256,
+        settings: written(&config.settings),
+        vm_settings: written(&config.vm_settings),
+        root_id: config.root_id,
+        environment: config.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        on_error: config.on_error,
+        timeout: config.timeout_ms.duration(),
+        start_timeout: config.start_timeout_ms.duration(),
+        max_memory: usize::try_from(config.max_memory_bytes.0).unwrap_or(usize::MAX),
+        max_body: usize::try_from(config.max_body_bytes.0).unwrap_or(usize::MAX),
+        servers,
+        max_calls: config.max_calls,
+        max_shared_values: config.max_shared_values,
+        max_queue_length: config.max_queue_length,
+    }
+}
+
+fn client(call: Call, world: &World) -> Result<Client, String> {
+    let (endpoint, uri) = Endpoint::of_url(&call.url)?;
+    if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
+        return Err("a URL here has no path; the module says what it asks for".to_owned());
+    }
+    let mut endpoint = endpoint.trusting(call.ca_path).within(call.timeout_ms.duration());
+    endpoint.max_response_bytes = call.max_response_bytes.0;
+    world.client(endpoint).map_err(|problems| problems.to_string())
+}
+
+fn written(value: &Value) -> Arc<[u8]> {
+    match value {
+        Value::Null => Arc::default(),
+        Value::String(text) => text.as_bytes().into(),
+        other => other.to_string().into_bytes().into(),
+    }
+}

@@ -1,0 +1,161 @@
+//! Calls to other servers, the timer, shared data, queues, metrics.
+
+use std::time::Duration;
+
+use super::*;
+
+/// Asks `auth` before a request may pass.
+const ASKS: &str = r#"
+  (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+    (if (call $http_call {{auth}} {{map :method=GET;:path=/check;:authority=auth;x-a=1}} {{hello}}
+          (i32.const 0) (i32.const 0) (i32.const 500) (i32.const 16))
+      (then (unreachable)))
+    (i32.const 1))
+  (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+    (if (i32.ne (local.get 1) (i32.load (i32.const 16))) (then (unreachable)))
+    (if (i32.eqz (local.get 2)) (then
+      (drop (call $reply (i32.const 503) {{}} {{down}} {{}} (i32.const -1)))
+      (return)))
+    (drop (call $get (i32.const 6) {{:status}} (i32.const 0) (i32.const 4)))
+    (if (i32.eq (i32.load8_u (i32.load (i32.const 0))) (i32.const 50)) (then
+      (drop (call $buffer (i32.const 4) (i32.const 0) (i32.const 100) (i32.const 0) (i32.const 4)))
+      (drop (call $set (i32.const 0) {{x-user}} (i32.load (i32.const 0)) (i32.load (i32.const 4))))
+      (drop (call $continue (i32.const 0)))
+      (return)))
+    (drop (call $reply (i32.const 403) {{}} {{no}} {{}} (i32.const -1))))"#;
+
+#[tokio::test]
+async fn a_request_waits_for_a_call() {
+    let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
+    for (answer, expected) in [(Some(200), (200, "ok")), (Some(401), (403, "no")), (None, (503, "down"))] {
+        let (trial, _) = calling(module(ASKS), config.clone(), move |host, request| {
+            let about = (host, request.method().as_str(), request.uri().path(), &request.headers()["x-a"]);
+            assert_eq!(about, ("auth.test", "GET", "/check", &"1".parse::<http::HeaderValue>().unwrap()));
+            assert_eq!(request.body(), "hello");
+            match answer {
+                Some(status) => Ok(Response::builder().status(status).body("ann".into()).unwrap()),
+                None => Err(Cause::ConnectFailed),
+            }
+        });
+        let got = trial.request("POST", "/", &[], "kept").await;
+        assert_eq!((got.status, got.text().as_str()), expected);
+        if let Some(asked) = trial.asked().pop() {
+            assert_eq!((asked.field("x-user"), &asked.body[..]), ("ann", &b"kept"[..]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_call_is_answered_with_its_message() {
+    let functions = r#"
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (if (call $grpc_call {{auth}} {{pkg.Service}} {{Check}} {{}} {{ask}} (i32.const 500) (i32.const 16))
+          (then (unreachable)))
+        (i32.const 1))
+      (func (export "proxy_on_grpc_receive") (param i32 i32 i32)
+        (drop (call $buffer (i32.const 5) (i32.const 0) (i32.const 100) (i32.const 0) (i32.const 4)))
+        (drop (call $set (i32.const 0) {{x-message}} (i32.load (i32.const 0)) (i32.load (i32.const 4)))))
+      (func (export "proxy_on_grpc_close") (param i32 i32 i32)
+        (if (local.get 2) (then (drop (call $reply (i32.const 403) {{}} {{}} {{}} (i32.const -1)))))
+        (drop (call $continue (i32.const 0))))"#;
+    let config = json!({ "calls": { "auth": { "url": "http://auth.test" } } });
+    for (status, expected) in [("0", 200), ("7", 403)] {
+        let (trial, _) = calling(module(functions), config.clone(), move |_, request| {
+            assert_eq!(
+                (request.uri().path(), &request.body()[..]),
+                ("/pkg.Service/Check", &b"\0\0\0\0\x03ask"[..])
+            );
+            assert_eq!(request.headers()["content-type"], "application/grpc");
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", status.parse().unwrap());
+            let body =
+                gateway_core::http::body::Body::full_with_trailers(&b"\0\0\0\0\x06answer"[..], trailers);
+            Ok(Response::new(body))
+        });
+        assert_eq!(trial.get("/", &[]).await.status, expected);
+        assert!(trial.asked().iter().all(|asked| asked.field("x-message") == "answer"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_is_not_configured_is_refused() {
+    let trial = trial(ASKS, json!({}));
+    assert_eq!(trial.get("/", &[]).await.status, 500, "the module takes it for a failure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timer_calls_the_module() {
+    let functions = r#"
+      (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (drop (call $tick (i32.const 100)))
+        (drop (call $metric (i32.const 0) {{ticks}} (i32.const 16)))
+        (i32.const 1))
+      (func (export "proxy_on_tick") (param i32) (drop (call $increment (i32.load (i32.const 16)) (i64.const 1))))"#;
+    let (trial, world) = calling(module(functions), json!({}), |_, _| Err(Cause::ConnectFailed));
+    // An instance begins with the first exchange of its worker.
+    trial.get("/", &[]).await;
+    for _ in 0..5 {
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_millis(101)).await;
+    }
+    tokio::task::yield_now().await;
+    let mut metrics = String::new();
+    world.meters().write(&mut metrics);
+    assert!(
+        metrics.contains("ferrum_wasm_counter_total{plugin_config=\"p0\",name=\"ticks\"} 5"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn data_is_shared_and_changed_only_by_who_knows_it() {
+    let trial = trial(
+        r#"(func $status (param $n i32) (i32.store8 (i32.const 64) (i32.add (i32.const 48) (local.get $n))))
+           (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+             (call $status (call $shared_get {{k}} (i32.const 0) (i32.const 4) (i32.const 8)))
+             (drop (call $add (i32.const 0) {{x-s}} (i32.const 64) (i32.const 1)))
+             (call $status (call $shared_set {{k}} {{v}} (i32.const 9)))
+             (drop (call $add (i32.const 0) {{x-s}} (i32.const 64) (i32.const 1)))
+             (call $status (call $shared_set {{k}} {{v}} (i32.load (i32.const 8))))
+             (drop (call $add (i32.const 0) {{x-s}} (i32.const 64) (i32.const 1)))
+             (i32.const 0))"#,
+        json!({}),
+    );
+    for expected in [["1", "8", "0"], ["0", "8", "0"]] {
+        trial.get("/", &[]).await;
+        let asked = trial.asked().pop().unwrap();
+        let said: Vec<&str> =
+            asked.headers.get_all("x-s").iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(said, expected, "not found, another number, the right number");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_announced_and_has_a_length() {
+    let functions = r#"
+      (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (drop (call $queue {{q}} (i32.const 16)))
+        (drop (call $metric (i32.const 0) {{taken}} (i32.const 20)))
+        (i32.const 1))
+      (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (drop (call $push (i32.load (i32.const 16)) {{1}}))
+        (drop (call $push (i32.load (i32.const 16)) {{2}}))
+        (i32.ne (i32.const 10) (call $push (i32.load (i32.const 16)) {{3}})))
+      (func (export "proxy_on_queue_ready") (param i32 i32)
+        (loop $more
+          (if (i32.eqz (call $pop (local.get 1) (i32.const 0) (i32.const 4))) (then
+            (drop (call $increment (i32.load (i32.const 20)) (i64.const 1)))
+            (br $more)))))"#;
+    let config = json!({ "max_queue_length": 2 });
+    let (trial, world) = calling(module(functions), config, |_, _| Err(Cause::ConnectFailed));
+    assert_eq!(trial.get("/", &[]).await.status, 200);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut metrics = String::new();
+    world.meters().write(&mut metrics);
+    assert!(
+        metrics.contains("ferrum_wasm_counter_total{plugin_config=\"p0\",name=\"taken\"} 2"),
+        "{metrics}"
+    );
+}

@@ -1,0 +1,426 @@
+//! One instance of a module with its contexts, and the instances of one worker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimitsBuilder, Trap, TypedFunc};
+use wasmtime::{WasmParams, WasmResults};
+
+use super::engine::{clockwork, ticks};
+use super::host::{Answered, Context, Host, Parts, ROOT, Way};
+use super::{abi, wasi};
+
+/// Elements of a guest's table of functions.
+const MAX_TABLE: usize = 100_000;
+/// Instances that still serve the exchanges they began with, for each worker; beyond it the oldest ends.
+const MAX_RETIRED: usize = 8;
+/// How long a worker waits before it starts an instance again that could not be started.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// A module that is ready to be started any number of times.
+pub(super) struct Template {
+    engine: Engine,
+    instance: InstancePre<Host>,
+}
+
+macro_rules! exports {
+    ($($field:ident: $name:literal ($($parameter:ty),*) -> $result:ty;)+) => {
+        /// What a module may have.
+        pub(super) struct Exports {
+            $(pub(super) $field: Option<TypedFunc<($($parameter,)*), $result>>,)+
+        }
+
+        impl Exports {
+            fn of(instance: &Instance, store: &mut Store<Host>) -> Result<Self, String> {
+                Ok(Self {
+                    $($field: match instance.get_func(&mut *store, $name) {
+                        None => None,
+                        Some(function) => match function.typed(&*store) {
+                            Ok(typed) => Some(typed),
+                            Err(_) => {
+                                return Err(format!(
+                                    "`{}` has other parameters than in Proxy-Wasm ABI 0.2", $name
+                                ));
+                            }
+                        },
+                    },)+
+                })
+            }
+        }
+    };
+}
+
+exports! {
+    on_context_create: "proxy_on_context_create" (u32, u32) -> ();
+    on_vm_start: "proxy_on_vm_start" (u32, u32) -> u32;
+    on_configure: "proxy_on_configure" (u32, u32) -> u32;
+    on_request_headers: "proxy_on_request_headers" (u32, u32, u32) -> u32;
+    on_request_body: "proxy_on_request_body" (u32, u32, u32) -> u32;
+    on_request_trailers: "proxy_on_request_trailers" (u32, u32) -> u32;
+    on_response_headers: "proxy_on_response_headers" (u32, u32, u32) -> u32;
+    on_response_body: "proxy_on_response_body" (u32, u32, u32) -> u32;
+    on_response_trailers: "proxy_on_response_trailers" (u32, u32) -> u32;
+    on_done: "proxy_on_done" (u32) -> u32;
+    on_log: "proxy_on_log" (u32) -> ();
+    on_delete: "proxy_on_delete" (u32) -> ();
+    on_tick: "proxy_on_tick" (u32) -> ();
+    on_queue_ready: "proxy_on_queue_ready" (u32, u32) -> ();
+    on_http_call_response: "proxy_on_http_call_response" (u32, u32, u32, u32, u32) -> ();
+    on_grpc_receive: "proxy_on_grpc_receive" (u32, u32, u32) -> ();
+    on_grpc_close: "proxy_on_grpc_close" (u32, u32, u32) -> ();
+}
+
+impl Template {
+    /// Looks at what a module imports and exports.
+    ///
+    /// # Errors
+    /// What it needs that the gateway does not have, or lacks that the gateway needs.
+    pub(super) fn new(module: &Module, parts: &Arc<Parts>) -> Result<Self, String> {
+        let engine = &clockwork()?.engine;
+        let has = |name: &str| module.get_export(name).is_some();
+        if !["proxy_abi_version_0_2_1", "proxy_abi_version_0_2_0"].into_iter().any(has) {
+            return Err("the module does not say that it is written for Proxy-Wasm ABI 0.2".to_owned());
+        }
+        if !has("memory") {
+            return Err("the module exports no `memory`".to_owned());
+        }
+        let mut linker = Linker::new(engine);
+        let mut scratch = Store::new(engine, Host::new(parts.clone(), StoreLimitsBuilder::new().build()));
+        let linked = abi::linker(&mut linker)
+            .and_then(|()| wasi::link(&mut linker))
+            .and_then(|()| wasi::link_rest(&mut linker, &mut scratch, module));
+        linked.map_err(|error| format!("{error:#}"))?;
+        let instance = linker.instantiate_pre(module).map_err(|error| format!("{error:#}"))?;
+        Ok(Self { engine: engine.clone(), instance })
+    }
+}
+
+impl Host {
+    fn new(parts: Arc<Parts>, limits: wasmtime::StoreLimits) -> Self {
+        Self {
+            parts,
+            limits,
+            memory: None,
+            allocate: None,
+            contexts: std::collections::HashMap::default(),
+            effective: ROOT,
+            calls: Vec::new(),
+            next_call: 0,
+            answer: None,
+            tick: None,
+            listens: Vec::new(),
+            is_root_changed: false,
+        }
+    }
+}
+
+/// An instance.
+pub(super) struct Vm {
+    /// No other instance of the process has the same.
+    pub(super) generation: u64,
+    store: Store<Host>,
+    pub(super) exports: Exports,
+    next_context: u32,
+    /// Has whoever tends the root look at it.
+    pub(super) root: Arc<Notify>,
+    pub(super) is_root_tended: bool,
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.root.notify_one();
+    }
+}
+
+impl Vm {
+    /// Starts an instance and configures it.
+    ///
+    /// # Errors
+    /// What keeps it from starting.
+    pub(super) fn start(template: &Template, parts: &Arc<Parts>) -> Result<Self, String> {
+        static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+        let rules = &parts.rules;
+        let limits = StoreLimitsBuilder::new()
+            .memory_size(rules.max_memory)
+            .table_elements(MAX_TABLE)
+            .instances(1)
+            .tables(8)
+            .memories(1)
+            .build();
+        let mut store = Store::new(&template.engine, Host::new(parts.clone(), limits));
+        store.limiter(|host| &mut host.limits);
+        store.set_epoch_deadline(ticks(rules.start_timeout));
+        let _running = clockwork()?.begin();
+        let instance = template.instance.instantiate(&mut store).map_err(|error| why(&error))?;
+        store.data_mut().memory = instance.get_memory(&mut store, "memory");
+        let allocate = ["proxy_on_memory_allocate", "malloc"]
+            .into_iter()
+            .find_map(|name| instance.get_typed_func::<u32, u32>(&mut store, name).ok());
+        store.data_mut().allocate = allocate;
+        store.data_mut().contexts.insert(ROOT, Context::default());
+        let begin = |store: &mut Store<Host>, name: &str| match instance
+            .get_typed_func::<(), ()>(&mut *store, name)
+        {
+            Ok(function) => function.call(&mut *store, ()).map(|()| true).map_err(|error| why(&error)),
+            Err(_) => Ok(false),
+        };
+        if begin(&mut store, "_initialize")? {
+            if let Ok(main) = instance.get_typed_func::<(u32, u32), u32>(&mut store, "main") {
+                main.call(&mut store, (0, 0)).map_err(|error| why(&error))?;
+            }
+        } else {
+            begin(&mut store, "_start")?;
+        }
+        let exports = Exports::of(&instance, &mut store)?;
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        let root = Arc::default();
+        let mut vm = Self { generation, store, exports, next_context: ROOT, root, is_root_tended: false };
+        vm.configure(rules.vm_settings.len(), rules.settings.len())?;
+        Ok(vm)
+    }
+
+    fn configure(&mut self, vm_settings: usize, settings: usize) -> Result<(), String> {
+        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        self.run(|all| all.on_context_create.clone(), ROOT, (ROOT, 0))?;
+        if self.run(|all| all.on_vm_start.clone(), ROOT, (ROOT, size(vm_settings)))? == Some(0) {
+            return Err("the module refuses `vm_settings`".to_owned());
+        }
+        if self.run(|all| all.on_configure.clone(), ROOT, (ROOT, size(settings)))? == Some(0) {
+            return Err("the module refuses `settings`".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Calls a function of the guest, for this context; `None` where the module has no such function.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub(super) fn run<P: WasmParams, R: WasmResults>(
+        &mut self,
+        function: impl FnOnce(&Exports) -> Option<TypedFunc<P, R>>,
+        context: u32,
+        parameters: P,
+    ) -> Result<Option<R>, String> {
+        let Some(function) = function(&self.exports) else { return Ok(None) };
+        let timeout = self.store.data().parts.rules.timeout;
+        self.store.data_mut().effective = context;
+        self.store.set_epoch_deadline(ticks(timeout));
+        let _running = clockwork()?.begin();
+        function.call(&mut self.store, parameters).map(Some).map_err(|error| why(&error))
+    }
+
+    pub(super) fn host(&mut self) -> &mut Host {
+        self.store.data_mut()
+    }
+
+    /// Begins an exchange's context.
+    ///
+    /// # Errors
+    /// How the guest failed.
+    pub(super) fn begin(&mut self, context: Context) -> Result<u32, String> {
+        self.next_context = self.next_context.wrapping_add(1).max(ROOT + 1);
+        let id = self.next_context;
+        self.host().contexts.insert(id, context);
+        if let Err(error) = self.run(|all| all.on_context_create.clone(), id, (id, ROOT)) {
+            self.host().contexts.remove(&id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Ends a context; the guest may still look at it.
+    ///
+    /// # Errors
+    /// How the guest failed; the context is gone all the same.
+    pub(super) fn end(&mut self, id: u32) -> Result<(), String> {
+        if !self.host().contexts.contains_key(&id) {
+            return Ok(());
+        }
+        let ended = self
+            .run(|all| all.on_done.clone(), id, id_of(id))
+            .and_then(|_| self.run(|all| all.on_log.clone(), id, id_of(id)))
+            .and_then(|_| self.run(|all| all.on_delete.clone(), id, id_of(id)));
+        self.forget(id);
+        ended.map(drop)
+    }
+
+    /// Forgets a context without a word to the guest.
+    pub(super) fn forget(&mut self, id: u32) {
+        let host = self.host();
+        host.contexts.remove(&id);
+        host.calls.retain(|call| call.owner != id);
+    }
+
+    /// Tells the guest of a message's head.
+    pub(super) fn headers(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+        let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
+        let count = context.side(way).headers.len() + 1;
+        let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX), u32::from(is_end));
+        match way {
+            Way::Request => self.run(|all| all.on_request_headers.clone(), id, parameters),
+            Way::Response => self.run(|all| all.on_response_headers.clone(), id, parameters),
+        }
+    }
+
+    /// Tells the guest of what there is of a body.
+    pub(super) fn body(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+        let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
+        let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
+        let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
+        match way {
+            Way::Request => self.run(|all| all.on_request_body.clone(), id, parameters),
+            Way::Response => self.run(|all| all.on_response_body.clone(), id, parameters),
+        }
+    }
+
+    /// Tells the guest of trailers.
+    pub(super) fn trailers(&mut self, way: Way, id: u32) -> Result<Option<u32>, String> {
+        let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
+        let count = context.side(way).trailers.as_ref().map_or(0, http::HeaderMap::len);
+        let parameters = (id, u32::try_from(count).unwrap_or(u32::MAX));
+        match way {
+            Way::Request => self.run(|all| all.on_request_trailers.clone(), id, parameters),
+            Way::Response => self.run(|all| all.on_response_trailers.clone(), id, parameters),
+        }
+    }
+
+    /// Whether the guest looks at bodies that go this way.
+    pub(super) fn sees_bodies(&self, way: Way) -> bool {
+        match way {
+            Way::Request => {
+                self.exports.on_request_body.is_some() || self.exports.on_request_trailers.is_some()
+            }
+            Way::Response => {
+                self.exports.on_response_body.is_some() || self.exports.on_response_trailers.is_some()
+            }
+        }
+    }
+
+    /// Tells the guest what a call came to.
+    ///
+    /// # Errors
+    /// How the guest failed.
+    pub(super) fn answered(
+        &mut self,
+        owner: u32,
+        id: u32,
+        mut answer: Answered,
+        is_grpc: bool,
+    ) -> Result<(), String> {
+        let Some(context) = self.host().contexts.get_mut(&owner) else { return Ok(()) };
+        context.calls = context.calls.saturating_sub(1);
+        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+        let body = size(answer.body.len());
+        let told = if is_grpc {
+            let (status, has_message) = (answer.grpc_status, answer.status.take().is_some());
+            self.host().answer = Some(answer);
+            let received = match has_message && status == 0 {
+                true => self.run(|all| all.on_grpc_receive.clone(), owner, (ROOT, id, body)).map(drop),
+                false => Ok(()),
+            };
+            received.and_then(|()| self.run(|all| all.on_grpc_close.clone(), owner, (ROOT, id, status)))
+        } else {
+            let headers = size(answer.headers.len() + usize::from(answer.status.is_some()));
+            let trailers = size(answer.trailers.len());
+            self.host().answer = Some(answer);
+            let parameters = (ROOT, id, headers, body, trailers);
+            self.run(|all| all.on_http_call_response.clone(), owner, parameters)
+        };
+        self.host().answer = None;
+        told.map(drop)
+    }
+
+    /// Exchanges that it serves.
+    pub(super) fn exchanges(&mut self) -> usize {
+        self.host().contexts.len().saturating_sub(1)
+    }
+
+    /// Whether it has taken so much memory that the next exchange gets a new one.
+    fn is_full(&mut self) -> bool {
+        let memory = self.store.data().memory;
+        let used = memory.map_or(0, |memory| memory.data_size(&self.store));
+        used > self.store.data().parts.rules.max_memory / 4 * 3
+    }
+}
+
+fn id_of(id: u32) -> (u32,) {
+    (id,)
+}
+
+/// Why a guest ended, in one line.
+fn why(error: &wasmtime::Error) -> String {
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::Interrupt) => "it takes longer than it may".to_owned(),
+        Some(trap) => trap.to_string(),
+        None => format!("{error:#}").lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The instances of one worker.
+#[derive(Default)]
+pub(super) struct Pool {
+    current: Option<Vm>,
+    /// Those that only end what they have begun; the oldest first.
+    retired: Vec<Vm>,
+    failed: Option<(Instant, String)>,
+}
+
+impl Pool {
+    /// The instance that takes new exchanges, started where there is none; and whether it was started now.
+    ///
+    /// # Errors
+    /// What keeps it from starting.
+    pub(super) fn current(
+        &mut self,
+        template: &Template,
+        parts: &Arc<Parts>,
+    ) -> Result<(&mut Vm, bool), String> {
+        if self.current.as_mut().is_some_and(Vm::is_full) {
+            self.retire_current();
+        }
+        if let Some((at, error)) = &self.failed
+            && at.elapsed() < START_AGAIN
+        {
+            return Err(error.clone());
+        }
+        let is_new = self.current.is_none();
+        if is_new {
+            match Vm::start(template, parts) {
+                Ok(vm) => self.current = Some(vm),
+                Err(error) => {
+                    self.failed = Some((Instant::now(), error.clone()));
+                    return Err(error);
+                }
+            }
+            self.failed = None;
+        }
+        self.current.as_mut().map(|vm| (vm, is_new)).ok_or_else(String::new)
+    }
+
+    /// The instance of this generation, if it is still there.
+    pub(super) fn find(&mut self, generation: u64) -> Option<&mut Vm> {
+        self.current.iter_mut().chain(&mut self.retired).find(|vm| vm.generation == generation)
+    }
+
+    /// Has an instance take no more exchanges, after it has failed.
+    pub(super) fn retire(&mut self, generation: u64) {
+        if self.current.as_ref().is_some_and(|vm| vm.generation == generation) {
+            self.retire_current();
+        }
+    }
+
+    fn retire_current(&mut self) {
+        self.retired.extend(self.current.take());
+        self.sweep();
+        if self.retired.len() > MAX_RETIRED {
+            self.retired.remove(0);
+        }
+    }
+
+    /// Drops retired instances that have nothing more to do.
+    pub(super) fn sweep(&mut self) {
+        self.retired.retain_mut(|vm| vm.exchanges() > 0);
+    }
+}
