@@ -151,7 +151,14 @@ impl OnRequest for ExtProc {
         let session = Session::new(&self.core.client, &self.core.rules, turn);
         let visit = Arc::new(Visit { session, dialect: exchange.dialect });
         exchange.state.put(seat, Visiting(visit.clone()));
-        Step::wait(async move { verdict(self.core.request(exchange, &visit).await) })
+        Step::wait(async move {
+            let done = self.core.request(exchange, &visit).await;
+            if done.is_err() {
+                // The refusal is ours: the processor is not asked about it.
+                visit.session.close();
+            }
+            verdict(done)
+        })
     }
 }
 

@@ -61,6 +61,7 @@ impl Processor {
             files: Arc::new(files::NoFiles),
             blocking: Arc::new(blocking::Inline),
             meters: Meters::default(),
+            variables: Default::default(),
         });
         Trial::of_spec(&[gateway_core::plugin::entry::<ExtProc>()], &spec.to_string(), &world)
     }
