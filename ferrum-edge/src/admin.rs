@@ -186,10 +186,7 @@ async fn retold(response: Response) -> Response {
 }
 
 async fn metrics(State(engine): State<Arc<Engine>>, headers: HeaderMap) -> Response {
-    let shared = &engine.shared;
-    let mut text =
-        prometheus::render(&engine.telemetry, &engine.snapshot(), (shared.connections(), &shared.tasks));
-    engine.meters.write(&mut text);
+    let text = engine.metrics();
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if open_metrics::is_preferred(accept) {
         let text = open_metrics::of(&text, &engine.telemetry);

@@ -18,6 +18,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
+use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::tls::server::ServerTlsError;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
@@ -26,6 +27,7 @@ use crate::admin::Admin;
 use crate::control::{Control, PluginTasks};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
+use crate::export::push::Pushes;
 use crate::export::sinks::Sinks;
 use crate::source::database::{Database, LoadError, Reconciler};
 pub(crate) use engine::{Engine, Staged};
@@ -39,6 +41,8 @@ pub struct Gateway {
     threads: Vec<JoinHandle<()>>,
     control: Control,
     reconciler: Option<Arc<Reconciler>>,
+    /// Metrics are pushed for as long as these are kept.
+    _pushes: Vec<TaskHandle>,
 }
 
 /// Where the gateway listens; ephemeral ports are settled.
@@ -88,7 +92,7 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("a worker could not be started: {0}")]
     Thread(io::Error),
-    /// A place that access records go to can't be used.
+    /// A place that access records or metrics go to can't be used.
     #[error("{0}")]
     LogSinks(Problems),
     /// The access log can't be opened.
@@ -188,6 +192,8 @@ impl Gateway {
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
         let sinks =
             Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;
+        let pushes = Pushes::build(&settings.metrics_push, compiler.registry().world())
+            .map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
         telemetry.applied(&compiled);
         compiler.adopt(&compiled);
@@ -231,7 +237,8 @@ impl Gateway {
             revision: watch::Sender::new(revision),
         });
         control.tend(&engine);
-        Ok(Self { engine, threads, control, reconciler: None })
+        let pushes = pushes.start(&engine, &engine.tasks);
+        Ok(Self { engine, threads, control, reconciler: None, _pushes: pushes })
     }
 
     /// What the admin listener serves.

@@ -7,6 +7,7 @@ pub(crate) mod open_metrics;
 mod process;
 pub(crate) mod program_log;
 pub mod prometheus;
+pub(crate) mod push;
 mod shard;
 pub(crate) mod sinks;
 pub(crate) mod tails;

@@ -215,6 +215,8 @@ pub mod metric {
         LOG_DROPPED: counter = "ferrum_access_log_dropped_total";
         /// Access records of sinks, by sink and by what became of them: sent, queue_full, failed to be sent, or refused.
         LOG_SINK_RECORDS: counter = "ferrum_access_log_sink_records_total";
+        /// Pushes of metrics, by where to and by what became of them: sent or failed.
+        METRICS_PUSHED: counter = "ferrum_metrics_pushes_total";
         /// Lines of the program log, by what became of them: written, lost as the reader was slow or gone, or left out
         /// as they repeated too fast.
         PROGRAM_LOG_LINES: counter = "ferrum_log_lines_total";

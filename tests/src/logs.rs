@@ -149,6 +149,49 @@ async fn a_collector_gets_log_records() {
 }
 
 #[tokio::test]
+async fn metrics_are_pushed_by_otlp_and_statsd() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::http(&[]).await;
+    let statsd = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let settings = format!(
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: http/json}}, interval_ms: 100}}\n    \
+         statsd: {{address: 'udp://{}', prefix: edge., interval_ms: 100}}",
+        collector.address,
+        statsd.local_addr().expect("an address"),
+    );
+    let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());
+    let edge = Edge::start_with(&settings, &spec);
+    edge.get("/").await;
+    let mut space = [0; 65_536];
+    loop {
+        let length = soon(statsd.recv(&mut space)).await.expect("a datagram");
+        let lines = std::str::from_utf8(&space[..length]).expect("UTF-8");
+        let line = "edge.ferrum_proxy_requests:1|c|#proxy:shop,http_response_status_class:2xx";
+        if lines.lines().any(|known| known == line) {
+            break;
+        }
+    }
+    loop {
+        let sent = collector.next().await;
+        assert_eq!(sent.path, "/v1/metrics");
+        let request: Value = serde_json::from_slice(&sent.body).expect("JSON");
+        let metrics =
+            request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
+        let point = metrics.iter().find(|metric| metric["name"] == "ferrum_proxy_request_duration_seconds");
+        let Some(point) =
+            point.map(|metric| &metric["histogram"]["dataPoints"][0]).filter(|it| !it.is_null())
+        else {
+            continue;
+        };
+        assert_eq!(
+            (&point["count"], &point["attributes"][0]["value"]["stringValue"]),
+            (&"1".into(), &"shop".into())
+        );
+        break;
+    }
+}
+
+#[tokio::test]
 async fn traffic_does_not_wait_for_a_sink() {
     let origin = Standing::start("o").await;
     let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;

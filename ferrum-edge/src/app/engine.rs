@@ -17,7 +17,7 @@ use super::listeners::{NewPorts, Ports, StreamPorts};
 use super::tls::{AdminTls, Frontend};
 use super::{Addresses, ReloadError, StartError};
 use crate::control::PluginTasks;
-use crate::export::Telemetry;
+use crate::export::{Telemetry, prometheus};
 
 /// The running parts of a gateway that outlive any one configuration.
 pub(crate) struct Engine {
@@ -69,6 +69,15 @@ impl Engine {
     /// The configuration in use.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
+    }
+
+    /// Every metric, as Prometheus reads them.
+    pub(crate) fn metrics(&self) -> String {
+        let shared = &self.shared;
+        let mut page =
+            prometheus::render(&self.telemetry, &self.snapshot(), (shared.connections(), &shared.tasks));
+        self.meters.write(&mut page);
+        page
     }
 
     /// Whether a drain has begun.
@@ -224,6 +233,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.tls.early_data", !before.http3 || before.tls.early_data == after.tls.early_data),
         ("gateway.workers", before.workers == after.workers),
         ("gateway.access_log", before.access_log == after.access_log && before.log_sinks == after.log_sinks),
+        ("gateway.metrics", before.metrics_push == after.metrics_push),
     ] {
         if !same {
             changed.push(name);

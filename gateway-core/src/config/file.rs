@@ -31,7 +31,10 @@ pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,
 };
-pub use log::{FileSink, HttpSink, LogFormat, LogSink, LokiSink, StdoutSink, SyslogSink, TcpSink};
+pub use log::{
+    FileSink, HttpSink, LogFormat, LogSink, LokiSink, Metrics, MetricsOtlp, MetricsStatsd, StdoutSink,
+    SyslogSink, TcpSink,
+};
 pub use places::Places;
 pub use plugin::{PluginConfig, Scope};
 pub use proxy::{

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::log::LogSink;
+use super::log::{LogSink, Metrics};
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// What holds for the gateway as a whole.
@@ -62,6 +62,8 @@ pub struct Gateway {
     pub admin_hosts: Option<Vec<String>>,
     /// Takes several slashes in a row in a path for one. Default true; false routes and forwards them as they are.
     pub merge_slashes: Option<bool>,
+    /// Pushes metrics, besides what `/metrics` answers. Default off.
+    pub metrics: Option<Metrics>,
     /// Writes a line for each exchange and session. Default off.
     pub access_log: Option<AccessLog>,
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.

@@ -179,3 +179,40 @@ pub struct LokiSink {
     /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
     pub ca_path: Option<String>,
 }
+
+/// Where metrics are pushed to, besides `/metrics`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Pushes by OTLP. Default none.
+    pub otlp: Option<MetricsOtlp>,
+    /// Pushes StatsD's lines over UDP. Default none.
+    pub statsd: Option<MetricsStatsd>,
+}
+
+/// Metrics by OTLP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsOtlp {
+    /// Where they go.
+    pub exporter: ExporterSettings,
+    /// How often. Default 60 s.
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub interval_ms: Option<Millis>,
+}
+
+/// Metrics as StatsD's lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsStatsd {
+    /// `udp://host:8125`. Required.
+    pub address: Option<String>,
+    /// What all names begin with, such as `edge.`. Default none.
+    #[schemars(length(max = 100))]
+    pub prefix: Option<String>,
+    /// Sends labels as tags (`|#name:value`); else their values are parts of the name. Default true.
+    pub tags: Option<bool>,
+    /// How often. Default 10 s.
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub interval_ms: Option<Millis>,
+}

@@ -133,6 +133,39 @@ pub struct LogServer {
     pub ca_path: Option<PathBuf>,
 }
 
+/// Where metrics are pushed to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MetricsPush {
+    /// A collector of OTLP.
+    pub otlp: Option<MetricsOtlpPush>,
+    /// A server of StatsD.
+    pub statsd: Option<StatsdPush>,
+}
+
+/// Metrics by OTLP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricsOtlpPush {
+    /// Where they go.
+    pub exporter: ExporterSettings,
+    /// How often.
+    pub push_interval: Duration,
+}
+
+/// Metrics as StatsD's lines over UDP.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatsdPush {
+    /// Name or address of the server, without brackets.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+    /// What all names begin with.
+    pub prefix: Box<str>,
+    /// Sends labels as tags.
+    pub tags: bool,
+    /// How often.
+    pub push_interval: Duration,
+}
+
 /// A server that takes batches by POST.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LogPost {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::LogSink;
+use super::{LogSink, MetricsPush};
 use crate::http::body::MAX_COLLECTED;
 
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
@@ -56,6 +56,8 @@ pub struct Settings {
     pub merge_slashes: bool,
     /// Access log; `None` is off.
     pub access_log: Option<AccessLog>,
+    /// Where metrics are pushed to.
+    pub metrics_push: MetricsPush,
     /// Further places that access records go to.
     pub log_sinks: Box<[Arc<LogSink>]>,
     /// Response headers that logs ask for; read off `log_sinks`.
@@ -192,6 +194,7 @@ impl Default for Settings {
             admin_hosts: Vec::new(),
             merge_slashes: true,
             access_log: None,
+            metrics_push: MetricsPush::default(),
             log_sinks: Box::default(),
             logged_headers: Box::default(),
             drain_timeout: Duration::from_secs(30),

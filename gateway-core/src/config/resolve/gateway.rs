@@ -79,6 +79,11 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
+        metrics_push: written
+            .metrics
+            .as_ref()
+            .map(|metrics| super::log::metrics(notes, metrics))
+            .unwrap_or_default(),
         logged_headers: super::log::response_headers(&log_sinks),
         log_sinks,
         session_check: words::seconds(written.session_check_seconds, defaults.session_check.as_secs()),

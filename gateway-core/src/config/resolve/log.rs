@@ -11,8 +11,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{Notes, words};
 use crate::condition::{Use, compile};
 use crate::config::exporter::Compression;
-use crate::config::file::{LogFormat, LogSink as Written};
-use crate::config::model::{LogDestination, LogFile, LogLayout, LogPost, LogServer, LogSink, LogTransport};
+use crate::config::file::{LogFormat, LogSink as Written, Metrics};
+use crate::config::model::{
+    LogDestination, LogFile, LogLayout, LogPost, LogServer, LogSink, LogTransport, MetricsOtlpPush,
+    MetricsPush, StatsdPush,
+};
 use crate::config::units::{Millis, Seconds};
 use crate::plugin::world::calls::Endpoint;
 use crate::template::{Moment, Template};
@@ -41,6 +44,35 @@ pub(super) fn sinks(notes: &mut Notes<'_>, written: &[Written], folder: &Path) -
         notes.problems.extend(own.problems.0);
     }
     sinks.into()
+}
+
+/// Where metrics are pushed to.
+pub(super) fn metrics(notes: &mut Notes<'_>, written: &Metrics) -> MetricsPush {
+    let interval =
+        |written: Option<Millis>, seconds| written.map_or(Duration::from_secs(seconds), Millis::duration);
+    let otlp = written.otlp.as_ref().map(|otlp| MetricsOtlpPush {
+        exporter: otlp.exporter.clone(),
+        push_interval: interval(otlp.interval_ms, 60),
+    });
+    let statsd = written.statsd.as_ref().and_then(|statsd| {
+        let prefix = statsd.prefix.as_deref().unwrap_or_default();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !prefix.chars().all(is_plain) {
+            notes.add("metrics.statsd.prefix", "has characters other than letters, digits, `.`, `_` and `-`");
+        }
+        let server = server(notes, "metrics.statsd.address", (statsd.address.as_deref(), None), true)?;
+        if server.transport != LogTransport::Udp {
+            notes.add("metrics.statsd.address", "StatsD is spoken over UDP: write `udp://host:port`");
+        }
+        Some(StatsdPush {
+            host: server.host,
+            port: server.port,
+            prefix: prefix.into(),
+            tags: statsd.tags.unwrap_or(true),
+            push_interval: interval(statsd.interval_ms, 10),
+        })
+    });
+    MetricsPush { otlp, statsd }
 }
 
 /// The response headers that any sink asks for.

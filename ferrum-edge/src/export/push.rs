@@ -1,0 +1,123 @@
+//! Metrics for those who don't scrape: pushed by OTLP, or as StatsD's lines over UDP, at an interval.
+//!
+//! What can't be sent is not kept: counters go on counting, and the next push has them.
+
+mod families;
+mod otlp;
+mod statsd;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use gateway_core::config::model::{Id, MetricsPush};
+use gateway_core::config::problem::Problems;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::Owner;
+use gateway_core::plugin::world::meters::Counter;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Tasks};
+use gateway_core::record::metric::METRICS_PUSHED;
+use tokio::time::Instant;
+
+use crate::app::Engine;
+
+/// Where metrics are pushed to.
+#[derive(Default)]
+pub(crate) struct Pushes(Vec<Push>);
+
+struct Push {
+    to: To,
+    kind: &'static str,
+    interval: Duration,
+    pushed: Counter,
+    failed: Counter,
+}
+
+#[derive(Clone)]
+enum To {
+    Otlp(Arc<otlp::OtlpPush>),
+    Statsd(Arc<statsd::StatsdPush>),
+}
+
+impl Pushes {
+    /// Those of the settings.
+    ///
+    /// # Errors
+    /// What can't be used, such as a certificate.
+    pub(crate) fn build(settings: &MetricsPush, world: &World) -> Result<Self, Problems> {
+        let count =
+            |kind, outcome| world.meters().counter(METRICS_PUSHED, &["to", "outcome"], &[kind, outcome]);
+        let push = |to, kind, interval| Push {
+            to,
+            kind,
+            interval,
+            pushed: count(kind, "sent"),
+            failed: count(kind, "failed"),
+        };
+        let mut pushes = Vec::new();
+        if let Some(rules) = &settings.otlp {
+            let to = To::Otlp(Arc::new(otlp::OtlpPush::new(&rules.exporter, world)?));
+            pushes.push(push(to, "otlp", rules.push_interval));
+        }
+        if let Some(rules) = &settings.statsd {
+            let to = To::Statsd(Arc::new(statsd::StatsdPush::new(rules)));
+            pushes.push(push(to, "statsd", rules.push_interval));
+        }
+        Ok(Self(pushes))
+    }
+
+    /// Starts pushing; ends when what it returns is dropped.
+    pub(crate) fn start(self, engine: &Arc<Engine>, tasks: &dyn Tasks) -> Vec<TaskHandle> {
+        self.0.into_iter().filter_map(|push| push.start(Arc::downgrade(engine), tasks)).collect()
+    }
+}
+
+impl Push {
+    fn start(self, engine: Weak<Engine>, tasks: &dyn Tasks) -> Option<TaskHandle> {
+        let (handle, control) = TaskControl::new();
+        let config = self.kind.parse::<Id>().ok()?;
+        let name = TaskName { owner: Owner { plugin: Arc::from("metrics"), config }, task: "push" };
+        let push = Arc::new(self);
+        let run = move |control| -> gateway_core::plugin::world::tasks::Run {
+            let (push, engine) = (push.clone(), engine.clone());
+            Box::pin(async move {
+                push.run(&engine, control).await;
+                Ok(())
+            })
+        };
+        tasks.run(name, Box::new(run), control);
+        Some(handle)
+    }
+
+    /// Pushes until the task ends, and once more then.
+    async fn run(&self, engine: &Weak<Engine>, mut control: TaskControl) {
+        let mut next = Instant::now() + self.interval;
+        let mut failing = false;
+        loop {
+            let is_last = tokio::select! {
+                () = control.ended() => true,
+                () = tokio::time::sleep_until(next) => false,
+            };
+            next = Instant::now() + self.interval;
+            let Some(page) = engine.upgrade().map(|engine| engine.metrics()) else { return };
+            let pushed = match &self.to {
+                To::Otlp(to) => to.push(&page).await,
+                To::Statsd(to) => to.push(&page).await,
+            };
+            match pushed {
+                Ok(()) => {
+                    self.pushed.add(1);
+                    failing = false;
+                }
+                Err(error) => {
+                    self.failed.add(1);
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(to = self.kind, error, "metrics can't be pushed");
+                    }
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}
