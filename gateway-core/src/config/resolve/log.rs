@@ -48,8 +48,9 @@ pub(super) fn sinks(notes: &mut Notes<'_>, written: &[Written], folder: &Path) -
 
 /// Where metrics are pushed to.
 pub(super) fn metrics(notes: &mut Notes<'_>, written: &Metrics) -> MetricsPush {
-    let interval =
-        |written: Option<Millis>, seconds| written.map_or(Duration::from_secs(seconds), Millis::duration);
+    let interval = |written: Option<Millis>, seconds| {
+        written.map_or_else(|| Duration::from_secs(seconds), Millis::duration)
+    };
     let otlp = written.otlp.as_ref().map(|otlp| MetricsOtlpPush {
         exporter: otlp.exporter.clone(),
         push_interval: interval(otlp.interval_ms, 60),
