@@ -168,6 +168,7 @@ impl Plugin for JwtAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.places.hide(hooks);
         hooks.authenticate(self.clone());
         if !self.headers.is_empty() {
             hooks.on_request(self);

@@ -63,6 +63,7 @@ impl Plugin for KeyAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.places.hide(hooks);
         hooks.authenticate(self);
     }
 }

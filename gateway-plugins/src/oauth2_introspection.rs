@@ -230,6 +230,7 @@ impl Plugin for Oauth2Introspection {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.places.hide(hooks);
         hooks.authenticate(self.clone());
         if !self.headers.is_empty() {
             hooks.on_request(self);

@@ -19,7 +19,7 @@ use http::header::{HeaderName, REFERER, USER_AGENT};
 
 use crate::json::Line;
 use crate::otlp::Attributes;
-use crate::redact;
+use crate::redact::{self, Secrets};
 pub use layout::{Layout, Record};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -46,7 +46,7 @@ pub trait Visit {
     fn time(&mut self, key: &str, time: SystemTime);
 
     /// A query, its secrets blanked out.
-    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+    fn query(&mut self, key: &str, query: &str, secrets: Secrets<'_>) {
         self.text(key, redact::plain(query, secrets));
     }
 }
@@ -89,7 +89,7 @@ impl Visit for Line<'_> {
         self.time(key, time);
     }
 
-    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+    fn query(&mut self, key: &str, query: &str, secrets: Secrets<'_>) {
         self.text_by(key, |out| redact::query(out, query, secrets));
     }
 }
@@ -176,7 +176,7 @@ impl<V: Visit> Visit for Chosen<'_, V> {
         }
     }
 
-    fn query(&mut self, key: &str, query: &str, secrets: &[Box<str>]) {
+    fn query(&mut self, key: &str, query: &str, secrets: Secrets<'_>) {
         if self.has(key) {
             self.visit.query(key, query, secrets);
         }
@@ -188,7 +188,7 @@ pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Ext
     let exchange = record.exchange;
     begin(line, "http", record.duration);
     line.text("http.request.method", exchange.method().as_str());
-    target(line, exchange, extras);
+    target(line, exchange, Secrets::of(record.route, &extras.redact_query));
     line.number("http.response.status_code", u64::from(record.status));
     if let Some(reason) = record.reason {
         // What a plugin answers on purpose is no error, and still has a reason.
@@ -237,7 +237,7 @@ pub fn session(line: &mut impl Visit, record: &SessionRecord<'_>, extras: &Extra
         line.text("http.request.method", head.method.as_str());
         line.text("url.path", head.uri.path());
         if let Some(query) = head.uri.query() {
-            line.query("url.query", query, &extras.redact_query);
+            line.query("url.query", query, Secrets::of(record.route, &extras.redact_query));
         }
     }
     if let Some(context) = record.session.trace {
@@ -263,12 +263,12 @@ fn begin(line: &mut impl Visit, kind: &'static str, lasted: Duration) {
 }
 
 /// The request's target. Of its query, secrets are blanked out; user information in an absolute target is left out.
-fn target(line: &mut impl Visit, exchange: &Exchange, extras: &Extras) {
+fn target(line: &mut impl Visit, exchange: &Exchange, secrets: Secrets<'_>) {
     let uri = exchange.uri();
     line.text("url.scheme", exchange.client.scheme());
     line.text("url.path", uri.path());
     if let Some(query) = uri.query() {
-        line.query("url.query", query, &extras.redact_query);
+        line.query("url.query", query, secrets);
     }
     if let Some(authority) = exchange.authority() {
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);

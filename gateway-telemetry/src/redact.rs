@@ -1,5 +1,6 @@
 //! Queries without their secrets.
 
+use gateway_core::config::snapshot::Route;
 use http::{HeaderMap, HeaderName};
 
 use crate::json;
@@ -42,13 +43,29 @@ const SECRETS: &[&str] = &[
     "x-goog-signature",
 ];
 
+/// Query parameters whose values are never shown, in lower case, beside the well-known ones.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Secrets<'a> {
+    /// As the operator names them.
+    pub configured: &'a [Box<str>],
+    /// As the proxy's plugins read credentials from them.
+    pub of_plugins: &'a [Box<str>],
+}
+
+impl<'a> Secrets<'a> {
+    /// Those of a proxy's plugins, beside the operator's.
+    pub fn of(route: Option<&'a Route>, configured: &'a [Box<str>]) -> Self {
+        Self { configured, of_plugins: route.map_or(&[], |route| route.chain.secrets()) }
+    }
+}
+
 /// What stands in a value's place.
 const BLANK: &[u8] = b"REDACTED";
 /// A name longer than this is none of [`SECRETS`].
-const MAX_NAME: usize = 32;
+const MAX_NAME: usize = 128;
 
 /// Appends the query, escaped for JSON, its secrets blanked out.
-pub fn query(out: &mut Vec<u8>, query: &str, secrets: &[Box<str>]) {
+pub fn query(out: &mut Vec<u8>, query: &str, secrets: Secrets<'_>) {
     let bytes = query.as_bytes();
     let bytes = &bytes[..bytes.len().min(json::MAX_TEXT)];
     // Some servers part parameters at semicolons too, so both are borders.
@@ -84,8 +101,9 @@ pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
             }
             "cookie" => cookies(&mut shown, value.as_bytes(), usize::MAX),
             "set-cookie" => cookies(&mut shown, value.as_bytes(), 1),
+            "referer" => shown.extend_from_slice(&referer(value.as_bytes())),
             other
-                if is_secret(other.as_bytes(), &[])
+                if is_secret(other.as_bytes(), Secrets::default())
                     || other.ends_with("-token")
                     || other.ends_with("-secret") =>
             {
@@ -95,6 +113,18 @@ pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
         }
     }
     shown
+}
+
+/// A referer without user information, and without its query, which is somebody else's, with secrets of unknown names.
+pub fn referer(value: &[u8]) -> Vec<u8> {
+    let value = &value[..memchr::memchr2(b'?', b'#', value).unwrap_or(value.len())];
+    let Some(start) = memchr::memmem::find(value, b"://").map(|at| at + 3) else { return value.to_vec() };
+    let authority = &value[start..];
+    let authority = &authority[..memchr::memchr(b'/', authority).unwrap_or(authority.len())];
+    match memchr::memrchr(b'@', authority) {
+        Some(at) => [&value[..start], &value[start + at + 1..]].concat(),
+        None => value.to_vec(),
+    }
 }
 
 /// Pairs with `;` between, the values of the first so many blanked out.
@@ -116,7 +146,7 @@ fn cookies(shown: &mut Vec<u8>, text: &[u8], blanked: usize) {
 }
 
 /// The query with its secrets blanked out, otherwise as it is.
-pub fn plain(query: &str, secrets: &[Box<str>]) -> String {
+pub fn plain(query: &str, secrets: Secrets<'_>) -> String {
     let mut shown = String::with_capacity(query.len().min(json::MAX_TEXT));
     let mut rest = query;
     loop {
@@ -141,7 +171,7 @@ pub fn plain(query: &str, secrets: &[Box<str>]) -> String {
     }
 }
 
-fn parameter(out: &mut Vec<u8>, parameter: &[u8], secrets: &[Box<str>]) {
+fn parameter(out: &mut Vec<u8>, parameter: &[u8], secrets: Secrets<'_>) {
     let (name, value) = match memchr::memchr(b'=', parameter) {
         Some(at) => (&parameter[..at], Some(&parameter[at + 1..])),
         None => (parameter, None),
@@ -156,7 +186,7 @@ fn parameter(out: &mut Vec<u8>, parameter: &[u8], secrets: &[Box<str>]) {
 }
 
 /// Whether a parameter is a secret, also when its name is percent-encoded, in capitals, or subscripted (`key[]`).
-fn is_secret(name: &[u8], secrets: &[Box<str>]) -> bool {
+fn is_secret(name: &[u8], secrets: Secrets<'_>) -> bool {
     let mut plain = [0; MAX_NAME];
     let mut len = 0;
     for byte in percent_encoding::percent_decode(name) {
@@ -167,19 +197,33 @@ fn is_secret(name: &[u8], secrets: &[Box<str>]) -> bool {
         *place = byte.to_ascii_lowercase();
         len += 1;
     }
-    let known = SECRETS.iter().copied().chain(secrets.iter().map(|secret| &**secret));
+    let more = secrets.configured.iter().chain(secrets.of_plugins);
+    let known = SECRETS.iter().copied().chain(more.map(|secret| &**secret));
     known.into_iter().any(|secret| secret.as_bytes() == &plain[..len])
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn referers_lose_user_information_and_queries() {
+        for (given, shown) in [
+            ("https://a.test/x?token=1#f", "https://a.test/x"),
+            ("https://ann:secret@a.test/x@y", "https://a.test/x@y"),
+            ("https://ann:p@ss@a.test", "https://a.test"),
+            ("/relative@x", "/relative@x"),
+            ("", ""),
+        ] {
+            assert_eq!(referer(given.as_bytes()), shown.as_bytes(), "{given}");
+        }
+    }
+
     use super::*;
 
     fn redacted(text: &str) -> String {
         let mut out = Vec::new();
-        query(&mut out, text, &[]);
+        query(&mut out, text, Secrets::default());
         let out = String::from_utf8(out).unwrap();
-        assert_eq!(out, plain(text, &[]));
+        assert_eq!(out, plain(text, Secrets::default()));
         out
     }
 
@@ -199,12 +243,15 @@ mod tests {
         ] {
             assert_eq!(redacted(given), logged, "{given}");
         }
-        assert_eq!(redacted(&format!("{}=x", "k".repeat(40))), format!("{}=x", "k".repeat(40)));
+        assert_eq!(redacted(&format!("{}=x", "k".repeat(200))), format!("{}=x", "k".repeat(200)));
     }
 
     #[test]
     fn other_parameters_are_secrets_where_they_are_named() {
-        assert_eq!(plain("a=1&PIN=2", &["pin".into()]), "a=1&PIN=REDACTED");
+        assert_eq!(
+            plain("a=1&PIN=2", Secrets { configured: &["pin".into()], of_plugins: &[] }),
+            "a=1&PIN=REDACTED"
+        );
     }
 
     #[test]

@@ -76,3 +76,21 @@ async fn termination_answers_what_its_trigger_matches() {
     }
     assert_eq!(origin.served(), 3);
 }
+
+#[tokio::test]
+async fn a_key_in_the_query_is_never_logged_whatever_it_is_called() {
+    let origin = Standing::start("o").await;
+    let spec = spec(&origin, "key_auth", "{key_location: ['query:Member', 'header:x-api-key']}");
+    let mut edge = Edge::start(&format!(
+        "{spec}consumers:\n  - {{id: ann, username: ann, credentials: {{key_auth: {{key: sesame}}}}}}\n"
+    ));
+    for (query, logged, status) in [
+        ("Member=sesame&b=1", "Member=REDACTED&b=1", 200),
+        ("Member=wrong", "Member=REDACTED", 401),
+        ("members=1", "members=1", 401),
+    ] {
+        let (head, _) = edge.get(&format!("/?{query}")).await;
+        assert_eq!(head.status(), status, "{query}");
+        assert_eq!(edge.records.next().await.0["url.query"], logged);
+    }
+}

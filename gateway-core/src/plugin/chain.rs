@@ -44,6 +44,7 @@ pub struct Chain {
     on_message: Box<[Seated<dyn OnMessage>]>,
     on_close: Box<[Seated<dyn OnClose>]>,
     chooses: Box<[Arc<str>]>,
+    secrets: Box<[Box<str>]>,
     members: Box<[Member]>,
 }
 
@@ -97,6 +98,7 @@ impl Chain {
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
             chooses: hooks.chooses.into(),
+            secrets: hooks.secrets.into(),
             members: members.into(),
         })
     }
@@ -119,6 +121,11 @@ impl Chain {
     /// The upstreams that plugins of this chain may choose.
     pub fn chooses(&self) -> &[Arc<str>] {
         &self.chooses
+    }
+
+    /// The query parameters whose values are credentials, in lower case.
+    pub fn secrets(&self) -> &[Box<str>] {
+        &self.secrets
     }
 
     /// Whether any plugin identifies callers.

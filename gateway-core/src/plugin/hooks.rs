@@ -117,6 +117,7 @@ macro_rules! hooks {
             pub(crate) place: u16,
             pub(crate) when: Option<Arc<Condition>>,
             pub(crate) chooses: Vec<Arc<str>>,
+            pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
@@ -171,6 +172,11 @@ impl Hooks {
     /// ([`Exchange::upstream`]). An upstream that was not declared can't be chosen.
     pub fn may_choose(&mut self, upstream_id: impl Into<Arc<str>>) {
         self.chooses.push(upstream_id.into());
+    }
+
+    /// Declares that the value of this query parameter is a credential: logs and traces don't show it.
+    pub fn hides_query(&mut self, name: &str) {
+        self.secrets.push(name.to_ascii_lowercase().into());
     }
 
     /// Declares that this plugin answers with what was made for others, so that whatever comes behind it is not asked. A

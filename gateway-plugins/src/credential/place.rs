@@ -2,6 +2,7 @@
 
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::plugin::Hooks;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -169,6 +170,15 @@ impl Places {
             problems.add(path, "there is no place to look at");
         }
         problems.into_result(Self(places))
+    }
+
+    /// Says which query parameters hold credentials, so that logs don't show them.
+    pub(crate) fn hide(&self, hooks: &mut Hooks) {
+        for place in &self.0 {
+            if let Place::Query(name) = place {
+                hooks.hides_query(name);
+            }
+        }
     }
 
     /// What is at all of them together.

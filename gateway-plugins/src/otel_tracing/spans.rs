@@ -10,7 +10,7 @@ use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::trace::{SpanId, TraceContext, Waited};
 use gateway_telemetry::context::baggage_value;
 use gateway_telemetry::otlp::{Attributes, Encoder, Encoding, Field, Signal};
-use gateway_telemetry::redact;
+use gateway_telemetry::redact::{self, Secrets};
 use http::{Method, Version};
 use tokio::time::Instant;
 
@@ -122,7 +122,7 @@ pub(super) fn exchange(
             all.text("url.scheme", exchange.client.scheme());
             all.text("url.path", exchange.uri().path());
             if let Some(query) = exchange.uri().query() {
-                all.text("url.query", redact::plain(query, &[]));
+                all.text("url.query", redact::plain(query, Secrets::of(record.route, &[])));
             }
             if let Some(authority) = exchange.authority() {
                 address(all, authority.rsplit_once('@').map_or(authority, |(_, host)| host));
@@ -231,7 +231,7 @@ fn url(exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
     let mut url = format!("{}://{}{path}", seat.proxy().backend.scheme.as_str(), tried.authority);
     if let Some(query) = query {
         url.push('?');
-        url.push_str(&redact::plain(query, &[]));
+        url.push_str(&redact::plain(query, Secrets::of(Some(seat.route()), &[])));
     }
     url
 }

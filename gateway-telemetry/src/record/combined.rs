@@ -6,13 +6,13 @@ use gateway_core::record::ExchangeRecord;
 use http::header::{REFERER, USER_AGENT};
 
 use crate::json::MAX_TEXT;
-use crate::redact;
+use crate::redact::{self, Secrets};
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Appends the line of an exchange, without a line feed.
-pub fn exchange(out: &mut Vec<u8>, record: &ExchangeRecord<'_>, secrets: &[Box<str>]) {
+pub fn exchange(out: &mut Vec<u8>, record: &ExchangeRecord<'_>, secrets: Secrets<'_>) {
     let exchange = record.exchange;
     out.extend_from_slice(exchange.client_address.to_string().as_bytes());
     out.extend_from_slice(b" - ");
@@ -37,12 +37,8 @@ pub fn exchange(out: &mut Vec<u8>, record: &ExchangeRecord<'_>, secrets: &[Box<s
         bytes => out.extend_from_slice(bytes.to_string().as_bytes()),
     }
     let headers = &exchange.request.headers;
-    let referer = headers.get(REFERER).map(|value| {
-        // Its query is somebody else's, with secrets of unknown names.
-        let referer = value.as_bytes();
-        &referer[..memchr::memchr2(b'?', b'#', referer).unwrap_or(referer.len())]
-    });
-    for text in [referer, headers.get(USER_AGENT).map(|value| value.as_bytes())] {
+    let referer = headers.get(REFERER).map(|value| redact::referer(value.as_bytes()));
+    for text in [referer.as_deref(), headers.get(USER_AGENT).map(|value| value.as_bytes())] {
         out.extend_from_slice(b" \"");
         escape(out, text.unwrap_or(b"-"));
         out.push(b'"');

@@ -12,6 +12,7 @@ use super::logfmt::Logfmt;
 use super::{Chosen, Extras, Visit, combined};
 use crate::json::Line;
 use crate::otlp::{Encoder, Encoding, Field, Signal};
+use crate::redact::Secrets;
 
 /// A record of either kind.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +67,10 @@ impl Layout {
             LogLayout::Logfmt => self.fields(&mut Logfmt::begin(out), record),
             LogLayout::Combined => {
                 if let Record::Exchange(record) = record {
-                    combined::exchange(out, record, &self.extras.redact_query);
+                    {
+                        let secrets = Secrets::of(record.route, &self.extras.redact_query);
+                        combined::exchange(out, record, secrets);
+                    }
                 }
             }
             LogLayout::Template(template) => {

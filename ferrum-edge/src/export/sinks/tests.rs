@@ -130,9 +130,7 @@ fn every_format_is_one_line_that_nothing_forges() {
         rest,
         "\"GET /a%22b?token=REDACTED&q=%22%20x&pin=1234 HTTP/1.1\" 200 64 \"https://elsewhere.example/\" \"a \\\"b\\\" \\xff\\x09c=d\""
     );
-    for name in ["access.log"] {
-        assert!(!place.text(name).contains("s3cret"));
-    }
+    assert!(!place.text("access.log").contains("s3cret"));
 }
 
 #[test]
