@@ -447,6 +447,24 @@ plugin_configs:
 ";
 
 #[test]
+fn certificates_that_nobody_asks_for_are_warned_of() {
+    let folder = Folder::new();
+    for (config, is_warned) in [("{}", true), ("{trust_forwarded: true}", false)] {
+        let plugin = format!("plugin_name: mtls_auth, proxy_id: a, config: {config}");
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 plugin_configs:\n  - {{id: m, {plugin}}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = format!("{output:?}");
+        assert_eq!(said.contains("[certificate_not_asked]"), is_warned, "{said}");
+    }
+}
+
+#[test]
 fn what_is_probably_not_meant_is_warned_of() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", DOUBTFUL);

@@ -380,3 +380,11 @@ fn every_setting_is_read() {
         unread.map(|(path, name)| format!("{path}: {name}")).collect(),
     );
 }
+
+#[test]
+fn the_readme_names_every_warning() {
+    let readme = read("README.md");
+    for (code, says) in ferrum_edge::core::config::warning::CODES {
+        assert!(readme.contains(&format!("| `{code}` | {says} |")), "{code}");
+    }
+}

@@ -21,6 +21,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
     ("unknown_consumer", "`access_control` names a consumer or a group that does not exist"),
+    ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
     ("target_unverified", "a target's certificate is not checked"),
@@ -60,6 +61,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.shadowed(&model.proxies.iter().map(|proxy| &**proxy).collect::<Vec<_>>());
     found.unused(model);
     found.consumers(model);
+    found.certificates(model);
     for proxy in &model.proxies {
         found.targets(proxy);
     }
@@ -158,6 +160,22 @@ impl Found {
                     "no proxy names it",
                     "name it by `upstream_id`, or remove it",
                 );
+            }
+        }
+    }
+
+    /// `mtls_auth` without client certificates refuses everybody.
+    fn certificates(&mut self, model: &Model) {
+        if model.settings.tls.client_ca_path.is_some() {
+            return;
+        }
+        let forwarded = |config: &PluginConfig| config.config.value()["trust_forwarded"] == true;
+        for proxy in &model.proxies {
+            let plugins = proxy.plugins.iter().filter(|config| &*config.plugin_name == "mtls_auth");
+            for config in plugins.filter(|config| !forwarded(config)) {
+                let message = format!("`{}` needs client certificates, which are not asked for", config.id);
+                let path = format!("proxies.{}", proxy.id);
+                self.add("certificate_not_asked", path, message, "set `gateway.tls.client_ca_path`");
             }
         }
     }
