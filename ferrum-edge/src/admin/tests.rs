@@ -76,12 +76,29 @@ fn status_tells_of_proxies_and_targets() {
 }
 
 #[test]
-fn metrics_are_prometheus_text_whatever_is_accepted() {
+fn metrics_are_openmetrics_only_where_that_is_accepted() {
     let (_gateway, admin) = start();
-    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: application/openmetrics-text\r\nconnection: close\r\n\r\n";
-    let answer = ask(admin, request);
-    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{answer}");
-    assert!(body(&answer).contains("ferrum_target_healthy{upstream=\"group\",target=\"127.0.0.1:9\"} 1\n"));
+    for (accept, kind) in [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("accept: text/plain\r\n", "text/plain; version=0.0.4; charset=utf-8"),
+        ("accept: */*\r\n", "text/plain; version=0.0.4; charset=utf-8"),
+        (
+            "accept: application/openmetrics-text\r\n",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+    ] {
+        let answer = ask(
+            admin,
+            &format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\n{accept}connection: close\r\n\r\n"),
+        );
+        assert!(answer.contains(&format!("content-type: {kind}\r\n")), "{accept}: {answer}");
+        let text = body(&answer);
+        assert!(
+            text.contains("ferrum_target_healthy{upstream=\"group\",target=\"127.0.0.1:9\"} 1\n"),
+            "{text}"
+        );
+        assert_eq!(text.ends_with("# EOF\n"), kind.contains("openmetrics"), "{accept}");
+    }
 }
 
 #[test]
