@@ -624,7 +624,7 @@ fn the_description_names_every_endpoint() {
     for (path, operations) in paths {
         let real = path.replace("{kind}", "proxies").replace("{revision}", "1");
         let mut real = real.replace("{id}", "nobody").replace("{target}", "h:1");
-        if path == "/v1/records" {
+        if path == "/v1/access-log" {
             // Goes on until the client leaves, unless the query is wrong.
             real.push_str("?unknown=1");
         }
