@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::support::edge::Edge;
 use crate::support::soon;
+use crate::support::stream::{LOOPBACK, free_port};
 use crate::support::wire::Wire;
 
 /// Three proxies that answer by themselves, and a TCP proxy.
@@ -47,9 +48,9 @@ async fn until(edge: &Edge, path: &str, wanted: u16) {
 
 #[tokio::test]
 async fn the_least_important_is_refused_while_memory_is_short() {
-    let port = crate::support::stream::free_port();
-    let settings = "  overload: {max_memory_bytes: 1000000000000}";
-    let mut edge = Edge::start_with(settings, &spec(port));
+    let port = free_port();
+    let settings = format!("{LOOPBACK}\n  overload: {{max_memory_bytes: 1000000000000}}");
+    let mut edge = Edge::start_with(&settings, &spec(port));
     let mut idle = edge.wire().await;
     for path in ["/low", "/normal", "/high"] {
         assert_eq!(status(&edge, path).await, 200, "{path}");

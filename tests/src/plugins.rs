@@ -80,7 +80,11 @@ async fn termination_answers_what_its_trigger_matches() {
 #[tokio::test]
 async fn a_key_in_the_query_is_never_logged_whatever_it_is_called() {
     let origin = Standing::start("o").await;
-    let spec = spec(&origin, "key_auth", "{key_location: ['query:Member', 'header:x-api-key']}");
+    let spec = spec(
+        &origin,
+        "key_auth",
+        "{key_location: ['query:Member', 'header:x-api-key'], hide_credentials: false}",
+    );
     let mut edge = Edge::start(&format!(
         "{spec}consumers:\n  - {{id: ann, username: ann, credentials: {{key_auth: {{key: sesame}}}}}}\n"
     ));

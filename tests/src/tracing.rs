@@ -5,8 +5,9 @@ use http::Method;
 use crate::support::collector::Collector;
 use crate::support::edge::Edge;
 use crate::support::standing::Standing;
+use crate::support::stream::{LOOPBACK, free_port, open, tcp_backend};
 use crate::support::talk::{Ask, Client, Kind, Will};
-use crate::support::wire::Port;
+use crate::support::wire::{Port, Wire};
 
 fn spec(origin: &Standing, config: &str) -> String {
     format!(
@@ -108,7 +109,7 @@ async fn traffic_does_not_wait_for_a_collector() {
 }
 
 #[tokio::test]
-async fn records_have_the_ids_of_the_trace_and_sessions_are_traced() {
+async fn records_have_the_ids_of_the_trace() {
     let origin = Standing::start("o").await;
     let mut collector = Collector::http(&[]).await;
     let config = format!("{{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}", collector.address);
@@ -127,4 +128,36 @@ async fn records_have_the_ids_of_the_trace_and_sessions_are_traced() {
             "{kind:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_tcp_session_is_a_span_with_the_ids_of_its_record() {
+    let origin = Port::listen(None).await;
+    let mut collector = Collector::http(&[]).await;
+    let port = free_port();
+    let mut edge = Edge::start_with(
+        LOOPBACK,
+        &format!(
+            "proxies:\n  - {{id: a, listen_port: {port}, {}}}\n\
+         plugin_configs:\n  - {{id: t, plugin_name: otel_tracing, proxy_id: a, \
+         config: {{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}}}\n",
+            tcp_backend(origin.address),
+            collector.address
+        ),
+    );
+    let mut client = open(port).await;
+    client.send("up").await;
+    let mut target = Wire::new(origin.accept().await);
+    target.expect("up").await;
+    client.shutdown().await;
+    target.closed().await;
+    target.shutdown().await;
+    client.closed().await;
+    let record = edge.records.next().await;
+    let (spans, _) = collector.spans(1).await;
+    assert_eq!(
+        (record.0["trace_id"].as_str(), record.0["span_id"].as_str()),
+        (Some(&*spans[0].trace), Some(&*spans[0].id)),
+        "{record:?}"
+    );
 }

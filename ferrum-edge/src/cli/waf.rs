@@ -122,10 +122,12 @@ fn check(args: &CheckArgs) -> u8 {
         }
     };
     set_level(&mut sources, args.paranoia_level);
-    let (summary, problems) = match compile(&sources) {
+    let (summary, mut problems) = match compile(&sources) {
         Ok((ruleset, notes)) => (Some(ruleset.summary().clone()), notes),
         Err(problems) => (None, problems),
     };
+    problems
+        .sort_by(|one, other| (&one.place.file, one.place.line).cmp(&(&other.place.file, other.place.line)));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     if args.output == Output::Json {
         let problems: Vec<Value> = problems.iter().map(document).collect();

@@ -71,10 +71,7 @@ async fn a_commit_waits_for_other_databases_commits_on_the_server() {
     store.migrate().await.unwrap();
     admin.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
     admin.sql("SELECT pg_reload_conf()").await.unwrap();
-    let mut other = Session::new(&server).await;
-    other.sql("SET synchronous_commit = 'on'").await.unwrap();
-    let held = tokio::spawn(async move { other.sql("CREATE TABLE elsewhere (); NOTIFY elsewhere").await });
-    timeout(PATIENCE, admin.waits("IPC")).await.unwrap();
+    let held = timeout(PATIENCE, admin.held(&server)).await.unwrap();
     let writing = tokio::spawn(async move { write(&store, vec![put(Kind::Proxies, "p", "1")]).await });
     timeout(PATIENCE, admin.waits("Lock")).await.unwrap();
     // Long past the writers' timeout.
@@ -98,6 +95,26 @@ impl Session {
         self.0.execute(sqlx::raw_sql(sql)).await
     }
 
+    /// A commit elsewhere on the server that waits for its standby. The server heeds a new setting only after a while, so
+    /// that a commit may pass before.
+    async fn held(
+        &mut self,
+        server: &Server,
+    ) -> tokio::task::JoinHandle<sqlx::Result<sqlx::postgres::PgQueryResult>> {
+        loop {
+            let mut other = Self::new(server).await;
+            other.sql("SET synchronous_commit = 'on'").await.unwrap();
+            let again = "DROP TABLE IF EXISTS elsewhere; CREATE TABLE elsewhere (); NOTIFY elsewhere";
+            let commit = tokio::spawn(async move { other.sql(again).await });
+            while !commit.is_finished() {
+                if self.sessions_waiting("IPC", Duration::ZERO).await > 0 {
+                    return commit;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Until another session waits for something of this kind.
     async fn waits(&mut self, what: &str) {
         self.waits_for(what, Duration::ZERO).await;
@@ -105,19 +122,18 @@ impl Session {
 
     /// Until another session has waited so long for something of this kind.
     async fn waits_for(&mut self, what: &str, time: Duration) {
+        while self.sessions_waiting(what, time).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Other sessions that have waited so long for something of this kind.
+    async fn sessions_waiting(&mut self, what: &str, time: Duration) -> i64 {
         let sql = "SELECT count(*) FROM pg_stat_activity \
                    WHERE wait_event_type = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid() \
                    AND extract(epoch FROM clock_timestamp() - query_start)::float8 >= $2";
-        while sqlx::query_scalar::<_, i64>(sql)
-            .bind(what)
-            .bind(time.as_secs_f64())
-            .fetch_one(&mut self.0)
-            .await
-            .unwrap()
-            == 0
-        {
-            tokio::task::yield_now().await;
-        }
+        let counted = sqlx::query_scalar::<_, i64>(sql).bind(what).bind(time.as_secs_f64());
+        counted.fetch_one(&mut self.0).await.unwrap()
     }
 }
 
