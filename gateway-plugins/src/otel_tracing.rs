@@ -2,7 +2,7 @@
 //! for each plugin that waited.
 //!
 //! The context of a trace comes in by W3C Trace Context, B3 or Jaeger's header and goes on to the target with the span of
-//! the attempt; what is malformed, sent twice or too long is dropped or mended. Access records, problem documents and
+//! the attempt; what is malformed, sent twice or too long is dropped or corrected. Access records, problem documents and
 //! templates (`${trace.id}`) have the ids as well.
 //!
 //! Spans are encoded as OTLP by the worker that ends an exchange, wait in a bounded queue, and are sent by a task of

@@ -137,7 +137,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let is_write = endpoint.method != Method::GET;
     if is_write && endpoint.path == "/v1/{kind}/{id}" {
         header("If-Match", "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.");
-        header("If-None-Match", "`*`: only when there is no such object yet.");
+        header("If-None-Match", "`*`: creates the object, and never replaces one (412).");
     } else if is_write && endpoint.answer == Answer::Summary {
         header(
             "If-Match",

@@ -100,8 +100,8 @@ impl Tails {
 
 impl Following {
     /// The next lines, each with a line feed; empty when nothing came for so long.
-    pub(crate) async fn next(&mut self, patience: Duration) -> Vec<u8> {
-        let until = tokio::time::Instant::now() + patience;
+    pub(crate) async fn next(&mut self, wait: Duration) -> Vec<u8> {
+        let until = tokio::time::Instant::now() + wait;
         loop {
             if let Some(chunk) = self.tail.batches.take() {
                 let mut lines = chunk.bytes;

@@ -95,8 +95,8 @@ impl Session {
         self.0.execute(sqlx::raw_sql(sql)).await
     }
 
-    /// A commit elsewhere on the server that waits for its standby. The server heeds a new setting only after a while, so
-    /// that a commit may pass before.
+    /// A commit elsewhere on the server that waits for its standby. The server applies a reloaded setting with a delay, so a
+    /// commit may go through before; then another one is tried.
     async fn held(
         &mut self,
         server: &Server,

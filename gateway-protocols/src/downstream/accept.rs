@@ -165,10 +165,10 @@ fn refused(worker: &Worker, (peer, local, trusted): (SocketAddr, SocketAddr, boo
 }
 
 /// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
-fn failed(worker: &Worker, whence: (SocketAddr, SocketAddr, bool), error: &io::Error) {
-    tracing::debug!(peer = %whence.0, %error, "TLS handshake failed");
+fn failed(worker: &Worker, ends: (SocketAddr, SocketAddr, bool), error: &io::Error) {
+    tracing::debug!(peer = %ends.0, %error, "TLS handshake failed");
     if let Some(reason) = handshake_failure(error) {
-        refused(worker, whence, reason);
+        refused(worker, ends, reason);
     }
 }
 

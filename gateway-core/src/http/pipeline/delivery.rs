@@ -24,7 +24,8 @@ pub(super) enum Until {
     /// The whole exchange's deadline.
     Deadline(Instant),
     /// A stream of events goes on for as long as its proxy and whoever asked for it are there.
-    Revoked { about: About, identity: Option<Arc<Identity>> },
+    /// Rare and large, so on the heap.
+    Revoked(Box<(About, Option<Arc<Identity>>)>),
 }
 
 impl Until {
@@ -40,11 +41,15 @@ impl Until {
             consumer: identity.as_ref().map(|identity| identity.name.clone()),
             client: end.exchange.client_address,
         };
-        Self::Revoked { about, identity }
+        Self::Revoked(Box::new((about, identity)))
     }
 }
 
 fn is_event_stream(response: &Response<Body>) -> bool {
+    // A stream of events has no length; most responses have one, and need no look at their headers.
+    if response.body().exact_length().is_some() {
+        return false;
+    }
     let kind = response.headers().get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
@@ -61,7 +66,8 @@ pub(super) async fn respond<D: Downstream>(
             let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
             sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
         }
-        Until::Revoked { about, identity } => {
+        Until::Revoked(session) => {
+            let (about, identity) = *session;
             let revoked = revoked(current.cloned(), about, identity);
             Box::pin(respond_while_allowed(revoked, downstream, response)).await
         }
