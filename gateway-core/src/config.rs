@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod changes;
 pub mod compile;
+pub mod credential;
 pub mod exporter;
 pub mod file;
 pub mod index;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::config::credential::CredentialType;
 use crate::config::index::Index;
 use crate::config::model::{Consumer, Credential, Digest, Id};
 
@@ -61,7 +62,7 @@ pub fn digest(text: &[u8]) -> Digest {
 /// A digest with its type of credential: a key is not another plugin's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fingerprint {
-    kind: &'static str,
+    kind: &'static CredentialType,
     digest: Digest,
 }
 
@@ -71,7 +72,7 @@ pub enum Shared {
     /// The username, or one's username and the other's custom id.
     Name(Arc<str>),
     /// A credential of this type.
-    Credential(&'static str),
+    Credential(&'static CredentialType),
 }
 
 impl Consumers {
@@ -134,7 +135,7 @@ impl Consumers {
     }
 
     /// The owner of a credential that identifies by itself: `key_auth`'s key, `mtls_auth`'s identity.
-    pub fn by_credential(&self, kind: &'static str, text: &[u8]) -> Option<&Arc<Identity>> {
+    pub fn by_credential(&self, kind: &'static CredentialType, text: &[u8]) -> Option<&Arc<Identity>> {
         self.by_credential.get(&Fingerprint { kind, digest: digest(text) })
     }
 

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use crate::config::credential::CredentialType;
 use crate::config::problem::Problems;
 
 /// A feature that the operator can switch on for each proxy.
@@ -42,6 +43,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     const GUARDS: bool = true;
     /// What an operator can have it do while it runs, by name, each with one sentence. See [`Self::act`].
     const ACTIONS: &'static [(&'static str, &'static str)] = &[];
+    /// The type of credential that it checks, where consumers have one for it.
+    const CREDENTIAL: Option<&'static CredentialType> = None;
     /// The plugin's settings; must refuse unknown fields. What its types can say (a range, a fixed set of words) is
     /// checked by its schema, with all problems reported at once.
     type Config: DeserializeOwned + JsonSchema;

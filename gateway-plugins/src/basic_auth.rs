@@ -10,6 +10,7 @@
 
 mod apr1;
 mod checks;
+mod credential;
 mod password;
 mod users;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
@@ -120,6 +122,7 @@ const PASSWORDS: Metric = Metric {
 impl Plugin for BasicAuth {
     const NAME: &'static str = "basic_auth";
     const SUMMARY: &'static str = "Recognises callers by user name and password (HTTP Basic authentication).";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::PASSWORD);
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -257,7 +260,7 @@ impl BasicAuth {
         let own: Vec<Stored> = consumer
             .and_then(|identity| identity.consumer.as_ref())
             .into_iter()
-            .flat_map(|consumer| consumer.secrets(Self::NAME))
+            .flat_map(|consumer| consumer.secrets(&credential::PASSWORD))
             .filter_map(|secret| stored(secret.expose()))
             .collect();
         if let Some(identity) = consumer.filter(|_| !own.is_empty()) {

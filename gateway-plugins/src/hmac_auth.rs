@@ -17,6 +17,7 @@ mod signature;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{Bytes, Seconds};
 use gateway_core::consumer::Identity;
@@ -136,6 +137,7 @@ impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac_auth";
     const SUMMARY: &'static str =
         "Recognises callers by signed requests (RFC 9421, and `Authorization: hmac`).";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&keys::SECRET);
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -3,6 +3,7 @@
 //! A claim names the consumer; the token must be signed with one of that consumer's `jwt_auth` credentials, each a
 //! `secret` or a `public_key`, and a `kid` where tokens have one. `jwks_auth` takes the keys from an issuer instead.
 
+mod credential;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
@@ -126,6 +128,7 @@ impl Plugin for JwtAuth {
     const NAME: &'static str = "jwt_auth";
     const SUMMARY: &'static str =
         "Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::KEY);
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

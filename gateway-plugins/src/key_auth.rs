@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use gateway_core::config::credential::{AtRest, CredentialType, any_text};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
@@ -48,6 +49,19 @@ pub(crate) struct KeyAuth {
     anonymous: Option<String>,
 }
 
+/// A key, which is to be made at random: its hash without salt is what finds its consumer.
+static KEY: CredentialType = CredentialType {
+    name: "key_auth",
+    aliases: &["keyauth"],
+    key: "key",
+    instead: &["key_sha256"],
+    optional: &[],
+    check: any_text,
+    min_bytes: 1,
+    is_unique: true,
+    at_rest: AtRest::Hashed("key_sha256"),
+};
+
 /// Longer keys are refused unseen.
 const MAX_KEY: usize = 4096;
 
@@ -55,6 +69,7 @@ impl Plugin for KeyAuth {
     const NAME: &'static str = "key_auth";
     const SUMMARY: &'static str =
         "Recognises consumers by a key they send in a header, the query or a cookie.";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&KEY);
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
@@ -75,7 +90,7 @@ impl Authenticate for KeyAuth {
                 return absent(self.anonymous.as_deref(), seat, refusal("a key is required"));
             }
             Found::One(key) if (1..=MAX_KEY).contains(&key.len()) => {
-                seat.consumers().by_credential(Self::NAME, &key)
+                seat.consumers().by_credential(&KEY, &key)
             }
             // Two keys: whichever is taken, somebody else may take the other.
             Found::One(_) | Found::Several => None,

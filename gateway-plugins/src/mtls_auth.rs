@@ -9,6 +9,7 @@ mod certificate;
 
 use std::sync::Arc;
 
+use gateway_core::config::credential::{AtRest, CredentialType, any_text};
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
@@ -87,6 +88,19 @@ const MAX_CHAIN: usize = 32 << 10;
 const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 
+/// A name in a client's certificate, which is no secret.
+static IDENTITY: CredentialType = CredentialType {
+    name: "mtls_auth",
+    aliases: &["mtlsauth"],
+    key: "identity",
+    instead: &["identity_sha256"],
+    optional: &[],
+    check: any_text,
+    min_bytes: 1,
+    is_unique: true,
+    at_rest: AtRest::Clear,
+};
+
 const CERTIFICATES: Metric = Metric {
     name: "ferrum_mtls_auth_certificates_total",
     kind: "counter",
@@ -96,6 +110,7 @@ const CERTIFICATES: Metric = Metric {
 impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls_auth";
     const SUMMARY: &'static str = "Recognises callers by the certificate they show in the TLS handshake.";
+    const CREDENTIAL: Option<&'static CredentialType> = Some(&IDENTITY);
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -247,7 +262,7 @@ impl MtlsAuth {
         for part in &self.config.identify_by {
             let mut owners = certificate
                 .names(*part)
-                .filter_map(|name| seat.consumers().by_credential(Self::NAME, name.as_bytes()));
+                .filter_map(|name| seat.consumers().by_credential(&IDENTITY, name.as_bytes()));
             let Some(owner) = owners.next() else { continue };
             if owners.any(|other| !Arc::ptr_eq(owner, other)) {
                 let detail = "the client certificate is that of several consumers";

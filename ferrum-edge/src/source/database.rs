@@ -84,7 +84,7 @@ impl Database {
         if store.location().engine() == crate::store::Engine::Sqlite {
             store.migrate().await?;
         }
-        let documents = Documents::new(self.keys, self.references);
+        let documents = Documents::new(registry.credential_types(), self.keys, self.references);
         let mirror = match self.mirror {
             Some(path) => mirror_at(path, &store).await,
             None => None,

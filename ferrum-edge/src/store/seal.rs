@@ -1,11 +1,12 @@
 //! Consumers' credentials at rest: what only has to be recognised is hashed, what a scheme needs in clear is encrypted
 //! with a key that the database never sees.
 //!
-//! - `key_auth`: `{"key": …}` becomes `{"key_sha256": "<hex>"}`. Keys are expected to be made by chance; a hash without
-//!   salt protects a guessable one no better than it deserves, and is what finds a consumer by its key at once.
-//! - `basic_auth` (unless it comes as `password_hash`), `jwt_auth`, `hmac_auth` and every type this table does not
-//!   know: `{"sealed": "v1:<key's name>:<base64>"}`.
-//! - `mtls_auth` names an identity, which is no secret, and stays.
+//! The plugin that checks a type of credential declares which ([`AtRest`]):
+//!
+//! - Hashed, such as `key_auth`'s: `{"key": …}` becomes `{"key_sha256": "<hex>"}`.
+//! - Sealed, such as `basic_auth`'s unless it comes as `password_hash`, and every type that no plugin declares:
+//!   `{"sealed": "v1:<key's name>:<base64>"}`.
+//! - Clear, such as `mtls_auth`'s, which names an identity and is no secret.
 //!
 //! Sealing the same document twice gives the same text, so that putting a consumer again changes nothing: the nonce is
 //! a keyed hash of what is encrypted and of where it stands.
@@ -18,13 +19,12 @@ use std::borrow::Cow;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gateway_core::config::credential::{AtRest, CredentialType, CredentialTypes};
 use gateway_core::config::file;
 use serde_json::{Map, Value, json};
 
 pub use keys::{KEY_BYTES, Keys, MAX_KEYS};
 
-/// Where a hash of a key stands.
-const HASHED: &str = "key_sha256";
 /// Where an encrypted credential stands.
 const SEALED: &str = "sealed";
 /// Where the text of a plugin's secret is, within what is sealed.
@@ -36,44 +36,9 @@ const VERSION: &str = "v1";
 /// Hexadecimal digits of a fingerprint.
 const FINGERPRINT: usize = 12;
 
-/// What is done with a type of credential.
-struct Care {
-    name: &'static str,
-    also: &'static [&'static str],
-    /// What a plain text stands for.
-    text: &'static str,
-    how: How,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Only its hash is kept.
-    Hash,
-    /// Encrypted, unless only this field is there.
-    Seal(Option<&'static str>),
-    /// No secret.
-    Leave,
-}
-
-/// Every type of credential the configuration knows.
-const TYPES: &[Care] = &[
-    Care { name: "key_auth", also: &["keyauth"], text: "key", how: How::Hash },
-    Care {
-        name: "basic_auth",
-        also: &["basicauth"],
-        text: "password",
-        how: How::Seal(Some("password_hash")),
-    },
-    Care { name: "jwt_auth", also: &["jwt", "jwtauth"], text: "secret", how: How::Seal(None) },
-    Care { name: "hmac_auth", also: &["hmacauth"], text: "secret", how: How::Seal(None) },
-    Care { name: "mtls_auth", also: &["mtlsauth"], text: "identity", how: How::Leave },
-];
-
-/// Of a type that is not in the table nothing is known, so it is a secret.
-const UNKNOWN: Care = Care { name: "", also: &[], text: "value", how: How::Seal(None) };
-
-fn care(name: &str) -> &'static Care {
-    TYPES.iter().find(|it| it.name == name || it.also.contains(&name)).unwrap_or(&UNKNOWN)
+/// How a credential of this type is kept. Of a type that nobody declares nothing is known, so it is a secret.
+fn at_rest(kind: Option<&CredentialType>) -> AtRest {
+    kind.map_or(AtRest::Sealed(None), |kind| kind.at_rest)
 }
 
 /// Why credentials can't be kept or read. No text in it holds a secret.
@@ -138,26 +103,29 @@ impl SealError {
 ///
 /// # Errors
 /// [`SealError::NoKey`] when something needs a key and there is none; [`SealError::Document`]; [`SealError::Shut`].
-pub fn seal(document: &str, keys: &Keys) -> Result<String, SealError> {
+pub fn seal(document: &str, types: &CredentialTypes, keys: &Keys) -> Result<String, SealError> {
     let mut consumer = Consumer::read(document)?;
     let id = consumer.id.clone();
     consumer.each(|name, credential| {
-        let care = care(name);
+        let kind = types.find(name);
+        let key = kind.map_or(PLAIN, |kind| kind.key);
         let fields = match credential.take() {
             Value::Object(fields) => fields,
-            plain => Map::from_iter([(care.text.to_owned(), plain)]),
+            plain => Map::from_iter([(key.to_owned(), plain)]),
         };
-        *credential = Value::Object(match care.how {
-            How::Leave => fields,
-            How::Hash => {
+        *credential = Value::Object(match at_rest(kind) {
+            AtRest::Clear => fields,
+            AtRest::Hashed(into) => {
                 let fields = literal(fields).ok_or_else(|| SealError::Reference(name.to_owned()))?;
-                hashed(&fields, care.text)?
+                hashed(&fields, (key, into))?
             }
-            How::Seal(open) if open.is_some_and(|open| fields.len() == 1 && fields.contains_key(open)) => {
+            AtRest::Sealed(open)
+                if open.is_some_and(|open| fields.len() == 1 && fields.contains_key(open)) =>
+            {
                 fields
             }
-            How::Seal(_) => {
-                let place = Place { consumer: &id, name: canonical(care, name) };
+            AtRest::Sealed(_) => {
+                let place = Place { consumer: &id, name: canonical(kind, name) };
                 let fields = if is_sealed(&fields) { opened(&fields, place, keys)? } else { fields };
                 let text = Value::Object(fields).to_string();
                 let bytes = keys.seal(text.as_bytes(), &place.bytes());
@@ -176,7 +144,11 @@ pub fn seal(document: &str, keys: &Keys) -> Result<String, SealError> {
 /// # Errors
 /// [`SealError::Shut`] when a key is missing or somebody changed what was sealed or moved it to another consumer or
 /// type; [`SealError::Document`].
-pub fn unseal<'a>(document: &'a str, keys: &Keys) -> Result<Cow<'a, str>, SealError> {
+pub fn unseal<'a>(
+    document: &'a str,
+    types: &CredentialTypes,
+    keys: &Keys,
+) -> Result<Cow<'a, str>, SealError> {
     // Most have nothing sealed. One that hides the word behind escapes stays shut, and is then no valid credential.
     if !document.contains("\"sealed\"") {
         return Ok(Cow::Borrowed(document));
@@ -187,7 +159,7 @@ pub fn unseal<'a>(document: &'a str, keys: &Keys) -> Result<Cow<'a, str>, SealEr
         if let Value::Object(fields) = credential
             && is_sealed(fields)
         {
-            let place = Place { consumer: &id, name: canonical(care(name), name) };
+            let place = Place { consumer: &id, name: canonical(types.find(name), name) };
             *fields = opened(fields, place, keys)?;
         }
         Ok(())
@@ -214,17 +186,17 @@ pub fn redact(document: &str) -> Result<String, SealError> {
 ///
 /// # Errors
 /// [`SealError::Document`], also when a fingerprint is none of the stored credentials'.
-pub fn retain(document: &str, stored: &str) -> Result<String, SealError> {
+pub fn retain(document: &str, stored: &str, types: &CredentialTypes) -> Result<String, SealError> {
     let mut known: Vec<(String, String, Value)> = Vec::new();
     Consumer::read(stored)?.each(|name, credential| {
         let mark = fingerprint(credential);
-        known.push((canonical(care(name), name).to_owned(), mark, credential.take()));
+        known.push((canonical(types.find(name), name).to_owned(), mark, credential.take()));
         Ok(())
     })?;
     let mut consumer = Consumer::read(document)?;
     consumer.each(|name, credential| {
         let Some(mark) = credential.get(SHOWN).and_then(Value::as_str) else { return Ok(()) };
-        let name = canonical(care(name), name);
+        let name = canonical(types.find(name), name);
         let found = known.iter().find(|(of, it, _)| of == name && it == mark);
         let (_, _, kept) = found.ok_or(SealError::Document("a fingerprint is none of its credentials'"))?;
         *credential = kept.clone();
@@ -292,20 +264,20 @@ impl Place<'_> {
 }
 
 /// The type's one spelling.
-fn canonical<'a>(care: &'static Care, name: &'a str) -> &'a str {
-    if care.name.is_empty() { name } else { care.name }
+fn canonical<'a>(kind: Option<&'static CredentialType>, name: &'a str) -> &'a str {
+    kind.map_or(name, |kind| kind.name)
 }
 
 /// The hash of what stands at `key`, or the hash that stands there already; anything else might be a secret under a
 /// wrong name and is refused.
-fn hashed(fields: &Map<String, Value>, key: &str) -> Result<Map<String, Value>, SealError> {
+fn hashed(fields: &Map<String, Value>, (key, into): (&str, &str)) -> Result<Map<String, Value>, SealError> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|_| fields.len() == 1);
-    let hash = match (text(key), text(HASHED)) {
+    let hash = match (text(key), text(into)) {
         (Some(secret), _) => sha256(secret.as_bytes()),
         (_, Some(hash)) if is_hash(hash) => hash.to_ascii_lowercase(),
-        _ => return Err(SealError::Document("a key to be hashed is neither `key` nor `key_sha256`")),
+        _ => return Err(SealError::Document("what is to be hashed is neither the text nor its hash")),
     };
-    Ok(Map::from_iter([(HASHED.to_owned(), Value::String(hash))]))
+    Ok(Map::from_iter([(into.to_owned(), Value::String(hash))]))
 }
 
 fn is_hash(text: &str) -> bool {
@@ -363,7 +335,8 @@ fn seal_value(
 }
 
 fn fingerprint(credential: &Value) -> String {
-    let of = [HASHED, SEALED].into_iter().find_map(|field| credential.get(field)?.as_str());
+    // Dumps with fingerprints are applied again later, so what they are made of never changes.
+    let of = ["key_sha256", SEALED].into_iter().find_map(|field| credential.get(field)?.as_str());
     // What is neither is hashed as a whole: a password's hash or an identity. A plain secret is never stored.
     let of = of.map_or_else(|| Cow::Owned(credential.to_string()), Cow::Borrowed);
     sha256(of.as_bytes()).chars().take(FINGERPRINT).collect()

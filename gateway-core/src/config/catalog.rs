@@ -339,9 +339,10 @@ impl Trial<'_, '_> {
     }
 
     fn consumers(&mut self, puts: &[Put<file::Consumer>]) {
+        let types = self.against.plugins.credential_types();
         let mut resolved: Vec<(&str, Arc<Consumer>)> = Vec::with_capacity(puts.len());
         for put @ Put { at, object, .. } in puts {
-            match put.resolved(|object| resolve::consumer(object, at)) {
+            match put.resolved(|object| resolve::consumer(object, at, types.as_ref())) {
                 Ok(consumer) => resolved.push((at, Arc::new(consumer))),
                 Err(problems) => self.refuse((Kind::Consumers, object.id.as_deref()), None, problems),
             }

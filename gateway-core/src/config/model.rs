@@ -17,6 +17,7 @@ pub use settings::*;
 pub use upstream::*;
 
 use crate::condition::Condition;
+use crate::config::credential::CredentialType;
 use crate::plugin::Built;
 
 /// The name of a resource, unique among its kind: 1–254 characters, `[a-zA-Z0-9][a-zA-Z0-9._-]*`.
@@ -81,20 +82,20 @@ pub struct Consumer {
 /// anything about the credentials there are.
 pub type Digest = [u8; 32];
 
-/// Something a consumer shows to be recognised; `kind` is the name of the plugin that checks it.
+/// Something a consumer shows to be recognised.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Credential {
     /// Identifies its owner by itself and only has to be recognised: its text isn't kept.
     Digest {
-        /// `key_auth` or `mtls_auth`.
-        kind: &'static str,
+        /// Its type, such as `key_auth`'s.
+        kind: &'static CredentialType,
         /// Of the credential's text.
         digest: Digest,
     },
     /// The plugin needs it as it is.
     Secret {
-        /// `basic_auth`, `jwt_auth` or `hmac_auth`.
-        kind: &'static str,
+        /// Its type, such as `basic_auth`'s.
+        kind: &'static CredentialType,
         /// The credential.
         secret: Box<Secret>,
     },
@@ -102,7 +103,7 @@ pub enum Credential {
 
 impl Consumer {
     /// The secrets of one type, in the order of the configuration.
-    pub fn secrets<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a Secret> {
+    pub fn secrets<'a>(&'a self, wanted: &'a CredentialType) -> impl Iterator<Item = &'a Secret> {
         self.credentials.iter().filter_map(move |credential| match credential {
             Credential::Secret { kind, secret } if *kind == wanted => Some(&**secret),
             Credential::Secret { .. } | Credential::Digest { .. } => None,

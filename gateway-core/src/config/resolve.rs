@@ -19,7 +19,7 @@ pub(crate) mod words;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use consumer::{CREDENTIALS, consumer};
+pub use consumer::consumer;
 pub use gateway::settings;
 pub(super) use gateway::values;
 pub use known::{Group, Known};
@@ -27,7 +27,7 @@ pub(super) use plugin::scope_of;
 pub use plugin::{Checked, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
-pub(super) use unique::{UNTIE, key_of, may_share, reserved, tied};
+pub(super) use unique::{UNTIE, may_share, reserved, tied};
 pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
@@ -80,8 +80,9 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     let proxies = each(&document.proxies, "proxies", &mut problems, |written, at| {
         proxy(written, Place { at, folder }, &known)
     });
+    let types = plugins.credential_types();
     let consumers = each(&document.consumers, "consumers", &mut problems, |written, at| {
-        consumer(written, at).map(Arc::new)
+        consumer(written, at, types.as_ref()).map(Arc::new)
     });
 
     unique::check(document, &mut problems);

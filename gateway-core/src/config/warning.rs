@@ -344,13 +344,13 @@ fn authenticates(config: &PluginConfig) -> bool {
 
 /// Whether callers can be somebody without a credential of a consumer: another party vouches for them.
 fn identifies_others(config: &PluginConfig) -> bool {
-    const OWN: [&str; 5] = ["key_auth", "basic_auth", "jwt_auth", "hmac_auth", "mtls_auth"];
-    authenticates(config) && !OWN.contains(&&*config.plugin_name)
+    let is_own = config.built.as_ref().is_some_and(|built| built.credential().is_some());
+    authenticates(config) && !is_own
 }
 
 fn is_usable(consumer: &Consumer, checked: &BTreeSet<&str>) -> bool {
     consumer.credentials.iter().any(|credential| match credential {
-        Credential::Digest { kind, .. } | Credential::Secret { kind, .. } => checked.contains(kind),
+        Credential::Digest { kind, .. } | Credential::Secret { kind, .. } => checked.contains(kind.name),
     })
 }
 

@@ -11,6 +11,7 @@ use super::hooks::{HookSet, Hooks};
 use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
+use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::settings_problems;
 use crate::config::model::Id;
 use crate::config::problem::{Problem, Problems};
@@ -26,6 +27,9 @@ pub trait Built: Send + Sync {
 
     /// Whether a proxy is closed rather than served without it.
     fn guards(&self) -> bool;
+
+    /// The type of credential that it checks.
+    fn credential(&self) -> Option<&'static CredentialType>;
 
     /// What an operator can have it do, by name, each with one sentence.
     fn actions(&self) -> &'static [(&'static str, &'static str)];
@@ -58,6 +62,10 @@ impl<P: Plugin> Built for Instance<P> {
 
     fn guards(&self) -> bool {
         P::GUARDS
+    }
+
+    fn credential(&self) -> Option<&'static CredentialType> {
+        P::CREDENTIAL
     }
 
     fn actions(&self) -> &'static [(&'static str, &'static str)] {
@@ -100,6 +108,8 @@ pub struct Entry {
     pub schema: fn() -> Schema,
     /// What an operator can have it do while it runs, by name, each with one sentence.
     pub actions: &'static [(&'static str, &'static str)],
+    /// The type of credential that it checks.
+    pub credential: Option<&'static CredentialType>,
     build: Build,
 }
 
@@ -110,6 +120,7 @@ pub const fn entry<P: Plugin>() -> Entry {
         summary: P::SUMMARY,
         schema: schema_of::<P>,
         actions: P::ACTIONS,
+        credential: P::CREDENTIAL,
         build: build_of::<P>,
     }
 }
@@ -161,6 +172,10 @@ impl PluginCheck for Registry {
     fn names(&self) -> Option<Vec<String>> {
         Some(self.entries.iter().map(|entry| entry.name.to_owned()).collect())
     }
+
+    fn credential_types(&self) -> Option<CredentialTypes> {
+        Some(Self::credential_types(self))
+    }
 }
 
 /// The plugins this gateway knows, in execution order, and what they are built with.
@@ -198,6 +213,11 @@ impl Registry {
     /// The plugins in execution order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The types of credentials that its plugins check.
+    pub fn credential_types(&self) -> CredentialTypes {
+        self.entries.iter().filter_map(|entry| entry.credential).collect()
     }
 
     /// The plugin's place in the execution order.

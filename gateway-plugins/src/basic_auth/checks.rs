@@ -10,6 +10,7 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::blocking::Busy;
 use serde_json::Value;
 
+use super::credential::PASSWORD;
 use super::password::Stored;
 use crate::credential::checked::{Checked, Print};
 use crate::shared::turns::Turns;
@@ -90,7 +91,7 @@ impl Decoy {
             return known;
         }
         let all = consumers.iter().take(SAMPLE).filter_map(|(_, identity)| identity.consumer.as_ref());
-        let slow = all.flat_map(|consumer| consumer.secrets("basic_auth")).find_map(|secret| {
+        let slow = all.flat_map(|consumer| consumer.secrets(&PASSWORD)).find_map(|secret| {
             let hash = secret.expose().get("password_hash").and_then(Value::as_str)?;
             Stored::hash(hash).ok()
         });

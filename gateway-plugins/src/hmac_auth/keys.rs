@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use gateway_core::config::credential::{AtRest, CredentialType, any_text};
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::plugin::Seat;
@@ -13,6 +14,19 @@ use serde_json::Value;
 
 use super::fault::Fault;
 use crate::jose::{Algorithm, Key};
+
+/// What requests are signed with.
+pub(super) static SECRET: CredentialType = CredentialType {
+    name: "hmac_auth",
+    aliases: &["hmacauth"],
+    key: "secret",
+    instead: &[],
+    optional: &[],
+    check: any_text,
+    min_bytes: 1,
+    is_unique: false,
+    at_rest: AtRest::Sealed(None),
+};
 
 /// A public key of a signer.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -126,7 +140,7 @@ pub(super) fn shared(
     let consumer = owner.and_then(|owner| owner.consumer.as_ref());
     let mut secrets = consumer
         .into_iter()
-        .flat_map(|consumer| consumer.secrets("hmac_auth"))
+        .flat_map(|consumer| consumer.secrets(&SECRET))
         .filter_map(|credential| credential.expose().get("secret").and_then(Value::as_str))
         .peekable();
     if secrets.peek().is_none() {

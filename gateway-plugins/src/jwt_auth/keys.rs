@@ -7,6 +7,7 @@ use gateway_core::config::model::Consumer;
 use gateway_core::plugin::world::per_worker::PerWorker;
 use serde_json::Value;
 
+use super::credential::KEY;
 use crate::jose::{Key, Token};
 
 /// Public keys that a worker keeps parsed; at so many it begins again.
@@ -20,7 +21,7 @@ impl Keys {
     /// Whether the token is signed with one of the consumer's credentials. One with a `kid` is only tried for tokens
     /// that name it; one without, for any.
     pub(super) fn verify(&self, consumer: &Consumer, token: &Token<'_>) -> bool {
-        consumer.secrets("jwt_auth").any(|credential| {
+        consumer.secrets(&KEY).any(|credential| {
             let field = |name| credential.expose().get(name).and_then(Value::as_str);
             if field("kid").is_some_and(|id| token.key_id.as_deref() != Some(id)) {
                 return false;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gateway_core::config::catalog::{Edit, Kind, Put};
+use gateway_core::config::credential::CredentialTypes;
 use gateway_core::config::file::{self, Origin, parse_item, parse_part};
 use gateway_core::config::problem::Problems;
 use schemars::JsonSchema;
@@ -18,6 +19,7 @@ use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 /// Reads documents, with the keys for the secrets in them.
 #[derive(Clone)]
 pub(crate) struct Documents {
+    types: CredentialTypes,
     keys: Keys,
     references: Arc<Permitted>,
 }
@@ -38,8 +40,8 @@ const PLACE_OF_PROXY: &[&str] = &[
 const NOBODY: &str = r#"{"id":""}"#;
 
 impl Documents {
-    pub(crate) fn new(keys: Keys, references: Permitted) -> Self {
-        Self { keys, references: Arc::new(references) }
+    pub(crate) fn new(types: CredentialTypes, keys: Keys, references: Permitted) -> Self {
+        Self { types, keys, references: Arc::new(references) }
     }
 
     /// Reads a document that stands at `at`, as somebody sent it.
@@ -59,7 +61,7 @@ impl Documents {
     /// When there is no key to encrypt with.
     pub(crate) fn seal(&self, kind: Kind, document: &str) -> Result<String, SealError> {
         match kind {
-            Kind::Consumers => seal(document, &self.keys),
+            Kind::Consumers => seal(document, &self.types, &self.keys),
             Kind::PluginConfigs => plugin::seal(document, &self.keys),
             Kind::Upstreams | Kind::Proxies => Ok(document.to_owned()),
         }
@@ -71,7 +73,7 @@ impl Documents {
     /// When there is no key to decrypt with.
     pub(crate) fn opened<'d>(&self, kind: Kind, document: &'d str) -> Result<Cow<'d, str>, SealError> {
         match kind {
-            Kind::Consumers => unseal(document, &self.keys),
+            Kind::Consumers => unseal(document, &self.types, &self.keys),
             // Most have nothing sealed, and a million of them are read at a start.
             Kind::PluginConfigs if document.contains("\"sealed\"") => {
                 plugin::unseal(document, &self.keys).map(Cow::Owned)
@@ -84,12 +86,17 @@ impl Documents {
     ///
     /// # Errors
     /// When a fingerprint is none of those.
-    pub(crate) fn retained(kind: Kind, document: &str, stored: Option<&str>) -> Result<String, SealError> {
+    pub(crate) fn retained(
+        &self,
+        kind: Kind,
+        document: &str,
+        stored: Option<&str>,
+    ) -> Result<String, SealError> {
         // What is stored may be damaged, and is being repaired then: it has no secrets to keep.
         match kind {
             Kind::Consumers => {
                 let stored = stored.filter(|stored| redact(stored).is_ok());
-                retain(document, stored.unwrap_or(NOBODY))
+                retain(document, stored.unwrap_or(NOBODY), &self.types)
             }
             Kind::PluginConfigs => {
                 let stored = stored.filter(|stored| plugin::redact(stored).is_ok());
@@ -270,7 +277,7 @@ mod tests {
         let (id, document) = ("k".to_owned(), document.to_owned());
         let kind = Kind::PluginConfigs;
         let object = Object { kind, id, document, created_at: 0, updated_at: 0, revision: 1 };
-        let put = Documents::new(Keys::default(), Permitted::default())
+        let put = Documents::new(crate::plugins().credential_types(), Keys::default(), Permitted::default())
             .stored::<file::PluginConfig>(String::new(), &object);
         assert!(put.damage.is_some(), "{object:?}");
         (put.object.proxy_id, put.object.scope)

@@ -316,7 +316,7 @@ impl Reconciler {
         };
         let unkept = |source| WriteError::Seal { source, at: at.to_owned() };
         let stored = object.map(|object| object.document.as_str());
-        let document = Documents::retained(kind, &normal(document, id), stored).map_err(unkept)?;
+        let document = self.documents.retained(kind, &normal(document, id), stored).map_err(unkept)?;
         let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {

@@ -7,6 +7,10 @@ use super::*;
 const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const NEW: &str = "8J+mgPCfpoDwn6aA8J+mgPCfpoDwn6aA8J+mgPCfpoA=";
 
+fn types() -> CredentialTypes {
+    crate::plugins().credential_types()
+}
+
 fn keys(text: &str) -> Keys {
     Keys::parse(text).unwrap()
 }
@@ -23,9 +27,9 @@ fn credentials(document: &str) -> Value {
 fn a_key_is_kept_as_its_hash() {
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
     for written in [json!("secret"), json!({"key": "secret"}), json!({"key_sha256": hash.to_uppercase()})] {
-        let sealed = seal(&ann(json!({"keyauth": [written]})), &Keys::default()).unwrap();
+        let sealed = seal(&ann(json!({"keyauth": [written]})), &types(), &Keys::default()).unwrap();
         assert_eq!(credentials(&sealed), json!({"keyauth": [{"key_sha256": hash}]}));
-        assert_eq!(unseal(&sealed, &Keys::default()).unwrap(), sealed);
+        assert_eq!(unseal(&sealed, &types(), &Keys::default()).unwrap(), sealed);
     }
 }
 
@@ -33,7 +37,10 @@ fn a_key_is_kept_as_its_hash() {
 fn what_could_be_a_secret_under_a_wrong_name_is_refused() {
     for wrong in [json!({"kye": "s"}), json!({"key": "s", "note": "s"}), json!({"key_sha256": "s"}), json!(7)]
     {
-        assert!(matches!(seal(&ann(json!({"key_auth": wrong})), &keys(OLD)), Err(SealError::Document(_))));
+        assert!(matches!(
+            seal(&ann(json!({"key_auth": wrong})), &types(), &keys(OLD)),
+            Err(SealError::Document(_))
+        ));
     }
 }
 
@@ -43,11 +50,11 @@ fn what_a_scheme_needs_in_clear_comes_back() {
         "basic_auth": {"password": "pa\"ss"}, "jwt": ["s".repeat(32)], "hmac_auth": "h",
         "mtls_auth": {"identity": "CN=ann"}, "new_scheme": {"pin": "1234"},
     });
-    let sealed = seal(&ann(written), &keys(OLD)).unwrap();
+    let sealed = seal(&ann(written), &types(), &keys(OLD)).unwrap();
     for secret in ["pa", "ssss", "1234", "\"h\""] {
         assert!(!sealed.contains(secret), "{secret}: {sealed}");
     }
-    let clear = unseal(&sealed, &keys(OLD)).unwrap();
+    let clear = unseal(&sealed, &types(), &keys(OLD)).unwrap();
     let expected = json!({
         "basic_auth": {"password": "pa\"ss"}, "jwt": [{"secret": "s".repeat(32)}], "hmac_auth": {"secret": "h"},
         "mtls_auth": {"identity": "CN=ann"}, "new_scheme": {"pin": "1234"},
@@ -59,41 +66,49 @@ fn what_a_scheme_needs_in_clear_comes_back() {
 fn without_a_key_nothing_that_needs_one_is_kept() {
     for (name, value) in [("basic_auth", json!("p")), ("jwt", json!([{"secret": "s"}])), ("odd", json!("x"))]
     {
-        let Err(SealError::NoKey(of)) = seal(&ann(json!({name: value})), &Keys::default()) else { panic!() };
+        let Err(SealError::NoKey(of)) = seal(&ann(json!({name: value})), &types(), &Keys::default()) else {
+            panic!()
+        };
         assert_eq!(of, name);
     }
     let hashed = json!({"basic_auth": {"password_hash": "$2b$12$x"}, "mtls_auth": "CN=ann"});
-    seal(&ann(hashed), &Keys::default()).unwrap();
+    seal(&ann(hashed), &types(), &Keys::default()).unwrap();
     let both = json!({"basic_auth": {"password_hash": "$2b$12$x", "password": "p"}});
-    assert!(matches!(seal(&ann(both), &Keys::default()), Err(SealError::NoKey(_))));
+    assert!(matches!(seal(&ann(both), &types(), &Keys::default()), Err(SealError::NoKey(_))));
 }
 
 #[test]
 fn the_same_again_is_the_same_text() {
     let document = ann(json!({"basic_auth": "p", "key_auth": ["k"]}));
-    let once = seal(&document, &keys(OLD)).unwrap();
-    assert_eq!(seal(&document, &keys(OLD)).unwrap(), once);
-    assert_eq!(seal(&once, &keys(OLD)).unwrap(), once);
+    let once = seal(&document, &types(), &keys(OLD)).unwrap();
+    assert_eq!(seal(&document, &types(), &keys(OLD)).unwrap(), once);
+    assert_eq!(seal(&once, &types(), &keys(OLD)).unwrap(), once);
     // Another's same password looks like any other.
-    let other = seal(&document.replace("ann", "bob"), &keys(OLD)).unwrap();
+    let other = seal(&document.replace("ann", "bob"), &types(), &keys(OLD)).unwrap();
     assert_ne!(credentials(&other)["basic_auth"], credentials(&once)["basic_auth"]);
 }
 
 #[test]
 fn keys_are_changed_one_after_the_other() {
-    let old = seal(&ann(json!({"basic_auth": "p"})), &keys(OLD)).unwrap();
+    let old = seal(&ann(json!({"basic_auth": "p"})), &types(), &keys(OLD)).unwrap();
     let both = keys(&format!("{NEW},\n{OLD}"));
-    assert_eq!(credentials(&unseal(&old, &both).unwrap()), json!({"basic_auth": {"password": "p"}}));
-    let new = seal(&old, &both).unwrap();
+    assert_eq!(
+        credentials(&unseal(&old, &types(), &both).unwrap()),
+        json!({"basic_auth": {"password": "p"}})
+    );
+    let new = seal(&old, &types(), &both).unwrap();
     assert_ne!(new, old);
-    assert_eq!(credentials(&unseal(&new, &keys(NEW)).unwrap()), json!({"basic_auth": {"password": "p"}}));
-    let Err(SealError::Shut { cause, .. }) = unseal(&new, &keys(OLD)) else { panic!() };
+    assert_eq!(
+        credentials(&unseal(&new, &types(), &keys(NEW)).unwrap()),
+        json!({"basic_auth": {"password": "p"}})
+    );
+    let Err(SealError::Shut { cause, .. }) = unseal(&new, &types(), &keys(OLD)) else { panic!() };
     assert!(cause.contains("key"), "{cause}");
 }
 
 #[test]
 fn what_was_moved_or_changed_stays_shut() {
-    let sealed = seal(&ann(json!({"basic_auth": "p"})), &keys(OLD)).unwrap();
+    let sealed = seal(&ann(json!({"basic_auth": "p"})), &types(), &keys(OLD)).unwrap();
     let text = credentials(&sealed)["basic_auth"]["sealed"].as_str().unwrap().to_owned();
     let other = text.chars().rev().nth(9).unwrap();
     let changed = {
@@ -114,7 +129,10 @@ fn what_was_moved_or_changed_stays_shut() {
     ];
     for document in hostile {
         assert_ne!(document, sealed);
-        for result in [unseal(&document, &keys(OLD)).map(drop), seal(&document, &keys(OLD)).map(drop)] {
+        for result in [
+            unseal(&document, &types(), &keys(OLD)).map(drop),
+            seal(&document, &types(), &keys(OLD)).map(drop),
+        ] {
             let Err(error) = result else { panic!("{document}") };
             assert!(matches!(error, SealError::Shut { .. }), "{error}");
         }
@@ -123,40 +141,45 @@ fn what_was_moved_or_changed_stays_shut() {
 
 #[test]
 fn another_spelling_of_the_type_is_the_same_type() {
-    let sealed =
-        seal(&ann(json!({"basicauth": "p"})), &keys(OLD)).unwrap().replace("basicauth", "basic_auth");
-    assert_eq!(credentials(&unseal(&sealed, &keys(OLD)).unwrap()), json!({"basic_auth": {"password": "p"}}));
+    let sealed = seal(&ann(json!({"basicauth": "p"})), &types(), &keys(OLD))
+        .unwrap()
+        .replace("basicauth", "basic_auth");
+    assert_eq!(
+        credentials(&unseal(&sealed, &types(), &keys(OLD)).unwrap()),
+        json!({"basic_auth": {"password": "p"}})
+    );
 }
 
 #[test]
 fn what_is_shown_says_nothing_and_can_be_written_back() {
     let written = json!({"key_auth": ["first", "second"], "basic_auth": "p", "mtls_auth": "CN=ann"});
-    let stored = seal(&ann(written), &keys(OLD)).unwrap();
+    let stored = seal(&ann(written), &types(), &keys(OLD)).unwrap();
     let shown = redact(&stored).unwrap();
     for secret in ["first", "sealed", "sha256", "CN=", "password"] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }
     let marks = credentials(&shown);
     assert_ne!(marks["key_auth"][0]["fingerprint"], marks["key_auth"][1]["fingerprint"]);
-    assert_eq!(retain(&shown, &stored).unwrap(), stored);
+    assert_eq!(retain(&shown, &stored, &types()).unwrap(), stored);
     // One is taken away, one is added, the username changes.
     let mut edited: Value = serde_json::from_str(&shown).unwrap();
     edited["username"] = json!("anna");
     edited["credentials"]["key_auth"][0] = json!("third");
-    let edited = seal(&retain(&edited.to_string(), &stored).unwrap(), &keys(OLD)).unwrap();
+    let edited =
+        seal(&retain(&edited.to_string(), &stored, &types()).unwrap(), &types(), &keys(OLD)).unwrap();
     let (now, before) = (credentials(&edited), credentials(&stored));
     assert_eq!(now["key_auth"][1], before["key_auth"][1]);
     assert_eq!(now["basic_auth"], before["basic_auth"]);
     assert_ne!(now["key_auth"][0], before["key_auth"][0]);
     let stranger = ann(json!({"key_auth": {"fingerprint": "000000000000"}}));
-    assert!(retain(&stranger, &stored).is_err());
+    assert!(retain(&stranger, &stored, &types()).is_err());
 }
 
 #[test]
 fn what_is_no_consumer_is_never_shown() {
     for document in ["", "[]", "{}", r#"{"id":7}"#, r#"{"id":"a","credentials":"secret"}"#] {
         assert!(redact(document).is_err(), "{document}");
-        assert!(seal(document, &keys(OLD)).is_err(), "{document}");
+        assert!(seal(document, &types(), &keys(OLD)).is_err(), "{document}");
     }
     assert_eq!(redact(r#"{"id":"a"}"#).unwrap(), r#"{"id":"a"}"#);
 }
@@ -182,9 +205,9 @@ fn keys_come_from_the_environment_or_a_file() {
     };
     let keys = from("FERRUM_DB_ENCRYPTION_KEY_FILE", file).unwrap();
     std::fs::remove_file(path).unwrap();
-    let sealed = seal(&ann(json!({"basic_auth": "p"})), &keys).unwrap();
+    let sealed = seal(&ann(json!({"basic_auth": "p"})), &types(), &keys).unwrap();
     let first = from("FERRUM_DB_ENCRYPTION_KEY", NEW.to_owned()).unwrap();
-    unseal(&sealed, &first).unwrap();
+    unseal(&sealed, &types(), &first).unwrap();
     assert!(from("FERRUM_DB_ENCRYPTION_KEY", " ".to_owned()).unwrap().is_empty());
     assert!(matches!(
         from("FERRUM_DB_ENCRYPTION_KEY_FILE", "/nowhere/key".to_owned()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Id, Problems};
 use crate::config::index::Index;
 use crate::config::model::{Consumer, Proxy, Scheme, Settings, StreamRules, Traffic};
-use crate::config::resolve::{UNTIE, key_of, may_share, reserved, tied};
+use crate::config::resolve::{UNTIE, may_share, reserved, tied};
 use crate::consumer::{Consumers, Shared};
 use crate::route::matcher::Claims;
 use crate::stream::table::Transport;
@@ -154,10 +154,10 @@ pub(super) fn consumer(
             let place = if name == consumer.username { "username" } else { "custom_id" };
             (place.to_owned(), format!("`{name}` is a name of the consumer `{owner}` already"))
         }
-        Shared::Credential(kind) => {
-            let key = key_of(kind);
-            (format!("credentials.{kind}"), format!("the consumer `{owner}` has the same {key}"))
-        }
+        Shared::Credential(kind) => (
+            format!("credentials.{}", kind.name),
+            format!("the consumer `{owner}` has the same {}", kind.key),
+        ),
     };
     let mut problems = Problems::default();
     problems.add(key(at, &place), message).remedy = Some("give each its own".to_owned());

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::config::compile::Compiler;
+use crate::config::credential::{CredentialType, samples};
 use crate::config::file::{Format, NoReferences, Origin, parse_item};
 use crate::plugin::{Hooks, OnClose, OnEnd, Plugin, Registry, Seat, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
@@ -27,12 +28,13 @@ struct Level {
 }
 
 macro_rules! plugin {
-    ($type:ident, $name:literal) => {
+    ($type:ident, $name:literal, $credential:expr) => {
         struct $type;
 
         impl Plugin for $type {
             const NAME: &'static str = $name;
             const SUMMARY: &'static str = "Does nothing.";
+            const CREDENTIAL: Option<&'static CredentialType> = $credential;
             type Config = Level;
 
             fn build(_: Level, _: &World) -> Result<Self, Problems> {
@@ -55,8 +57,8 @@ macro_rules! plugin {
     };
 }
 
-plugin!(Guard, "guard");
-plugin!(Count, "count");
+plugin!(Guard, "guard", Some(&samples::KEY));
+plugin!(Count, "count", None);
 
 fn registry() -> Registry {
     Registry::new(&[entry::<Guard>(), entry::<Count>()])
@@ -140,7 +142,7 @@ impl Live {
         }
         let keys: BTreeMap<_, _> = KEYS
             .map(|key| {
-                let owner = snapshot.consumers.by_credential("key_auth", key.as_bytes());
+                let owner = snapshot.consumers.by_credential(&samples::KEY, key.as_bytes());
                 (key, owner.map(|owner| owner.name.to_string()))
             })
             .into();

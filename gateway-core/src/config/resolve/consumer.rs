@@ -1,13 +1,12 @@
 //! A consumer.
 
-mod forms;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::{Notes, words};
+use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file;
 use crate::config::model::{Consumer, Credential, Digest, Secret};
 use crate::config::problem::Problems;
@@ -19,89 +18,16 @@ const MAX_CREDENTIALS: usize = 8;
 const MAX_CREDENTIAL_BYTES: usize = 64 << 10;
 /// Bytes of one text in a credential.
 const MAX_TEXT: usize = 4096;
-/// Bytes a shared secret must have: as many as the HMAC-SHA-256 it keys gives (RFC 7518 §3.2).
-const MIN_SECRET: usize = 32;
-
-/// A type of credential the configuration knows.
-#[derive(Debug)]
-pub struct CredentialType {
-    /// As the plugin is called that checks it, which is how it stands in a [`Consumer`].
-    pub name: &'static str,
-    /// What else it may be called.
-    pub also: &'static [&'static str],
-    /// What a plain text stands for.
-    pub key: &'static str,
-    /// What may be there instead of [`Self::key`].
-    pub or: &'static [&'static str],
-    /// What may be there besides.
-    pub also_has: &'static [&'static str],
-    /// Says what is wrong with the text of a field.
-    check: fn(&str, &str) -> Option<&'static str>,
-    /// Identifies its owner: no two consumers may have the same, and the key's SHA-256 does as well as the key.
-    pub unique: bool,
-    /// Fewest bytes of the key's text.
-    pub min_bytes: usize,
-}
-
-/// Every type of credential.
-pub const CREDENTIALS: &[CredentialType] = &[
-    CredentialType {
-        name: "key_auth",
-        also: &["keyauth"],
-        key: "key",
-        or: &["key_sha256"],
-        also_has: &[],
-        check: forms::any,
-        unique: true,
-        min_bytes: 1,
-    },
-    CredentialType {
-        name: "basic_auth",
-        also: &["basicauth"],
-        key: "password",
-        or: &["password_hash"],
-        also_has: &[],
-        check: forms::password_hash,
-        unique: false,
-        min_bytes: 1,
-    },
-    CredentialType {
-        name: "jwt_auth",
-        also: &["jwt", "jwtauth"],
-        key: "secret",
-        or: &["public_key"],
-        also_has: &["kid"],
-        check: forms::public_key,
-        unique: false,
-        min_bytes: MIN_SECRET,
-    },
-    CredentialType {
-        name: "hmac_auth",
-        also: &["hmacauth"],
-        key: "secret",
-        or: &[],
-        also_has: &[],
-        check: forms::any,
-        unique: false,
-        min_bytes: 1,
-    },
-    CredentialType {
-        name: "mtls_auth",
-        also: &["mtlsauth"],
-        key: "identity",
-        or: &["identity_sha256"],
-        also_has: &[],
-        check: forms::any,
-        unique: true,
-        min_bytes: 1,
-    },
-];
-
-/// Resolves a consumer that stands at `at`.
+/// Resolves a consumer that stands at `at`, with credentials of these types. Where the types aren't known, its credentials
+/// are left out.
 ///
 /// # Errors
 /// Every problem in it, without a word of its secrets.
-pub fn consumer(written: &file::Consumer, at: &str) -> Result<Consumer, Problems> {
+pub fn consumer(
+    written: &file::Consumer,
+    at: &str,
+    types: Option<&CredentialTypes>,
+) -> Result<Consumer, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
@@ -110,7 +36,8 @@ pub fn consumer(written: &file::Consumer, at: &str) -> Result<Consumer, Problems
         notes.add("", "`username` is missing").remedy =
             Some("write the name by which plugins such as `access_control` know it".to_owned());
     }
-    let credentials = credentials(&mut notes, &written.credentials);
+    let credentials =
+        types.map(|types| credentials(&mut notes, &written.credentials, types)).unwrap_or_default();
     let (Some(id), Some(username), true) = (id, username, notes.problems.is_empty()) else {
         return Err(notes.problems);
     };
@@ -123,7 +50,11 @@ pub fn consumer(written: &file::Consumer, at: &str) -> Result<Consumer, Problems
     })
 }
 
-fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> Box<[Credential]> {
+fn credentials(
+    notes: &mut Notes<'_>,
+    written: &BTreeMap<String, Value>,
+    types: &CredentialTypes,
+) -> Box<[Credential]> {
     let bytes: usize = written.values().map(|value| value.to_string().len()).sum();
     if bytes > MAX_CREDENTIAL_BYTES {
         notes.add("credentials", format!("these have more than {MAX_CREDENTIAL_BYTES} bytes"));
@@ -133,10 +64,8 @@ fn credentials(notes: &mut Notes<'_>, written: &BTreeMap<String, Value>) -> Box<
     let mut seen: Vec<&str> = Vec::new();
     for (name, value) in written {
         let at = format!("credentials.{name}");
-        let Some(kind) =
-            CREDENTIALS.iter().find(|kind| kind.name == name || kind.also.contains(&name.as_str()))
-        else {
-            let names = CREDENTIALS.iter().map(|kind| kind.name);
+        let Some(kind) = types.find(name) else {
+            let names = types.iter().map(|kind| kind.name);
             let near = words::did_you_mean(name, names.clone());
             notes.add(&at, format!("there are no credentials of type `{name}`")).remedy =
                 near.or_else(|| Some(format!("one of: {}", names.collect::<Vec<_>>().join(", "))));
@@ -182,7 +111,7 @@ fn credential(
     };
     let before = notes.problems.count();
     for (name, value) in &fields {
-        let known = std::iter::once(&kind.key).chain(kind.or).chain(kind.also_has).any(|it| it == name);
+        let known = std::iter::once(&kind.key).chain(kind.instead).chain(kind.optional).any(|it| it == name);
         let at = format!("{at}.{name}");
         match value.as_str() {
             _ if !known => {
@@ -204,17 +133,18 @@ fn credential(
             }
         }
     }
-    let given = std::iter::once(&kind.key).chain(kind.or).filter(|key| fields.contains_key(**key)).count();
+    let given =
+        std::iter::once(&kind.key).chain(kind.instead).filter(|key| fields.contains_key(**key)).count();
     if given != 1 {
         let message = if given == 0 { "`{}` is missing" } else { "only one of `{}` is allowed" };
-        let keys: Vec<&str> = std::iter::once(kind.key).chain(kind.or.iter().copied()).collect();
+        let keys: Vec<&str> = std::iter::once(kind.key).chain(kind.instead.iter().copied()).collect();
         notes.add(at, message.replace("{}", &keys.join("` or `")));
     }
     if notes.problems.count() > before {
         return None;
     }
-    if !kind.unique {
-        return Some(Credential::Secret { kind: kind.name, secret: Box::new(Secret(Value::Object(fields))) });
+    if !kind.is_unique {
+        return Some(Credential::Secret { kind, secret: Box::new(Secret(Value::Object(fields))) });
     }
     let digest = match fields.get(kind.key).and_then(Value::as_str) {
         Some(text) => Some(digest(text.as_bytes())),
@@ -223,7 +153,7 @@ fn credential(
     if digest.is_none() {
         notes.add(at, "this is not a SHA-256").remedy = Some("64 hexadecimal digits".to_owned());
     }
-    Some(Credential::Digest { kind: kind.name, digest: digest? })
+    Some(Credential::Digest { kind, digest: digest? })
 }
 
 /// The digest that 64 hexadecimal digits stand for.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Notes, words};
 use crate::condition;
+use crate::config::credential::CredentialTypes;
 use crate::config::file;
 use crate::config::model::{Id, Order, PluginConfig, PluginSettings, Scope};
 use crate::config::problem::Problems;
@@ -25,6 +26,11 @@ pub trait PluginCheck {
 
     /// The names of all plugins; `None` when they aren't known, and then any name goes to [`Self::check`].
     fn names(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The types of credentials that plugins check; `None` when they aren't known, and then credentials are left out.
+    fn credential_types(&self) -> Option<CredentialTypes> {
         None
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::config::credential::{CredentialTypes, samples};
 use crate::config::file::{NoReferences, Origin, References};
 use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Scheme, Traffic};
 use crate::config::model::{Credential, Id};
@@ -27,6 +28,10 @@ impl PluginCheck for Registry {
 
     fn names(&self) -> Option<Vec<String>> {
         Some(["cors", "key_auth", "rate_limiting"].map(str::to_owned).to_vec())
+    }
+
+    fn credential_types(&self) -> Option<CredentialTypes> {
+        Some([&samples::KEY, &samples::PASSWORD, &samples::TOKEN, &samples::IDENTITY].into_iter().collect())
     }
 }
 
@@ -461,10 +466,10 @@ consumers:
 ";
     let model = good(text);
     let key = |n: usize, at: usize| model.consumers[n].credentials[at].clone();
-    let digest = |text: &str| Credential::Digest { kind: "key_auth", digest: digest(text.as_bytes()) };
+    let digest = |text: &str| Credential::Digest { kind: &samples::KEY, digest: digest(text.as_bytes()) };
     // In the order of the types' names.
     assert_eq!([key(0, 0), key(1, 1), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"].map(digest));
-    let password = model.consumers[1].secrets("basic_auth").next().unwrap();
+    let password = model.consumers[1].secrets(&samples::PASSWORD).next().unwrap();
     assert_eq!(password.expose()["password"], "pw");
     let twice = "
 consumers:

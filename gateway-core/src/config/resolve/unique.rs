@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::consumer::CREDENTIALS;
 use super::words;
 use crate::config::file::{Document, Items, Proxy as Written};
 use crate::config::model::{Consumer, HttpRules, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
@@ -203,16 +202,11 @@ pub(super) fn credentials(consumers: &[(usize, Arc<Consumer>)], problems: &mut P
     for (n, consumer) in consumers {
         if let Some((Shared::Credential(kind), owner)) = seen.collision(consumer) {
             let other = owner.consumer.as_ref().and_then(|other| places.get(other.id.as_str()));
-            let message = format!("consumers[{}] has the same {}", other.unwrap_or(n), key_of(kind));
-            problems.add(format!("consumers[{n}].credentials.{kind}"), message).remedy =
+            let message = format!("consumers[{}] has the same {}", other.unwrap_or(n), kind.key);
+            problems.add(format!("consumers[{n}].credentials.{}", kind.name), message).remedy =
                 Some("give each its own".to_owned());
             continue;
         }
         seen.insert(consumer);
     }
-}
-
-/// What a type of credential calls its text.
-pub(in crate::config) fn key_of(kind: &str) -> &'static str {
-    CREDENTIALS.iter().find(|known| known.name == kind).map_or("credential", |known| known.key)
 }
