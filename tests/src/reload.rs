@@ -129,9 +129,8 @@ async fn a_bad_configuration_leaves_the_old_one_in_use() {
     let nothing = tls::authority().folder().join("nothing.pem");
     let settings =
         format!("gateway:\n  tls: {{certificates: [{{cert_path: {nothing:?}, key_path: {nothing:?}}}]}}\n");
-    if let Ok(model) = file::parse(&format!("{settings}proxies: []\n"), "bad", &registry) {
-        edge.gateway.reload(&model).expect_err("refused");
-    }
+    let model = file::parse(&format!("{settings}proxies: []\n"), "bad", &registry).expect("it can be read");
+    edge.gateway.reload(&model).expect_err("refused");
     assert_eq!(edge.get("/").await.0.status(), 200);
     assert_eq!(edge.gateway.snapshot().revision, 1);
 }
@@ -213,9 +212,9 @@ async fn certificates_are_chosen_by_name_and_replaced_under_handshakes() {
     let (cert, before) = (std::fs::read(&two.cert).unwrap(), of_file(&two));
     std::fs::write(&two.cert, &cert[..40]).unwrap();
     let registry = ferrum_edge::plugins();
-    if let Ok(model) = file::parse(&format!("gateway:\n{settings}\nproxies: []\n"), "half", &registry) {
-        edge.gateway.reload(&model).expect_err("refused");
-    }
+    let half = format!("gateway:\n{settings}\nproxies: []\n");
+    let model = file::parse(&half, "half", &registry).expect("it can be read");
+    edge.gateway.reload(&model).expect_err("refused");
     assert_eq!(leaf(&edge, "x.two.test").await, before);
 }
 

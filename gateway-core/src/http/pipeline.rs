@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ use crate::upstream::Upstream;
 use delivery::Until;
 use destination::Destination;
 pub use detached::Aside;
-use ending::{Ending, attempt_end, outcome_of, until};
+use ending::{Ending, answered, failed, outcome_of, until};
 use matched::Matched;
 
 /// When to come back to a gateway or target at its limits.
@@ -116,10 +116,10 @@ impl<U: Upstream> Pipeline<U> {
         if let Some(fork) = end.exchange.take_detached() {
             self.hand_aside(fork);
         }
-        let mut response = match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(reply)) => end.reply(*reply),
-            Err(Panicked) => self.panicked(&mut end),
+        let mut response = match (answered, end.answer.take()) {
+            (Ok(Ok(())), Some(response)) => response,
+            (Ok(Err(reply)), _) => end.reply(*reply),
+            (Err(Panicked) | Ok(Ok(())), _) => self.panicked(&mut end),
         };
         if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
             let around = Around { route, consumers: &snapshot.consumers, target: end.target };
@@ -246,7 +246,7 @@ impl<U: Upstream> Pipeline<U> {
         end: &mut Ending<'s>,
         reached: &mut Reached,
         downstream: &mut D,
-    ) -> Result<Response<Body>, Box<Reply>> {
+    ) -> Result<(), Box<Reply>> {
         let Some(place) = self.overload.exchange() else {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
         };
@@ -256,7 +256,7 @@ impl<U: Upstream> Pipeline<U> {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
         }
         let deadline = end.deadline();
-        until(deadline, self.through(snapshot, &matched, end, reached, downstream)).await
+        until(deadline, pin!(self.through(snapshot, &matched, end, reached, downstream))).await
     }
 
     /// The chain, then the target.
@@ -267,7 +267,7 @@ impl<U: Upstream> Pipeline<U> {
         end: &mut Ending<'s>,
         reached: &mut Reached,
         downstream: &mut D,
-    ) -> Result<Response<Body>, Box<Reply>> {
+    ) -> Result<(), Box<Reply>> {
         let route = matched.route;
         if end.exchange.client.is_early() {
             Box::pin(early::attend(&mut end.exchange, matched.rules.early_data)).await;
@@ -280,16 +280,16 @@ impl<U: Upstream> Pipeline<U> {
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
-        until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream))).await
+        until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream)).as_mut()).await
     }
 
-    /// Tries targets until one answers or nothing more may be tried.
+    /// Tries targets until one answers or nothing more may be tried. The answer is in `end`.
     async fn attempt<'s, D: Downstream>(
         &'s self,
         (snapshot, matched): (&'s Snapshot, &Matched<'s>),
         end: &mut Ending<'s>,
         downstream: &mut D,
-    ) -> Result<Response<Body>, Box<Reply>> {
+    ) -> Result<(), Box<Reply>> {
         let route = matched.route;
         let destination = Destination::of((route, snapshot), &end.exchange)?;
         let around = Around { route, consumers: &snapshot.consumers, target: None };
@@ -309,6 +309,7 @@ impl<U: Upstream> Pipeline<U> {
             attempts.begin();
             end.attempts = attempts.made();
             end.target = Some(pick.target);
+            let index = pick.index;
             let attempt = Attempt { target: pick.target, number: attempts.made() };
             let around = around.with_target(Some(pick.target));
             if route.chain.has_attempt_seats() {
@@ -319,32 +320,32 @@ impl<U: Upstream> Pipeline<U> {
             let times = (begun, destination.pool_key(&pick));
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
             downstream.asking();
-            let sent = self.upstream.send(call, body, downstream).await;
-            route.chain.attempted(&mut end.exchange, attempt, attempt_end(&sent), around);
-            let pause = match sent {
+            let pause = match self.upstream.send(call, body, downstream).await {
                 Ok(answer) => {
-                    let (status, index) = (answer.response.status(), pick.index);
-                    let outcome = Outcome::Response { status, first_byte: answer.first_byte };
-                    let now = if answer.reused { begun + answer.first_byte } else { Instant::now() };
+                    let (status, first_byte) = (answer.response.status(), answer.first_byte);
+                    route.chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
+                    let outcome = Outcome::Response { status, first_byte };
+                    let now = if answer.reused { begun + first_byte } else { Instant::now() };
                     end.settle(pick.report(outcome, now));
-                    end.first_byte = Some(answer.first_byte);
+                    end.first_byte = Some(first_byte);
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
                         end.exchange.is_from_target = true;
-                        let mut response = from_target(answer.response);
-                        destination.keep_client(&end.exchange, index, response.headers_mut());
-                        return Ok(response);
+                        let headers = from_target(end.answer.insert(answer.response));
+                        destination.keep_client(&end.exchange, index, headers);
+                        return Ok(());
                     };
                     body = replay.unwrap_or_default();
                     tried.push(index);
                     pause
                 }
                 Err(mut failure) => {
+                    route.chain.attempted(&mut end.exchange, attempt, failed(&failure), around);
                     let again = failure.body.take().or(replay);
-                    let elsewhere = || destination.has_untried(end.exchange.started, &tried, pick.index);
+                    let elsewhere = || destination.has_untried(end.exchange.started, &tried, index);
                     let pause = attempts.after_failure(&failure, again.is_some(), elsewhere);
                     if !failure.stale || pause.is_none() {
-                        tried.push(pick.index);
+                        tried.push(index);
                         end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
                     }
                     end.failure = failure.source.take();
@@ -476,14 +477,14 @@ fn set_path(exchange: &mut Exchange, path_and_query: &str) -> Result<(), Box<Rep
     Ok(())
 }
 
-/// A target's response, without what belonged to its hop.
-fn from_target(mut response: Response<Body>) -> Response<Body> {
+/// Takes from a target's response what belonged to its hop; the headers that are left.
+fn from_target(response: &mut Response<Body>) -> &mut HeaderMap {
     headers::strip(response.headers_mut(), Side::Response);
     if response.status() == StatusCode::NO_CONTENT {
         // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it.
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }
-    response
+    response.headers_mut()
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ pub struct Proxy {
     /// Bytes the target may send on one HTTP/2 connection before it has to wait. Default 4 MiB.
     #[schemars(range(min = 65_535, max = 134_217_728))]
     pub pool_http2_initial_connection_window_size: Option<Bytes>,
-    /// Taken for compatibility: the windows stay as they are set. Default false.
+    /// Lets the windows grow, up to 16 MiB, while what the target sends is read as fast as it comes. Default false.
     pub pool_http2_adaptive_window: Option<bool>,
     /// Bytes of an HTTP/2 frame the target may send. Default 16384.
     #[schemars(range(min = 16_384, max = 1_048_576))]

@@ -325,7 +325,7 @@ pub struct Http2Rules {
     pub stream_window: u32,
     /// Bytes the target may send on one connection before it has to wait. Default 4 MiB.
     pub connection_window: u32,
-    /// Sizes the windows by measuring instead. Default false.
+    /// The windows grow, up to 16 MiB, while what the target sends is read as fast as it comes. Default false.
     pub adaptive_window: bool,
     /// Bytes of a frame the target may send. Default 16 KiB.
     pub max_frame_size: u32,

@@ -54,9 +54,10 @@ impl<U: Upstream> Pipeline<U> {
                 Err(_) => Err(Box::new(Reply::new(super::Cause::TotalTimeout))),
             },
         };
-        let mut response = match answered {
-            Ok(response) => response,
-            Err(reply) => end.reply(*reply),
+        let mut response = match (answered, end.answer.take()) {
+            (Ok(()), Some(response)) => response,
+            (Ok(()), None) => end.reply(Reply::new(super::Cause::Internal)),
+            (Err(reply), _) => end.reply(*reply),
         };
         let around = Around { route, consumers: &snapshot.consumers, target: end.target };
         route.chain.response_behind(&mut end.exchange, &mut response, around, place).await;
@@ -70,7 +71,7 @@ impl<U: Upstream> Pipeline<U> {
         (snapshot, route): (&'s Snapshot, &'s Route),
         end: &mut Ending<'s>,
         place: u16,
-    ) -> Result<Response<Body>, Box<Reply>> {
+    ) -> Result<(), Box<Reply>> {
         let Traffic::Http(rules) = &route.proxy.traffic else {
             return Err(Box::new(Reply::new(super::Cause::NoRoute)));
         };

@@ -1,5 +1,6 @@
 //! The end of an exchange: exactly one record, however it comes.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use http::{HeaderName, Response, StatusCode};
@@ -20,13 +21,14 @@ use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Answer, Failure};
 
-/// Waits for an answer, until the whole exchange must be over.
-pub(super) async fn until(
+/// Waits for an answer, until the whole exchange must be over. The future is pinned where it is: passed by value it would
+/// be copied at each step.
+pub(super) async fn until<F: Future<Output = Result<(), Box<Reply>>>>(
     deadline: Option<Instant>,
-    answer: impl Future<Output = Result<Response<Body>, Box<Reply>>>,
-) -> Result<Response<Body>, Box<Reply>> {
-    let Some(deadline) = deadline else { return answer.await };
-    let in_time = tokio::time::timeout_at(deadline, answer).await;
+    answering: Pin<&mut F>,
+) -> Result<(), Box<Reply>> {
+    let Some(deadline) = deadline else { return answering.await };
+    let in_time = tokio::time::timeout_at(deadline, answering).await;
     in_time.unwrap_or_else(|_| Err(Box::new(Reply::new(Cause::TotalTimeout))))
 }
 
@@ -37,6 +39,8 @@ pub(super) struct Ending<'s> {
     pub(super) meter: Meter,
     pub(super) route: Option<&'s Route>,
     pub(super) target: Option<&'s Target>,
+    /// The target's answer, until it is on its way. It is here rather than returned so that no future copies it.
+    pub(super) answer: Option<Response<Body>>,
     /// The target's end, once it has agreed to switch protocols.
     pub(super) tunnel: Option<Tunnel>,
     /// Counts against the gateway's ceiling to the end.
@@ -71,6 +75,7 @@ impl<'s> Ending<'s> {
             exchange,
             route: None,
             target: None,
+            answer: None,
             tunnel: None,
             place: None,
             flight: Flight::default(),
@@ -184,16 +189,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// What plugins are told of how an attempt ended.
-pub(super) fn attempt_end(sent: &Result<Answer, Failure>) -> AttemptEnd<'_> {
-    match sent {
-        Ok(answer) => AttemptEnd::Answered {
-            status: answer.response.status(),
-            first_byte: answer.first_byte,
-            reused: answer.reused,
-        },
-        Err(failure) => AttemptEnd::Failed { cause: failure.cause, source: failure.source.as_deref() },
-    }
+/// What plugins are told of an attempt that was answered.
+pub(super) fn answered(answer: &Answer) -> AttemptEnd<'static> {
+    let (status, first_byte) = (answer.response.status(), answer.first_byte);
+    AttemptEnd::Answered { status, first_byte, reused: answer.reused }
+}
+
+/// What plugins are told of an attempt that failed.
+pub(super) fn failed(failure: &Failure) -> AttemptEnd<'_> {
+    AttemptEnd::Failed { cause: failure.cause, source: failure.source.as_deref() }
 }
 
 /// What a failure says about the target.
