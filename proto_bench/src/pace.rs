@@ -66,4 +66,11 @@ impl Pacer {
             }
         }
     }
+
+    /// Takes a turn back whose request has to be sent again, on another connection. It keeps its due time.
+    pub fn give_back(&self, turn: Turn) {
+        if let Self::Open(schedule) = self {
+            schedule.give_back(turn.intended);
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 #[path = "all/cli.rs"]
 mod cli;
+#[path = "all/closing.rs"]
+mod closing;
 #[path = "all/protocols.rs"]
 mod protocols;
 #[path = "all/reports.rs"]

@@ -17,6 +17,9 @@ pub enum Fault {
     Timeout,
     #[error("connection closed before the answer")]
     Closed,
+    /// By its goodbye the server has not processed the request, so it may be sent again.
+    #[error("the server closes the connection and has not processed the request")]
+    Unprocessed,
     #[error("connection broke: {0}")]
     Io(#[from] io::Error),
     #[error("protocol broken: {0}")]
@@ -57,7 +60,7 @@ impl Fault {
             Self::Connect(_) => FaultKind::Connect,
             Self::Handshake(_) => FaultKind::Handshake,
             Self::Timeout => FaultKind::Timeout,
-            Self::Closed => FaultKind::Closed,
+            Self::Closed | Self::Unprocessed => FaultKind::Closed,
             Self::Io(_) => FaultKind::Io,
             Self::Protocol(_) => FaultKind::Protocol,
             Self::Status { .. } | Self::GrpcStatus(_) => FaultKind::Status,

@@ -201,5 +201,9 @@ impl Head {
 }
 
 pub(super) fn fault(error: h2::Error) -> Fault {
+    if error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR) {
+        // RFC 9113 §6.8: what was sent above the GOAWAY's last stream was not processed.
+        return Fault::Unprocessed;
+    }
     if error.is_io() { Fault::Closed } else { Fault::protocol(error) }
 }

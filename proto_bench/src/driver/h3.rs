@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
+use h3::error::StreamError;
 use h3_quinn::OpenStreams;
 use http::header::CONTENT_LENGTH;
 use quinn::crypto::rustls::QuicClientConfig;
@@ -102,7 +103,7 @@ impl Lane for Stream {
         if size > 0 {
             request.headers_mut().insert(CONTENT_LENGTH, size.into());
         }
-        let mut stream = self.sender.send_request(request).await.map_err(fault)?;
+        let mut stream = self.sender.send_request(request).await.map_err(unsent)?;
         if size > 0 {
             let mut payload = vec![0; size];
             self.shape.pattern.write(stamp, &mut payload);
@@ -126,6 +127,15 @@ impl Lane for Stream {
     }
 }
 
-fn fault(error: h3::error::StreamError) -> Fault {
-    Fault::protocol(error)
+fn fault(error: StreamError) -> Fault {
+    match error {
+        // RFC 9114 §5.2: requests above the GOAWAY's identifier were not processed.
+        StreamError::RemoteClosing { .. } => Fault::Unprocessed,
+        error => Fault::protocol(error),
+    }
+}
+
+/// The same for a request of which nothing was sent.
+fn unsent(error: StreamError) -> Fault {
+    if error.is_h3_no_error() { Fault::Unprocessed } else { fault(error) }
 }

@@ -75,6 +75,10 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
                     return LaneEnd::Closing;
                 }
             }
+            Err(Fault::Unprocessed) => {
+                stage.pacer.give_back(turn);
+                return LaneEnd::Closing;
+            }
             Err(fault) => {
                 recorder.fault(&fault);
                 if fault.ends_connection() {

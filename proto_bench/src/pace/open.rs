@@ -25,6 +25,8 @@ pub struct OpenSchedule {
     first: Instant,
     interval_ns: f64,
     next: Cell<u64>,
+    /// Due times of requests that have to be sent again.
+    again: RefCell<Vec<Instant>>,
     idle: RefCell<VecDeque<Waker>>,
     lane_idle: Notify,
     /// How late idle lanes were woken: the generator's own lateness, in nanoseconds.
@@ -43,6 +45,7 @@ impl OpenSchedule {
             first,
             interval_ns,
             next: Cell::new(0),
+            again: RefCell::default(),
             idle: RefCell::default(),
             lane_idle: Notify::new(),
             lateness: RefCell::new(lateness),
@@ -54,9 +57,19 @@ impl OpenSchedule {
         poll_fn(|cx| self.poll_take(cx)).await
     }
 
+    /// Takes back a due time whose request has to be sent again.
+    pub fn give_back(&self, due: Instant) {
+        self.again.borrow_mut().push(due);
+    }
+
     fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Instant>> {
         let due = self.due(self.next.get());
         let now = Instant::now();
+        if now < self.window.until
+            && let Some(due) = self.again.borrow_mut().pop()
+        {
+            return Poll::Ready(Some(due));
+        }
         if due >= self.window.until || now >= self.window.until {
             return Poll::Ready(None);
         }
@@ -109,6 +122,7 @@ impl OpenSchedule {
         (self.next.get()..)
             .map(|index| self.due(index))
             .take_while(|due| *due < self.window.until)
+            .chain(self.again.borrow().clone())
             .filter(|due| self.window.counts(*due))
     }
 
