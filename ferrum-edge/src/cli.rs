@@ -12,6 +12,7 @@ mod gitops;
 mod import;
 mod logs;
 mod notify;
+mod pid_file;
 mod print;
 mod process;
 mod quickstart;

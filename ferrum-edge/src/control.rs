@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use gateway_protocols::downstream::bind;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::admin::Listener;
@@ -98,8 +99,8 @@ impl Gateway {
         let Some(handle) = self.control().handle() else {
             return Err(failed(io::ErrorKind::NotConnected.into()));
         };
-        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let sharing = self.engine().snapshot().settings.share_ports.into();
+        let listener = bind::tcp_alone(address, sharing).map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
         let _inside = handle.enter();
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
@@ -116,8 +117,9 @@ impl Gateway {
         let Some(handle) = self.control().handle() else {
             return Err(failed(io::ErrorKind::NotConnected.into()));
         };
+        let sharing = self.engine().snapshot().settings.share_ports.into();
         let _inside = handle.enter();
-        self.tend_admin(handle, Listener::unix(path).map_err(failed)?);
+        self.tend_admin(handle, Listener::unix(path, sharing).map_err(failed)?);
         Ok(())
     }
 

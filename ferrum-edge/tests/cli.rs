@@ -14,6 +14,8 @@ mod output;
 mod process;
 #[path = "cli/remote.rs"]
 mod remote;
+#[path = "cli/replacing.rs"]
+mod replacing;
 #[path = "cli/serving.rs"]
 mod serving;
 #[path = "cli/waf.rs"]
@@ -426,10 +428,11 @@ fn the_service_manager_is_told() {
         let n = socket.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..n]).into_owned()
     };
-    assert_eq!(next(), "READY=1\n");
+    let ready = format!("READY=1\nMAINPID={}\n", gateway.pid());
+    assert_eq!(next(), ready);
     gateway.signal("HUP");
     assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(next(), "READY=1\n");
+    assert_eq!(next(), ready);
     gateway.signal("QUIT");
     assert_eq!(next(), "STOPPING=1\n");
     assert_eq!(gateway.wait(), Some(0));

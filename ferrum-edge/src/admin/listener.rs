@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gateway_protocols::downstream::bind::Sharing;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -39,35 +40,52 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The file of a Unix socket.
-pub(crate) struct SocketFile(PathBuf);
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), identity: identity(path)? })
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody else may have taken it away.
-        drop(std::fs::remove_file(&self.0));
+        // Somebody else may have taken it away, or put another one there.
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            drop(std::fs::remove_file(&self.path));
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 impl Listener {
     /// Listens on a Unix socket that only this user may connect to. A socket that nobody listens on any more is
-    /// replaced. Has to be called within a runtime.
+    /// replaced; with sharing, also one that somebody listens on. Has to be called within a runtime.
     ///
     /// # Errors
-    /// When somebody listens there, when something else is there, or when it can't be created.
-    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+    /// When somebody listens there, without sharing, when something else is there, or when it can't be created.
+    pub(crate) fn unix(path: &Path, sharing: Sharing) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else"));
             }
-            Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+            Ok(_) if sharing == Sharing::Refused && std::os::unix::net::UnixStream::connect(path).is_ok() => {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
-            Ok(_) => std::fs::remove_file(path)?,
-            Err(_) => {}
+            // Replaced in one step below.
+            Ok(_) | Err(_) => {}
         }
         // Nobody else can connect before the mode is set: the folder it is made in is this user's alone.
-        let file = SocketFile(path.to_owned());
         let listener = bound(path)?;
+        let file = SocketFile::of(path)?;
         listener.set_nonblocking(true)?;
         Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: file })
     }

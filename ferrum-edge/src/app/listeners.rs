@@ -1,7 +1,7 @@
 //! The gateway's listening sockets, bound before anything runs and handed to the workers.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
-use gateway_protocols::downstream::bind;
+use gateway_protocols::downstream::bind::{self, Sharing};
 use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc;
@@ -30,14 +30,15 @@ impl Listeners {
     pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
         // Without a certificate there is nothing to show to a TLS client.
         let https = settings.https.filter(|_| !settings.tls.certificates.is_empty());
-        let http = bind_for("http", settings.http, workers)?;
-        let https = bind_for("https", https, workers)?;
+        let sharing = settings.share_ports.into();
+        let http = bind_for("http", settings.http, (workers, sharing))?;
+        let https = bind_for("https", https, (workers, sharing))?;
         let mut quic = Vec::new();
         if settings.http3
             && let Some(address) = https.first().and_then(|socket| socket.local_addr().ok())
         {
             // The port number is that of https, also an ephemeral one.
-            let sockets = bind::udp_for_workers(address, workers);
+            let sockets = bind::udp_for_workers(address, workers, sharing);
             let sockets =
                 sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
             // One for all: a client is resumed by any worker, and its session is gone for all of them.
@@ -121,7 +122,7 @@ impl StreamPorts {
         for &place in &wanted {
             let bound = certified(snapshot, frontend, place).and_then(|()| match open.contains(&place) {
                 true => Ok(()),
-                false => new.bind(place, snapshot.settings.stream_address, workers),
+                false => new.bind(place, &snapshot.settings, workers),
             });
             match bound {
                 Ok(()) => {}
@@ -166,17 +167,18 @@ impl NewPorts {
     fn bind(
         &mut self,
         (transport, port): (Transport, u16),
-        address: IpAddr,
+        settings: &Settings,
         workers: usize,
     ) -> Result<(), StartError> {
-        let address = SocketAddr::new(address, port);
+        let address = SocketAddr::new(settings.stream_address, port);
+        let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for("a stream proxy", Some(address), workers)?;
+                let sockets = bind_for("a stream proxy", Some(address), (workers, sharing))?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
-                let sockets = bind::udp_for_workers(address, workers);
+                let sockets = bind::udp_for_workers(address, workers, sharing);
                 let listener = "a UDP proxy";
                 let sockets = sockets.map_err(|source| StartError::Bind { listener, address, source })?;
                 self.udp.insert(port, sockets);
@@ -213,8 +215,12 @@ fn certified(
 fn bind_for(
     listener: &'static str,
     address: Option<SocketAddr>,
-    workers: usize,
+    (workers, sharing): (usize, Sharing),
 ) -> Result<Vec<TcpListener>, StartError> {
     let Some(address) = address else { return Ok(Vec::new()) };
-    bind::tcp_for_workers(address, workers).map_err(|source| StartError::Bind { listener, address, source })
+    bind::tcp_for_workers(address, workers, sharing).map_err(|source| StartError::Bind {
+        listener,
+        address,
+        source,
+    })
 }

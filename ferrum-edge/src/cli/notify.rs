@@ -31,7 +31,8 @@ pub(super) fn tell(state: State) {
 
 fn message(state: State) -> String {
     match state {
-        State::Ready => "READY=1\n".to_owned(),
+        // The id, because this process may have taken the place of the one that systemd started.
+        State::Ready => format!("READY=1\nMAINPID={}\n", std::process::id()),
         State::Stopping => "STOPPING=1\n".to_owned(),
         // Type=notify-reload wants the moment, so that it can tell this reload from an older one.
         State::Reloading => {

@@ -1,6 +1,7 @@
 //! Signals to a gateway that runs already, and never to another program that was given its process id.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -22,9 +23,31 @@ pub(super) enum NotSignalled {
     Refused { pid: i32, source: io::Error },
 }
 
-/// Sends SIGHUP to a gateway. The process is held while it is looked at, so that its id can't pass to another between
-/// the look and the signal.
+/// A process that was found to be a running gateway. It is held, so that its id can't pass to another.
+pub(super) struct Running {
+    number: i32,
+    held: OwnedFd,
+}
+
+impl Running {
+    /// The process id.
+    pub(super) fn pid(&self) -> i32 {
+        self.number
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), NotSignalled> {
+        pidfd_send_signal(&self.held, signal)
+            .map_err(|error| NotSignalled::Refused { pid: self.number, source: error.into() })
+    }
+}
+
+/// Sends SIGHUP to a gateway.
 pub(super) fn hang_up(pid: Pid) -> Result<(), NotSignalled> {
+    find(pid)?.signal(Signal::HUP)
+}
+
+/// Looks whether this process is a running gateway.
+pub(super) fn find(pid: Pid) -> Result<Running, NotSignalled> {
     let number = pid.as_raw_nonzero().get();
     let held = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| match error {
         rustix::io::Errno::SRCH => NotSignalled::Gone(number),
@@ -39,8 +62,7 @@ pub(super) fn hang_up(pid: Pid) -> Result<(), NotSignalled> {
     if !waits_for_hup(&fs::read_to_string(process.join("status")).map_err(unknown)?) {
         return Err(NotSignalled::NotWaiting(number));
     }
-    pidfd_send_signal(&held, Signal::HUP)
-        .map_err(|error| NotSignalled::Refused { pid: number, source: error.into() })
+    Ok(Running { number, held })
 }
 
 /// Whether a process runs this program's file, or one of its name: another version, or one that was replaced since.

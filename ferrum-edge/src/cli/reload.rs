@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::address::AdminAddress;
 use super::admin::{Admin, Answer};
-use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, print, process};
+use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, pid_file, print, process};
 use crate::source::file::{Source, Spec};
 
 /// Arguments of `reload`.
@@ -41,7 +41,8 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
     let address = args.admin.clone().unwrap_or_else(configured);
     let admin = Admin::at(address.clone());
     let before = status(&admin);
-    let pid = match given_pid(args) {
+    let given = args.pid_file.as_deref().map(pid_file::read).transpose();
+    let pid = match given.map(|of_file| of_file.or(args.pid)) {
         Ok(Some(pid)) => Some(pid),
         Ok(None) => before.as_ref().ok().and_then(|status| status.get("pid")?.as_i64()?.try_into().ok()),
         Err(error) => {
@@ -115,25 +116,6 @@ fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-/// The process id is in neither the arguments nor the file they name.
-#[derive(Debug, thiserror::Error)]
-enum PidError {
-    #[error("{path} can't be read: {source}")]
-    Unreadable { path: String, source: io::Error },
-    #[error("{path} holds no process id")]
-    NotOne { path: String },
-}
-
-fn given_pid(args: &ReloadArgs) -> Result<Option<i32>, PidError> {
-    let Some(file) = &args.pid_file else { return Ok(args.pid) };
-    let path = file.display().to_string();
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(source) => return Err(PidError::Unreadable { path, source }),
-    };
-    text.trim().parse().map(Some).map_err(|_| PidError::NotOne { path })
 }
 
 /// The admin address of the configuration; a bad one, which is what is often reloaded, can't say.

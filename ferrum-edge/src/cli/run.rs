@@ -1,9 +1,9 @@
 //! `run`: the gateway as a process, with its signals.
 
+use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-use std::{fs, io};
 
 use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
 use super::notify::{self, State};
+use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::source::database::{Database, access_given};
@@ -71,6 +72,9 @@ pub(super) struct Flags {
     /// Writes the process id here while the gateway runs
     #[arg(long, env = "FERRUM_PID_FILE", value_name = "FILE")]
     pid_file: Option<PathBuf>,
+    /// Takes the place of the gateway of --pid-file: listens on its ports beside it, and stops it once this one serves
+    #[arg(long, requires = "pid_file")]
+    replace: bool,
 }
 
 impl Flags {
@@ -84,6 +88,7 @@ impl Flags {
             port("FERRUM_PROXY_HTTPS_PORT", self.https_port),
             port("FERRUM_ADMIN_HTTP_PORT", self.admin_port),
             number("FERRUM_WORKER_THREADS", self.workers),
+            self.replace.then(|| ("FERRUM_SHARE_PORTS".to_owned(), "true".to_owned())),
         ]
         .into_iter()
         .flatten()
@@ -261,6 +266,10 @@ impl<'s> Process<'s> {
                     .into(),
             );
         }
+        let replaced = match &flags.pid_file {
+            Some(path) if flags.replace => pid_file::running(path)?,
+            _ => None,
+        };
         let gateway = match database {
             Some(database) => Gateway::start_database(settings.clone(), database, registry.clone())?,
             None => Gateway::start(model, registry.clone())?,
@@ -270,6 +279,12 @@ impl<'s> Process<'s> {
         let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         say_started(&gateway, source, admin);
         notify::tell(State::Ready);
+        if let Some(replaced) = replaced {
+            match replaced.signal(rustix::process::Signal::TERM) {
+                Ok(()) => tracing::info!(pid = replaced.pid(), "the gateway before this one drains"),
+                Err(error) => tracing::warn!(%error, "the gateway before this one goes on"),
+            }
+        }
         Ok(Self { source, registry, gateway, _pid_file: pid_file })
     }
 
@@ -394,31 +409,4 @@ fn say_refused(problems: &str) {
         tracing::error!(problem, "the new configuration is refused");
     }
     tracing::error!("the configuration before it goes on serving");
-}
-
-/// The file with the process id; removed when the gateway ends.
-struct PidFile(PathBuf);
-
-/// The pid file can't be written.
-#[derive(Debug, thiserror::Error)]
-#[error("the pid file {path} can't be written: {source}")]
-struct PidFileError {
-    path: String,
-    source: io::Error,
-}
-
-impl PidFile {
-    fn write(path: &Path) -> Result<Self, PidFileError> {
-        fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|source| PidFileError { path: path.display().to_string(), source })?;
-        Ok(Self(path.to_owned()))
-    }
-}
-
-impl Drop for PidFile {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0) {
-            tracing::warn!(path = %self.0.display(), %error, "the pid file stays behind");
-        }
-    }
 }

@@ -11,7 +11,7 @@ const BACKLOG: i32 = 4096;
 /// A TCP listener that shares its port with the other workers' listeners.
 ///
 /// # Errors
-/// When the address is not ours, the port is taken by another process, or it needs privileges.
+/// When the address is not ours, the port is taken by another process that does not share it, or it needs privileges.
 pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -25,12 +25,33 @@ pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Whether a port may be had on which another process of the same user listens, which has to allow that as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// It is refused.
+    Refused,
+    /// New connections go to either.
+    Allowed,
+}
+
+impl From<bool> for Sharing {
+    fn from(is_allowed: bool) -> Self {
+        if is_allowed { Self::Allowed } else { Self::Refused }
+    }
+}
+
 /// One listener for each worker; the first one settles an ephemeral port for all.
 ///
 /// # Errors
-/// When the port can't be had. A port another process listens on is refused, also when that one shares it.
-pub fn tcp_for_workers(address: SocketAddr, workers: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    probe(address)?;
+/// When the port can't be had.
+pub fn tcp_for_workers(
+    address: SocketAddr,
+    workers: usize,
+    sharing: Sharing,
+) -> io::Result<Vec<std::net::TcpListener>> {
+    if sharing == Sharing::Refused {
+        probe(address)?;
+    }
     let first = tcp(address)?;
     let settled = first.local_addr()?;
     let mut listeners = vec![first];
@@ -38,6 +59,19 @@ pub fn tcp_for_workers(address: SocketAddr, workers: usize) -> io::Result<Vec<st
         listeners.push(tcp(settled)?);
     }
     Ok(listeners)
+}
+
+/// The listener of something that has only one.
+///
+/// # Errors
+/// As for [`tcp_for_workers`].
+pub fn tcp_alone(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
+    if sharing == Sharing::Allowed {
+        return tcp(address);
+    }
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// A UDP socket that shares its port with the other workers' sockets; the kernel keeps a client with one of them.
@@ -60,9 +94,15 @@ pub fn udp(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 /// One UDP socket for each worker.
 ///
 /// # Errors
-/// When the port can't be had; one another process listens on is refused, also when that one shares it.
-pub fn udp_for_workers(address: SocketAddr, workers: usize) -> io::Result<Vec<std::net::UdpSocket>> {
-    drop(std::net::UdpSocket::bind(address)?);
+/// When the port can't be had.
+pub fn udp_for_workers(
+    address: SocketAddr,
+    workers: usize,
+    sharing: Sharing,
+) -> io::Result<Vec<std::net::UdpSocket>> {
+    if sharing == Sharing::Refused {
+        drop(std::net::UdpSocket::bind(address)?);
+    }
     let first = udp(address)?;
     let settled = first.local_addr()?;
     let mut sockets = vec![first];

@@ -28,6 +28,10 @@ pub struct Gateway {
     pub admin_socket: Option<String>,
     /// `/metrics`, `/v1/status` and `/v1/openapi.json` need a token with the role read; health does not. Default false.
     pub admin_require_token: Option<bool>,
+    /// Listens on ports on which another gateway of the same user listens, too, so that one can take the place of another
+    /// without a gap: start the next, and stop the one before when the next is ready. Needs a restart. Default false: a port
+    /// that is in use is refused.
+    pub share_ports: Option<bool>,
     /// The address stream proxies listen on. Default `0.0.0.0`.
     pub stream_address: Option<String>,
     /// Threads that carry traffic. Default 0: one for each core the process may use.

@@ -30,6 +30,8 @@ pub struct Settings {
     pub admin_socket: Option<PathBuf>,
     /// Status, metrics and the API's description need a token, too. Default false.
     pub admin_require_token: bool,
+    /// Listens on ports on which another gateway of the same user listens, too. Default false.
+    pub share_ports: bool,
     /// Address stream proxies listen on. Default `0.0.0.0`.
     pub stream_address: IpAddr,
     /// Threads that carry traffic; 0 is one for each core the process may use.
@@ -182,6 +184,7 @@ impl Default for Settings {
             admin_tls: None,
             admin_socket: None,
             admin_require_token: false,
+            share_ports: false,
             stream_address: IpAddr::from([0, 0, 0, 0]),
             workers: 0,
             tls: FrontendTls::default(),

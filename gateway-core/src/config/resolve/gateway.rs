@@ -58,6 +58,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_tls: written.admin_tls.as_ref().and_then(|tls| admin_tls(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
+        share_ports: written.share_ports.unwrap_or(defaults.share_ports),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {
                 notes.value("stream_address", words::address(text)).unwrap_or(defaults.stream_address)

@@ -239,6 +239,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Switch,
     },
     Setting {
+        name: "FERRUM_SHARE_PORTS",
+        key: "share_ports",
+        doc: "Listens on ports on which another gateway of the same user listens, too. Default false.",
+        how: How::Switch,
+    },
+    Setting {
         name: "FERRUM_OVERLOAD_MAX_MEMORY_BYTES",
         key: "overload.max_memory_bytes",
         doc: "Bytes of memory beyond which load is shed. Default the cgroup's limit; 0 is no limit.",
