@@ -4,6 +4,7 @@
 
 mod access;
 mod actions;
+mod audit;
 mod bulk;
 mod door;
 mod effective;
@@ -22,6 +23,7 @@ mod sessions;
 mod site;
 mod status;
 mod targets;
+mod traffic;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,13 +96,14 @@ pub(crate) async fn serve(listener: Arc<Listener>, admin: Admin) -> Result<(), S
 async fn connection(accepted: Accepted, service: TowerToHyperService<Router>, visit: Visit) {
     let visit = &visit;
     let shaking = tokio::time::timeout(HEAD_TIMEOUT, accepted.ready());
-    let stream = match visit.during(shaking).await {
-        Some(Ok(Ok(stream))) => stream,
+    let (stream, peer) = match visit.during(shaking).await {
+        Some(Ok(Ok((stream, peer)))) => (stream, Arc::new(peer)),
         Some(Ok(Err(error))) => return tracing::debug!(%error, "a TLS handshake of the admin API failed"),
         Some(Err(_)) | None => return,
     };
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         let service = service.clone();
+        request.extensions_mut().insert(peer.clone());
         async move {
             let Some(_served) = visit.serve(health::PATHS.contains(&request.uri().path())).await else {
                 return Ok(problem::crowded());
@@ -132,10 +135,15 @@ fn router(admin: Admin) -> Router<()> {
             Some(role) => {
                 let gate = Gate { admin: admin.clone(), role };
                 match endpoint.path {
-                    actions::PATH | explain::PATH | records::PATH | sessions::PATH | sessions::ONE => {
-                        (endpoint.route)()
-                            .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running))
-                    }
+                    actions::PATH
+                    | audit::PATH
+                    | audit::VERIFY
+                    | explain::PATH
+                    | records::PATH
+                    | sessions::PATH
+                    | sessions::ONE
+                    | traffic::PATH => (endpoint.route)()
+                        .route_layer(middleware::from_fn_with_state(gate, request::gate_of_running)),
                     _ => (endpoint.route)().route_layer(middleware::from_fn_with_state(gate, request::gate)),
                 }
             }

@@ -24,6 +24,8 @@ use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
 use crate::admin::Admin;
+use crate::audit::log::AuditLogError;
+use crate::audit::recorder::Recorder;
 use crate::control::{Control, PluginTasks};
 use crate::export::Telemetry;
 use crate::export::access_log::AccessLogError;
@@ -98,6 +100,9 @@ pub enum StartError {
     /// The access log can't be opened.
     #[error(transparent)]
     AccessLog(#[from] AccessLogError),
+    /// The audit log can't be opened.
+    #[error(transparent)]
+    AuditLog(#[from] AuditLogError),
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -123,6 +128,9 @@ pub enum ReloadError {
     /// A port it needs can't be listened on.
     #[error(transparent)]
     Port(#[from] StartError),
+    /// The audit log can't be opened.
+    #[error(transparent)]
+    AuditLog(#[from] AuditLogError),
 }
 
 impl Gateway {
@@ -195,6 +203,8 @@ impl Gateway {
         let pushes = Pushes::build(&settings.metrics_push, compiler.registry().world())
             .map_err(StartError::LogSinks)?;
         let telemetry = Arc::new(Telemetry::with_sinks(workers, &settings, sinks)?);
+        let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
+        audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
         compiler.adopt(&compiled);
         let meters = compiler.registry().world().meters().clone();
@@ -227,6 +237,7 @@ impl Gateway {
             meters,
             shared,
             telemetry,
+            audit,
             frontend,
             admin_tls,
             addresses,
@@ -325,6 +336,7 @@ impl Gateway {
             }
         }
         self.engine.telemetry.flush();
+        self.engine.audit.flush();
     }
 }
 

@@ -4,9 +4,11 @@
 
 mod address;
 mod admin;
+mod audit;
 mod cache;
 mod check;
 mod database;
+mod doctor;
 mod explain;
 mod gitops;
 mod import;
@@ -23,6 +25,8 @@ mod serve;
 mod spec;
 mod store;
 mod tail;
+#[cfg(feature = "top")]
+mod top;
 mod waf;
 
 use std::process::ExitCode;
@@ -58,16 +62,23 @@ enum Command {
     /// Check a configuration and report all errors
     #[command(visible_alias = "validate")]
     Check(check::CheckArgs),
+    /// Examine this machine and what a configuration names, and say what to do
+    Doctor(doctor::DoctorArgs),
     /// Reload the configuration of a running gateway and report the result
     Reload(reload::ReloadArgs),
     /// Print the access records of a running gateway as they come
     Logs(tail::LogsArgs),
+    /// List who changed what, from where, allowed or refused; or verify that the list is whole
+    Audit(audit::AuditArgs),
     /// Purge the stored responses of a running gateway
     Cache(cache::CacheArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
     /// Show the status of a running gateway
     Status(store::StatusArgs),
+    /// Show the traffic of a running gateway: rates, percentiles, errors
+    #[cfg(feature = "top")]
+    Top(top::TopArgs),
     /// Write the configuration of a gateway or a database to a file
     Dump(gitops::DumpArgs),
     /// Show the differences between a file and the configuration in use; exit code 4 if there are any
@@ -114,6 +125,14 @@ struct Verbosity {
     verbose: u8,
 }
 
+/// Who runs the program, for the audit.
+fn user() -> String {
+    let name = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let uid = rustix::process::getuid().as_raw();
+    name.filter(|name| !name.is_empty())
+        .map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
+}
+
 /// Does what the command line says, with the plugins of `registry`. For programs that add plugins of their own and
 /// want to be used like `ferrum-edge` otherwise.
 pub fn main(registry: Registry) -> ExitCode {
@@ -122,11 +141,15 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
         Command::Serve(args) => serve::serve(args, registry),
         Command::Check(args) => check::check(&args, &registry),
+        Command::Doctor(args) => doctor::doctor(&args, registry),
         Command::Reload(args) => reload::reload(&args, &registry),
         Command::Logs(args) => tail::logs(&args, registry),
+        Command::Audit(args) => audit::audit(&args, registry),
         Command::Cache(args) => cache::cache(&args, registry),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::top(&args, registry),
         Command::Dump(args) => gitops::dump(&args, registry),
         Command::Diff(args) => gitops::diff(&args, registry),
         Command::Apply(args) => gitops::apply(&args, registry),

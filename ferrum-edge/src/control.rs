@@ -4,7 +4,7 @@
 //! asked for.
 
 mod certificates;
-mod overload;
+pub(crate) mod overload;
 mod probes;
 mod tasks;
 

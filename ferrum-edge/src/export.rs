@@ -11,6 +11,7 @@ pub(crate) mod push;
 mod shard;
 pub(crate) mod sinks;
 pub(crate) mod tails;
+mod traffic;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +62,8 @@ pub(crate) struct ControlCounts {
     pub(crate) certificates_refused: AtomicU64,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
+    /// Entries of the audit.
+    pub(crate) audit: Arc<crate::audit::recorder::Counts>,
     /// The certificates in use.
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
     /// How loaded the gateway was when it was last looked at.
@@ -244,6 +247,14 @@ impl Telemetry {
 }
 
 impl Telemetry {
+    /// Exchanges under way.
+    pub(crate) fn active_requests(&self) -> u64 {
+        let sum = |of: fn(&WorkerTelemetry) -> u64| self.workers.iter().map(|worker| of(worker)).sum::<u64>();
+        // The end is read first: one that ends between the two reads then counts as open, and never as less than none.
+        let ended = sum(|worker| worker.ended.value());
+        sum(|worker| worker.began.value()).saturating_sub(ended)
+    }
+
     /// The timings at a slot, over all workers, since the start.
     fn proxy_timings(&self, slot: usize) -> Timings {
         let mut sums = Timings::default();

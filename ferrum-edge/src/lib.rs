@@ -26,6 +26,7 @@
 
 pub mod admin;
 pub mod app;
+mod audit;
 pub mod cli;
 mod control;
 mod explain;

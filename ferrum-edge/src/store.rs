@@ -23,6 +23,7 @@
 //! - Nothing here waits without end: see [`Options`]. After an error a later call tries with a new connection; the
 //!   store never has to be opened anew.
 
+mod audit;
 mod change;
 mod error;
 mod history;
@@ -42,6 +43,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::task::JoinHandle;
 
+pub(crate) use audit::{Gathered, MAX_AUDIT_PAGE};
 pub use change::{Author, Change, Counts};
 pub use error::StoreError;
 pub use history::{Changed, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};

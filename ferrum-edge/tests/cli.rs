@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
 
+#[path = "cli/audit.rs"]
+mod audit;
 #[path = "cli/caching.rs"]
 mod caching;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/exhaustion.rs"]
 mod exhaustion;
 #[path = "cli/files.rs"]
@@ -18,6 +22,9 @@ mod remote;
 mod replacing;
 #[path = "cli/serving.rs"]
 mod serving;
+#[cfg(feature = "top")]
+#[path = "cli/top.rs"]
+mod top;
 #[path = "cli/waf.rs"]
 mod waf;
 

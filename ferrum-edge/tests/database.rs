@@ -4,6 +4,8 @@
 
 #[path = "database/api.rs"]
 mod api;
+#[path = "database/audit.rs"]
+mod audit;
 #[path = "database/broken.rs"]
 mod broken;
 #[path = "database/cli.rs"]

@@ -43,6 +43,22 @@ pub fn ends(der: &[u8]) -> Option<i64> {
     Some(certificate.validity().not_after.timestamp())
 }
 
+/// From when to when a DER certificate is valid, in seconds since 1970; `None` when it can't be read.
+pub fn validity(der: &[u8]) -> Option<(i64, i64)> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
+/// Whether a DER certificate names another as its issuer. Signatures are not looked at.
+pub fn is_issued_by(der: &[u8], issuer: &[u8]) -> bool {
+    let read = |der| X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate);
+    match (read(der), read(issuer)) {
+        (Some(certificate), Some(issuer)) => certificate.issuer().as_raw() == issuer.subject().as_raw(),
+        _ => false,
+    }
+}
+
 fn alternative(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(text) | GeneralName::RFC822Name(text) | GeneralName::URI(text) => {

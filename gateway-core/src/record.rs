@@ -209,6 +209,12 @@ pub mod metric {
         CERTIFICATE_ENDS: gauge = "ferrum_certificate_not_after_timestamp_seconds";
         /// Requests to the admin API that were refused for who asked, by reason.
         ADMIN_REFUSED: counter = "ferrum_admin_refused_total";
+        /// Entries of the audit, by outcome.
+        AUDIT_ENTRIES: counter = "ferrum_audit_entries_total";
+        /// Refused attempts that have no entry in the audit, because there were too many.
+        AUDIT_SUPPRESSED: counter = "ferrum_audit_suppressed_total";
+        /// Entries of the audit that could not be written to the database or to the audit log.
+        AUDIT_LOST: counter = "ferrum_audit_lost_total";
         /// Access records written.
         LOG_WRITTEN: counter = "ferrum_access_log_written_total";
         /// Access records dropped because the writer was behind or could not write.

@@ -147,6 +147,54 @@ impl Display for Rfc3339 {
     }
 }
 
+/// Milliseconds since 1970 UTC of a moment as RFC 3339 writes it; `None` for another text, and before 1970.
+pub fn millis_of(text: &str) -> Option<u64> {
+    let number = |from: usize, to: usize| -> Option<i64> {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let is = |at: usize, any: &[u8]| text.as_bytes().get(at).is_some_and(|byte| any.contains(byte));
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let is_shaped = is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
+    if !is_shaped
+        || !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
+        return None;
+    }
+    let rest = text.get(19..)?;
+    let fraction = rest.strip_prefix('.').map_or("", |rest| {
+        let end = rest.bytes().take_while(u8::is_ascii_digit).count();
+        rest.get(..end).unwrap_or_default()
+    });
+    let zone = rest.get(if rest.starts_with('.') { 1 + fraction.len() } else { 0 }..)?;
+    let offset = match zone {
+        "Z" | "z" => 0,
+        _ => {
+            let at = text.len() - zone.len();
+            let minutes = number(at + 1, at + 3)? * 60 + number(at + 4, at + 6)?;
+            let is_shaped = zone.len() == 6 && is(at, b"+-") && is(at + 3, b":");
+            is_shaped.then_some(if zone.starts_with('-') { -minutes } else { minutes })?
+        }
+    };
+    let millis: i64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    let seconds = days(year, month, day) * 86_400 + hour * 3600 + (minute - offset) * 60 + second;
+    u64::try_from(seconds * 1000 + millis).ok()
+}
+
+/// The days from the epoch to a date, in the Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    // As in `date`, years begin in March.
+    let (year, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 /// Year, month and day of a day since the epoch, in the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
     // Years counted from March have the leap day at their end, so that months have fixed places within them.
@@ -193,6 +241,31 @@ mod tests {
         assert_eq!(value["long"].as_str().unwrap().len(), MAX_TEXT);
         let odd = format!("x{}", "ü".repeat(MAX_TEXT));
         assert!(written(|line| line.text("long", &odd))["long"].as_str().unwrap().ends_with('\u{fffd}'));
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for seconds in [0, 951_782_400, 951_868_799, 1_795_132_799, 4_107_542_400, 13_569_465_599] {
+            let time = UNIX_EPOCH + Duration::new(seconds, 7_000_000);
+            assert_eq!(millis_of(&Rfc3339(time).to_string()), Some(seconds * 1000 + 7));
+        }
+        assert_eq!(millis_of("1970-01-01T01:00:00+01:00"), Some(0));
+        assert_eq!(millis_of("1970-01-01t00:00:00.5-00:30"), Some(1_800_500));
+        for text in [
+            "",
+            "1970-01-01",
+            "1970-01-01T00:00:00",
+            "1970-13-01T00:00:00Z",
+            "1970-01-01T24:00:00Z",
+            "1970-01-01T00:00:00+0100",
+            "1970-01-01T00:00:00Z ",
+            "1969-12-31T23:59:59Z",
+            "+970-01-01T00:00:00Z",
+            "1970-01-01T00:00:00\u{fc}",
+            "1970-01-01T00:00:00.Zx",
+        ] {
+            assert_eq!(millis_of(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::{constant_time, digest, hmac};
@@ -32,6 +33,8 @@ const MIN_SECRET_BYTES: usize = 32;
 const MIN_TOKEN_BYTES: usize = 16;
 /// Longer ones are refused unread.
 const MAX_BEARER_BYTES: usize = 8192;
+/// How those come who send a request.
+const ADMIN_API: &str = "admin-api";
 /// Seconds by which clocks may differ.
 const LEEWAY: u64 = 30;
 
@@ -52,7 +55,8 @@ impl fmt::Debug for Access {
 struct StaticToken {
     digest: [u8; digest::SHA256_OUTPUT_LEN],
     role: Role,
-    name: &'static str,
+    name: Arc<str>,
+    source: &'static str,
 }
 
 #[derive(Clone)]
@@ -77,14 +81,16 @@ pub enum AccessError {
 /// Somebody who may do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Caller {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     pub(super) role: Role,
+    /// `admin-api`, or `command-line`.
+    pub(super) source: &'static str,
 }
 
 impl Caller {
     /// For the audit.
     pub(super) fn author(&self) -> Author {
-        Author { name: self.name.clone(), source: "admin-api".to_owned() }
+        Author { name: self.name.to_string(), source: self.source.to_owned() }
     }
 
     /// Whether the caller may do what needs `role`; else the answer.
@@ -120,8 +126,22 @@ impl Access {
             Role::Write => "write token",
             Role::Admin => "admin token",
         };
-        self.tokens.push(StaticToken { digest: sha256(token.as_bytes()), role, name });
+        self.push(token, role, (name.into(), ADMIN_API));
         Ok(())
+    }
+
+    /// Adds the token of a command that works on a database itself, for the user of this name.
+    ///
+    /// # Errors
+    /// When it is too short.
+    pub(crate) fn add_command(&mut self, token: &str, user: &str) -> Result<(), AccessError> {
+        long_enough(token, MIN_TOKEN_BYTES)?;
+        self.push(token, Role::Admin, (user.into(), "command-line"));
+        Ok(())
+    }
+
+    fn push(&mut self, token: &str, role: Role, (name, source): (Arc<str>, &'static str)) {
+        self.tokens.push(StaticToken { digest: sha256(token.as_bytes()), role, name, source });
     }
 
     /// Takes HS256 tokens (RFC 7519) keyed by `secret`, with the claims `sub`, `exp` and `role` (`read`, `write` or
@@ -157,7 +177,7 @@ impl Access {
         let mut caller = None;
         for token in &self.tokens {
             if constant_time::verify_slices_are_equal(&token.digest, &found).is_ok() {
-                caller = Some(Caller { name: token.name.to_owned(), role: token.role });
+                caller = Some(Caller { name: token.name.clone(), role: token.role, source: token.source });
             }
         }
         match (caller, &self.jwt) {
@@ -211,7 +231,7 @@ impl Jwt {
         if self.issuer.is_some() && claims.iss != self.issuer {
             return Err("The token is of another issuer");
         }
-        Ok(Caller { name: claims.sub, role: claims.role })
+        Ok(Caller { name: claims.sub.into(), role: claims.role, source: ADMIN_API })
     }
 }
 

@@ -106,7 +106,7 @@ async fn write(
     nothing_else(&pairs)?;
     let expected = expected(headers)?;
     let request = Request { steps, prune, rollback: None, expected, validate_only, note };
-    let written = asked.reconciler.write(asked.caller.author(), request).await;
+    let written = asked.reconciler.write(asked.by(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let headers = [(REVISION, written.revision.to_string())];
     let response = (headers, Json(summary(&written, validate_only, details))).into_response();

@@ -5,8 +5,8 @@ use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use super::access::Role;
 use super::{
-    Admin, actions, bulk, effective, explain, health, history, metrics, openapi, records, resources,
-    sessions, status, targets,
+    Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
+    sessions, status, targets, traffic,
 };
 
 /// One thing that can be asked for.
@@ -77,6 +77,12 @@ pub(super) enum Answer {
     Records,
     /// A page of sessions.
     Sessions,
+    /// A page of the audit.
+    Audit,
+    /// Whether the audit's chain is whole.
+    AuditCheck,
+    /// Counts by proxy and target.
+    Traffic,
     /// Something else that is an object.
     Document,
 }
@@ -155,6 +161,17 @@ const REVISIONS: &[Param] = &[
     param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Revisions of a page. Default 50."),
 ];
+const AUDIT: &[Param] = &[
+    param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
+    param("source", Type::Text, "Only what came this way: `admin-api`, `command-line` or `file`."),
+    param("outcome", Type::Text, "Only what ended so: `allowed`, `refused` or `failed`."),
+    param("kind", Type::Text, "Only changes of objects of this kind, such as `proxies`."),
+    param("id", Type::Text, "Only changes of the object with this id."),
+    param("since", Type::Text, "Only what is not older than this time (RFC 3339)."),
+    param("until", Type::Text, "Only what is not newer than this time (RFC 3339)."),
+    param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
+    param("limit", Type::Number(1, 1000), "Entries of a page. Default 100."),
+];
 const DIFF: &[Param] = &[
     Param { required: true, ..param("from", Type::Number(0, u64::MAX), "The revision before.") },
     param("to", Type::Number(0, u64::MAX), "The revision after. Default the newest."),
@@ -201,6 +218,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE, A::Upstream), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE, A::Upstream), || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", (read, RECORDS, A::Records), || get(records::follow)),
+        asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", (read, &[], A::Traffic), || get(traffic::look)),
         sent(Body::Question, 200, asked(M::POST, explain::PATH, "Which proxy of this gateway takes a request and why, with which plugins, and why others don't. Sends nothing.", (read, &[], A::Document), || post(explain::ask))),
         asked(M::GET, sessions::PATH, "The TCP streams, WebSockets and streams of events of this gateway that are open.", (read, SESSIONS, A::Sessions), || get(sessions::list)),
         asked(M::DELETE, sessions::PATH, "Ends all of a proxy or a consumer.", (write, ENDED, A::Document), || delete(sessions::end_all)),
@@ -211,6 +229,8 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/revisions", "What was changed, when and by whom, the newest first.", (read, REVISIONS, A::Revisions), || get(history::list)),
         asked(M::GET, "/v1/revisions/{revision}", "One revision with what it changed.", (read, &[], A::Revision), || get(history::get)),
         asked(M::POST, "/v1/revisions/{revision}/rollback", "Makes the configuration what it was then, as a new revision.", (admin, ROLLBACK, A::Summary), || post(history::rollback)),
+        asked(M::GET, audit::PATH, "Who changed what, from where, allowed or refused, the newest first.", (read, AUDIT, A::Audit), || get(audit::list)),
+        asked(M::GET, audit::VERIFY, "Whether the audit's chain of hashes is whole.", (read, &[], A::AuditCheck), || get(audit::check)),
         asked(M::GET, "/v1/diff", "What is different between two revisions.", (read, DIFF, A::Diff), || get(history::diff)),
     ]
 }

@@ -110,7 +110,7 @@ pub(super) async fn rollback(
             validate_only,
             note,
         };
-        let written = asked.reconciler.write(asked.caller.author(), request).await;
+        let written = asked.reconciler.write(asked.by(), request).await;
         let written = written.map_err(|error| Box::new(refused(&error)))?;
         let headers = [(REVISION, written.revision.to_string())];
         let mut summary = summary(&written, validate_only, details);

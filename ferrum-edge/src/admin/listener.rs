@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use gateway_core::certificate::Names;
 use gateway_protocols::downstream::bind::Sharing;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
+
+use super::audit::Peer;
 
 /// What an admin listener's socket may be done with: nobody but its owner connects.
 const SOCKET_MODE: u32 = 0o600;
@@ -142,11 +145,28 @@ impl Accepted {
     ///
     /// # Errors
     /// When it fails.
-    pub(super) async fn ready(self) -> io::Result<Box<dyn Stream>> {
+    pub(super) async fn ready(self) -> io::Result<(Box<dyn Stream>, Peer)> {
+        let address = self.address();
         Ok(match self {
-            Self::Tcp(tcp, None) => Box::new(tcp),
-            Self::Tcp(tcp, Some(config)) => Box::new(TlsAcceptor::from(config).accept(tcp).await?),
-            Self::Unix(unix) => Box::new(unix),
+            Self::Tcp(tcp, None) => (Box::new(tcp), Peer { address, certificate: None }),
+            Self::Tcp(tcp, Some(config)) => {
+                let tls = TlsAcceptor::from(config).accept(tcp).await?;
+                let shown = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+                let certificate = shown.and_then(|leaf| Names::read(leaf)).map(|names| names.subject);
+                (Box::new(tls), Peer { address, certificate })
+            }
+            Self::Unix(unix) => (Box::new(unix), Peer { address, certificate: None }),
         })
+    }
+
+    /// Who is at the other end, for the audit.
+    fn address(&self) -> Option<String> {
+        match self {
+            Self::Tcp(tcp, _) => tcp.peer_addr().ok().map(|address| address.to_string()),
+            Self::Unix(unix) => unix.peer_cred().ok().map(|process| match process.pid() {
+                Some(pid) => format!("unix uid={} pid={pid}", process.uid()),
+                None => format!("unix uid={}", process.uid()),
+            }),
+        }
     }
 }

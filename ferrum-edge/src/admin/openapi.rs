@@ -167,6 +167,9 @@ fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
         Answer::Revision => json_of(reference("RevisionWithChanges")),
         Answer::Diff => json_of(reference("Diff")),
         Answer::Sessions => json_of(reference("SessionPage")),
+        Answer::Audit => json_of(reference("AuditPage")),
+        Answer::AuditCheck => json_of(reference("AuditCheck")),
+        Answer::Traffic => json_of(reference("Traffic")),
         Answer::Document => json_of(json!({ "type": "object" })),
     };
     let with = |description: &str| match &good {

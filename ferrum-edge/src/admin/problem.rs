@@ -18,6 +18,10 @@ pub(super) fn problem(status: StatusCode, code: &'static str, detail: &str) -> R
     with_errors(status, code, detail, Vec::new())
 }
 
+/// The code of an error document, beside it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Code(pub(super) &'static str);
+
 fn with_errors(status: StatusCode, code: &'static str, detail: &str, errors: Vec<Value>) -> Response {
     let title = status.canonical_reason().unwrap_or("Error");
     let mut document = json!({
@@ -26,7 +30,10 @@ fn with_errors(status: StatusCode, code: &'static str, detail: &str, errors: Vec
     if !errors.is_empty() {
         document["errors"] = Value::Array(errors);
     }
-    (status, [(CONTENT_TYPE, "application/problem+json")], format!("{document}\n")).into_response()
+    let text = format!("{document}\n");
+    let mut response = (status, [(CONTENT_TYPE, "application/problem+json")], text).into_response();
+    response.extensions_mut().insert(Code(code));
+    response
 }
 
 /// What is wrong with an object, each with a pointer to the field.

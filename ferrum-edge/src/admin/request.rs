@@ -16,9 +16,12 @@ use std::sync::Arc;
 
 use super::Admin;
 use super::access::{Caller, Role};
+use super::audit::Attempt;
 use super::json::{self, JsonError};
 use super::problem::{invalid, problem, twice};
+use crate::audit::Draft;
 use crate::source::database::{Precondition, Reconciler, access_given};
+use crate::store::Author;
 
 /// A refusal, boxed: it is large, and rare.
 pub(super) type Refused = Box<Response>;
@@ -28,6 +31,7 @@ pub(super) type Refused = Box<Response>;
 pub(super) struct Asked {
     pub(super) caller: Caller,
     pub(super) reconciler: Arc<Reconciler>,
+    attempt: Attempt,
 }
 
 /// What an endpoint of the table asks of its callers; it runs before a byte of the body is read.
@@ -39,23 +43,29 @@ pub(super) struct Gate {
 
 /// Lets callers through who may.
 pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
-    let let_in = Asked::of(request.headers(), &gate.admin).and_then(|asked| {
-        asked.caller.may(gate.role)?;
-        Ok(asked)
-    });
-    match let_in {
+    let attempt = Attempt::of(&request);
+    let (caller, response) = match Asked::of(request.headers(), &gate.admin, &attempt) {
         Ok(asked) => {
-            request.extensions_mut().insert(asked);
-            next.run(request).await
+            let caller = asked.caller.clone();
+            let response = match caller.may(gate.role) {
+                Ok(()) => {
+                    request.extensions_mut().insert(asked);
+                    next.run(request).await
+                }
+                Err(refused) => *refused,
+            };
+            (Some(caller), response)
         }
         Err(refused) => {
             if refused.status() == StatusCode::UNAUTHORIZED {
                 gate.admin.engine.telemetry.control.admin_tokens_refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(path = request.uri().path(), "the admin API was asked without a valid token");
             }
-            *refused
+            (None, *refused)
         }
-    }
+    };
+    attempt.ended(&gate.admin.engine.audit, (caller.as_ref(), &response), true);
+    response
 }
 
 /// Lets callers through who may have the running gateway do something, also where its configuration comes from a file:
@@ -71,22 +81,36 @@ pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, 
             Err(_) => Err("The gateway's tokens can't be read; see FERRUM_ADMIN_TOKEN"),
         },
     };
-    match caller.map_err(|why| Box::new(unauthorized(why))).and_then(|caller| caller.may(gate.role)) {
-        Ok(()) => next.run(request).await,
-        Err(refused) => *refused,
+    let attempt = Attempt::of(&request);
+    let (caller, response) = match caller {
+        Err(why) => (None, unauthorized(why)),
+        Ok(caller) => match caller.may(gate.role) {
+            Ok(()) => (Some(caller), next.run(request).await),
+            Err(refused) => (Some(caller), *refused),
+        },
+    };
+    // Questions that change nothing need no more than the role read.
+    if gate.role > Role::Read || !response.status().is_success() {
+        attempt.ended(&gate.admin.engine.audit, (caller.as_ref(), &response), false);
     }
+    response
 }
 
 impl Asked {
-    fn of(headers: &HeaderMap, admin: &Admin) -> Result<Self, Refused> {
+    fn of(headers: &HeaderMap, admin: &Admin, attempt: &Attempt) -> Result<Self, Refused> {
         let Some(reconciler) = admin.reconciler.clone() else {
             let detail = "The configuration comes from a file; change the file and run `ferrum-edge reload`";
             return Err(Box::new(problem(StatusCode::NOT_FOUND, "file_mode", detail)));
         };
         match reconciler.access().caller(headers) {
-            Ok(caller) => Ok(Self { caller, reconciler }),
+            Ok(caller) => Ok(Self { caller, reconciler, attempt: attempt.clone() }),
             Err(why) => Err(Box::new(unauthorized(why))),
         }
+    }
+
+    /// Who changes something, for the history and for the audit.
+    pub(super) fn by(&self) -> (Author, Draft) {
+        (self.caller.author(), self.attempt.draft(&self.caller))
     }
 
     /// Whether the caller may also do what needs this role, for answers that differ by it.

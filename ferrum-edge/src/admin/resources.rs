@@ -174,7 +174,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
         validate_only,
         note,
     };
-    let written = asked.reconciler.write(asked.caller.author(), request).await;
+    let written = asked.reconciler.write(asked.by(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use gateway_core::config::model::Settings;
 
+use super::audit::Attempt;
 use super::health;
 use super::problem::problem;
 use crate::app::Engine;
@@ -24,7 +25,9 @@ pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, n
         None => next.run(request).await,
         Some(detail) => {
             engine.telemetry.control.admin_sites_refused.fetch_add(1, Ordering::Relaxed);
-            problem(StatusCode::FORBIDDEN, "foreign_site", detail)
+            let response = problem(StatusCode::FORBIDDEN, "foreign_site", detail);
+            Attempt::of(&request).ended(&engine.audit, (None, &response), true);
+            response
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::listeners::{NewPorts, Ports, StreamPorts};
 use super::tls::{AdminTls, Frontend};
 use super::{Addresses, ReloadError, StartError};
+use crate::audit::recorder::Recorder;
 use crate::control::PluginTasks;
 use crate::export::{Telemetry, prometheus};
 
@@ -25,6 +26,7 @@ pub(crate) struct Engine {
     pub(crate) meters: Meters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) audit: Arc<Recorder>,
     pub(crate) frontend: Arc<Frontend>,
     pub(crate) admin_tls: AdminTls,
     pub(crate) addresses: Addresses,
@@ -181,6 +183,7 @@ impl Engine {
         };
         let previous = self.snapshot();
         let settings = changes.settings.clone().unwrap_or_else(|| previous.settings.clone());
+        self.audit.log_to(settings.audit_log.as_deref()).map_err(|error| refused(error.into()))?;
         self.frontend.reload(&settings.tls).map_err(|error| refused(error.into()))?;
         let staged = match self.stage(changes, ports) {
             Ok(staged) => staged,

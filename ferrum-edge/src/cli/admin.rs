@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::address::AdminAddress;
 use super::database::DatabaseArgs;
 use super::{FAILED, MISUSED, print};
-use crate::admin::{Access, Role};
+use crate::admin::Access;
 use crate::app::Gateway;
 use crate::source::database::{Database, token_file, variable};
 
@@ -43,6 +43,12 @@ pub(super) struct Answer {
     pub(super) body: Value,
 }
 
+/// Why nothing is followed.
+pub(super) enum Unfollowed {
+    Away(io::Error),
+    Refused(Answer),
+}
+
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// For the next line of an answer that goes on.
@@ -62,6 +68,15 @@ impl AdminArgs {
             let shown = path.display();
             print::error(format_args!("There is no database at {shown}; `ferrum-edge migrate` makes one"));
             return Err(FAILED);
+        }
+        self.open(registry)
+    }
+
+    /// A gateway that runs; a database has no traffic.
+    pub(super) fn open_running(&self, registry: Registry) -> Result<Admin, u8> {
+        if self.database.is_given() {
+            print::error("This is about a running gateway; name it by --admin, not a database");
+            return Err(MISUSED);
         }
         self.open(registry)
     }
@@ -89,7 +104,7 @@ impl AdminArgs {
         aws_lc_rs::rand::fill(&mut token).map_err(|error| failed(&error))?;
         let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut access = Access::default();
-        access.add_token(&token, Role::Admin).map_err(|error| failed(&error))?;
+        access.add_command(&token, &super::user()).map_err(|error| failed(&error))?;
         let location = self.database.location().map_err(|problems| failed(&problems))?;
         let database = Database::for_tools(location, access).map_err(|problems| failed(&problems))?;
         let settings =
@@ -123,12 +138,38 @@ impl Admin {
         Self { address, token: token().ok().flatten(), _gateway: None }
     }
 
+    /// The same gateway, to be asked by another thread.
+    #[cfg(feature = "top")]
+    pub(super) fn again(&self) -> Self {
+        Self { address: self.address.clone(), token: self.token.clone(), _gateway: None }
+    }
+
+    /// Its address, for people.
+    #[cfg(feature = "top")]
+    pub(super) fn shown(&self) -> String {
+        self.address.to_string()
+    }
+
     /// Reads the lines of an answer as they come, for as long as `take` wants more.
-    pub(super) fn follow(&self, path: &str, mut take: impl FnMut(&str) -> bool) -> Result<(), u8> {
-        let failed = |error: io::Error| {
-            print::error(format_args!("No gateway answers at {}: {error}", self.address));
+    pub(super) fn follow(&self, path: &str, take: impl FnMut(&str) -> bool) -> Result<(), u8> {
+        self.try_follow(path, take).map_err(|error| {
+            match error {
+                Unfollowed::Refused(answer) => tell(&answer),
+                Unfollowed::Away(error) => {
+                    print::error(format_args!("No gateway answers at {}: {error}", self.address));
+                }
+            }
             FAILED
-        };
+        })
+    }
+
+    /// The same, and says nothing.
+    pub(super) fn try_follow(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&str) -> bool,
+    ) -> Result<(), Unfollowed> {
+        let failed = Unfollowed::Away;
         // A gateway that has nothing to say sends an empty line from time to time.
         let mut stream = self.address.connect(QUIET_TIMEOUT).map_err(failed)?;
         stream.write_all(self.head("GET", path, 0).as_bytes()).map_err(failed)?;
@@ -144,8 +185,8 @@ impl Admin {
         if status != 200 {
             let mut body = Vec::new();
             lines.take(MAX_LINE_BYTES).read_to_end(&mut body).map_err(failed)?;
-            tell(&Answer { status, body: serde_json::from_slice(&body).unwrap_or_default() });
-            return Err(FAILED);
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            return Err(Unfollowed::Refused(Answer { status, body }));
         }
         loop {
             let mut line = Vec::new();

@@ -18,6 +18,7 @@ use super::notify::{self, State};
 use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::app::{Addresses, Gateway, ReloadError};
+use crate::audit::file as audit;
 use crate::source::database::{Database, access_given};
 use crate::source::file::Source;
 use crate::source::warnings;
@@ -277,6 +278,7 @@ impl<'s> Process<'s> {
         let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
         settings.admin_socket.as_deref().map(|path| gateway.serve_admin_socket(path)).transpose()?;
         let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
+        audit::started(&gateway.engine().audit, &source.spec);
         say_started(&gateway, source, admin);
         notify::tell(State::Ready);
         if let Some(replaced) = replaced {
@@ -301,7 +303,10 @@ impl<'s> Process<'s> {
                         return self.stop(signal, signals).await;
                     }
                 }
-                Told::Reopen => self.gateway.telemetry().reopen_log(),
+                Told::Reopen => {
+                    self.gateway.telemetry().reopen_log();
+                    self.gateway.engine().audit.reopen();
+                }
                 Told::Stop(signal) => return self.stop(signal, signals).await,
             }
         }
@@ -314,7 +319,9 @@ impl<'s> Process<'s> {
 
     async fn reload(&self) {
         notify::tell(State::Reloading);
-        match self.reloaded().await {
+        let result = self.reloaded().await;
+        self.audit(&result).await;
+        match result {
             Ok(revision) => {
                 let proxies = self.gateway.snapshot().by_id.len();
                 tracing::info!(revision, proxies, "the new configuration is in use");
@@ -323,6 +330,13 @@ impl<'s> Process<'s> {
             Err(error) => say_refused(&error.to_string()),
         }
         notify::tell(State::Ready);
+    }
+
+    /// Records a reload in the audit, on a thread of its own as well.
+    async fn audit(&self, result: &Result<u64, ReloadError>) {
+        let (recorder, spec) = (self.gateway.engine().audit.clone(), self.source.spec.clone());
+        let result = result.as_ref().map(|revision| *revision).map_err(ToString::to_string);
+        drop(tokio::task::spawn_blocking(move || audit::reloaded(&recorder, &spec, result)).await);
     }
 
     /// Reads the file again and puts it in use; in database mode that is the settings, and the rest follows by itself. On a

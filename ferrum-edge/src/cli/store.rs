@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::admin::AdminArgs;
 use super::database::DatabaseArgs;
 use super::{FAILED, MISUSED, Output, print};
+use crate::audit::{Draft, Outcome, Who};
 use crate::store::{Options, Store, StoreError};
 
 /// Arguments of `migrate`.
@@ -52,7 +53,13 @@ pub(super) fn migrate(args: &MigrateArgs) -> u8 {
             if args.dry_run {
                 return Ok((store.location().to_string(), pending));
             }
-            store.migrate().await.map_err(told)?;
+            let migrated = store.migrate().await.map_err(told)?;
+            if !pending.is_empty() || migrated.from != migrated.to {
+                let who = Who { actor: super::user(), source: "command-line", ..Who::default() };
+                let mut draft = Draft::new(who, "migrate", Outcome::Allowed);
+                draft.note = format!("schema {} to {}", migrated.from, migrated.to);
+                store.audit(&[draft]).await.map_err(told)?;
+            }
             Ok((store.location().to_string(), pending))
         })
     });

@@ -89,7 +89,7 @@ fn show(line: &str, output: Output) {
 }
 
 /// One line for people. What clients sent is shown without control characters.
-fn text(record: &Value) -> String {
+pub(super) fn text(record: &Value) -> String {
     let field = |name: &str| match &record[name] {
         Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
         Value::Null => String::new(),

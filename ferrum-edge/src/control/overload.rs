@@ -104,7 +104,7 @@ fn descriptors() -> u64 {
 
 /// The least memory limit of this process's cgroup and those above it, in bytes; `None` where there is none. `groups` is
 /// the text of `/proc/self/cgroup`, `root` where cgroups are mounted. Both versions are understood.
-fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+pub(crate) fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
     /// What version 1 says where there is no limit, rounded to pages in different ways.
     const UNLIMITED: u64 = 1 << 60;
     let mut limits = Vec::new();

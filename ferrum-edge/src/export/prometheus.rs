@@ -119,10 +119,7 @@ fn exchanges(page: &mut Page, telemetry: &Telemetry) {
             }
         }
     }
-    // The end is read first: one that ends between the two reads then counts as open, and never as less than none.
-    let ended = sum(telemetry, |worker| &worker.ended);
-    let began = sum(telemetry, |worker| &worker.began);
-    page.single(&metric::ACTIVE_REQUESTS, began.saturating_sub(ended));
+    page.single(&metric::ACTIVE_REQUESTS, telemetry.active_requests());
     let mut merged = Merged::default();
     telemetry.workers.iter().for_each(|worker| merged.add(&worker.first_bytes));
     page.head(&metric::UPSTREAM_DURATION);
@@ -252,6 +249,15 @@ fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     {
         page.sample(metric::ADMIN_REFUSED.name, format_args!("reason=\"{reason}\""), count.load(Relaxed));
     }
+    let audit = &control.audit;
+    page.head(&metric::AUDIT_ENTRIES);
+    for (outcome, count) in
+        [("allowed", &audit.allowed), ("refused", &audit.refused), ("failed", &audit.failed)]
+    {
+        page.sample(metric::AUDIT_ENTRIES.name, format_args!("outcome=\"{outcome}\""), count.load(Relaxed));
+    }
+    page.single(&metric::AUDIT_SUPPRESSED, audit.suppressed.load(Relaxed));
+    page.single(&metric::AUDIT_LOST, audit.lost.load(Relaxed));
     page.head(&metric::CERTIFICATE_ENDS);
     for CertificateEnd { file, ends, .. } in
         &*telemetry.control.certificate_ends.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! Those who follow records as they come, by the admin API: few, each with a filter and a bounded queue.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ use gateway_core::condition::Condition;
 use gateway_telemetry::batch::{Batches, Limits};
 use gateway_telemetry::json::Line;
 use gateway_telemetry::record::{self, Extras, Record};
+use serde_json::Value;
+
+use super::traffic::Traffic;
 
 /// Those who may follow at a time.
 pub(crate) const MAX_TAILS: usize = 8;
@@ -44,8 +47,11 @@ impl Filter {
 /// All who follow.
 #[derive(Default)]
 pub(crate) struct Tails {
+    /// How many follow, and one more while traffic is watched.
     count: AtomicUsize,
     list: RwLock<Vec<Arc<Tail>>>,
+    is_watched: AtomicBool,
+    traffic: Traffic,
 }
 
 /// One who follows.
@@ -72,6 +78,11 @@ impl Tails {
 
     #[cold]
     fn hand_out(&self, record: Record<'_>) {
+        if self.is_watched.load(Relaxed) && !self.traffic.observe(record) {
+            let list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+            self.is_watched.store(self.traffic.is_watched(), Relaxed);
+            self.recount(&list);
+        }
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         for tail in list.iter().filter(|tail| tail.filter.wants(record)) {
             tail.batches.push(|out| {
@@ -93,8 +104,24 @@ impl Tails {
         }
         let tail = Arc::new(Tail { filter, batches: Batches::new(LIMITS, None) });
         list.push(tail.clone());
-        self.count.store(list.len(), Relaxed);
+        self.recount(&list);
         Some(Following { tails: self.clone(), tail, said: 0 })
+    }
+}
+
+impl Tails {
+    /// The traffic by proxy and target since somebody began to watch; watching begins with the first look, and ends when
+    /// nobody looks any more.
+    pub(crate) fn traffic(&self) -> Value {
+        let list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.traffic.look();
+        self.is_watched.store(true, Relaxed);
+        self.recount(&list);
+        counts
+    }
+
+    fn recount(&self, list: &[Arc<Tail>]) {
+        self.count.store(list.len() + usize::from(self.is_watched.load(Relaxed)), Relaxed);
     }
 }
 
@@ -130,6 +157,6 @@ impl Drop for Following {
     fn drop(&mut self) {
         let mut list = self.tails.list.write().unwrap_or_else(PoisonError::into_inner);
         list.retain(|tail| !Arc::ptr_eq(tail, &self.tail));
-        self.tails.count.store(list.len(), Relaxed);
+        self.tails.recount(&list);
     }
 }

@@ -156,6 +156,7 @@ impl Reconciler {
             mirror,
             access,
         });
+        reconciler.engine.audit.keep_in(reconciler.store.clone());
         let followed = Arc::downgrade(&reconciler);
         let tasks = reconciler.engine.shared.tasks.clone();
         tokio::spawn(tasks.supervise("database_follower", move || follow::run(followed.clone())));

@@ -11,6 +11,7 @@ pub(super) use settle::CHANNEL;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::audit::Gathered;
 use super::link::failure::Failure;
 use super::link::{Link, Value, tuples};
 use super::location::Engine;
@@ -61,7 +62,7 @@ impl Counts {
 
 /// A change that has begun; dropping it takes everything back.
 pub struct Change {
-    store: Store,
+    pub(super) store: Store,
     lease: Option<Lease>,
     head: Head,
     base: Mark,
@@ -70,6 +71,8 @@ pub struct Change {
     counts: Counts,
     /// Whether something may have been changed twice, so that the counts have to be looked up.
     again: bool,
+    /// What was done so far, where somebody wants to know.
+    gathered: Option<Gathered>,
 }
 
 /// A row to be written.
@@ -113,6 +116,7 @@ impl Change {
             now: now(),
             counts: Counts::default(),
             again: false,
+            gathered: None,
             store,
         })
     }
@@ -130,6 +134,16 @@ impl Change {
     /// What has been changed so far.
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Has what is done from here on gathered, for the audit.
+    pub(crate) fn gather(&mut self) {
+        self.gathered = Some(Gathered::default());
+    }
+
+    /// What was gathered.
+    pub(crate) fn gathered(&mut self) -> Gathered {
+        self.gathered.take().unwrap_or_default()
     }
 
     /// One object, as this change has left it.
@@ -213,11 +227,11 @@ impl Change {
 
     /// The connection, which is missing from here on until [`Self::keep`] gives it back: also when the caller's future
     /// is dropped in between.
-    fn take(&mut self) -> Result<Lease, StoreError> {
+    pub(super) fn take(&mut self) -> Result<Lease, StoreError> {
         self.lease.take().ok_or(StoreError::Broken)
     }
 
-    fn keep<T>(&mut self, lease: Lease, work: Result<T, Failure>) -> Result<T, StoreError> {
+    pub(super) fn keep<T>(&mut self, lease: Lease, work: Result<T, Failure>) -> Result<T, StoreError> {
         match work {
             Ok(value) => {
                 self.lease = Some(lease);
@@ -284,6 +298,9 @@ impl Change {
                 (None, _) => counts.created += 1,
                 (Some(_), Some(_)) => counts.updated += 1,
                 (Some(_), None) => counts.deleted += 1,
+            }
+            if let Some(gathered) = &mut self.gathered {
+                gathered.add(kind.as_str(), &row.id, (row.was.as_deref(), row.document.as_deref()));
             }
         }
         self.write_history(link, &mut batch).await?;

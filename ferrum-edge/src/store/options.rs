@@ -20,6 +20,10 @@ pub struct Options {
     /// Changed objects of which the history is kept, over all revisions; the last revision is kept in any case.
     /// Default: 20,000,000.
     pub keep_changes: u64,
+    /// Entries of the audit that are kept. Default: 100,000.
+    pub keep_audit: u64,
+    /// How long an entry of the audit is kept. Default: 365 days.
+    pub keep_audit_for: Duration,
     /// Changed objects [`changed_since`](super::Store::changed_since) answers with; of more, loading anew is cheaper.
     /// Default: 200,000.
     pub max_delta: u64,
@@ -42,6 +46,8 @@ impl Default for Options {
             connections: 4,
             keep_revisions: 10_000,
             keep_changes: 20_000_000,
+            keep_audit: 100_000,
+            keep_audit_for: Duration::from_secs(365 * 86_400),
             max_delta: 200_000,
             max_diff: 5_000_000,
             max_bytes: None,

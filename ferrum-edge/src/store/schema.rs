@@ -23,12 +23,20 @@ struct Migration {
 }
 
 /// Every step, the first being version 1. What is released is never changed here, only added to.
-const MIGRATIONS: &[Migration] = &[Migration {
-    name: "store",
-    sqlite: include_str!("migrations/sqlite/0001_store.sql"),
-    postgres: include_str!("migrations/postgres/0001_store.sql"),
-    mysql: include_str!("migrations/mysql/0001_store.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "store",
+        sqlite: include_str!("migrations/sqlite/0001_store.sql"),
+        postgres: include_str!("migrations/postgres/0001_store.sql"),
+        mysql: include_str!("migrations/mysql/0001_store.sql"),
+    },
+    Migration {
+        name: "audit",
+        sqlite: include_str!("migrations/sqlite/0002_audit.sql"),
+        postgres: include_str!("migrations/postgres/0002_audit.sql"),
+        mysql: include_str!("migrations/mysql/0002_audit.sql"),
+    },
+];
 
 /// Bytes up to which SQLite's file is checked as a whole when it is first opened.
 const CHECKED_BYTES: u64 = 32 << 20;

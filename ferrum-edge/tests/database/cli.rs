@@ -166,3 +166,34 @@ fn files_go_to_a_database_and_its_gateway_follows() {
     crate::client::until("the gateway follows", || Client::new(gateway.http).get("/b", None).status == 404);
     assert_eq!(Whom(vec!["--db-url".to_owned(), "ftp://x".to_owned()]).says(&folder, &["migrate"]).code, 2);
 }
+
+#[test]
+fn the_audit_names_who_works_on_a_database_itself_and_is_verified() {
+    let folder = Folder::new();
+    folder.write("config.yaml", CONFIG);
+    let store = at_store(&folder);
+    store.ends(&folder, 0, &["migrate"]);
+    store.ends(&folder, 0, &["apply", "config.yaml", "--note", "the first"]);
+    let listed = store.ends(&folder, 0, &["audit", "--source", "command-line"]);
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(
+        lines[0].contains("allowed POST /v1/batch by ") && lines[0].ends_with("note: the first"),
+        "{listed}"
+    );
+    assert!(lines[0].contains("(uid ") || lines[0].contains("by uid "), "{listed}");
+    assert!(lines.contains(&"    + consumers/ann") && listed.contains("allowed migrate by "), "{listed}");
+    let verified = store.ends(&folder, 0, &["audit", "--verify"]);
+    let newest = verified.trim().rsplit(' ').next().unwrap().to_owned();
+    assert!(verified.starts_with("2 entries, 1 to 2:"), "{verified}");
+    store.ends(&folder, 0, &["audit", "--verify", "--expect", &newest]);
+    let other = format!("2:{}", "0".repeat(64));
+    assert!(
+        store.ends(&folder, 1, &["audit", "--verify", "--expect", &other]).contains("not the expected one")
+    );
+    let later = newest.replacen("2:", "9:", 1);
+    assert!(store.ends(&folder, 1, &["audit", "--verify", "--expect", &later]).contains("is not there"));
+    store.ends(&folder, 2, &["audit", "--verify", "--expect", "2:short"]);
+    let json = store.ends(&folder, 0, &["audit", "--output", "json", "-n", "1"]);
+    let entry: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+    assert_eq!((&entry["seq"], &entry["note"]), (&serde_json::json!(2), &serde_json::json!("the first")));
+}

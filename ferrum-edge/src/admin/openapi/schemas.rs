@@ -102,6 +102,9 @@ fn answers() -> Value {
             "from": count, "to": count, "changes": differences, "truncated": { "type": "boolean" },
         } },
         "SessionPage": sessions,
+        "Traffic": traffic(),
+        "AuditPage": page(&audit_entry()),
+        "AuditCheck": audit_check(),
         "Export": { "type": "object", "required": ["version", "proxies"], "properties": {
             "version": text, "upstreams": list("StoredObject"), "plugin_configs": list("StoredObject"),
             "proxies": list("StoredObject"), "consumers": list("StoredObject"),
@@ -120,6 +123,72 @@ fn answers() -> Value {
             "detail": text, "errors": { "type": "array", "items": error },
         } },
     })
+}
+
+/// Traffic by proxy and target.
+fn traffic() -> Value {
+    let (count, text) = (json!({ "type": "integer", "minimum": 0 }), json!({ "type": ["string", "null"] }));
+    let row = json!({ "type": "object", "required": ["proxy", "upstream", "target", "is_rest", "classes", "buckets"], "properties": {
+        "proxy": text, "upstream": text, "target": text,
+        "is_rest": { "type": "boolean", "description": "All that has no row of its own, because there are too many." },
+        "classes": { "type": "array", "items": count, "description": "Exchanges with a status of 1xx to 5xx." },
+        "errors": { "type": "integer", "description": "Exchanges that the gateway ended with an error, or with a status of 5xx." },
+        "retries": count, "sessions": count, "bytes_in": count, "bytes_out": count,
+        "buckets": { "type": "array", "items": count, "description": "Exchanges by duration: up to each of `bounds`, and longer." },
+        "duration_seconds": { "type": "number", "description": "The durations of all exchanges together." },
+    } });
+    json!({ "type": "object", "required": ["seconds", "bounds", "rows", "targets", "active_requests"], "properties": {
+        "seconds": { "type": "number", "description": "Since when it is counted; smaller than before when counting began anew." },
+        "bounds": { "type": "array", "items": { "type": "number" }, "description": "Seconds." },
+        "rows": { "type": "array", "items": row },
+        "targets": { "type": "array", "items": { "type": "object" } },
+        "active_requests": count, "connections": count, "revision": count, "version": { "type": "string" },
+    } })
+}
+
+/// Whether the audit is whole.
+fn audit_check() -> Value {
+    let (count, text) = (json!({ "type": "integer", "minimum": 0 }), json!({ "type": "string" }));
+    json!({ "type": "object", "required": ["valid", "entries", "first", "last", "hash"], "properties": {
+            "valid": { "type": "boolean" }, "entries": count, "hash": text,
+            "first": { "type": "integer", "description": "The oldest entry that is kept." },
+            "last": { "type": "integer", "description": "The newest entry, whose hash `hash` is." },
+            "broken": { "type": "object", "description": "The first entry that is not as it was written.", "properties": {
+                "seq": count, "why": text,
+            } },
+        } })
+}
+
+/// An entry of the audit.
+fn audit_entry() -> Value {
+    let (count, text) = (json!({ "type": "integer", "minimum": 0 }), json!({ "type": "string" }));
+    let change = json!({ "type": "object", "required": ["kind", "id", "action"], "properties": {
+        "kind": text, "id": text, "action": { "enum": ["create", "update", "delete"] },
+        "before": { "type": "object", "description": "The document before, without secrets." },
+        "after": { "type": "object", "description": "The document after, without secrets." },
+        "documents_left_out": { "type": "boolean", "description": "All documents together are too long; see the revision." },
+    } });
+    let required = ["seq", "at", "host", "actor", "source", "action", "outcome", "prev", "hash"];
+    json!({ "type": "object", "required": required, "properties": {
+        "seq": { "type": "integer", "minimum": 1, "description": "Counts from 1, without gaps." },
+        "at": { "type": "string", "format": "date-time" },
+        "host": { "type": "string", "description": "The machine that wrote it." },
+        "actor": { "type": "string", "description": "The token's name, the subject of a JWT, or the user of the command line." },
+        "role": { "enum": ["read", "write", "admin"] },
+        "certificate": { "type": "string", "description": "The subject of the client's certificate." },
+        "source": { "enum": ["admin-api", "command-line", "file"] },
+        "peer": { "type": "string", "description": "The client's address, or the process behind a Unix socket." },
+        "action": { "type": "string", "description": "Method and path, or `reload` or `migrate`." },
+        "outcome": { "enum": ["allowed", "refused", "failed"] },
+        "status": { "type": "integer" },
+        "reason": { "type": "string", "description": "Why it was refused or failed." },
+        "note": text, "revision": count,
+        "changes": { "type": "array", "items": change },
+        "changes_left_out": count,
+        "suppressed": { "type": "integer", "description": "Refused attempts before it that have no entry, because there were too many." },
+        "prev": { "type": "string", "description": "The hash of the entry before." },
+        "hash": { "type": "string", "description": "SHA-256 of the entry's JSON without this field." },
+    } })
 }
 
 /// References within a schema, as an OpenAPI document writes them.

@@ -32,6 +32,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
     Variable { name: "FERRUM_DB_REFERENCES", doc: "What objects in the database may refer to, with commas between: `env:NAME` or `env:PREFIX_*` for `${env:NAME}`, `file:PATH` for `${file:PATH}` to a file or below a folder. Default nothing: an object with a reference is refused." },
     Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },
+    Variable { name: "FERRUM_DB_KEEP_AUDIT", doc: "Entries of the audit that are kept. Default 100000." },
+    Variable { name: "FERRUM_DB_KEEP_AUDIT_DAYS", doc: "Days an entry of the audit is kept. Default 365." },
     Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
     Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default a file for each database server, last-good-*.db beside the default database; off for SQLite." },
     Variable { name: "FERRUM_ADMIN_TOKEN", doc: "Bearer token for everything, at least 16 characters. Without any token or JWT secret one is made and kept in the file admin.token beside the default database." },
@@ -149,6 +151,12 @@ fn options(problems: &mut Problems) -> Options {
     let mut options = Options::default();
     if let Some(kept) = number(problems, "FERRUM_DB_KEEP_REVISIONS") {
         options.keep_revisions = kept;
+    }
+    if let Some(kept) = number(problems, "FERRUM_DB_KEEP_AUDIT") {
+        options.keep_audit = kept;
+    }
+    if let Some(days) = number(problems, "FERRUM_DB_KEEP_AUDIT_DAYS") {
+        options.keep_audit_for = std::time::Duration::from_secs(days.saturating_mul(86_400));
     }
     let interval = number(problems, "FERRUM_DB_POLL_INTERVAL_MS");
     options.poll_interval = interval.map(std::time::Duration::from_millis);

@@ -17,6 +17,7 @@ use rollback::credentials_of_now;
 
 use super::{Documents, Live, Reconciler, heavy, texts};
 use crate::app::{Ports, Staged, StartError};
+use crate::audit::Draft;
 use crate::store::seal::SealError;
 use crate::store::{Author, Away, Change, Counts, Mark, Object, Op, StoreError};
 
@@ -129,15 +130,19 @@ impl Reconciler {
     /// Writes, and answers once every worker serves it. Goes on to the end when the caller leaves.
     pub(crate) async fn write(
         self: &Arc<Self>,
-        author: Author,
+        by: (Author, Draft),
         request: Request,
     ) -> Result<Written, WriteError> {
         let reconciler = self.clone();
-        let writing = tokio::spawn(async move { reconciler.write_to_end(author, request).await });
+        let writing = tokio::spawn(async move { reconciler.write_to_end(by, request).await });
         writing.await.unwrap_or(Err(WriteError::Stopping))
     }
 
-    async fn write_to_end(&self, author: Author, request: Request) -> Result<Written, WriteError> {
+    async fn write_to_end(
+        &self,
+        (author, draft): (Author, Draft),
+        request: Request,
+    ) -> Result<Written, WriteError> {
         let mut live = self.turn().await?;
         let name = author.name.clone();
         let mut change = self.store.begin(author).await?;
@@ -151,7 +156,7 @@ impl Reconciler {
         let plan = self.plan(&mut change, &live, &request).await?;
         let revision = change.base() + 1;
         let (catalog, staged) = self.stage(&mut change, &live, (&plan, revision)).await?;
-        let committed = self.commit(change, plan.ops(), &request).await;
+        let committed = self.commit(change, (plan.ops(), draft), &request).await;
         let (mark, counts) = match committed {
             Ok((mark, counts)) if mark != live.mark => (mark, counts),
             // Nothing was to be written, or nothing is different.
@@ -210,15 +215,24 @@ impl Reconciler {
     async fn commit(
         &self,
         mut change: Change,
-        ops: Vec<Op>,
+        (ops, mut draft): (Vec<Op>, Draft),
         request: &Request,
     ) -> Result<(Mark, Counts), StoreError> {
+        change.gather();
         let (base, counts) = (change.base_mark().clone(), change.put(ops).await?);
-        if request.validate_only {
+        if request.validate_only || counts.total() == 0 {
             change.rollback().await;
             return Ok((base, counts));
         }
-        Ok((change.commit_marked(&request.note).await?, counts))
+        draft.note.clone_from(&request.note);
+        draft.revision = Some(base.revision + 1);
+        draft.gathered(change.gathered(), |kind, document| {
+            Kind::named(kind).map_or(Value::Null, |kind| Documents::shown(kind, document))
+        });
+        let line = change.audit(&draft).await?;
+        let mark = change.commit_marked(&request.note).await?;
+        self.engine.audit.kept(&draft, &line);
+        Ok((mark, counts))
     }
 
     /// Tries the plan on a copy of the catalog, and compiles it.

@@ -58,6 +58,15 @@ impl Change {
         Ok(mark)
     }
 
+    /// Ends a change that added entries to the audit and nothing else.
+    ///
+    /// # Errors
+    /// When it may not have been kept.
+    pub(in crate::store) async fn commit_audit(mut self) -> Result<(), StoreError> {
+        let lease = self.take()?;
+        lease.settle("COMMIT").await.map_err(|failure| failure.told(&self.store.core.location))
+    }
+
     async fn write_revision(&mut self, link: &mut Link, note: &str, token: &str) -> Result<Counts, Failure> {
         let revision = self.revision();
         if self.again {

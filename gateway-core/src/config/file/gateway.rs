@@ -70,6 +70,10 @@ pub struct Gateway {
     pub metrics: Option<Metrics>,
     /// Writes a line for each exchange and session. Default off.
     pub access_log: Option<AccessLog>,
+    /// Writes an entry for each change and each refused attempt at one to this file, or `-` for standard output. Entries
+    /// are chained by hashes. Default none; in database mode the database has them.
+    #[schemars(length(min = 1))]
+    pub audit_log: Option<String>,
     /// Seconds a drain waits for exchanges to end before it cuts them off. Default 30.
     #[schemars(range(max = 86_400))]
     pub drain_timeout_seconds: Option<Seconds>,

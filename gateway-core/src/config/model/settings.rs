@@ -58,6 +58,8 @@ pub struct Settings {
     pub merge_slashes: bool,
     /// Access log; `None` is off.
     pub access_log: Option<AccessLog>,
+    /// The file of the audit log, or `-`; `None` is off.
+    pub audit_log: Option<PathBuf>,
     /// Where metrics are pushed to.
     pub metrics_push: MetricsPush,
     /// Further places that access records go to.
@@ -197,6 +199,7 @@ impl Default for Settings {
             admin_hosts: Vec::new(),
             merge_slashes: true,
             access_log: None,
+            audit_log: None,
             metrics_push: MetricsPush::default(),
             log_sinks: Box::default(),
             logged_headers: Box::default(),

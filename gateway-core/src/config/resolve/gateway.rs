@@ -80,6 +80,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         merge_slashes: written.merge_slashes.unwrap_or(defaults.merge_slashes),
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
+        audit_log: written.audit_log.as_deref().map(|path| log_path(path, folder)),
         metrics_push: written
             .metrics
             .as_ref()
@@ -291,8 +292,13 @@ fn via(notes: &mut Notes<'_>, written: Option<&str>, default: Option<Arc<str>>) 
     }
 }
 
+/// A file, or `-` for standard output.
+fn log_path(path: &str, folder: &Path) -> PathBuf {
+    if path == "-" { PathBuf::from(path) } else { words::file_path(folder, path) }
+}
+
 fn access_log(written: &file::AccessLog, folder: &Path) -> Option<AccessLog> {
     let path = written.path.as_deref()?;
-    let path = if path == "-" { PathBuf::from(path) } else { words::file_path(folder, path) };
+    let path = log_path(path, folder);
     Some(AccessLog { path, queue: written.queue.unwrap_or(8192) })
 }

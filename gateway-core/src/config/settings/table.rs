@@ -275,6 +275,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_AUDIT_LOG",
+        key: "audit_log",
+        doc: "File for entries of the audit as JSON lines, or - for standard output. Default none are written.",
+        how: How::Path,
+    },
+    Setting {
         name: "FERRUM_SESSION_CHECK_SECONDS",
         key: "session_check_seconds",
         doc: "Seconds after which sessions of deleted proxies and consumers are ended. Default 30; 0 lets them go on.",

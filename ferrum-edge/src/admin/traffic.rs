@@ -1,0 +1,48 @@
+//! The traffic of now by proxy and target: `/v1/traffic`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::request::{nothing_else, pairs};
+use super::resources::answer;
+use super::status;
+use crate::app::Engine;
+
+/// Where it is asked for.
+pub(super) const PATH: &str = "/v1/traffic";
+
+/// Targets whose state is answered.
+const MAX_TARGETS: usize = 10_000;
+
+/// `GET /v1/traffic`: counts since somebody began to watch, which is the first time somebody asks. Who asks again sees
+/// by the difference what happened in between.
+pub(super) async fn look(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
+    answer(nothing_else(&pairs(query.as_deref())).map(|()| {
+        let mut counts = engine.telemetry.sinks.tails.traffic();
+        let snapshot = engine.snapshot();
+        let now = Instant::now();
+        let mut targets = Vec::new();
+        // Named upstreams, then those that proxies have to themselves.
+        let named = snapshot.upstreams.iter();
+        let own = snapshot.by_id.iter().filter(|(_, route)| !route.proxy.backend.is_named);
+        let own = own.map(|(_, route)| (&route.proxy.backend.upstream.id, &route.targets));
+        for (upstream, group) in named.chain(own) {
+            for one in group.list().iter().take(MAX_TARGETS.saturating_sub(targets.len())) {
+                let mut shown = status::target(one, now);
+                shown["upstream"] = json!(upstream.as_str());
+                targets.push(shown);
+            }
+        }
+        counts["targets"] = json!(targets);
+        counts["active_requests"] = json!(engine.telemetry.active_requests());
+        counts["connections"] = json!(engine.shared.connections());
+        counts["revision"] = json!(snapshot.revision);
+        counts["version"] = json!(env!("CARGO_PKG_VERSION"));
+        Json(counts).into_response()
+    }))
+}

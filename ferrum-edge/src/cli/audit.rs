@@ -1,0 +1,288 @@
+//! Who changed what: `audit`.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use clap::{Args, ValueEnum};
+use gateway_core::config::units::Seconds;
+use gateway_core::plugin::Registry;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::admin::AdminArgs;
+use super::{FAILED, Output, print};
+use crate::audit::log::{page, verify};
+use crate::audit::{Line, Query, Tip};
+use crate::export::Rfc3339;
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub(super) struct AuditArgs {
+    /// Verify the chain of hashes instead of listing; exit code 1 if an entry was changed or removed
+    #[arg(long)]
+    verify: bool,
+    /// With --verify: this entry must still have this hash, as an earlier --verify or the audit log has it
+    #[arg(long, value_name = "SEQ:HASH", requires = "verify")]
+    expect: Option<Expect>,
+    /// Read this audit log instead of asking a gateway
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["admin", "db_url", "db_type"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// How entries are printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// `SEQ:HASH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Expect {
+    seq: u64,
+    hash: String,
+}
+
+impl std::str::FromStr for Expect {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, hash)));
+        let parts = parts.filter(|(_, hash)| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
+        let (seq, hash) = parts.ok_or("write the number of an entry, a colon and its hash")?;
+        Ok(Self { seq, hash: hash.to_ascii_lowercase() })
+    }
+}
+
+impl Expect {
+    fn as_tip(&self) -> Tip {
+        Tip { seq: self.seq, hash: self.hash.clone() }
+    }
+}
+
+#[derive(Debug, Args)]
+struct Filter {
+    /// Only what this one did: a token's name, the subject of a JWT, or a user
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+    /// Only what came this way
+    #[arg(long, value_enum)]
+    source: Option<Source>,
+    /// Only what ended so
+    #[arg(long, value_enum)]
+    outcome: Option<Ended>,
+    /// Only changes of objects of this kind, such as proxies
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Only changes of the object with this id
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Only what is not older, such as 1h or 7d; a plain number counts seconds
+    #[arg(long, value_name = "TIME")]
+    since: Option<Seconds>,
+    /// Entries at most, the newest first
+    #[arg(short = 'n', long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Source {
+    AdminApi,
+    CommandLine,
+    File,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Ended {
+    Allowed,
+    Refused,
+    Failed,
+}
+
+/// The value's name on the command line.
+fn name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Entries that are asked for at a time.
+const PAGE: u64 = 500;
+
+/// Lists entries, or verifies their chain.
+pub(super) fn audit(args: &AuditArgs, registry: Registry) -> u8 {
+    let done = match (&args.file, args.verify) {
+        (Some(path), true) => verify(path).map_err(failed).and_then(|(verified, foreign)| {
+            if foreign > 0 {
+                print::error(format_args!("{foreign} lines of the file are not entries"));
+            }
+            let verified = serde_json::to_value(&verified).map_err(failed)?;
+            let found = args.expect.as_ref().map(|expect| {
+                let query =
+                    Query { before: Some(expect.seq.saturating_add(1)), limit: 1, ..Query::default() };
+                page(path, &query).map_err(failed).map(|lines| lines.first().map(Line::tip))
+            });
+            told(args, &verified, found.transpose()?.flatten())
+        }),
+        (Some(path), false) => of_file(args, path),
+        (None, is_verified) => args.admin.open_existing(registry).and_then(|admin| match is_verified {
+            true => {
+                let verified = admin.ask("GET", "/v1/audit/verify", None)?;
+                let found = args.expect.as_ref().map(|expect| {
+                    let path = format!("/v1/audit?limit=1&before={}", expect.seq.saturating_add(1));
+                    let entry = admin.ask("GET", &path, None)?["items"][0].take();
+                    let (seq, hash) = (entry["seq"].as_u64(), entry["hash"].as_str());
+                    Ok::<_, u8>(seq.zip(hash).map(|(seq, hash)| Tip { seq, hash: hash.to_owned() }))
+                });
+                told(args, &verified, found.transpose()?.flatten())
+            }
+            false => listed(args, |path| admin.ask("GET", path, None)),
+        }),
+    };
+    done.unwrap_or_else(|code| code)
+}
+
+fn failed(error: impl std::fmt::Display) -> u8 {
+    print::error(error);
+    FAILED
+}
+
+/// Tells what verifying found; `found` is the entry that has to be the expected one.
+fn told(args: &AuditArgs, verified: &Value, found: Option<Tip>) -> Result<u8, u8> {
+    let number = |key: &str| verified[key].as_u64().unwrap_or_default();
+    let newest = format!("{}:{}", number("last"), verified["hash"].as_str().unwrap_or_default());
+    let is_expected = args.expect.as_ref().is_none_or(|expect| found.as_ref() == Some(&expect.as_tip()));
+    let is_good = verified["valid"] == true && is_expected;
+    match args.output {
+        Output::Json => print::line(verified),
+        Output::Text => {
+            print::line(format_args!("{} entries, {} to {newest}", number("entries"), number("first")));
+        }
+    }
+    let broken = &verified["broken"];
+    if !broken.is_null() {
+        let why = broken["why"].as_str().unwrap_or_default();
+        print::error(format_args!("The chain is broken at entry {}: {why}", broken["seq"]));
+    }
+    if let Some(expect) = args.expect.as_ref().filter(|_| !is_expected) {
+        let why = match found.filter(|found| found.seq == expect.seq) {
+            Some(found) => format!("has the hash {}, which is not the expected one", found.hash),
+            None => "is not there; it may be pruned".to_owned(),
+        };
+        print::error(format_args!("Entry {} {why}", expect.seq));
+    }
+    Ok(if is_good { 0 } else { FAILED })
+}
+
+/// Asks page by page.
+fn listed(args: &AuditArgs, ask: impl Fn(&str) -> Result<Value, u8>) -> Result<u8, u8> {
+    let filter = &args.filter;
+    let mut pairs = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        let value = value.map(|value| utf8_percent_encode(&value, NON_ALPHANUMERIC).to_string());
+        pairs.extend(value.map(|value| format!("&{name}={value}")));
+    };
+    add("actor", filter.actor.clone());
+    add("source", filter.source.map(name));
+    add("outcome", filter.outcome.map(name));
+    add("kind", filter.kind.clone());
+    add("id", filter.id.clone());
+    let since = filter.since.map(|since| SystemTime::now() - std::time::Duration::from_secs(since.0));
+    add("since", since.map(|since| Rfc3339(since).to_string()));
+    let (mut left, mut next) = (filter.count, String::new());
+    loop {
+        let path = format!("/v1/audit?limit={}{}{next}", left.min(PAGE), pairs.concat());
+        let page = ask(&path)?;
+        for entry in page["items"].as_array().into_iter().flatten() {
+            show(entry, args.output);
+            left = left.saturating_sub(1);
+        }
+        match page["next"].as_str() {
+            Some(before) if left > 0 => next = format!("&before={before}"),
+            _ => return Ok(0),
+        }
+    }
+}
+
+fn of_file(args: &AuditArgs, path: &std::path::Path) -> Result<u8, u8> {
+    let filter = &args.filter;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let query = Query {
+        actor: filter.actor.clone(),
+        source: filter.source.map(name),
+        outcome: filter.outcome.map(name),
+        kind: filter.kind.clone(),
+        id: filter.id.clone(),
+        since: filter.since.map(|since| now.saturating_sub(since.0) * 1000),
+        limit: usize::try_from(filter.count).unwrap_or(usize::MAX),
+        ..Query::default()
+    };
+    for line in page(path, &query).map_err(failed)? {
+        let entry = serde_json::from_str(&Line::with_hash(&line)).map_err(failed)?;
+        show(&entry, args.output);
+    }
+    Ok(0)
+}
+
+fn show(entry: &Value, output: Output) {
+    match output {
+        Output::Json => print::line(entry),
+        Output::Text => print::line(text(entry)),
+    }
+}
+
+/// One line for people, and one for each object. What clients sent is shown without control characters.
+fn text(entry: &Value) -> String {
+    let field = |value: &Value| match value {
+        Value::String(text) => text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let with = |before: &str, value: &Value| match field(value) {
+        text if text.is_empty() => text,
+        text => format!("{before}{text}"),
+    };
+    let words = [
+        field(&entry["seq"]),
+        field(&entry["at"]),
+        field(&entry["outcome"]),
+        field(&entry["action"]),
+        with("by ", &entry["actor"]),
+        with("certificate ", &entry["certificate"]),
+        with("from ", &entry["peer"]),
+        with("status ", &entry["status"]),
+        field(&entry["reason"]),
+        with("revision ", &entry["revision"]),
+        with("note: ", &entry["note"]),
+        with("suppressed: ", &entry["suppressed"]),
+    ];
+    let mut text = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    for change in entry["changes"].as_array().into_iter().flatten() {
+        let sign = match change["action"].as_str() {
+            Some("create") => '+',
+            Some("delete") => '-',
+            _ => '~',
+        };
+        text.push_str(&format!("\n    {sign} {}/{}", field(&change["kind"]), field(&change["id"])));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::text;
+
+    #[test]
+    fn an_entry_is_a_line_that_no_value_breaks() {
+        let entry = json!({
+            "seq": 7, "at": "T", "actor": "ann\u{1b}[31m\nroot", "outcome": "allowed", "action": "PUT /v1/proxies/a",
+            "peer": "127.0.0.1:5", "revision": 3, "changes": [
+                { "kind": "proxies", "id": "a", "action": "update" }, { "kind": "consumers", "id": "b", "action": "delete" },
+            ],
+        });
+        assert_eq!(
+            text(&entry),
+            "7 T allowed PUT /v1/proxies/a by ann\u{fffd}[31m\u{fffd}root from 127.0.0.1:5 revision 3\n    ~ proxies/a\n    - consumers/b"
+        );
+    }
+}

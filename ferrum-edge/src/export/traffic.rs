@@ -1,0 +1,154 @@
+//! Traffic by proxy and target, counted only while somebody watches: `ferrum-edge top`, by the admin API.
+//!
+//! Nobody's request pays for it otherwise: it is fed where records are handed to those who follow them, which is looked
+//! at for each record anyway.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gateway_core::config::model::Id;
+use gateway_core::record::{ExchangeRecord, SessionRecord};
+use gateway_telemetry::record::Record;
+use serde_json::{Value, json};
+
+use super::histogram::{BOUNDS, BUCKETS, bucket_of};
+use super::shard::CLASSES;
+
+/// Pairs of proxy and target that are counted apart; all beyond are counted together.
+const MAX_ROWS: usize = 10_000;
+/// After so long without a look nobody watches any more.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// What is counted while somebody watches.
+#[derive(Default)]
+pub(crate) struct Traffic(Mutex<Option<Watch>>);
+
+struct Watch {
+    began: Instant,
+    looked: Instant,
+    rows: HashMap<Key, Row>,
+    other: Row,
+}
+
+/// A proxy and the target of the last attempt; none of them for what the gateway answered itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    proxy: Option<Id>,
+    target: Option<Arc<str>>,
+}
+
+/// The counts of one pair since the watch began.
+#[derive(Default)]
+struct Row {
+    upstream: Option<Id>,
+    classes: [u64; CLASSES],
+    errors: u64,
+    retries: u64,
+    buckets: [u64; BUCKETS],
+    seconds: f64,
+    sessions: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Traffic {
+    /// Counts a record; false once nobody watches any more.
+    pub(super) fn observe(&self, record: Record<'_>) -> bool {
+        let mut watched = self.watched();
+        let Some(watch) = watched.as_mut().filter(|watch| watch.looked.elapsed() < LEASE) else {
+            *watched = None;
+            return false;
+        };
+        let (route, target) = match record {
+            Record::Exchange(record) => (record.route, record.target),
+            Record::Session(record) => (record.route, record.target),
+        };
+        let key = Key {
+            proxy: route.map(|route| route.proxy.id.clone()),
+            target: target.map(|target| target.authority.clone()),
+        };
+        let is_full = watch.rows.len() >= MAX_ROWS && !watch.rows.contains_key(&key);
+        let row = match is_full {
+            true => &mut watch.other,
+            false => watch.rows.entry(key).or_insert_with(|| Row {
+                upstream: route.map(|route| route.proxy.backend.upstream.id.clone()),
+                ..Row::default()
+            }),
+        };
+        match record {
+            Record::Exchange(record) => row.exchange(record),
+            Record::Session(record) => row.session(record),
+        }
+        true
+    }
+
+    /// The counts so far. From the first look on everything is counted, until nobody looks any more.
+    pub(super) fn look(&self) -> Value {
+        let mut watched = self.watched();
+        let now = Instant::now();
+        let is_new = watched.as_ref().is_none_or(|watch| now.duration_since(watch.looked) >= LEASE);
+        if is_new {
+            *watched = Some(Watch { began: now, looked: now, rows: HashMap::new(), other: Row::default() });
+        }
+        let Some(watch) = watched.as_mut() else { return Value::Null };
+        watch.looked = now;
+        let mut rows: Vec<Value> = watch.rows.iter().map(|(key, row)| row.shown(Some(key))).collect();
+        if watch.other.is_used() {
+            rows.push(watch.other.shown(None));
+        }
+        let bounds: Vec<f64> = BOUNDS.iter().filter_map(|(_, text)| text.parse().ok()).collect();
+        json!({
+            "seconds": now.duration_since(watch.began).as_secs_f64(),
+            "bounds": bounds,
+            "rows": rows,
+        })
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched().is_some()
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Row {
+    fn exchange(&mut self, record: &ExchangeRecord<'_>) {
+        self.classes[usize::from(record.status / 100).clamp(1, CLASSES) - 1] += 1;
+        self.errors += u64::from(record.is_error || record.status >= 500);
+        self.retries += u64::from(record.attempts.saturating_sub(1));
+        self.buckets[bucket_of(record.duration)] += 1;
+        self.seconds += record.duration.as_secs_f64();
+        self.bytes_in += record.request_bytes;
+        self.bytes_out += record.response_bytes;
+    }
+
+    fn session(&mut self, record: &SessionRecord<'_>) {
+        self.sessions += 1;
+        self.bytes_in += record.bytes_up;
+        self.bytes_out += record.bytes_down;
+    }
+
+    fn is_used(&self) -> bool {
+        self.sessions > 0 || self.classes.iter().any(|count| *count > 0)
+    }
+
+    fn shown(&self, key: Option<&Key>) -> Value {
+        json!({
+            "proxy": key.and_then(|key| key.proxy.as_ref()).map(Id::as_str),
+            "upstream": self.upstream.as_ref().map(Id::as_str),
+            "target": key.and_then(|key| key.target.as_deref()),
+            "is_rest": key.is_none(),
+            "classes": self.classes,
+            "errors": self.errors,
+            "retries": self.retries,
+            "buckets": self.buckets,
+            "duration_seconds": self.seconds,
+            "sessions": self.sessions,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! `doctor` on real files, targets and databases.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::Value;
+
+use super::process::{Folder, ferrum_edge};
+
+fn examined(folder: &Folder, code: i32, arguments: &[&str]) -> Vec<Value> {
+    let mut command = ferrum_edge(folder);
+    let output = command.args(["doctor", "--json", "--timeout", "2s"]).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    assert_eq!(output.status.code(), Some(code), "{document:#}");
+    assert_eq!(document["healthy"], code == 0);
+    document["findings"].as_array().unwrap().clone()
+}
+
+/// What was found about something, with its level.
+fn about<'f>(findings: &'f [Value], what: &str) -> Vec<(&'f str, &'f str)> {
+    let found = findings.iter().filter(|it| it["about"].as_str().is_some_and(|about| about.contains(what)));
+    found.map(|it| (it["level"].as_str().unwrap(), it["message"].as_str().unwrap())).collect()
+}
+
+/// A server that takes connections, and answers the first octets of each with a text.
+fn server(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut connection in listener.incoming().map_while(Result::ok) {
+            let mut buffer = [0; 1024];
+            while connection.read(&mut buffer).is_ok_and(|read| read > 0) {
+                drop(connection.write_all(answer.as_bytes()));
+            }
+        }
+    });
+    port
+}
+
+fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn targets_certificates_and_redis_are_examined() {
+    let folder = Folder::new();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
+    folder.write("cert.pem", &format!("{}{}", leaf.pem(), ca.pem()));
+    folder.write("key.pem", &key.serialize_pem());
+    let (open, closed, redis) = (server("no"), closed_port(), server("+PONG\r\n"));
+    let spec = |target: u16, redis: u16| {
+        format!(
+            "
+gateway: {{ http: '127.0.0.1:0', admin: off, workers: 1, tls: {{ certificates: [{{ cert_path: cert.pem, key_path: key.pem }}] }} }}
+proxies:
+  - {{ id: shop, hosts: [shop.example], listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {target} }}
+  - {{ id: blog, hosts: [blog.example], listen_path: /, backend_scheme: http, backend_host: localhost, backend_port: {open} }}
+plugin_configs:
+  - {{ id: limit, plugin_name: rate_limiting, scope: global,
+      config: {{ limits: [{{ rate: 5, per: 1m }}], redis: {{ urls: ['redis://127.0.0.1:{redis}'], password: p4ssword }} }} }}
+"
+        )
+    };
+    folder.write("ferrum.yaml", &spec(open, redis));
+    let good = examined(&folder, 0, &[]);
+    assert!(good.iter().all(|it| it["level"] != "error"), "{good:#?}");
+    assert_eq!(about(&good, "cert.pem"), [("ok", "good: shop.example")]);
+    assert_eq!(about(&good, "blog.example")[0].0, "warning", "no certificate names it");
+    assert!(about(&good, "shop.example").is_empty());
+    assert!(about(&good, &format!("127.0.0.1:{open}"))[0].1.contains("takes connections"));
+    assert_eq!(about(&good, &format!("127.0.0.1:{redis}")), [("ok", "it answers")]);
+    assert!(!format!("{good:?}").contains("p4ssword"));
+    examined(&folder, 1, &["--deny-warnings"]);
+
+    folder.write("ferrum.yaml", &spec(closed, closed));
+    let bad = examined(&folder, 1, &[]);
+    let found = about(&bad, &format!("127.0.0.1:{closed}"));
+    assert!(found.iter().all(|(level, _)| *level == "error") && found.len() == 2, "{found:?}");
+    assert!(found[0].1.contains("`shop`") && found[1].1.contains("`limit`"), "{found:?}");
+    // Nothing beyond this machine is asked for.
+    let offline = examined(&folder, 0, &["--offline"]);
+    assert!(about(&offline, &closed.to_string()).is_empty());
+
+    folder.write("key.pem", &KeyPair::generate().unwrap().serialize_pem());
+    let mismatched = examined(&folder, 3, &["--offline"]);
+    assert!(
+        mismatched.iter().any(|it| it["check"] == "configuration" && it["level"] == "error"),
+        "{mismatched:#?}"
+    );
+    assert!(mismatched.iter().all(|it| (it["level"] == "ok") == it["remedy"].is_null()), "{mismatched:#?}");
+}
+
+#[test]
+fn a_target_whose_certificate_is_not_trusted_is_told() {
+    let folder = Folder::new();
+    let port = server("HTTP/1.1 400 Bad Request\r\n\r\n");
+    folder.write(
+        "ferrum.yaml",
+        &format!(
+            "proxies: [{{ id: a, listen_path: /, backend_scheme: https, backend_host: 127.0.0.1, backend_port: {port} }}]"
+        ),
+    );
+    let findings = examined(&folder, 1, &[]);
+    let found = about(&findings, &port.to_string());
+    assert!(found[0].0 == "error" && found[0].1.contains("TLS handshake fails"), "{found:?}");
+}
+
+#[test]
+fn a_database_is_examined_and_what_is_in_it() {
+    let folder = Folder::new();
+    let url = format!("sqlite:{}", folder.path("f.db").display());
+    let missing = examined(&folder, 1, &["--db-url", &url]);
+    assert!(missing.iter().any(|it| it["check"] == "store" && it["level"] == "error"), "{missing:#?}");
+    assert!(!folder.exists("f.db"), "it only looks");
+    let run = |arguments: &[&str]| {
+        let output = ferrum_edge(&folder).args(arguments).args(["--db-url", &url]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    };
+    run(&["migrate"]);
+    let port = closed_port();
+    folder.write(
+        "config.yaml",
+        &format!("proxies: [{{ id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {port} }}]"),
+    );
+    run(&["apply", "config.yaml"]);
+    let found = examined(&folder, 1, &["--db-url", &url]);
+    assert!(about(&found, "f.db")[0].1.contains("revision 1"), "{found:#?}");
+    assert_eq!(about(&found, &port.to_string())[0].0, "error");
+    examined(&folder, 0, &["--db-url", &url, "--offline"]);
+}
