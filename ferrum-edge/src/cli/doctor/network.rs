@@ -128,7 +128,7 @@ async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
     let shown = addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(", ");
     if matches!(tried.scheme, Scheme::Udp | Scheme::Dtls) {
         return Outcome::Resolved(format!(
-            "{shown}; whether it answers can't be told, it is spoken to by datagrams"
+            "{shown}; datagrams say nothing about whether it answers"
         ));
     }
     let mut failure = "it has no address".to_owned();
