@@ -127,9 +127,7 @@ async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
     };
     let shown = addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(", ");
     if matches!(tried.scheme, Scheme::Udp | Scheme::Dtls) {
-        return Outcome::Resolved(format!(
-            "{shown}; datagrams say nothing about whether it answers"
-        ));
+        return Outcome::Resolved(format!("{shown}; datagrams say nothing about whether it answers"));
     }
     let mut failure = "it has no address".to_owned();
     for address in addresses {
