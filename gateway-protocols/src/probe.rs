@@ -19,6 +19,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use crate::dns::{Dns, DnsError};
 use crate::link::Link;
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
+use crate::upstream::socket;
 
 /// Asks targets.
 pub struct Prober {
@@ -106,6 +107,9 @@ impl Prober {
 
     /// Tries the target's addresses in turn, as traffic does.
     async fn connect(&self, target: &Target) -> Result<TcpStream, ProbeError> {
+        if let Some(path) = target.rules.socket() {
+            return Ok(socket::connect(path).await?);
+        }
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in self.addresses(target).await? {
             match TcpStream::connect(address).await {

@@ -9,6 +9,7 @@ pub mod h1;
 pub mod h2;
 mod h3;
 mod shared;
+pub(crate) mod socket;
 mod stream;
 
 use std::collections::HashMap;

@@ -23,6 +23,7 @@ mod reload;
 mod review;
 mod routing;
 mod semantics;
+mod sockets;
 mod tcp;
 mod tidy;
 mod tracing;

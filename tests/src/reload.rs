@@ -125,11 +125,23 @@ async fn a_bad_configuration_leaves_the_old_one_in_use() {
     for bad in ["proxies: [{id: a}]", "proxies: {", "proxys: []"] {
         file::parse(bad, "bad", &registry).expect_err("refused before it comes near the gateway");
     }
-    // A certificate that is none is only found out when it is put in use.
     let nothing = tls::authority().folder().join("nothing.pem");
     let settings =
         format!("gateway:\n  tls: {{certificates: [{{cert_path: {nothing:?}, key_path: {nothing:?}}}]}}\n");
-    let model = file::parse(&format!("{settings}proxies: []\n"), "bad", &registry).expect("it can be read");
+    let text = format!("{settings}proxies: []\n");
+    file::parse(&text, "bad", &registry).expect_err("refused while it is read");
+    // One that goes between the reading and its use.
+    let identity = tls::authority().issue("goes", &["goes.test"]);
+    let (cert, key) = (&identity.cert, &identity.key);
+    let model = file::parse(
+        &format!(
+            "gateway:\n  tls: {{certificates: [{{cert_path: {cert:?}, key_path: {key:?}}}]}}\nproxies: []\n"
+        ),
+        "goes",
+        &registry,
+    );
+    let model = model.expect("the certificate is there");
+    std::fs::remove_file(cert).unwrap();
     edge.gateway.reload(&model).expect_err("refused");
     assert_eq!(edge.get("/").await.0.status(), 200);
     assert_eq!(edge.gateway.snapshot().revision, 1);
@@ -210,11 +222,12 @@ async fn certificates_are_chosen_by_name_and_replaced_under_handshakes() {
     assert_eq!(old.response(&Method::GET).await.unwrap().status(), 404);
     // A half-written key is refused, and the old pair stays.
     let (cert, before) = (std::fs::read(&two.cert).unwrap(), of_file(&two));
-    std::fs::write(&two.cert, &cert[..40]).unwrap();
     let registry = ferrum_edge::plugins();
-    let half = format!("gateway:\n{settings}\nproxies: []\n");
-    let model = file::parse(&half, "half", &registry).expect("it can be read");
+    let text = format!("gateway:\n{settings}\nproxies: []\n");
+    let model = file::parse(&text, "half", &registry).expect("it is whole as yet");
+    std::fs::write(&two.cert, &cert[..40]).unwrap();
     edge.gateway.reload(&model).expect_err("refused");
+    file::parse(&text, "half", &registry).expect_err("refused while it is read");
     assert_eq!(leaf(&edge, "x.two.test").await, before);
 }
 

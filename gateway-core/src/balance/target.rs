@@ -20,11 +20,11 @@ use crate::limit::epoch::Epoch;
 pub struct Target {
     /// As configured.
     pub rules: Arc<TargetRules>,
-    /// `host:port`, with brackets around an IPv6 address.
+    /// `host:port`, with brackets around an IPv6 address; `unix:` and the path of a Unix socket.
     pub authority: Arc<str>,
     /// The authority as a header value, for a port that is not the scheme's default.
     pub authority_value: HeaderValue,
-    /// The host alone as a header value, with brackets around an IPv6 address.
+    /// The host alone as a header value, with brackets around an IPv6 address; `localhost` for a Unix socket.
     pub host_value: HeaderValue,
     vitals: Arc<Vitals>,
     active: Option<Arc<Active>>,
@@ -72,17 +72,11 @@ impl Target {
         known: Option<&Self>,
         epoch: Epoch,
     ) -> Self {
-        let host = match rules.host.contains(':') {
-            true => format!("[{}]", rules.host),
-            false => rules.host.to_string(),
-        };
-        let authority = format!("{host}:{}", rules.port);
-        // One piece of memory for both headers: there may be a million targets.
-        let text = Bytes::copy_from_slice(authority.as_bytes());
+        let (authority, [host_value, authority_value]) = names(rules);
         Self {
-            host_value: header_value(text.slice(..host.len())),
-            authority_value: header_value(text),
-            authority: Arc::from(authority),
+            host_value,
+            authority_value,
+            authority,
             rules: rules.clone(),
             vitals: known.map_or_else(|| Arc::new(Vitals::new(epoch)), |known| known.vitals.clone()),
             active: health.active(known),
@@ -257,6 +251,23 @@ impl Health<'_> {
             _ => Arc::new(Passive::new(rules, probes, epoch)),
         })
     }
+}
+
+/// The authority, and the host alone and the authority as values of `Host`.
+fn names(rules: &TargetRules) -> (Arc<str>, [HeaderValue; 2]) {
+    if rules.socket().is_some() {
+        const LOCALHOST: HeaderValue = HeaderValue::from_static("localhost");
+        return (rules.host.clone(), [LOCALHOST, LOCALHOST]);
+    }
+    let host = match rules.host.contains(':') {
+        true => format!("[{}]", rules.host),
+        false => rules.host.to_string(),
+    };
+    let authority = format!("{host}:{}", rules.port);
+    // One piece of memory for both headers: there may be a million targets.
+    let text = Bytes::copy_from_slice(authority.as_bytes());
+    let values = [header_value(text.slice(..host.len())), header_value(text)];
+    (Arc::from(authority), values)
 }
 
 /// A host that passed the configuration's checks is a valid header value; should one ever not be, requests carry a

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::Target;
-use gateway_core::config::model::{Backend, BackendHttp, BackendTls, PoolRules, Timeouts};
+use gateway_core::config::model::{Backend, BackendHttp, BackendTls, PoolRules, Timeouts, socket_path};
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
-use super::{Version, h3, wanted};
+use super::{Version, h3, socket, wanted};
 use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
@@ -111,6 +111,8 @@ pub(crate) enum DialError {
     Dns(#[from] DnsError),
     #[error("connect to {address}: {source}")]
     Connect { address: SocketAddr, source: io::Error },
+    #[error("connect to {host}: {source}")]
+    Socket { host: Arc<str>, source: io::Error },
     #[error("no connection within {0:?}")]
     Timeout(Duration),
     #[error("TLS to {host}: {source}")]
@@ -131,7 +133,7 @@ impl DialError {
         match self {
             Self::Dns(_) => Cause::DnsFailed,
             Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
-            Self::Connect { .. } | Self::Quic(_) => Cause::ConnectFailed,
+            Self::Connect { .. } | Self::Socket { .. } | Self::Quic(_) => Cause::ConnectFailed,
             Self::Timeout(_) => Cause::ConnectTimeout,
             Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
             Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
@@ -195,6 +197,12 @@ impl Dialler {
 
     /// Tries the target's addresses in turn.
     async fn tcp(&self, to: &Destination) -> Result<TcpStream, DialError> {
+        if let Some(path) = socket_path(&to.host) {
+            let failed = |source| DialError::Socket { host: to.host.clone(), source };
+            let mut stream = socket::connect(path).await.map_err(failed)?;
+            stream.write_all(&to.preface).await.map_err(failed)?;
+            return Ok(stream);
+        }
         let addresses = match to.dns_override {
             Some(address) => vec![SocketAddr::new(address, to.port)],
             None => self.dns.resolve(&to.host, to.port, to.dns_ttl).await?,

@@ -47,10 +47,10 @@ pub struct Proxy {
     /// with `backend_scheme: https`, `backend_http_version: auto` and its certificate checked. Requests go over TCP until
     /// a QUIC connection stands, and again when it is gone. Default true.
     pub backend_alt_svc: Option<bool>,
-    /// The target's name or address. Required unless `upstream_id` is given.
+    /// The target's name or address, or a Unix socket: `unix:/run/app.sock`. Required unless `upstream_id` is given.
     #[schemars(length(min = 1, max = 255))]
     pub backend_host: Option<String>,
-    /// The target's port. Required with `backend_host`.
+    /// The target's port. Required with `backend_host`, but for a Unix socket, which has none.
     #[schemars(range(min = 1, max = 65535))]
     pub backend_port: Option<u32>,
     /// The group of targets, instead of `backend_host` and `backend_port`.

@@ -69,12 +69,13 @@ pub struct Upstream {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// A name or an address.
+    /// A name or an address, or a Unix socket: `unix:/run/app.sock`.
     #[schemars(length(min = 1, max = 255))]
     pub host: String,
-    /// 1–65535.
+    /// 1–65535. Required, but for a Unix socket, which has none.
+    #[serde(default)]
     #[schemars(range(min = 1, max = 65535))]
-    pub port: u32,
+    pub port: Option<u32>,
     /// Share of traffic, 1–65535. Default 1.
     #[serde(default)]
     #[schemars(range(min = 1, max = 65535))]

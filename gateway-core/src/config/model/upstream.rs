@@ -71,12 +71,20 @@ pub struct Affinity {
     pub attributes: CookieAttributes,
 }
 
+/// What a target's host that is a Unix socket begins with.
+pub const UNIX: &str = "unix:";
+
+/// The path of the Unix socket that a target's host is.
+pub fn socket_path(host: &str) -> Option<&str> {
+    host.strip_prefix(UNIX)
+}
+
 /// One member of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetRules {
-    /// A name or an address, in lower case, without brackets.
+    /// A name or an address, in lower case, without brackets; or `unix:` and the path of a Unix socket.
     pub host: Arc<str>,
-    /// 1–65535.
+    /// 1–65535; 0 for a Unix socket.
     pub port: u16,
     /// Share of traffic. Default 1.
     pub weight: u16,
@@ -94,6 +102,11 @@ impl TargetRules {
     /// A target with the defaults of everything else.
     pub fn new(host: Arc<str>, port: u16) -> Self {
         Self { host, port, weight: 1, priority: 0, max_requests: None, path: None, tags: BTreeMap::new() }
+    }
+
+    /// The path of the Unix socket that it is.
+    pub fn socket(&self) -> Option<&str> {
+        socket_path(&self.host)
     }
 
     /// Whether it has all of these tags.

@@ -7,7 +7,7 @@ use super::known::{Group, Known};
 use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
+    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream, socket_path,
 };
 use crate::config::units::Seconds;
 
@@ -181,6 +181,7 @@ pub(super) fn backend(
             Some("remove its `sticky` or `hash_on_cookie_config`, or name another upstream".to_owned());
     }
     let tags = tags(notes, written, &upstream);
+    sockets(notes, written, (scheme, http_version), &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
@@ -199,6 +200,33 @@ pub(super) fn backend(
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
     })
+}
+
+/// What can't be had from targets that are Unix sockets.
+fn sockets(
+    notes: &mut Notes<'_>,
+    written: &file::Proxy,
+    (scheme, http_version): (Scheme, BackendHttp),
+    upstream: &Upstream,
+) {
+    let Some(target) = upstream.targets.iter().find(|target| target.socket().is_some()) else { return };
+    let key = if written.upstream_id.is_some() { "upstream_id" } else { "backend_host" };
+    if matches!(scheme, Scheme::Udp | Scheme::Dtls) {
+        notes.add(key, format!("datagrams can't be sent to `{}`", target.host)).remedy =
+            Some("Unix sockets are for schemes `http`, `https`, `tcp` and `tcps`".to_owned());
+    }
+    if http_version == BackendHttp::Http3 {
+        notes.add("backend_http_version", format!("HTTP/3 can't be spoken to `{}`", target.host)).remedy =
+            Some("use another version".to_owned());
+    }
+    if scheme.is_encrypted() && written.backend_tls_server_name.is_none() {
+        notes.add(key, format!("`{}` has no name that its certificate could be for", target.host)).remedy =
+            Some("write `backend_tls_server_name`".to_owned());
+    }
+    if written.dns_override.is_some() {
+        notes.add("dns_override", format!("`{}` has no address", target.host)).remedy =
+            Some("remove it".to_owned());
+    }
 }
 
 /// What targets must have in common with the proxy. At least one has to have it.
@@ -241,11 +269,14 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     let remedy = || Some("write `backend_host` and `backend_port`, or `upstream_id`".to_owned());
     if written.backend_host.is_none() {
         notes.add("", "`backend_host` is missing").remedy = remedy();
-    } else if written.backend_port.is_none() {
-        notes.add("", "`backend_port` is missing").remedy = remedy();
+        return None;
     }
-    let host = notes.value("backend_host", words::target_host(written.backend_host.as_deref()?))?;
-    let port = u16::try_from(written.backend_port?).ok()?;
+    let host = notes.value("backend_host", words::target_place(written.backend_host.as_deref()?))?;
+    if written.backend_port.is_none() && socket_path(&host).is_none() {
+        notes.add("", "`backend_port` is missing").remedy = remedy();
+        return None;
+    }
+    let port = notes.value("backend_port", words::target_port(&host, written.backend_port))?;
     let upstream = Upstream {
         name: words::label(written.name.as_ref()),
         ..Upstream::new(id.clone(), vec![Arc::new(TargetRules::new(host, port))])

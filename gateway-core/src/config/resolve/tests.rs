@@ -11,6 +11,8 @@ use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Schem
 use crate::config::model::{Credential, Id};
 use crate::consumer::digest;
 
+mod parts;
+
 struct Registry;
 
 impl PluginCheck for Registry {
@@ -453,98 +455,5 @@ plugin_configs:
          f:7: plugin_configs[2].proxy_id: there is no proxy `r` (write it under `proxies`)\n\
          f:8: plugin_configs[3].proxy_id: there is no proxy `pp` (did you mean `p`?)\n\
          f:9: plugin_configs[4]: `scope` is missing (`global`, `proxy_group`, or `proxy` with `proxy_id`)",
-    );
-}
-
-#[test]
-fn credentials_in_every_spelling() {
-    let text = "
-consumers:
-  - {id: a, username: a, credentials: {keyauth: k1}}
-  - {id: b, username: b, credentials: {key_auth: {key: k2}, basicauth: pw}}
-  - {id: c, username: c, credentials: {keyauth: [{key: k3}, k4], mtls_auth: {identity: CN=c}}}
-";
-    let model = good(text);
-    let key = |n: usize, at: usize| model.consumers[n].credentials[at].clone();
-    let digest = |text: &str| Credential::Digest { kind: &samples::KEY, digest: digest(text.as_bytes()) };
-    // In the order of the types' names.
-    assert_eq!([key(0, 0), key(1, 1), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"].map(digest));
-    let password = model.consumers[1].secrets(&samples::PASSWORD).next().unwrap();
-    assert_eq!(password.expose()["password"], "pw");
-    let twice = "
-consumers:
-  - {id: a, username: a, credentials: {keyauth: sesame}}
-  - {id: b, username: b, credentials: {key_auth: sesame, keyauth: other}}
-  - {id: c, username: c, credentials: {key_auth: sesame}}
-";
-    let problems = resolved("f", twice).expect_err("used twice");
-    assert!(!problems.to_string().contains("sesame"), "a secret was told: {problems}");
-    assert!(
-        problems
-            .to_string()
-            .contains("f:5: consumers[2].credentials.key_auth: consumers[0] has the same key")
-    );
-}
-
-#[test]
-fn references_are_resolved_or_told() {
-    struct Machine;
-    impl References for Machine {
-        fn env(&self, name: &str) -> Option<String> {
-            (name == "PORT").then(|| "3000".to_owned())
-        }
-        fn file(&self, path: &Path) -> io::Result<String> {
-            match path == Path::new("/etc/ferrum/host.txt") {
-                true => Ok("db.internal\n".to_owned()),
-                false => Err(io::Error::from(io::ErrorKind::NotFound)),
-            }
-        }
-    }
-    let origin = Origin::file(Path::new("/etc/ferrum/f.yaml"));
-    let load = |text: &str| load(text, &origin, &Machine, &Registry, |_| Problems::default());
-    let text = "proxies: [{id: p, name: '$${env:X} ${x}', listen_path: /, backend_host: '${file:host.txt}', \
-                backend_port: '${env:PORT}'}]";
-    let model = load(text).unwrap_or_else(|problems| panic!("{problems}"));
-    let target = &model.proxies[0].backend.upstream.targets[0];
-    assert_eq!((&*target.host, target.port), ("db.internal", 3000));
-    assert_eq!(model.proxies[0].name.as_deref(), Some("${env:X} ${x}"));
-    let problems =
-        load("proxies:\n  - {id: p, listen_path: '${env:NOPE}', backend_host: '${file:x', backend_port: 1}");
-    assert_eq!(
-        problems.expect_err("unresolved").to_string(),
-        "/etc/ferrum/f.yaml:2: proxies[0].listen_path: the environment variable NOPE is not set (set NOPE, or write \
-         the value itself)\n\
-         /etc/ferrum/f.yaml:2: proxies[0].backend_host: a reference has no end (close it with `}`)",
-    );
-}
-
-#[test]
-fn one_object_resolves_by_itself() {
-    let origin = Origin { name: "admin api".to_owned(), ..Origin::default() };
-    let written: file::Proxy = file::parse_item(
-        "{\"id\": \"p\", \"hosts\": [\"a\"], \"upstream_id\": \"u\"}",
-        &origin,
-        "",
-        &NoReferences,
-    )
-    .expect("readable");
-    let place = Place { at: "", folder: Path::new("") };
-    let mut known = Known::default();
-    let problems = proxy(&written, place, &known).expect_err("no upstream yet");
-    assert_eq!(problems.to_string(), "upstream_id: there is no upstream `u` (write it under `upstreams`)");
-    let group: file::Upstream = file::parse_item(
-        "{\"id\": \"u\", \"targets\": [{\"host\": \"h\", \"port\": 1}]}",
-        &origin,
-        "",
-        &NoReferences,
-    )
-    .expect("readable");
-    known.add_upstream(upstream(&group, place).expect("valid"));
-    assert!(proxy(&written, place, &known).is_ok());
-    let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body", &NoReferences)
-        .expect_err("unknown");
-    assert_eq!(
-        problems.to_string(),
-        "admin api:1: body.hostz: this key is not known (did you mean `hosts`?)"
     );
 }

@@ -10,7 +10,7 @@ use super::{Fault, Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
-    TargetRules, Upstream,
+    TargetRules, Upstream, socket_path,
 };
 use crate::config::problem::Problems;
 
@@ -63,18 +63,23 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
     let mut targets: Vec<TargetRules> = Vec::with_capacity(written.len());
     for (n, target) in written.iter().enumerate() {
         let at = |key: &str| format!("targets[{n}].{key}");
-        let host = notes.value(&at("host"), words::target_host(&target.host));
+        let host = notes.value(&at("host"), words::target_place(&target.host));
         let path = target.path.as_deref().and_then(|path| notes.value(&at("path"), words::base_path(path)));
         if target.tags.len() > MAX_TAGS {
             notes.add(&at("tags"), format!("there are more than {MAX_TAGS}"));
         }
-        let port = u16::try_from(target.port).unwrap_or(0);
         let Some(host) = host else {
+            continue;
+        };
+        let Some(port) = notes.value(&at("port"), words::target_port(&host, target.port)) else {
             continue;
         };
         if let Some(first) = targets.iter().position(|t| t.host == host && t.port == port) {
             notes
-                .add(&format!("targets[{n}]"), format!("{host}:{port} is a duplicate of targets[{first}]"))
+                .add(
+                    &format!("targets[{n}]"),
+                    format!("{} is a duplicate of targets[{first}]", shown(&host, port)),
+                )
                 .remedy = Some("give one of them more `weight` instead".to_owned());
         }
         targets.push(TargetRules {
@@ -88,6 +93,10 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
         });
     }
     targets
+}
+
+fn shown(host: &str, port: u16) -> String {
+    if socket_path(host).is_some() { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 fn algorithm(written: Option<file::Algorithm>) -> Algorithm {

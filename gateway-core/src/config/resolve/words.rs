@@ -12,7 +12,7 @@ use super::{Fault, Notes};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::config::file;
-use crate::config::model::{HostPattern, Id, PathPattern};
+use crate::config::model::{HostPattern, Id, PathPattern, UNIX, socket_path};
 use crate::config::units::{Bytes, Millis, Seconds};
 use crate::route::{MAX_SEGMENTS, PathTemplate};
 
@@ -117,6 +117,35 @@ pub(super) fn target_host(text: &str) -> Result<Arc<str>, Fault> {
         return Err(bad().remedy("write a name such as `api.example.com`, or an address"));
     }
     Ok(lower.into())
+}
+
+/// Bytes of the path of a Unix socket (unix(7)), its final NUL left out.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Where a target is: a host as [`target_host`] takes it, or `unix:` and the absolute path of a Unix socket.
+pub(super) fn target_place(text: &str) -> Result<Arc<str>, Fault> {
+    let Some(path) = socket_path(text.trim()) else { return target_host(text) };
+    let bad = |why: &str| Err(Fault::new(format!("`{text}` {why}")).remedy("write `unix:/run/app.sock`"));
+    if !path.starts_with('/') || path.ends_with('/') {
+        return bad("is not the absolute path of a Unix socket");
+    }
+    if path.len() > MAX_SOCKET_PATH {
+        return bad(&format!("has a path of more than {MAX_SOCKET_PATH} bytes"));
+    }
+    if path.contains(char::is_control) {
+        return bad("has control characters");
+    }
+    Ok(format!("{UNIX}{path}").into())
+}
+
+/// The port of a target at this place; a Unix socket has none.
+pub(super) fn target_port(place: &str, written: Option<u32>) -> Result<u16, Fault> {
+    match (socket_path(place), written) {
+        (Some(_), None) => Ok(0),
+        (Some(_), Some(_)) => Err(Fault::new("a Unix socket has no port").remedy("remove it")),
+        (None, Some(port)) => u16::try_from(port).map_err(|_| Fault::new("this is not a port")),
+        (None, None) => Err(Fault::new("this is missing").remedy("write the target's port")),
+    }
 }
 
 pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {

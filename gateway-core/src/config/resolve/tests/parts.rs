@@ -1,0 +1,131 @@
+//! Credentials, references, single objects, Unix sockets.
+
+use super::*;
+
+#[test]
+fn credentials_in_every_spelling() {
+    let text = "
+consumers:
+  - {id: a, username: a, credentials: {keyauth: k1}}
+  - {id: b, username: b, credentials: {key_auth: {key: k2}, basicauth: pw}}
+  - {id: c, username: c, credentials: {keyauth: [{key: k3}, k4], mtls_auth: {identity: CN=c}}}
+";
+    let model = good(text);
+    let key = |n: usize, at: usize| model.consumers[n].credentials[at].clone();
+    let digest = |text: &str| Credential::Digest { kind: &samples::KEY, digest: digest(text.as_bytes()) };
+    // In the order of the types' names.
+    assert_eq!([key(0, 0), key(1, 1), key(2, 0), key(2, 1)], ["k1", "k2", "k3", "k4"].map(digest));
+    let password = model.consumers[1].secrets(&samples::PASSWORD).next().unwrap();
+    assert_eq!(password.expose()["password"], "pw");
+    let twice = "
+consumers:
+  - {id: a, username: a, credentials: {keyauth: sesame}}
+  - {id: b, username: b, credentials: {key_auth: sesame, keyauth: other}}
+  - {id: c, username: c, credentials: {key_auth: sesame}}
+";
+    let problems = resolved("f", twice).expect_err("used twice");
+    assert!(!problems.to_string().contains("sesame"), "a secret was told: {problems}");
+    assert!(
+        problems
+            .to_string()
+            .contains("f:5: consumers[2].credentials.key_auth: consumers[0] has the same key")
+    );
+}
+
+#[test]
+fn references_are_resolved_or_told() {
+    struct Machine;
+    impl References for Machine {
+        fn env(&self, name: &str) -> Option<String> {
+            (name == "PORT").then(|| "3000".to_owned())
+        }
+        fn file(&self, path: &Path) -> io::Result<String> {
+            match path == Path::new("/etc/ferrum/host.txt") {
+                true => Ok("db.internal\n".to_owned()),
+                false => Err(io::Error::from(io::ErrorKind::NotFound)),
+            }
+        }
+    }
+    let origin = Origin::file(Path::new("/etc/ferrum/f.yaml"));
+    let load = |text: &str| load(text, &origin, &Machine, &Registry, |_| Problems::default());
+    let text = "proxies: [{id: p, name: '$${env:X} ${x}', listen_path: /, backend_host: '${file:host.txt}', \
+                backend_port: '${env:PORT}'}]";
+    let model = load(text).unwrap_or_else(|problems| panic!("{problems}"));
+    let target = &model.proxies[0].backend.upstream.targets[0];
+    assert_eq!((&*target.host, target.port), ("db.internal", 3000));
+    assert_eq!(model.proxies[0].name.as_deref(), Some("${env:X} ${x}"));
+    let problems =
+        load("proxies:\n  - {id: p, listen_path: '${env:NOPE}', backend_host: '${file:x', backend_port: 1}");
+    assert_eq!(
+        problems.expect_err("unresolved").to_string(),
+        "/etc/ferrum/f.yaml:2: proxies[0].listen_path: the environment variable NOPE is not set (set NOPE, or write \
+         the value itself)\n\
+         /etc/ferrum/f.yaml:2: proxies[0].backend_host: a reference has no end (close it with `}`)",
+    );
+}
+
+#[test]
+fn one_object_resolves_by_itself() {
+    let origin = Origin { name: "admin api".to_owned(), ..Origin::default() };
+    let written: file::Proxy = file::parse_item(
+        "{\"id\": \"p\", \"hosts\": [\"a\"], \"upstream_id\": \"u\"}",
+        &origin,
+        "",
+        &NoReferences,
+    )
+    .expect("readable");
+    let place = Place { at: "", folder: Path::new("") };
+    let mut known = Known::default();
+    let problems = proxy(&written, place, &known).expect_err("no upstream yet");
+    assert_eq!(problems.to_string(), "upstream_id: there is no upstream `u` (write it under `upstreams`)");
+    let group: file::Upstream = file::parse_item(
+        "{\"id\": \"u\", \"targets\": [{\"host\": \"h\", \"port\": 1}]}",
+        &origin,
+        "",
+        &NoReferences,
+    )
+    .expect("readable");
+    known.add_upstream(upstream(&group, place).expect("valid"));
+    assert!(proxy(&written, place, &known).is_ok());
+    let problems = file::parse_item::<file::Proxy>("{\"hostz\": []}", &origin, "body", &NoReferences)
+        .expect_err("unknown");
+    assert_eq!(
+        problems.to_string(),
+        "admin api:1: body.hostz: this key is not known (did you mean `hosts`?)"
+    );
+}
+
+#[test]
+fn unix_sockets_as_targets() {
+    let model = good("proxies: [{id: p, listen_path: /, backend_host: 'unix:/run/App.sock'}]");
+    let target = &model.proxies[0].backend.upstream.targets[0];
+    assert_eq!((target.socket(), target.port), (Some("/run/App.sock"), 0));
+    for (fields, expected) in [
+        (
+            "backend_host: 'unix:app.sock'",
+            "backend_host: `unix:app.sock` is not the absolute path of a Unix socket (write `unix:/run/app.sock`)",
+        ),
+        ("backend_host: 'unix:/a', backend_port: 80", "backend_port: a Unix socket has no port (remove it)"),
+        (
+            "backend_host: 'unix:/a', backend_scheme: https",
+            "backend_host: `unix:/a` has no name that its certificate could be for (write `backend_tls_server_name`)",
+        ),
+        (
+            "backend_host: 'unix:/a', dns_override: 192.0.2.1",
+            "dns_override: `unix:/a` has no address (remove it)",
+        ),
+    ] {
+        let text = format!("proxies: [{{id: p, listen_path: /, {fields}}}]");
+        refused(&text, &format!("f:1: proxies[0].{expected}"));
+    }
+    refused(
+        "proxies: [{id: p, listen_port: 53, backend_scheme: udp, backend_host: 'unix:/a'}]",
+        "f:1: proxies[0].backend_host: datagrams can't be sent to `unix:/a` (Unix sockets are for schemes `http`, \
+         `https`, `tcp` and `tcps`)",
+    );
+    refused(
+        "upstreams: [{id: u, targets: [{host: 'unix:/a'}, {host: 'unix:/a'}, {host: h}]}]",
+        "f:1: upstreams[0].targets[1]: unix:/a is a duplicate of targets[0] (give one of them more `weight` instead)\n\
+         f:1: upstreams[0].targets[2].port: this is missing (write the target's port)",
+    );
+}
