@@ -48,12 +48,16 @@ pub struct Gateway {
 }
 
 /// Where the gateway listens; ephemeral ports are settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
-    /// Plain HTTP.
+    /// The first address of plain HTTP.
     pub http: Option<SocketAddr>,
-    /// HTTP over TLS.
+    /// The first address of HTTP over TLS.
     pub https: Option<SocketAddr>,
+    /// Every address of plain HTTP.
+    pub all_http: Vec<SocketAddr>,
+    /// Every address of HTTP over TLS.
+    pub all_https: Vec<SocketAddr>,
 }
 
 /// Why the gateway could not start.
@@ -264,7 +268,7 @@ impl Gateway {
 
     /// Where it listens.
     pub fn addresses(&self) -> Addresses {
-        self.engine.addresses
+        self.engine.addresses.clone()
     }
 
     /// The configuration in use.

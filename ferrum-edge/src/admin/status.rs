@@ -45,7 +45,12 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "uptime_seconds": started.elapsed().as_secs(),
         "draining": engine.is_draining(),
         "workers": engine.workers(),
-        "listeners": { "http": engine.addresses.http, "https": engine.addresses.https },
+        "listeners": {
+            "http": engine.addresses.http,
+            "https": engine.addresses.https,
+            "all_http": engine.addresses.all_http,
+            "all_https": engine.addresses.all_https,
+        },
         "connections": engine.shared.connections(),
         "overload": overload(&engine.telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner)),
         "tasks": tasks(&engine.shared.tasks),

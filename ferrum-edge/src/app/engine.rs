@@ -230,6 +230,8 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
     for (name, same) in [
         ("gateway.http", before.http == after.http),
         ("gateway.https", before.https == after.https),
+        ("gateway.additional_http", before.additional_http == after.additional_http),
+        ("gateway.additional_https", before.additional_https == after.additional_https),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),
         // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.

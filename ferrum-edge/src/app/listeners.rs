@@ -20,56 +20,72 @@ use super::{Addresses, StartError};
 
 /// Bound sockets, one a worker for each listener.
 pub(super) struct Listeners {
-    http: Vec<TcpListener>,
-    https: Vec<TcpListener>,
-    quic: Vec<(UdpSocket, quinn::ServerConfig)>,
+    http: Vec<Vec<TcpListener>>,
+    https: Vec<Vec<TcpListener>>,
+    quic: Vec<Vec<(UdpSocket, quinn::ServerConfig)>>,
 }
 
 impl Listeners {
     /// Binds whatever the settings ask for.
     pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
-        // Without a certificate there is nothing to show to a TLS client.
-        let https = settings.https.filter(|_| !settings.tls.certificates.is_empty());
         let sharing = settings.share_ports.into();
-        let http = bind_for("http", settings.http, (workers, sharing))?;
-        let https = bind_for("https", https, (workers, sharing))?;
+        let of = (workers, sharing);
+        let http: Vec<_> =
+            settings.http_addresses().map(|at| bind_for("http", at, of)).collect::<Result<_, _>>()?;
+        let https: Vec<_> =
+            settings.https_addresses().map(|at| bind_for("https", at, of)).collect::<Result<_, _>>()?;
         let mut quic = Vec::new();
-        if settings.http3
-            && let Some(address) = https.first().and_then(|socket| socket.local_addr().ok())
-        {
-            // The port number is that of https, also an ephemeral one.
+        // The port is that of https, also an ephemeral one.
+        let is_for_quic = |(asked, bound): (SocketAddr, &Vec<TcpListener>)| {
+            let is_one = settings.http3_addresses().any(|address| address == asked);
+            bound.first().filter(|_| is_one)?.local_addr().ok()
+        };
+        for address in settings.https_addresses().zip(&https).filter_map(is_for_quic) {
             let sockets = bind::udp_for_workers(address, workers, sharing);
             let sockets =
                 sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
             // One for all: a client is resumed by any worker, and its session is gone for all of them.
             let config = frontend.quic(settings)?;
-            quic.extend(sockets.into_iter().map(|socket| (socket, config.clone())));
+            quic.push(sockets.into_iter().map(|socket| (socket, config.clone())).collect());
         }
         Ok(Self { http, https, quic })
     }
 
     pub(super) fn addresses(&self) -> Addresses {
-        let of = |sockets: &[TcpListener]| sockets.first().and_then(|socket| socket.local_addr().ok());
-        Addresses { http: of(&self.http), https: of(&self.https) }
+        let of = |listeners: &[Vec<TcpListener>]| -> Vec<SocketAddr> {
+            let first = |sockets: &Vec<TcpListener>| sockets.first()?.local_addr().ok();
+            listeners.iter().filter_map(first).collect()
+        };
+        let (http, https) = (of(&self.http), of(&self.https));
+        Addresses {
+            http: http.first().copied(),
+            https: https.first().copied(),
+            all_http: http,
+            all_https: https,
+        }
     }
 
     /// The port of HTTP/3, when it is served.
     pub(super) fn http3_port(&self) -> Option<u16> {
-        Some(self.quic.first()?.0.local_addr().ok()?.port())
+        Some(self.quic.first()?.first()?.0.local_addr().ok()?.port())
     }
 
     /// Gives each worker its sockets.
     pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
-        let mut demultiplexer = Demultiplexer::new(workers.len());
-        for (index, ((socket, config), worker)) in self.quic.into_iter().zip(workers).enumerate() {
-            if let Some(place) = demultiplexer.place(index) {
-                give(worker, Order::Quic(socket, Box::new(config), place));
+        for sockets in self.quic {
+            let mut demultiplexer = Demultiplexer::new(workers.len());
+            for (index, ((socket, config), worker)) in sockets.into_iter().zip(workers).enumerate() {
+                if let Some(place) = demultiplexer.place(index) {
+                    give(worker, Order::Quic(socket, Box::new(config), place));
+                }
             }
         }
-        let plain = self.http.into_iter().zip(workers).map(|(socket, to)| (socket, Entrance::Plain, to));
-        let tls = self.https.into_iter().zip(workers).map(|(socket, to)| (socket, frontend.entrance(), to));
-        for (socket, entrance, worker) in plain.chain(tls) {
-            give(worker, Order::Listen(socket, entrance));
+        let plain = self.http.into_iter().map(|sockets| (sockets, Entrance::Plain));
+        let tls = self.https.into_iter().map(|sockets| (sockets, frontend.entrance()));
+        for (sockets, entrance) in plain.chain(tls) {
+            for (socket, worker) in sockets.into_iter().zip(workers) {
+                give(worker, Order::Listen(socket, entrance.clone()));
+            }
         }
     }
 }
@@ -174,7 +190,7 @@ impl NewPorts {
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for("a stream proxy", Some(address), (workers, sharing))?;
+                let sockets = bind_for("a stream proxy", address, (workers, sharing))?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -214,10 +230,9 @@ fn certified(
 
 fn bind_for(
     listener: &'static str,
-    address: Option<SocketAddr>,
+    address: SocketAddr,
     (workers, sharing): (usize, Sharing),
 ) -> Result<Vec<TcpListener>, StartError> {
-    let Some(address) = address else { return Ok(Vec::new()) };
     bind::tcp_for_workers(address, workers, sharing).map_err(|source| StartError::Bind {
         listener,
         address,

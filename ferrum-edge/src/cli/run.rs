@@ -393,14 +393,17 @@ impl<'s> Process<'s> {
 }
 
 fn say_started(gateway: &Gateway, source: &Source, admin: Option<SocketAddr>) {
-    let Addresses { http, https } = gateway.addresses();
-    let shown = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    let Addresses { all_http, all_https, .. } = gateway.addresses();
+    let shown = |addresses: &[SocketAddr]| match addresses {
+        [] => "off".to_owned(),
+        all => all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", "),
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         spec = %source.spec,
-        http = shown(http),
-        https = shown(https),
-        admin = shown(admin),
+        http = shown(&all_http),
+        https = shown(&all_https),
+        admin = shown(admin.as_slice()),
         proxies = gateway.snapshot().by_id.len(),
         "serving"
     );

@@ -28,6 +28,12 @@ pub struct Gateway {
     pub admin_socket: Option<String>,
     /// `/metrics`, `/v1/status` and `/v1/openapi.json` need a token with the role read; health does not. Default false.
     pub admin_require_token: Option<bool>,
+    /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
+    #[schemars(length(max = 16))]
+    pub additional_http: Option<Vec<String>>,
+    /// Further addresses on which HTTP over TLS is served; HTTP/3 too on those with the port of `https`. Default none.
+    #[schemars(length(max = 16))]
+    pub additional_https: Option<Vec<String>>,
     /// Listens on ports on which another gateway of the same user listens, too, so that one can take the place of another
     /// without a gap: start the next, and stop the one before when the next is ready. Needs a restart. Default false: a port
     /// that is in use is refused.

@@ -30,6 +30,10 @@ pub struct Settings {
     pub admin_socket: Option<PathBuf>,
     /// Status, metrics and the API's description need a token, too. Default false.
     pub admin_require_token: bool,
+    /// Further addresses of plain HTTP.
+    pub additional_http: Box<[SocketAddr]>,
+    /// Further addresses of HTTP over TLS; HTTP/3 too on those with the port of `https`.
+    pub additional_https: Box<[SocketAddr]>,
     /// Listens on ports on which another gateway of the same user listens, too. Default false.
     pub share_ports: bool,
     /// Address stream proxies listen on. Default `0.0.0.0`.
@@ -174,6 +178,25 @@ pub struct AccessLog {
     pub queue: usize,
 }
 
+impl Settings {
+    /// Every address of plain HTTP.
+    pub fn http_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.http.into_iter().chain(self.additional_http.iter().copied())
+    }
+
+    /// Every address of HTTP over TLS; none without a certificate, which a client could not be shown.
+    pub fn https_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let all = self.https.into_iter().chain(self.additional_https.iter().copied());
+        all.filter(|_| !self.tls.certificates.is_empty())
+    }
+
+    /// Every address of HTTP/3. Clients are told one port, that of `https`.
+    pub fn http3_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let port = self.https.map(|address| address.port()).filter(|_| self.http3);
+        self.https_addresses().filter(move |address| Some(address.port()) == port)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -186,6 +209,8 @@ impl Default for Settings {
             admin_tls: None,
             admin_socket: None,
             admin_require_token: false,
+            additional_http: Box::default(),
+            additional_https: Box::default(),
             share_ports: false,
             stream_address: IpAddr::from([0, 0, 0, 0]),
             workers: 0,

@@ -49,15 +49,19 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         Some(sinks) => super::log::sinks(notes, sinks, folder),
         None => Box::default(),
     };
+    let http = listener(notes, "http", written.http.as_ref(), defaults.http);
+    let https = listener(notes, "https", written.https.as_ref(), defaults.https);
     Settings {
-        http: listener(notes, "http", written.http.as_ref(), defaults.http),
-        https: listener(notes, "https", written.https.as_ref(), defaults.https),
+        http,
+        https,
         http3: written.http3.unwrap_or(defaults.http3),
         host_fallthrough: written.host_fallthrough.unwrap_or(defaults.host_fallthrough),
         admin: listener(notes, "admin", written.admin.as_ref(), defaults.admin),
         admin_tls: written.admin_tls.as_ref().and_then(|tls| admin_tls(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
+        additional_http: additional(notes, "additional_http", (written.additional_http.as_deref(), http)),
+        additional_https: additional(notes, "additional_https", (written.additional_https.as_deref(), https)),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {
@@ -140,6 +144,41 @@ fn listener(
         }
     };
     notes.value(key, resolved).unwrap_or(Some(default))
+}
+
+/// Addresses besides the first one, each once.
+fn additional(
+    notes: &mut Notes<'_>,
+    key: &str,
+    (written, first): (Option<&[String]>, Option<SocketAddr>),
+) -> Box<[SocketAddr]> {
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for (n, text) in written.into_iter().flatten().enumerate() {
+        let at = format!("{key}[{n}]");
+        match text.parse() {
+            Ok(address) => {
+                let known = first.iter().chain(&addresses).find(|known| meet(address, **known));
+                if let Some(known) = known {
+                    notes.add(&at, format!("{address} and {known} are listened on at once")).remedy =
+                        Some("keep the one that takes both".to_owned());
+                } else {
+                    addresses.push(address);
+                }
+            }
+            Err(_) => {
+                notes.add(&at, format!("`{text}` is not an address with a port")).remedy =
+                    Some("write one such as `127.0.0.1:8080` or `[::]:8080`".to_owned());
+            }
+        }
+    }
+    addresses.into()
+}
+
+/// Whether two listeners' addresses have connections in common. `[::]` takes IPv4 as well.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let takes = |a: SocketAddr, b: SocketAddr| a.ip().is_unspecified() && (a.is_ipv6() || b.is_ipv4());
+    let is_settled = one.port() != 0;
+    is_settled && one.port() == other.port() && (one == other || takes(one, other) || takes(other, one))
 }
 
 fn with_port(address: SocketAddr, port: u32) -> Result<Option<SocketAddr>, Fault> {

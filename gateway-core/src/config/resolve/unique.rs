@@ -184,15 +184,15 @@ pub(in crate::config) fn reserved(
     is_udp: bool,
     rules: &StreamRules,
 ) -> Option<&'static str> {
-    let has_https = !settings.tls.certificates.is_empty();
-    let listeners = [
-        ("http", settings.http.filter(|_| !is_udp)),
-        ("https", settings.https.filter(|_| has_https && (!is_udp || settings.http3))),
-        ("admin", settings.admin.filter(|_| !is_udp)),
-    ];
     let (first, last) = rules.listen_ports;
-    let taken = |address: Option<SocketAddr>| address.is_some_and(|a| (first..=last).contains(&a.port()));
-    listeners.into_iter().find_map(|(name, address)| taken(address).then_some(name))
+    let is_taken = |address: SocketAddr| (first..=last).contains(&address.port());
+    if is_udp {
+        return settings.http3_addresses().any(is_taken).then_some("https");
+    }
+    let http = settings.http_addresses().any(is_taken).then_some("http");
+    let https = || settings.https_addresses().any(is_taken).then_some("https");
+    let admin = || settings.admin.is_some_and(is_taken).then_some("admin");
+    http.or_else(https).or_else(admin)
 }
 
 /// Two consumers that show the same credential. The credential itself is not told.

@@ -129,3 +129,33 @@ fn unix_sockets_as_targets() {
          f:1: upstreams[0].targets[2].port: this is missing (write the target's port)",
     );
 }
+
+#[test]
+fn further_addresses_are_others() {
+    let settings = |text: &str| good(&format!("gateway: {{{text}}}\nproxies: []")).settings;
+    let many =
+        settings("http: '127.0.0.1:80', additional_http: ['[::1]:80', '127.0.0.1:8080', '127.0.0.2:0']");
+    let all: Vec<String> = many.http_addresses().map(|address| address.to_string()).collect();
+    assert_eq!(all, ["127.0.0.1:80", "[::1]:80", "127.0.0.1:8080", "127.0.0.2:0"]);
+    for (first, second) in
+        [("0.0.0.0:80", "127.0.0.1:80"), ("0.0.0.0:80", "[::]:80"), ("[::1]:80", "[::1]:80")]
+    {
+        refused(
+            &format!("gateway: {{http: '{first}', additional_http: ['{second}']}}\nproxies: []"),
+            &format!(
+                "f:1: gateway.additional_http[0]: {second} and {first} are listened on at once (keep the one that takes both)"
+            ),
+        );
+    }
+    refused(
+        "gateway: {additional_https: [':8443']}\nproxies: []",
+        "f:1: gateway.additional_https[0]: `:8443` is not an address with a port (write one such as `127.0.0.1:8080` or \
+         `[::]:8080`)",
+    );
+    // Clients are told one port of HTTP/3.
+    let tls = "tls: {certificates: [{cert_path: /c, key_path: /k}]}, http3: true";
+    let of =
+        settings(&format!("{tls}, https: '127.0.0.1:443', additional_https: ['[::1]:443', '[::1]:444']"));
+    let quic: Vec<String> = of.http3_addresses().map(|address| address.to_string()).collect();
+    assert_eq!(quic, ["127.0.0.1:443", "[::1]:443"]);
+}

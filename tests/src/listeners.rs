@@ -1,0 +1,41 @@
+//! Several addresses to listen on.
+
+use http::Method;
+use tokio::net::TcpStream;
+
+use crate::support::edge::Edge;
+use crate::support::h1::Talker;
+use crate::support::standing::Standing;
+use crate::support::wire::{Wire, connect};
+
+#[tokio::test]
+async fn each_address_is_served_and_closed_by_a_drain() {
+    let origin = Standing::start("o").await;
+    let spec = format!("proxies:\n  - {{id: a, listen_path: /, {}}}\n", origin.backend());
+    let edge = Edge::start_with(
+        "  additional_http: ['127.0.0.2:0', '[::1]:0']\n  additional_https: ['127.0.0.2:0']",
+        &spec,
+    );
+    let addresses = edge.gateway.addresses();
+    assert_eq!((addresses.all_http.len(), addresses.all_https.len()), (3, 2));
+    assert_eq!(
+        (addresses.http, addresses.https),
+        (Some(addresses.all_http[0]), Some(addresses.all_https[0]))
+    );
+    for address in &addresses.all_http {
+        let mut talker = Talker::new(Wire::new(connect(*address, None).await));
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(talker.response(&Method::GET).await.unwrap().status(), 200, "{address}");
+    }
+    for address in &addresses.all_https {
+        let mut talker = Talker::new(Wire::new(connect(*address, Some(&["http/1.1"])).await));
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert_eq!(talker.response(&Method::GET).await.unwrap().status(), 200, "{address}");
+    }
+    let mut idle = edge.talker().await;
+    edge.gateway.begin_drain();
+    idle.wire.closed().await;
+    for address in addresses.all_http.iter().chain(&addresses.all_https) {
+        assert!(TcpStream::connect(address).await.is_err(), "{address} takes connections");
+    }
+}
