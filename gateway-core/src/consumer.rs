@@ -1,6 +1,8 @@
 //! Who may be recognised, and who a caller was recognised as.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use http::{HeaderName, HeaderValue};
 
 use sha2::{Digest as _, Sha256};
 
@@ -19,7 +21,25 @@ pub struct Identity {
     pub consumer: Option<Arc<Consumer>>,
     /// The name logs and upstreams see: the consumer's username, or the external subject.
     pub name: Arc<str>,
+    /// What targets are told about it.
+    pub told: Told,
 }
+
+/// What targets are told about a caller, made when it is first asked for. A copy of an identity may be changed, so it makes
+/// its own.
+#[derive(Debug, Default)]
+pub struct Told(OnceLock<Box<[(HeaderName, HeaderValue)]>>);
+
+impl Clone for Told {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+const X_CONSUMER_USERNAME: HeaderName = HeaderName::from_static("x-consumer-username");
+const X_CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
+const X_CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
+const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
 
 impl Identity {
     /// A consumer of the configuration.
@@ -29,12 +49,36 @@ impl Identity {
             groups: Arc::default(),
             name: consumer.username.clone(),
             consumer: Some(consumer),
+            told: Told::default(),
         }
     }
 
     /// Somebody another party vouched for, who is no consumer.
     pub fn external(name: impl Into<Arc<str>>) -> Self {
-        Self { claims: None, groups: Arc::default(), name: name.into(), consumer: None }
+        Self {
+            claims: None,
+            groups: Arc::default(),
+            name: name.into(),
+            consumer: None,
+            told: Told::default(),
+        }
+    }
+
+    /// The fields that tell a target who the caller is. A name that no field can hold is left out.
+    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        self.told.0.get_or_init(|| {
+            let consumer = self.consumer.as_deref();
+            let groups =
+                consumer.map(|consumer| consumer.acl_groups.join(", ")).filter(|all| !all.is_empty());
+            let fields = [
+                (X_CONSUMER_USERNAME, Some(&*self.name)),
+                (X_CONSUMER_ID, consumer.map(|consumer| consumer.id.as_str())),
+                (X_CONSUMER_CUSTOM_ID, consumer.and_then(|consumer| consumer.custom_id.as_deref())),
+                (X_CONSUMER_GROUPS, groups.as_deref()),
+            ];
+            let field = |(name, text): (_, Option<&str>)| Some((name, HeaderValue::from_str(text?).ok()?));
+            fields.into_iter().filter_map(field).collect()
+        })
     }
 
     /// Every group of the caller: the consumer's and those another party told.

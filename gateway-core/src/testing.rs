@@ -313,6 +313,7 @@ impl Upstream for Answers {
         };
         let mut headers = call.headers.clone();
         headers.insert("host", call.host.clone());
+        headers.extend(call.forwarding.fields().map(|(name, value)| (name.clone(), value.clone())));
         let asked = Asked {
             authority: call.target.authority.to_string(),
             method: call.method.clone(),

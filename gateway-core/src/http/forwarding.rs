@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::exchange::{Client, Exchange, canonical};
 use super::reply::{Cause, Reply};
 use crate::config::model::{Proxy, Settings};
+use crate::consumer::Identity;
 
 /// `X-Forwarded-For`
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -33,12 +34,17 @@ static CLAIMS: [HeaderName; 3] = [
 
 /// The fields; one of each name at most.
 #[derive(Debug, Default)]
-pub struct Forwarding([Option<HeaderValue>; NAMES.len()]);
+pub struct Forwarding {
+    way: [Option<HeaderValue>; NAMES.len()],
+    caller: Option<Arc<Identity>>,
+}
 
 impl Forwarding {
     /// What is to be written behind the request's own fields, none of which has one of these names.
     pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        NAMES.iter().zip(&self.0).filter_map(|(name, value)| Some((name, value.as_ref()?)))
+        let way = NAMES.iter().zip(&self.way).filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let caller = self.caller.iter().flat_map(|caller| caller.fields());
+        way.chain(caller.map(|(name, value)| (name, value)))
     }
 
     /// The fields of this request, whose headers lose what is said here or must not be said. What an untrusted client
@@ -76,7 +82,19 @@ impl Forwarding {
                 Some(listed(earlier, value))
             }
         };
-        Ok(Self([Some(addresses), Some(scheme), name, forwarded, via]))
+        let caller = exchange.identity.clone();
+        if caller.is_some() {
+            overwritten(&mut exchange.request.headers);
+        }
+        Ok(Self { way: [Some(addresses), Some(scheme), name, forwarded, via], caller })
+    }
+}
+
+/// Takes out what a plugin has said of the caller: the gateway says it itself. What clients say is gone already.
+fn overwritten(headers: &mut HeaderMap) {
+    let said = |name: &&HeaderName| name.as_str().starts_with("x-consumer-");
+    while let Some(name) = headers.keys().find(said).cloned() {
+        headers.remove(name);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use http::HeaderMap;
 use http::header::{
     ALT_SVC, CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -19,10 +19,6 @@ use crate::config::snapshot::Route;
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const X_CONSUMER_USERNAME: HeaderName = HeaderName::from_static("x-consumer-username");
-const X_CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
-const X_CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
-const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
@@ -227,28 +223,7 @@ pub fn forward(exchange: &mut Exchange, settings: &Settings, route: &Route) -> R
         exchange.request.headers.insert(EARLY_DATA, MARK);
     }
     exchange.forwarding = Forwarding::of(exchange, settings, route.mark(settings.via.as_ref()))?;
-    add_identity(exchange);
     Ok(())
-}
-
-fn add_identity(exchange: &mut Exchange) {
-    let Some(identity) = &exchange.identity else { return };
-    let headers = &mut exchange.request.headers;
-    let mut set = |name: HeaderName, text: &str| {
-        if let Ok(value) = HeaderValue::from_str(text) {
-            headers.insert(name, value);
-        }
-    };
-    set(X_CONSUMER_USERNAME, &identity.name);
-    if let Some(consumer) = &identity.consumer {
-        set(X_CONSUMER_ID, consumer.id.as_str());
-        if let Some(custom_id) = &consumer.custom_id {
-            set(X_CONSUMER_CUSTOM_ID, custom_id);
-        }
-        if !consumer.acl_groups.is_empty() {
-            set(X_CONSUMER_GROUPS, &consumer.acl_groups.join(", "));
-        }
-    }
 }
 
 #[cfg(test)]
