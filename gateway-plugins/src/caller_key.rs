@@ -16,6 +16,8 @@ use serde::Deserialize;
 /// What a plugin's settings say about it.
 #[derive(Debug)]
 pub(crate) struct KeySettings {
+    /// What the setting with the parts is called.
+    pub(crate) name: &'static str,
     pub(crate) limit_by: OneOrMany,
     pub(crate) ipv4_prefix: u8,
     pub(crate) ipv6_prefix: u8,
@@ -94,11 +96,12 @@ impl KeyBy {
             OneOrMany::Many(texts) => (texts, true),
         };
         if texts.is_empty() {
-            problems.add("config.limit_by", "there is nothing to count by");
+            problems.add(format!("config.{}", settings.name), "there is nothing to tell callers apart by");
         }
         let mut parts = Vec::with_capacity(texts.len());
         for (n, text) in texts.iter().enumerate() {
-            let path = if many { format!("config.limit_by[{n}]") } else { "config.limit_by".to_owned() };
+            let path = format!("config.{}", settings.name);
+            let path = if many { format!("{path}[{n}]") } else { path };
             match part(text) {
                 Ok(part) => parts.push(part),
                 Err((message, remedy)) => problems.add(path, message).remedy = Some(remedy),

@@ -33,7 +33,9 @@ mod otel_tracing;
 mod rate_limiting;
 mod rate_table;
 mod redirect;
+mod redis_link;
 mod request_decompression;
+mod request_deduplication;
 mod request_mirror;
 mod request_size_limiting;
 mod request_termination;
@@ -103,6 +105,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<graphql_limits::GraphqlLimits>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<compression::Compression>(),
+    // was it carried out before: behind all that may refuse, and before what transforms, so that an answer is stored as clients get it
+    entry::<request_deduplication::RequestDeduplication>(),
     // transform it
     entry::<request_decompression::RequestDecompression>(),
     entry::<rewrite::Rewrite>(),

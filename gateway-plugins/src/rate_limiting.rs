@@ -29,7 +29,8 @@ use tokio::time::Instant;
 
 use crate::caller_key::{KeyBy, Keyed};
 use crate::rate_table::{Standing, Table};
-use crate::shared_limits::Server;
+use crate::redis_link::Server;
+use crate::shared::statuses::Statuses;
 use answer::Counted;
 use settings::{Config, Count, Fields, Limit, Limits};
 
@@ -39,7 +40,7 @@ pub(crate) struct RateLimiting {
     key_by: KeyBy,
     table: Arc<Table>,
     count: Count,
-    failures: settings::Statuses,
+    failures: Statuses,
     fields: Fields,
     status: StatusCode,
     dry_run: bool,
@@ -159,7 +160,7 @@ impl OnResponse for RateLimiting {
     ) -> Step<'a> {
         let Some(counted) = exchange.state.of_mut::<Counted>(seat) else { return Step::Next };
         // A refusal of this plugin's own is no failure, or a caller that keeps asking would stay out for ever.
-        if self.count == Count::Failures && counted.passed && !counted.charged && self.failures.has(response)
+        if self.count == Count::Failures && counted.passed && !counted.charged && self.is_failure(response)
         {
             counted.charged = true;
             let now = Instant::now();
@@ -199,6 +200,11 @@ impl OnConnect for RateLimiting {
 impl RateLimiting {
     fn sees_responses(&self) -> bool {
         self.count == Count::Failures || (self.fields != Fields::None && !self.dry_run)
+    }
+
+    fn is_failure(&self, response: &Response<Body>) -> bool {
+        let grpc = response.headers().get("grpc-status").is_some_and(|status| status.as_bytes() != b"0");
+        grpc || self.failures.has(response.status().as_u16())
     }
 
     fn deny(&self, exchange: &mut Exchange) -> Step<'_> {

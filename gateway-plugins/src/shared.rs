@@ -6,6 +6,7 @@ pub(crate) mod conditional;
 pub(crate) mod oauth;
 pub(crate) mod query;
 pub(crate) mod range;
+pub(crate) mod statuses;
 pub(crate) mod turns;
 pub(crate) mod watched;
 

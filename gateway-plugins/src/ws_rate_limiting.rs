@@ -165,6 +165,7 @@ impl Plugin for WsRateLimiting {
         }
         let by_connection = matches!(&config.limit_by, OneOrMany::One(text) if text == CONNECTION);
         let settings = KeySettings {
+            name: "limit_by",
             limit_by: config.limit_by,
             ipv4_prefix: config.ipv4_prefix,
             ipv6_prefix: config.ipv6_prefix,

@@ -12,7 +12,7 @@ use super::*;
 fn key_by(limit_by: serde_json::Value, on_missing: Missing) -> Result<KeyBy, Problems> {
     let limit_by = serde_json::from_value(limit_by).unwrap();
     let mut problems = Problems::default();
-    let settings = KeySettings { limit_by, ipv4_prefix: 24, ipv6_prefix: 64, on_missing };
+    let settings = KeySettings { name: "limit_by", limit_by, ipv4_prefix: 24, ipv6_prefix: 64, on_missing };
     let key_by = KeyBy::new(settings, &mut problems);
     problems.into_result(key_by)
 }
@@ -128,7 +128,7 @@ fn what_cant_be_counted_by_is_refused() {
     let mut problems = Problems::default();
     let limit_by = OneOrMany::One("address".into());
     KeyBy::new(
-        KeySettings { limit_by, ipv4_prefix: 33, ipv6_prefix: 0, on_missing: Missing::Deny },
+        KeySettings { name: "limit_by", limit_by, ipv4_prefix: 33, ipv6_prefix: 0, on_missing: Missing::Deny },
         &mut problems,
     );
     assert_eq!(problems.count(), 2);

@@ -144,6 +144,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Checked {
             Some("remove `max_waiting` or `dry_run`".into());
     }
     let settings = KeySettings {
+        name: "limit_by",
         limit_by: config.limit_by.clone(),
         ipv4_prefix: config.ipv4_prefix,
         ipv6_prefix: config.ipv6_prefix,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use crate::rate_table::{MAX_PER_SECOND, Rule};
-use crate::shared_limits::RedisConfig;
+use crate::redis_link::RedisConfig;
+use crate::shared::statuses::Statuses;
 
 /// Settings of `rate_limiting`.
 #[derive(Deserialize, JsonSchema)]
@@ -139,18 +140,6 @@ pub(super) struct Limits {
     pub(super) status: StatusCode,
 }
 
-/// Which statuses are failures; ranges, both ends included.
-#[derive(Debug)]
-pub(super) struct Statuses(Box<[(u16, u16)]>);
-
-impl Statuses {
-    pub(super) fn has(&self, response: &Response<gateway_core::http::body::Body>) -> bool {
-        let status = response.status().as_u16();
-        let grpc = response.headers().get("grpc-status").is_some_and(|status| status.as_bytes() != b"0");
-        grpc || self.0.iter().any(|(from, to)| (*from..=*to).contains(&status))
-    }
-}
-
 /// Checks settings; all that is wrong with them goes to `problems`.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
     if config.limits.is_empty() {
@@ -166,25 +155,16 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
         limits.push(limit);
     }
     let settings = KeySettings {
+        name: "limit_by",
         limit_by: config.limit_by.clone(),
         ipv4_prefix: config.ipv4_prefix,
         ipv6_prefix: config.ipv6_prefix,
         on_missing: config.on_missing,
     };
     let key_by = KeyBy::new(settings, problems);
-    let mut failures = Vec::new();
-    for (n, text) in config.failure_statuses.iter().enumerate() {
-        match statuses(text) {
-            Some(range) => failures.push(range),
-            None => {
-                problems
-                    .add(format!("config.failure_statuses[{n}]"), format!("`{text}` is not a status"))
-                    .remedy = Some("write `401` or `4xx`".into());
-            }
-        }
-    }
+    let failures = Statuses::read("failure_statuses", &config.failure_statuses, problems);
     let status = StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    Limits { limits: limits.into(), key_by, failures: Statuses(failures.into()), status }
+    Limits { limits: limits.into(), key_by, failures, status }
 }
 
 fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<Limit> {
@@ -214,12 +194,4 @@ fn default_name(limit: &LimitConfig) -> String {
         ms => format!("{ms}ms"),
     };
     format!("{}-per-{per}", limit.rate)
-}
-
-fn statuses(text: &str) -> Option<(u16, u16)> {
-    if let Some(class) = text.strip_suffix("xx") {
-        let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
-        return Some((class * 100, class * 100 + 99));
-    }
-    text.parse().ok().filter(|status| (100..=599).contains(status)).map(|status| (status, status))
 }

@@ -12,7 +12,8 @@ use super::answer::Counted;
 use super::settings::{Count, Limit};
 use super::{Outcome, RateLimiting};
 use crate::rate_table::{Rule, Standing};
-use crate::shared_limits::{Mode, OnError, Server, SharedLimits};
+use crate::redis_link::{OnError, Server};
+use crate::shared_limits::{Mode, SharedLimits};
 
 /// The shared limits of one plugin config.
 pub(super) struct Together {

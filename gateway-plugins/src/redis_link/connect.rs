@@ -18,7 +18,7 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    pub(super) async fn invoke(&mut self, call: &redis::ScriptInvocation<'_>) -> RedisResult<Vec<i64>> {
+    pub(super) async fn invoke(&mut self, call: &redis::ScriptInvocation<'_>) -> RedisResult<redis::Value> {
         match self {
             Self::One(connection) => call.invoke_async(connection).await,
             Self::Cluster(connection) => call.invoke_async(connection).await,

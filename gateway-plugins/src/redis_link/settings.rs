@@ -10,7 +10,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where limits are counted together.
+/// Where gateways keep together what they count or store.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RedisConfig {
@@ -41,11 +41,11 @@ pub(crate) struct RedisConfig {
     #[serde(default = "connect_timeout")]
     #[schemars(range(min = 10, max = 60_000))]
     connect_timeout: Millis,
-    /// What becomes of requests when the store is away or late: `local` counts them in this gateway alone, each gateway with
-    /// the whole limit; `allow` lets them pass; `deny` refuses them with 503. Default `local`.
+    /// What becomes of requests when the store is away or late: `local` goes by what this gateway knows alone, each gateway
+    /// with the whole limit; `allow` lets them pass; `deny` refuses them with 503. Default `local`.
     #[serde(default)]
     on_error: OnError,
-    /// What keys begin with; the plugin config's id follows. Gateways that share limits have the same. Default `ferrum`.
+    /// What keys begin with; the plugin config's id follows. Gateways that share it have the same. Default `ferrum`.
     #[serde(default = "key_prefix")]
     key_prefix: String,
 }
@@ -67,7 +67,7 @@ pub(super) enum RedisMode {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnError {
-    /// They are counted here alone.
+    /// This gateway decides alone.
     #[default]
     Local,
     /// They pass.

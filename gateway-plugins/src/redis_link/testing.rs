@@ -1,0 +1,83 @@
+//! Redis servers that each test starts for itself.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A server, ended and its folder removed when dropped.
+pub(crate) struct Redis {
+    child: Child,
+    pub(crate) port: u16,
+    folder: PathBuf,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+pub(crate) fn folder() -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("ferrum-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn found() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("redis-server").is_file())
+}
+
+/// Starts a server and waits until it says that it is ready.
+pub(crate) fn start(folder: PathBuf, port: u16, arguments: &[String], ready: &str) -> Redis {
+    if !found() {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
+        let status = Command::new(&script).status().unwrap();
+        assert!(status.success() && found(), "{} could not install redis-server", script.display());
+    }
+    let mut child = Command::new("redis-server")
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut said = String::new();
+    let is_ready = lines.by_ref().map_while(Result::ok).any(|line| {
+        said.push_str(&line);
+        said.push('\n');
+        line.contains(ready)
+    });
+    let redis = Redis { child, port, folder };
+    assert!(is_ready, "{said}");
+    // What it says further must not fill the pipe up.
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    redis
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub(crate) const READY: &str = "Ready to accept connections";
+
+pub(crate) fn redis(more: &[&str]) -> Redis {
+    redis_at(free_port(), more)
+}
+
+pub(crate) fn redis_at(port: u16, more: &[&str]) -> Redis {
+    let folder = folder();
+    let (number, place) = (port.to_string(), folder.display().to_string());
+    let mut arguments =
+        vec!["--port", &number, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", &place];
+    arguments.extend(more);
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    start(folder, port, &arguments, READY)
+}
+

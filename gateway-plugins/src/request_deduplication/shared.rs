@@ -1,0 +1,169 @@
+//! The keys that several gateways remember together, in Redis or Valkey.
+//!
+//! A key's value is a letter for what is known of it, what its request looks like, and more: `p` under way, with a token and
+//! the moment from which on nobody can be at it any more; `d` with the stored answer; `u` not known; `s` carried out, and its
+//! answer is not stored.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use redis::{Script, Value};
+
+use super::saved::Saved;
+use super::{Held, Key, Outcome, Print};
+use crate::redis_link::{Away, Command, Link};
+
+/// Bytes of answers that may be on their way to the store.
+const MAX_UNDER_WAY: usize = 64 << 20;
+/// How long the task may take to send an answer, at most, beyond the time for the request itself.
+const SPARE: Duration = Duration::from_secs(30);
+
+/// Claims a key, or says what is known of it.
+static CLAIM: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r"
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local held = redis.call('GET', KEYS[1])
+if held then
+  if string.sub(held, 2, 33) ~= ARGV[1] then return 'm' end
+  local state = string.sub(held, 1, 1)
+  if state == 'p' and (tonumber(string.sub(held, 50)) or 0) < now then state = 'u' end
+  if state == 'd' then return held end
+  if state ~= 'u' or ARGV[5] == '0' then return state end
+end
+local until_then = string.format('%.0f', now + tonumber(ARGV[3]))
+redis.call('SET', KEYS[1], 'p' .. ARGV[1] .. ARGV[2] .. until_then, 'PX', ARGV[4])
+return 'n'
+",
+    )
+});
+
+/// Says what became of the request that claimed a key, unless another one has claimed it since.
+static SETTLE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r"
+local held = redis.call('GET', KEYS[1])
+if not held or string.sub(held, 1, 1) ~= 'p' or string.sub(held, 34, 49) ~= ARGV[2] then return 0 end
+if ARGV[3] == 'f' then
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('SET', KEYS[1], ARGV[3] .. ARGV[1] .. ARGV[5], 'PX', ARGV[4])
+end
+return 1
+",
+    )
+});
+
+/// The keys of plugin configs with one id.
+pub(super) struct Shared {
+    pub(super) link: Arc<Link>,
+    under_way: AtomicUsize,
+}
+
+/// What the first request with a key holds on to.
+pub(super) struct Claim {
+    shared: Arc<Shared>,
+    name: String,
+    print: Print,
+    token: [u8; 16],
+    ttl: Duration,
+}
+
+/// What was found for a request.
+pub(super) enum Found {
+    /// It is the first.
+    First(Claim),
+    /// The first is under way.
+    Pending,
+    Held(Held),
+}
+
+impl Shared {
+    pub(super) fn new(link: Link) -> Self {
+        Self { link: Arc::new(link), under_way: AtomicUsize::new(0) }
+    }
+
+    /// Claims a key for as long as a request may take, or says what is known of it.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        (key, print): (Key, Print),
+        (within, ttl): (Duration, Duration),
+        retries: bool,
+    ) -> Result<Found, Away> {
+        let name = format!("{}:{{{}}}", self.link.prefix(), hex(&key));
+        let mut token = [0; 16];
+        aws_lc_rs::rand::fill(&mut token).map_err(|_| Away)?;
+        let command = Command::new(&CLAIM, vec![name.clone()])
+            .arg(print)
+            .arg(token)
+            .arg(millis(within.saturating_add(SPARE)))
+            .arg(millis(ttl))
+            .arg(if retries { "1" } else { "0" });
+        let held = match self.link.ask(command).await? {
+            Value::BulkString(bytes) => bytes,
+            Value::SimpleString(text) => text.into_bytes(),
+            _ => return Err(Away),
+        };
+        let held = match held.first() {
+            Some(b'n') => {
+                return Ok(Found::First(Claim { shared: self.clone(), name, print, token, ttl }));
+            }
+            Some(b'p') => return Ok(Found::Pending),
+            Some(b'm') => Held::Other,
+            Some(b's') => Held::Spent,
+            Some(b'd') => match held.get(33..).and_then(Saved::decode) {
+                Some(saved) => Held::Answered(Arc::new(saved)),
+                None => Held::Spent,
+            },
+            _ => Held::Unknown,
+        };
+        Ok(Found::Held(held))
+    }
+}
+
+impl Claim {
+    /// The request has ended. Where this can't be said, the key is not known from the moment on at which the request must have
+    /// ended.
+    pub(super) fn settle(self, outcome: &Outcome) {
+        let shared = self.shared.clone();
+        let (state, bytes) = match outcome {
+            Outcome::Free => ("f", Vec::new()),
+            Outcome::Unknown => ("u", Vec::new()),
+            Outcome::Spent => ("s", Vec::new()),
+            Outcome::Answered(saved) => {
+                let weight = usize::try_from(saved.weight()).unwrap_or(usize::MAX);
+                match shared.under_way.load(Relaxed).saturating_add(weight) > MAX_UNDER_WAY {
+                    true => ("s", Vec::new()),
+                    false => ("d", saved.encode()),
+                }
+            }
+        };
+        let size = bytes.len();
+        let command = Command::new(&SETTLE, vec![self.name])
+            .arg(self.print)
+            .arg(self.token)
+            .arg(state)
+            .arg(millis(self.ttl))
+            .arg(bytes);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            shared.link.tell(command);
+            return;
+        };
+        shared.under_way.fetch_add(size, Relaxed);
+        drop(runtime.spawn(async move {
+            // Whether it was said makes no difference any more: there is nobody left who could do something else.
+            let _said = shared.link.ask(command).await;
+            shared.under_way.fetch_sub(size, Relaxed);
+        }));
+    }
+}
+
+fn millis(time: Duration) -> String {
+    time.as_millis().max(1).to_string()
+}
+
+fn hex(key: &Key) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,287 @@
+//! One request with a key, from its arrival until its answer is stored.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::{Seat, Step, Verdict};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::saved::Saved;
+use super::{Counts, Held, Key, Outcome, Print, Refusal, RequestDeduplication, local, shared};
+use crate::redis_link::{OnError, Sha256};
+
+/// The longest a request may take where its proxy sets no limit.
+const LONGEST: Duration = Duration::from_secs(600);
+/// The pauses between two looks into a shared store while another request is under way.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
+
+/// The first request with a key, under way. Dropped, it counts as not carried out where nothing was sent, else as unknown.
+pub(super) struct Ticket {
+    claim: Option<Claim>,
+    /// Attempts that may have reached the target.
+    pub(super) sent: u32,
+    counts: Arc<Counts>,
+}
+
+enum Claim {
+    Local(local::Claim),
+    Shared(shared::Claim),
+}
+
+impl Ticket {
+    fn settle(&mut self, outcome: Outcome) {
+        let Some(claim) = self.claim.take() else { return };
+        match &outcome {
+            Outcome::Answered(_) => &self.counts.stored,
+            Outcome::Unknown => &self.counts.unknown,
+            Outcome::Spent => &self.counts.spent,
+            Outcome::Free => &self.counts.free,
+        }
+        .add(1);
+        match claim {
+            Claim::Local(claim) => claim.settle(outcome, Instant::now()),
+            Claim::Shared(claim) => claim.settle(&outcome),
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let outcome = if self.sent == 0 { Outcome::Free } else { Outcome::Unknown };
+        self.settle(outcome);
+    }
+}
+
+/// What was found for a request.
+enum Found {
+    First(Claim),
+    /// The first is under way; with the channel that closes when it has ended, where it is this gateway's.
+    Pending(Option<watch::Receiver<()>>),
+    Held(Held),
+    Full,
+    /// The store can't be asked, and the request passes.
+    Passes,
+    Away,
+}
+
+impl RequestDeduplication {
+    pub(super) async fn arrive(&self, exchange: &mut Exchange, seat: Seat<'_>, key: Key) -> Verdict {
+        let (bytes, trailers) = match exchange.body.collect(self.rules.max_body).await {
+            Ok(read) => read,
+            Err(BodyError::TooLarge { .. }) => {
+                return Verdict::reply(self.refuse(exchange, Refusal::TooLarge));
+            }
+            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
+            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
+            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+        };
+        let print = print(exchange, &bytes);
+        exchange.body = match trailers {
+            Some(trailers) => Body::full_with_trailers(bytes, trailers),
+            None => Body::full(bytes),
+        };
+        let within = longest(seat);
+        let deadline = Instant::now() + self.rules.wait.unwrap_or_default();
+        let mut pause = PAUSES.0;
+        loop {
+            match self.claim((key, print), within).await {
+                Found::First(claim) => {
+                    self.counts.first.add(1);
+                    let ticket = Ticket { claim: Some(claim), sent: 0, counts: self.counts.clone() };
+                    exchange.state.put(seat, Some(ticket));
+                    exchange.note("request_deduplication.outcome", "first");
+                    return Verdict::Next;
+                }
+                Found::Pending(ended) => {
+                    if self.rules.wait.is_none() || Instant::now() >= deadline {
+                        return Verdict::reply(self.refuse(exchange, Refusal::UnderWay));
+                    }
+                    wait(ended, pause, deadline).await;
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                Found::Held(Held::Answered(saved)) => return Verdict::reply(self.replay(exchange, &saved)),
+                Found::Held(Held::Unknown) => {
+                    return Verdict::reply(self.refuse(exchange, Refusal::Unknown));
+                }
+                Found::Held(Held::Spent) => return Verdict::reply(self.refuse(exchange, Refusal::Spent)),
+                Found::Held(Held::Other) => return Verdict::reply(self.refuse(exchange, Refusal::Other)),
+                Found::Full => return Verdict::reply(self.refuse(exchange, Refusal::Full)),
+                Found::Away => return Verdict::reply(self.refuse(exchange, Refusal::Away)),
+                Found::Passes => return Verdict::Next,
+            }
+        }
+    }
+
+    async fn claim(&self, known: (Key, Print), within: Duration) -> Found {
+        let retries = self.rules.retries_unknown;
+        if let Some(shared) = &self.shared {
+            let asked = match shared.link.is_up() {
+                true => shared.claim(known, (within, self.rules.ttl), retries).await,
+                false => Err(crate::redis_link::Away),
+            };
+            match (asked, shared.link.on_error()) {
+                (Ok(shared::Found::First(claim)), _) => return Found::First(Claim::Shared(claim)),
+                (Ok(shared::Found::Pending), _) => return Found::Pending(None),
+                (Ok(shared::Found::Held(held)), _) => return Found::Held(held),
+                (Err(_), OnError::Allow) => {
+                    self.counts.allowed.add(1);
+                    return Found::Passes;
+                }
+                (Err(_), OnError::Deny) => {
+                    self.counts.denied.add(1);
+                    return Found::Away;
+                }
+                (Err(_), OnError::Local) => self.counts.local.add(1),
+            }
+        }
+        match self.table.claim(known, self.limits(), retries, Instant::now()) {
+            local::Found::First(claim) => Found::First(Claim::Local(claim)),
+            local::Found::Pending(ended) => Found::Pending(Some(ended)),
+            local::Found::Held(held) => Found::Held(held),
+            local::Found::Full => Found::Full,
+        }
+    }
+
+    fn replay(&self, exchange: &mut Exchange, saved: &Saved) -> Reply {
+        self.counts.replayed.add(1);
+        exchange.note("request_deduplication.outcome", "replayed");
+        let mut reply = Reply::response(saved.response()).reason("idempotent_replay");
+        reply.is_error = Some(saved.status.is_server_error());
+        reply
+    }
+
+    /// Stores a target's answer on its way to the client.
+    pub(super) fn keep<'a>(
+        &self,
+        mut ticket: Ticket,
+        response: &'a mut Response<Body>,
+        seat: Seat<'a>,
+    ) -> Step<'a> {
+        let status = response.status();
+        if self.rules.unstored.has(meaning(response.headers()).unwrap_or(status.as_u16())) {
+            ticket.settle(Outcome::Free);
+            return Step::Next;
+        }
+        let limit = self.rules.max_response;
+        let is_long = response.body().exact_length().is_some_and(|length| length > limit);
+        if is_long || is_event_stream(response.headers()) {
+            ticket.settle(Outcome::Spent);
+            return Step::Next;
+        }
+        let unstored = UNAVAILABLE.map(|(grpc, status)| (grpc, self.rules.unstored.has(status)));
+        let head = (status, response.headers().clone());
+        let (done, read) = oneshot::channel();
+        let within = longest(seat);
+        let body = std::mem::take(response.body_mut());
+        let reading = read_whole(ticket, head, (body, limit, within), unstored, done);
+        // A client that leaves ends nothing: a task of its own reads on.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(reading)),
+            Err(_) => return Step::reply(Reply::new(Cause::Internal)),
+        }
+        Step::wait(async move {
+            match read.await {
+                Ok(Some(body)) => {
+                    *response.body_mut() = body;
+                    Verdict::Next
+                }
+                Ok(None) | Err(_) => Verdict::reply(Reply::new(Cause::UpstreamClosed)),
+            }
+        })
+    }
+}
+
+/// Reads an answer, stores it, and hands its body back; nothing where it was cut off.
+async fn read_whole(
+    mut ticket: Ticket,
+    (status, headers): (http::StatusCode, HeaderMap),
+    (mut body, limit, within): (Body, u64, Duration),
+    unstored: [(u8, bool); 4],
+    done: oneshot::Sender<Option<Body>>,
+) {
+    let body = match tokio::time::timeout(within, body.collect(limit)).await {
+        Ok(Ok((bytes, trailers))) => {
+            let code = trailers.as_ref().and_then(grpc_status);
+            if code.is_some_and(|code| unstored.contains(&(code, true))) {
+                ticket.settle(Outcome::Free);
+            } else {
+                let saved = Saved::new(status, headers, bytes.clone(), trailers.clone());
+                ticket.settle(Outcome::Answered(Arc::new(saved)));
+            }
+            Some(match trailers {
+                Some(trailers) => Body::full_with_trailers(bytes, trailers),
+                None => Body::full(bytes),
+            })
+        }
+        // It is whole again.
+        Ok(Err(BodyError::TooLarge { .. } | BodyError::NoRoom)) => {
+            ticket.settle(Outcome::Spent);
+            Some(body)
+        }
+        Ok(Err(_)) | Err(_) => {
+            ticket.settle(Outcome::Unknown);
+            None
+        }
+    };
+    // The client may be gone.
+    drop(done.send(body));
+}
+
+/// Waits until the first request has ended, or for a while.
+async fn wait(ended: Option<watch::Receiver<()>>, pause: Duration, deadline: Instant) {
+    let waiting = async {
+        match ended {
+            // It never changes; it closes.
+            Some(mut ended) => drop(ended.changed().await),
+            None => tokio::time::sleep(pause).await,
+        }
+    };
+    let _in_time = tokio::time::timeout_at(deadline, waiting).await;
+}
+
+fn longest(seat: Seat<'_>) -> Duration {
+    let total = seat.proxy().timeouts.total;
+    if total.is_zero() { LONGEST } else { total.min(LONGEST) }
+}
+
+/// What a request looks like: everything by which a target could tell it from another one, but header fields that change
+/// with every attempt.
+fn print(exchange: &Exchange, body: &Bytes) -> Print {
+    let mut hash = Sha256::new();
+    let host = exchange.authority().unwrap_or_default().to_ascii_lowercase();
+    let uri = exchange.uri();
+    let target = uri.path_and_query().map_or(uri.path(), |target| target.as_str());
+    let kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes());
+    let parts = [exchange.method().as_str().as_bytes(), host.as_bytes(), target.as_bytes()];
+    for part in parts.into_iter().chain(kinds).chain([body.as_ref()]) {
+        hash.write_usize(part.len());
+        hash.write(part);
+    }
+    hash.digest()
+}
+
+/// gRPC statuses that say that nothing was carried out, as HTTP says the same.
+const UNAVAILABLE: [(u8, u16); 4] = [(16, 401), (7, 403), (8, 429), (14, 503)];
+
+fn grpc_status(headers: &HeaderMap) -> Option<u8> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+}
+
+/// What a gRPC status in the head means in HTTP.
+fn meaning(headers: &HeaderMap) -> Option<u16> {
+    let code = grpc_status(headers)?;
+    UNAVAILABLE.iter().find(|(grpc, _)| *grpc == code).map(|(_, status)| *status)
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"))
+}
