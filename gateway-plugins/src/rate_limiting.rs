@@ -160,8 +160,7 @@ impl OnResponse for RateLimiting {
     ) -> Step<'a> {
         let Some(counted) = exchange.state.of_mut::<Counted>(seat) else { return Step::Next };
         // A refusal of this plugin's own is no failure, or a caller that keeps asking would stay out for ever.
-        if self.count == Count::Failures && counted.passed && !counted.charged && self.is_failure(response)
-        {
+        if self.count == Count::Failures && counted.passed && !counted.charged && self.is_failure(response) {
             counted.charged = true;
             let now = Instant::now();
             if !self.shared.as_ref().is_some_and(|shared| shared.charge(counted.key)) {

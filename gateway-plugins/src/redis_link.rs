@@ -6,8 +6,6 @@
 
 mod connect;
 mod settings;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -237,3 +235,6 @@ impl Hasher for Sha256 {
         self.0.update(bytes);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -176,8 +176,7 @@ impl Plugin for RequestDeduplication {
             evicted: world.meters().counter(EVICTED, &["plugin_config"], &[owner]),
         };
         let table = world.kept("table", || Table::new(meters));
-        let shared =
-            server.map(|server| Arc::new(Shared::new(Link::new(server, gauge(UP), Instant::now()))));
+        let shared = server.map(|server| Arc::new(Shared::new(Link::new(server, gauge(UP), Instant::now()))));
         Ok(Self { rules, table, shared, counts: Arc::new(Counts::new(world, owner)) })
     }
 
@@ -198,8 +197,9 @@ impl Plugin for RequestDeduplication {
 
 impl Counts {
     fn new(world: &World, owner: &str) -> Self {
-        let count =
-            |metric, outcome| world.meters().counter(metric, &["plugin_config", "outcome"], &[owner, outcome]);
+        let count = |metric, outcome| {
+            world.meters().counter(metric, &["plugin_config", "outcome"], &[owner, outcome])
+        };
         Self {
             first: count(REQUESTS, "first"),
             replayed: count(REQUESTS, "replayed"),

@@ -12,6 +12,7 @@ mod handshakes;
 mod hostile;
 mod http2;
 mod http3;
+mod idempotency;
 mod listeners;
 mod logs;
 mod matrix;

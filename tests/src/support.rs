@@ -8,6 +8,7 @@ pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod h3;
 pub(crate) mod records;
+pub(crate) mod redis;
 pub(crate) mod standing;
 pub(crate) mod stream;
 pub(crate) mod talk;

@@ -349,7 +349,7 @@ fn add_proxy_status(headers: &mut HeaderMap, error: &'static str) {
 pub fn grpc_status_of(status: StatusCode) -> u8 {
     match status.as_u16() {
         200..=299 => 2,
-        400 => 3,
+        400 | 422 => 3,
         401 => 16,
         403 => 7,
         404 | 405 | 501 => 12,

@@ -128,7 +128,13 @@ fn what_cant_be_counted_by_is_refused() {
     let mut problems = Problems::default();
     let limit_by = OneOrMany::One("address".into());
     KeyBy::new(
-        KeySettings { name: "limit_by", limit_by, ipv4_prefix: 33, ipv6_prefix: 0, on_missing: Missing::Deny },
+        KeySettings {
+            name: "limit_by",
+            limit_by,
+            ipv4_prefix: 33,
+            ipv6_prefix: 0,
+            on_missing: Missing::Deny,
+        },
         &mut problems,
     );
     assert_eq!(problems.count(), 2);

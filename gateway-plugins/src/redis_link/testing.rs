@@ -80,4 +80,3 @@ pub(crate) fn redis_at(port: u16, more: &[&str]) -> Redis {
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     start(folder, port, &arguments, READY)
 }
-

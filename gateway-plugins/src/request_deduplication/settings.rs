@@ -43,7 +43,8 @@ pub(crate) struct Config {
     /// What a second request gets while the first is under way: `conflict` (409 with `Retry-After`), or `wait` for the
     /// answer of the first, for as long as `wait_timeout`. Default `conflict`.
     concurrent: Concurrent,
-    /// How long it waits, 1 ms to 10 min; then it gets 409. Default 10 s.
+    /// How long it waits, 1 ms to 10 min; then it gets 409. The proxy's total timeout, or 60 s without one, may end it before.
+    /// Default 10 s.
     #[schemars(range(min = 1, max = 600_000))]
     wait_timeout: Millis,
     /// What becomes of a repeated request when nobody knows whether the first was carried out: the client left, the target broke
@@ -159,6 +160,9 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Rules {
             }
             Err(_) => _ = problems.add(format!("config.methods[{n}]"), format!("`{text}` is not a method")),
         }
+    }
+    if methods.is_empty() && problems.is_empty() {
+        problems.add("config.methods", "no method is given");
     }
     let scope = KeySettings {
         name: "scope",

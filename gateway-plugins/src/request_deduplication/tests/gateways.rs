@@ -1,0 +1,125 @@
+//! Keys that several gateways share, against a Redis that the test starts.
+
+use gateway_core::plugin::world::meters::Gauge;
+use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
+
+use super::*;
+use crate::redis_link::testing::redis;
+use crate::request_deduplication::shared::Found;
+
+/// One gateway's side, running.
+async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
+    let mut problems = Problems::default();
+    let config = json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout": "10s" });
+    let server = Server::read(serde_json::from_value(config).unwrap(), &World::default(), &mut problems);
+    assert!(problems.is_empty(), "{problems}");
+    let shared = Arc::new(Shared::new(Link::new(server, Gauge::default(), Instant::now())));
+    let (handle, control) = TaskControl::new();
+    tokio::spawn(shared.link.clone().run(control));
+    shared.link.becomes(true).await;
+    (shared, handle)
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+async fn claim(shared: &Arc<Shared>, key: u8, print: u8, within: Duration, retries: bool) -> Found {
+    shared
+        .claim(([key; 32], [print; 32]), (within, HOUR), retries)
+        .await
+        .unwrap_or_else(|_| panic!("no answer"))
+}
+
+async fn first(shared: &Arc<Shared>, key: u8) -> shared::Claim {
+    match claim(shared, key, 0, HOUR, false).await {
+        Found::First(claim) => claim,
+        _ => panic!("it is not the first"),
+    }
+}
+
+fn saved() -> Saved {
+    let mut headers = HeaderMap::new();
+    headers.append("x-a", HeaderValue::from_static("1"));
+    headers.append("x-a", HeaderValue::from_bytes(b"\xff").unwrap());
+    headers.insert("content-length", HeaderValue::from_static("9"));
+    Saved::new(StatusCode::CREATED, headers.clone(), Bytes::from_static(b"\x00body"), Some(headers))
+}
+
+#[tokio::test]
+async fn gateways_give_each_others_answers() {
+    let redis = redis(&[]);
+    let (one, _first) = gateway(redis.port).await;
+    let (two, _second) = gateway(redis.port).await;
+    let mine = first(&one, 1).await;
+    assert!(matches!(claim(&two, 1, 0, HOUR, true).await, Found::Pending));
+    assert!(matches!(claim(&two, 1, 9, HOUR, true).await, Found::Held(Held::Other)));
+    mine.settle(&Outcome::Answered(Arc::new(saved())));
+    let answered = loop {
+        match claim(&two, 1, 0, HOUR, false).await {
+            Found::Held(Held::Answered(answered)) => break answered,
+            Found::Pending => {}
+            _ => panic!("neither under way nor answered"),
+        }
+    };
+    assert_eq!(*answered, saved());
+    assert!(matches!(claim(&two, 1, 9, HOUR, false).await, Found::Held(Held::Other)));
+}
+
+#[tokio::test]
+async fn every_outcome_is_known_to_all() {
+    let redis = redis(&[]);
+    let (one, _task) = gateway(redis.port).await;
+    let settled = |key, outcome: Outcome| {
+        let one = one.clone();
+        async move {
+            first(&one, key).await.settle(&outcome);
+            while matches!(claim(&one, key, 9, HOUR, false).await, Found::Pending) {}
+            loop {
+                let found = claim(&one, key, 0, HOUR, false).await;
+                if !matches!(found, Found::Pending) {
+                    return found;
+                }
+            }
+        }
+    };
+    assert!(matches!(settled(1, Outcome::Unknown).await, Found::Held(Held::Unknown)));
+    assert!(matches!(settled(2, Outcome::Spent).await, Found::Held(Held::Spent)));
+    assert!(matches!(claim(&one, 1, 0, HOUR, true).await, Found::First(_)), "it is tried again");
+    first(&one, 3).await.settle(&Outcome::Free);
+    while !matches!(claim(&one, 3, 0, HOUR, false).await, Found::First(_)) {}
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_gone_leaves_the_outcome_open() {
+    let redis = redis(&[]);
+    let (one, _task) = gateway(redis.port).await;
+    drop(first(&one, 1).await);
+    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, Found::Pending), "nobody knows yet");
+    // As if the time for the request and more had passed.
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    let value: Vec<u8> = redis::cmd("GET").arg(&keys[0]).query_async(&mut connection).await.unwrap();
+    let past = [&value[..49], b"1000000"].concat();
+    redis::cmd("SET").arg(&keys[0]).arg(past).exec_async(&mut connection).await.unwrap();
+    assert!(matches!(claim(&one, 1, 0, HOUR, false).await, Found::Held(Held::Unknown)));
+    let Found::First(again) = claim(&one, 1, 0, HOUR, true).await else { panic!("it is tried again") };
+    again.settle(&Outcome::Answered(Arc::new(saved())));
+    while !matches!(claim(&one, 1, 0, HOUR, false).await, Found::Held(Held::Answered(_))) {}
+    let ttl: i64 = redis::cmd("PTTL").arg(&keys[0]).query_async(&mut connection).await.unwrap();
+    assert!((3_000_000..=3_600_000).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test]
+async fn without_the_store_it_goes_as_configured() {
+    for (on_error, outcome, expected) in
+        [("local", "local", [201, 201]), ("allow", "allowed", [201, 201]), ("deny", "denied", [503, 503])]
+    {
+        let world = World::default();
+        let redis = json!({ "urls": ["redis://127.0.0.1:1"], "on_error": on_error });
+        let trial = trial_in(json!({ "redis": redis }), &world);
+        let got = [post(&trial, "/", "k", "").await, post(&trial, "/", "k", "").await];
+        assert_eq!(got.each_ref().map(|got| got.status), expected, "{on_error}");
+        assert_eq!(got[1].field("idempotent-replayed") == "true", on_error == "local");
+        assert_eq!(metric(&world, SHARED.name, &[outcome]), 2);
+    }
+}

@@ -1,0 +1,56 @@
+//! A Redis server for one test.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A running server; ended, and its folder removed, when dropped.
+pub(crate) struct Redis {
+    child: Child,
+    folder: PathBuf,
+    pub(crate) port: u16,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("redis-server").is_file())
+}
+
+impl Redis {
+    /// Starts a server and waits until it says that it is ready.
+    pub(crate) fn start() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        if !is_installed() {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
+            let status = Command::new(&script).status().expect("tests/prepare");
+            assert!(status.success() && is_installed(), "tests/prepare could not install redis-server");
+        }
+        let name = format!("ferrum-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let port = super::stream::free_port();
+        let mut child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .args([port.to_string().as_str(), "--dir"])
+            .arg(&folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let redis = Self { child, folder, port };
+        let is_ready = |line: String| line.contains("Ready to accept connections");
+        assert!(lines.by_ref().map_while(Result::ok).any(is_ready), "redis-server does not start");
+        // What it says further must not fill the pipe up.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        redis
+    }
+}
