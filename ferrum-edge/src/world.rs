@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -64,6 +65,21 @@ impl Files for MachineFiles {
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        // What is renamed before it is on the disk may be empty after a power failure.
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => fs::File::open(folder)?.sync_all(),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ mod oauth2_introspection;
 mod oidc;
 mod origin;
 mod otel_tracing;
+mod quota;
 mod rate_limiting;
 mod rate_table;
 mod redirect;
@@ -96,6 +97,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<access_control::AccessControl>(),
     // how often may they
     entry::<rate_limiting::RateLimiting>(),
+    entry::<quota::Quota>(),
     entry::<ws_message_size_limiting::WsMessageSizeLimiting>(),
     entry::<ws_rate_limiting::WsRateLimiting>(),
     // how much at a time may they
@@ -105,7 +107,7 @@ pub const PLUGINS: &[Entry] = &[
     entry::<graphql_limits::GraphqlLimits>(),
     // compress it: before what transforms, for responses come back the other way
     entry::<compression::Compression>(),
-    // was it carried out before: behind all that may refuse, and before what transforms, so that an answer is stored as clients get it
+    // was it carried out before: behind all that may refuse, and with answers as they are after what transforms them
     entry::<request_deduplication::RequestDeduplication>(),
     // transform it
     entry::<request_decompression::RequestDecompression>(),

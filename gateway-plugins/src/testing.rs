@@ -46,7 +46,7 @@ impl Machine {
 
 /// Files that a test changes.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<HashMap<String, (u128, Bytes)>>);
+pub(crate) struct Shelf(Mutex<HashMap<String, (u128, Bytes)>>, AtomicBool);
 
 impl Shelf {
     /// Writes a file; each time it is newer than before.
@@ -59,6 +59,11 @@ impl Shelf {
         let mut files = locked(&self.0);
         let version = files.get(path).map_or(1, |(version, _)| version + 1);
         files.insert(path.to_owned(), (version, bytes.into()));
+    }
+
+    /// Whether nothing can be written from now on.
+    pub(crate) fn refuse(&self, refused: bool) {
+        self.1.store(refused, Relaxed);
     }
 
     fn get(&self, path: &Path) -> io::Result<(u128, Bytes)> {
@@ -85,6 +90,14 @@ impl Files for Shelf {
             true => Err(io::ErrorKind::NotFound.into()),
             false => Ok(names.into_iter().take(limit).collect()),
         }
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.1.load(Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.put_bytes(path.to_str().unwrap_or_default(), bytes.to_vec());
+        Ok(())
     }
 }
 

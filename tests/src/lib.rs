@@ -21,6 +21,7 @@ mod oracle;
 mod overload;
 mod plugins;
 mod proxy_protocol;
+mod quota;
 mod reload;
 mod review;
 mod routing;

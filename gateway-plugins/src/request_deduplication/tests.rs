@@ -185,7 +185,7 @@ async fn keys_are_wanted_well_formed() {
     assert_eq!(twice.status, 400);
     assert_eq!(ask(None).await.json()["code"], "idempotency_key_missing");
     assert!(trial.asked().is_empty());
-    assert_eq!(ask(Some(long[..255].to_owned())).await.status, 201);
+    assert_eq!(ask(Some("k".repeat(255))).await.status, 201);
     assert_eq!(ask(Some("\"with a space\"".to_owned())).await.status, 201);
     assert_eq!(trial.request("PUT", "/", &[], "").await.status, 201, "not one of the methods");
     assert_eq!(trial.get("/", &[("x-once", "a b")]).await.status, 201);

@@ -258,7 +258,7 @@ fn print(exchange: &Exchange, body: &Bytes) -> Print {
     let mut hash = Sha256::new();
     let host = exchange.authority().unwrap_or_default().to_ascii_lowercase();
     let uri = exchange.uri();
-    let target = uri.path_and_query().map_or(uri.path(), |target| target.as_str());
+    let target = uri.path_and_query().map_or_else(|| uri.path(), |target| target.as_str());
     let kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes());
     let parts = [exchange.method().as_str().as_bytes(), host.as_bytes(), target.as_bytes()];
     for part in parts.into_iter().chain(kinds).chain([body.as_ref()]) {

@@ -1,11 +1,11 @@
-//! Files of the machine, read with a limit.
+//! Files of the machine: read with a limit, replaced as a whole.
 
 use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 
-/// Reads files. Implemented by the program; `gateway-core` itself opens none.
+/// Reads and replaces files. Implemented by the program; `gateway-core` itself opens none.
 ///
 /// Every call blocks: use it while a plugin is built, in a task, or within
 /// [`World::run_blocking`](super::World::run_blocking), never in a hook.
@@ -27,6 +27,16 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// What the system says.
     fn list(&self, folder: &Path, limit: usize) -> io::Result<Vec<String>>;
+
+    /// Puts these bytes in the place of a file, or makes it: whatever happens, there is the file before or the whole new one.
+    /// Nobody but the gateway's user may read it.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::Unsupported`] where files can't be written.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let _ = (path, bytes);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// There are no files.
