@@ -11,6 +11,7 @@ mod correlation_id;
 mod cors;
 mod credential;
 mod csrf;
+mod envoy;
 mod error_pages;
 mod ext_proc;
 mod fault_injection;

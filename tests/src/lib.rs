@@ -7,6 +7,7 @@ mod certificates;
 mod dtls;
 mod early;
 mod embedding;
+mod ext_authz;
 mod grpc;
 mod handshakes;
 mod hostile;

@@ -1,27 +1,16 @@
 //! Heads as a processor gets them, and what it may change of them.
 
-use bytes::Bytes;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
 use super::protocol::{self, HeaderMutation, HttpHeaders, ImmediateResponse};
 use super::session::Failure;
+pub(super) use crate::envoy::Line;
+use crate::envoy::{self, field, fields};
 use crate::shared;
-
-/// Header fields that a message may have after a processor has changed it.
-const MAX_FIELDS: usize = 1000;
-
-fn field(key: &str, value: &[u8]) -> protocol::HeaderValue {
-    let raw_value = Bytes::copy_from_slice(value);
-    protocol::HeaderValue { key: key.to_owned(), value: String::new(), raw_value }
-}
-
-fn fields(headers: &HeaderMap) -> impl Iterator<Item = protocol::HeaderValue> {
-    headers.iter().map(|(name, value)| field(name.as_str(), value.as_bytes()))
-}
 
 /// Path and query as the target sees them, unless its proxy strips some of the path.
 fn target(exchange: &Exchange) -> String {
@@ -55,83 +44,12 @@ pub(super) fn trailers(trailers: &HeaderMap) -> protocol::HttpTrailers {
     protocol::HttpTrailers { trailers: Some(protocol::HeaderMap { headers: fields(trailers).collect() }) }
 }
 
-/// What of a change is not about header fields.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) path: Option<String>,
-    pub(super) status: Option<StatusCode>,
-}
-
 /// Changes header fields. What frames a message, and who is asked, is left as it is.
 ///
 /// # Errors
 /// A name or value that can't be written.
 pub(super) fn apply(mutation: &HeaderMutation, headers: &mut HeaderMap) -> Result<Line, Failure> {
-    let mut line = Line::default();
-    for name in &mutation.remove_headers {
-        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
-            && !shared::is_framing(&name)
-        {
-            headers.remove(name);
-        }
-    }
-    for option in &mutation.set_headers {
-        let Some(field) = &option.header else { continue };
-        let value = if field.raw_value.is_empty() { field.value.as_bytes() } else { &field.raw_value };
-        let bad = || Failure::Broken(format!("the processor sets `{}` to what can't be written", field.key));
-        match field.key.as_str() {
-            ":path" => line.path = Some(path(value).ok_or_else(bad)?),
-            ":status" => {
-                let status = StatusCode::from_bytes(value).ok();
-                line.status = Some(status.filter(|status| !status.is_informational()).ok_or_else(bad)?);
-            }
-            key if key.starts_with(':') => {}
-            key => {
-                let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad())?;
-                let value = HeaderValue::from_bytes(value).map_err(|_| bad())?;
-                if !shared::is_framing(&name) {
-                    write(headers, name, value, option);
-                }
-            }
-        }
-        if headers.len() > MAX_FIELDS {
-            return Err(Failure::Broken("the processor adds too many header fields".to_owned()));
-        }
-    }
-    Ok(line)
-}
-
-fn write(
-    headers: &mut HeaderMap,
-    name: HeaderName,
-    value: HeaderValue,
-    option: &protocol::HeaderValueOption,
-) {
-    if value.is_empty() && !option.keep_empty_value {
-        // An empty value takes the field away.
-        headers.remove(name);
-        return;
-    }
-    let is_there = headers.contains_key(&name);
-    match (option.append.as_ref().map(|append| append.value), option.append_action) {
-        (Some(true), _) => drop(headers.try_append(name, value)),
-        (None, 1) if is_there => {}
-        (None, 3) if !is_there => {}
-        _ => drop(headers.try_insert(name, value)),
-    }
-}
-
-/// A path with its query, if it can be one: absolute, encoded, without dot segments.
-fn path(value: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(value).ok()?;
-    let (path, query) = text.split_once('?').unwrap_or((text, ""));
-    let is_plain = |text: &str| text.bytes().all(|c| c.is_ascii_graphic() && c != b'#' && c != b'\\');
-    let is_dots = |segment: &str| {
-        let decoded = segment.to_ascii_lowercase().replace("%2e", ".");
-        matches!(decoded.split(';').next(), Some("." | ".."))
-    };
-    let is_good = path.starts_with('/') && is_plain(path) && is_plain(query) && !path.split('/').any(is_dots);
-    is_good.then(|| text.to_owned())
+    envoy::apply(mutation, headers).map_err(Failure::Broken)
 }
 
 /// An immediate response as the client gets it.

@@ -3,6 +3,10 @@
 
 use bytes::Bytes;
 
+#[cfg(test)]
+pub(super) use crate::envoy::{BoolValue, HeaderValue, HeaderValueOption};
+pub(super) use crate::envoy::{HeaderMap, HeaderMutation, HttpStatus};
+
 /// The path of the protocol's only method.
 pub(super) const PATH: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
@@ -80,41 +84,6 @@ pub(super) struct HttpTrailers {
     pub(super) trailers: Option<HeaderMap>,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HeaderMap {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) headers: Vec<HeaderValue>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HeaderValue {
-    #[prost(string, tag = "1")]
-    pub(super) key: String,
-    #[prost(string, tag = "2")]
-    pub(super) value: String,
-    #[prost(bytes = "bytes", tag = "3")]
-    pub(super) raw_value: Bytes,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HeaderValueOption {
-    #[prost(message, optional, tag = "1")]
-    pub(super) header: Option<HeaderValue>,
-    #[prost(message, optional, tag = "2")]
-    pub(super) append: Option<BoolValue>,
-    /// 0 as if nothing was said, 1 add if absent, 2 overwrite or add, 3 overwrite if it exists.
-    #[prost(int32, tag = "3")]
-    pub(super) append_action: i32,
-    #[prost(bool, tag = "4")]
-    pub(super) keep_empty_value: bool,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct BoolValue {
-    #[prost(bool, tag = "1")]
-    pub(super) value: bool,
-}
-
 /// `HeadersResponse` and `BodyResponse`, which are alike.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Changes {
@@ -137,14 +106,6 @@ pub(super) struct CommonResponse {
     pub(super) header_mutation: Option<HeaderMutation>,
     #[prost(message, optional, tag = "3")]
     pub(super) body_mutation: Option<BodyMutation>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HeaderMutation {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) set_headers: Vec<HeaderValueOption>,
-    #[prost(string, repeated, tag = "2")]
-    pub(super) remove_headers: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -174,12 +135,6 @@ pub(super) struct ImmediateResponse {
     pub(super) body: Bytes,
     #[prost(message, optional, tag = "4")]
     pub(super) grpc_status: Option<GrpcStatus>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct HttpStatus {
-    #[prost(int32, tag = "1")]
-    pub(super) code: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

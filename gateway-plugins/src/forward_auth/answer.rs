@@ -9,7 +9,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
-use super::Convention;
+use super::settings::Convention;
 
 /// Whether a request may pass.
 pub(super) enum Answer {
@@ -43,6 +43,7 @@ pub(super) fn judge(convention: Convention, response: &Response<Bytes>, shown: &
             }
             _ => Answer::Failed,
         },
+        Convention::EnvoyGrpc => Answer::Failed,
         Convention::Envoy if status == StatusCode::OK => Answer::Pass,
         Convention::Envoy if status.is_server_error() || status.is_informational() => Answer::Failed,
         Convention::Envoy => Answer::Refuse(refusal(response, shown)),

@@ -7,7 +7,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
-use super::Convention;
+use super::settings::Convention;
 use crate::shared;
 
 /// How questions are put.
@@ -113,6 +113,8 @@ impl Question {
                 put("x-real-ip", &exchange.client_address.to_string());
             }
             Convention::Envoy => put("host", host),
+            // It has a question of its own.
+            Convention::EnvoyGrpc => {}
         }
         if let Some(identity) = &exchange.identity {
             put("x-consumer-username", &identity.name);
@@ -137,7 +139,7 @@ fn original(exchange: &Exchange) -> String {
     uri.path_and_query().map_or_else(|| uri.path().to_owned(), |target| target.as_str().to_owned())
 }
 
-async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Box<Reply>> {
+pub(super) async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Box<Reply>> {
     let too_large = || {
         let reply = Reply::new(Cause::BodyTooLarge).detail("the body is too large to be checked");
         Box::new(reply.reason("forward_auth_body_too_large"))

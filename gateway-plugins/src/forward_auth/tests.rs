@@ -1,5 +1,7 @@
 //! Servers that allow, refuse, redirect, fail and say nothing.
 
+mod grpc;
+
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
 use serde_json::{Value, json};

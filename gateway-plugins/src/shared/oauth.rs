@@ -79,7 +79,8 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-fn encoded(text: &str) -> String {
+/// Text as a value in a form or a query.
+pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, FORM).to_string()
 }
 
