@@ -17,9 +17,6 @@ mod users;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
@@ -29,12 +26,13 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
+use http::HeaderValue;
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::credential::basic::{self, Given};
 use crate::credential::{absent, now};
 use crate::shared::watched::Watched;
 use checks::{Checks, Decoy, Memory};
@@ -126,16 +124,8 @@ impl Plugin for BasicAuth {
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
-        let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-        if !config.realm.chars().all(is_plain) {
-            return Err(Problems::one(
-                "config.realm",
-                "only printable ASCII without quotes is possible here",
-            ));
-        }
-        let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm);
-        let challenge = HeaderValue::try_from(challenge)
-            .map_err(|_| Problems::one("config.realm", "is not possible in a header"))?;
+        let mut problems = Problems::default();
+        let Some(challenge) = basic::challenge(&config.realm, &mut problems) else { return Err(problems) };
         let files = ("config.htpasswd_files", config.htpasswd_files);
         let users = Watched::new(world, files, MAX_FILE, Users::add_lines)?;
         let decoy = Decoy::default();
@@ -180,7 +170,7 @@ type Known = (Arc<Identity>, Arc<[Stored]>);
 
 impl Authenticate for BasicAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
-        let (user, password) = match given(&exchange.request.headers) {
+        let (user, password) = match basic::given(&exchange.request.headers) {
             Given::Nothing => {
                 let reply = self.refusal("password_missing", "a user name and a password are required");
                 return absent(self.anonymous.as_deref(), seat, reply);
@@ -198,7 +188,7 @@ impl Authenticate for BasicAuth {
                 self.counts.verified.add(1);
                 return Claim::Caller(self.recognised(exchange, identity.clone()));
             }
-            let print = self.memory.print(&user, stored, &password);
+            let print = checks::print(&self.memory, &user, stored, &password);
             if self.memory.checked.get(&print, now()).is_some() {
                 self.counts.cached.add(1);
                 return Claim::Caller(self.recognised(exchange, identity.clone()));
@@ -238,7 +228,7 @@ impl BasicAuth {
         match (checked.await, known) {
             (Ok(true), Some((identity, _))) => {
                 self.counts.verified.add(1);
-                let print = self.memory.print(&user, &stored, &password);
+                let print = checks::print(&self.memory, &user, &stored, &password);
                 self.memory.checked.put(print, (), now().saturating_add(self.cache_ttl));
                 Finding::Caller(self.recognised(exchange, identity))
             }
@@ -295,53 +285,6 @@ fn stored(credential: &Value) -> Option<Stored> {
         (None, Some(hash)) => Stored::hash(hash).ok(),
         _ => None,
     }
-}
-
-/// What a request brings.
-enum Given {
-    /// No credential for this plugin.
-    Nothing,
-    Malformed,
-    Password(String, Vec<u8>),
-}
-
-/// Bytes of user name and password; longer ones are refused unseen.
-const MAX_CREDENTIALS: usize = 4096;
-
-/// Padding may be left out, as some clients do.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-fn given(headers: &HeaderMap) -> Given {
-    let mut all = headers.get_all(AUTHORIZATION).iter().filter_map(basic);
-    let Some(encoded) = all.next() else { return Given::Nothing };
-    // Two credentials: whichever is taken, somebody else may take the other.
-    if all.next().is_some() || headers.get_all(AUTHORIZATION).iter().count() > 1 {
-        return Given::Malformed;
-    }
-    read(encoded).map_or(Given::Malformed, |(user, password)| Given::Password(user, password))
-}
-
-/// What follows the scheme; `None` for another scheme.
-fn basic(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, rest) = value.as_bytes().split_at_checked(5)?;
-    (scheme.eq_ignore_ascii_case(b"basic") && rest.first().is_none_or(|c| *c == b' '))
-        .then(|| rest.trim_ascii())
-}
-
-fn read(encoded: &[u8]) -> Option<(String, Vec<u8>)> {
-    if encoded.len() > MAX_CREDENTIALS * 4 / 3 + 4 {
-        return None;
-    }
-    let decoded = BASE64.decode(encoded).ok().filter(|decoded| decoded.len() <= MAX_CREDENTIALS)?;
-    let at = decoded.iter().position(|c| *c == b':')?;
-    let user = std::str::from_utf8(decoded.get(..at)?).ok()?;
-    let password = decoded.get(at + 1..)?;
-    // Some hashes end at a zero byte: everything after it would not count.
-    let is_text = !user.is_empty() && !user.chars().any(char::is_control) && !password.contains(&0);
-    is_text.then(|| (user.to_owned(), password.to_vec()))
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ mod jose;
 mod jwks_auth;
 mod jwt_auth;
 mod key_auth;
+#[cfg(feature = "ldap")]
+mod ldap_auth;
 mod mtls_auth;
 mod oauth2_introspection;
 mod oidc;
@@ -86,6 +88,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<mtls_auth::MtlsAuth>(),
     entry::<key_auth::KeyAuth>(),
     entry::<basic_auth::BasicAuth>(),
+    #[cfg(feature = "ldap")]
+    entry::<ldap_auth::LdapAuth>(),
     entry::<hmac_auth::HmacAuth>(),
     entry::<jwt_auth::JwtAuth>(),
     entry::<jwks_auth::JwksAuth>(),

@@ -9,6 +9,7 @@ pub(crate) mod h2;
 pub(crate) mod h3;
 pub(crate) mod records;
 pub(crate) mod redis;
+pub(crate) mod slapd;
 pub(crate) mod standing;
 pub(crate) mod stream;
 pub(crate) mod talk;

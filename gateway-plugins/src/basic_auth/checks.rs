@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
-use aws_lc_rs::{hmac, rand};
 use gateway_core::consumer::Consumers;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::blocking::Busy;
@@ -12,7 +11,7 @@ use serde_json::Value;
 
 use super::credential::PASSWORD;
 use super::password::Stored;
-use crate::credential::checked::{Checked, Print};
+use crate::credential::checked::{Print, Secrets};
 use crate::shared::turns::Turns;
 
 /// Consumers among whom a hash is looked for that unknown users are checked against.
@@ -39,33 +38,14 @@ impl Checks {
     }
 }
 
-/// Checks that went well, under a digest whose key is this process's and random: what is kept is worth nothing elsewhere,
-/// and neither password nor hash can be had from it. The stored hashes are part of the digest, so that a changed
-/// password counts at once.
-pub(super) struct Memory {
-    key: hmac::Key,
-    pub(super) checked: Checked<()>,
-}
+/// Checks that went well. The stored hashes are part of what they are kept under, so that a changed password counts at once.
+pub(super) type Memory = Secrets<()>;
 
-impl Memory {
-    pub(super) fn new(size: u32) -> Self {
-        let mut random = [0; 32];
-        // Without randomness nothing is remembered: a key that could be known is none.
-        let size = if rand::fill(&mut random).is_ok() { size } else { 0 };
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &random), checked: Checked::new(size) }
-    }
-
-    pub(super) fn print(&self, user: &str, stored: &[Stored], password: &[u8]) -> Print {
-        let mut context = hmac::Context::with_key(&self.key);
-        let mut add = |part: &[u8]| {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        };
-        add(user.as_bytes());
-        stored.iter().for_each(|stored| add(stored.text().as_bytes()));
-        add(password);
-        context.sign().as_ref().try_into().unwrap_or_default()
-    }
+/// What a check is kept under.
+pub(super) fn print(memory: &Memory, user: &str, stored: &[Stored], password: &[u8]) -> Print {
+    let hashes = stored.iter().map(|stored| stored.text().as_bytes());
+    let parts: Vec<&[u8]> = std::iter::once(user.as_bytes()).chain(hashes).chain([password]).collect();
+    memory.print(&parts)
 }
 
 /// A real hash that passwords of unknown users are checked against, so that time does not tell whether a user exists.

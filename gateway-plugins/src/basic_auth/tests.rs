@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as B64;
 use futures_util::FutureExt as _;
 use gateway_core::plugin::entry;
@@ -150,12 +151,16 @@ async fn good_passwords_are_remembered_and_wrong_ones_are_not() {
 fn what_is_remembered_is_of_one_user_one_hash_and_one_password() {
     let memory = Memory::new(10);
     let hash = [Stored::hash(BCRYPT).expect("a hash")];
-    let print = memory.print("bob", &hash, b"x");
-    assert_eq!(print, memory.print("bob", &hash, b"x"));
-    assert_ne!(print, memory.print("bo", &hash, b"x"));
-    assert_ne!(print, memory.print("bob", &[Stored::hash(APR1).expect("a hash")], b"x"), "a new password");
-    assert_ne!(print, memory.print("bob", &hash, b"y"));
-    assert_ne!(print, Memory::new(10).print("bob", &hash, b"x"), "another process has another key");
+    let print = checks::print(&memory, "bob", &hash, b"x");
+    assert_eq!(print, checks::print(&memory, "bob", &hash, b"x"));
+    assert_ne!(print, checks::print(&memory, "bo", &hash, b"x"));
+    assert_ne!(
+        print,
+        checks::print(&memory, "bob", &[Stored::hash(APR1).expect("a hash")], b"x"),
+        "a new password"
+    );
+    assert_ne!(print, checks::print(&memory, "bob", &hash, b"y"));
+    assert_ne!(print, checks::print(&Memory::new(10), "bob", &hash, b"x"), "another process has another key");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use aws_lc_rs::{hmac, rand};
 use gateway_core::plugin::world::per_worker::PerWorker;
 
 /// What a credential is kept under: a hash of it, never itself.
@@ -12,6 +13,33 @@ pub(crate) type Print = [u8; 32];
 pub(crate) struct Checked<T: Send> {
     workers: PerWorker<Halves<T>>,
     half: usize,
+}
+
+/// The same for secrets that could be guessed, such as passwords: under a digest whose key is this process's and random, so that
+/// what is kept is worth nothing elsewhere, and the secret can't be had from it.
+pub(crate) struct Secrets<T: Send> {
+    key: hmac::Key,
+    pub(crate) checked: Checked<T>,
+}
+
+impl<T: Send + Clone> Secrets<T> {
+    /// Room for so many on each worker; 0 keeps nothing.
+    pub(crate) fn new(size: u32) -> Self {
+        let mut random = [0; 32];
+        // Without randomness nothing is remembered: a key that could be known is none.
+        let size = if rand::fill(&mut random).is_ok() { size } else { 0 };
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &random), checked: Checked::new(size) }
+    }
+
+    /// What the check of these parts is kept under.
+    pub(crate) fn print(&self, parts: &[&[u8]]) -> Print {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().unwrap_or_default()
+    }
 }
 
 struct Halves<T> {

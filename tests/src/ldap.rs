@@ -1,0 +1,151 @@
+//! Users of an LDAP directory, which the test starts: by name and by search, over TLS, StartTLS and plainly, with groups, with
+//! wrong passwords, hostile names, and while the directory is away.
+
+use crate::support::edge::Edge;
+use crate::support::slapd::Slapd;
+use crate::support::standing::Standing;
+use crate::support::stream::free_port;
+use crate::support::tls;
+
+const SEARCH: &str = "search: {base_dn: 'ou=people,dc=example,dc=org', \
+    bind_dn: 'uid=reader,ou=people,dc=example,dc=org', bind_password: readme";
+
+/// A proxy whose callers are users of the directory, with more settings.
+fn spec(origin: &Standing, config: &str) -> String {
+    let ca = tls::authority().ca();
+    format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}, plugins: [{{plugin_config_id: p}}]}}\n\
+         consumers:\n  - {{id: ann, username: ann, acl_groups: [known]}}\n\
+         plugin_configs:\n  - {{id: p, plugin_name: ldap_auth, scope: proxy_group, config: {{ca_path: {ca:?}, {config}}}}}\n",
+        origin.backend()
+    )
+}
+
+/// As [`spec`], for callers of one group.
+fn spec_of_group(origin: &Standing, config: &str, group: &str) -> String {
+    let spec = spec(origin, config)
+        .replace("[{plugin_config_id: p}]", "[{plugin_config_id: p}, {plugin_config_id: q}]");
+    format!(
+        "{spec}  - {{id: q, plugin_name: access_control, scope: proxy_group, config: {{allowed_groups: [{group}]}}}}\n"
+    )
+}
+
+fn base64(text: &str) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in text.as_bytes().chunks(3) {
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for n in 0..=chunk.len() {
+            out.push(char::from(LETTERS[(bits >> (18 - 6 * n) & 63) as usize]));
+        }
+    }
+    out
+}
+
+/// The status, and what the target was told.
+async fn login(edge: &Edge, user: &str, password: &str) -> (u16, String) {
+    let credentials = base64(&format!("{user}:{password}"));
+    let request = format!("GET / HTTP/1.1\r\nhost: a\r\nauthorization: Basic {credentials}\r\n\r\n");
+    let (head, body) = edge.ask(&request).await;
+    (head.status(), body)
+}
+
+#[tokio::test]
+async fn users_bind_by_name_over_every_kind_of_connection() {
+    let slapd = Slapd::start();
+    let origin = Standing::start("o").await;
+    for url in [
+        format!("urls: ['ldaps://127.0.0.1:{}']", slapd.encrypted),
+        format!("urls: ['ldap://127.0.0.1:{}'], start_tls: true", slapd.plain),
+        format!("urls: ['ldap://127.0.0.1:{}'], plaintext: true", slapd.plain),
+        // The first server is away.
+        format!("urls: ['ldaps://127.0.0.1:{}', 'ldaps://127.0.0.1:{}']", free_port(), slapd.encrypted),
+    ] {
+        let config = format!("{url}, bind_dn: 'uid={{username}},ou=people,dc=example,dc=org'");
+        let edge = Edge::start(&spec(&origin, &config));
+        let (status, body) = login(&edge, "Ann", "sesame").await;
+        assert_eq!(status, 200, "{url} {body}");
+        assert!(body.contains("x-consumer-username: ann\n") && !body.contains("authorization"), "{body}");
+        for (user, password) in [
+            ("ann", "wrong"),
+            ("ann", ""),
+            ("nobody", "sesame"),
+            ("ann,ou=people,dc=example,dc=org", "sesame"),
+            ("ann,ou=people,dc=example,dc=org\\", "sesame"),
+            ("*", "sesame"),
+            (" ann", "sesame"),
+        ] {
+            let (status, _) = login(&edge, user, password).await;
+            assert_eq!(status, 401, "{url} {user}:{password}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn users_are_searched_for_and_have_groups() {
+    let slapd = Slapd::start();
+    let origin = Standing::start("o").await;
+    let url = format!("urls: ['ldaps://127.0.0.1:{}']", slapd.encrypted);
+    let groups = "group_search: {base_dn: 'ou=groups,dc=example,dc=org'}";
+    let config = format!("{url}, {SEARCH}}}, {groups}");
+    for (group, ann, bob) in
+        [("staff", 200, 200), ("admins", 200, 403), ("known", 200, 403), ("other", 403, 403)]
+    {
+        let edge = Edge::start(&spec_of_group(&origin, &config, group));
+        assert_eq!(login(&edge, "ann", "sesame").await.0, ann, "{group}");
+        assert_eq!(login(&edge, "BOB", "hunter2").await.0, bob, "{group}");
+    }
+    let edge = Edge::start(&spec(&origin, &config));
+    for (user, password) in
+        [("ann", "hunter2"), ("dora", "sesame"), ("*", "sesame"), ("a*", "sesame"), ("ann)(uid=*", "sesame")]
+    {
+        assert_eq!(login(&edge, user, password).await.0, 401, "{user}");
+    }
+    // Two entries with one mail: nobody.
+    let by_mail = format!(
+        "{url}, {SEARCH}, filter: '(mail={{username}})'}}, name_attribute: uid, group_attribute: departmentNumber"
+    );
+    let edge = Edge::start(&spec_of_group(&origin, &by_mail, "staff"));
+    let (status, body) = login(&edge, "ann@example.org", "sesame").await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("x-consumer-username: ann\n"), "the consumer of the name in the directory: {body}");
+    assert_eq!(login(&edge, "shared@example.org", "hunter2").await.0, 503, "several entries fit");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_away_lets_nobody_in_but_those_it_knew() {
+    let slapd = Slapd::start();
+    let origin = Standing::start("o").await;
+    let config = format!(
+        "urls: ['ldaps://127.0.0.1:{}'], bind_dn: 'uid={{username}},ou=people,dc=example,dc=org'",
+        slapd.encrypted
+    );
+    let edge = Edge::start(&spec(&origin, &config));
+    let forgetful = Edge::start(&spec(&origin, &format!("{config}, cache_ttl: 0")));
+    for edge in [&edge, &forgetful] {
+        assert_eq!(login(edge, "ann", "sesame").await.0, 200);
+    }
+    drop(slapd);
+    assert_eq!(login(&edge, "ann", "sesame").await.0, 200, "remembered");
+    assert_eq!(login(&edge, "ann", "wrong").await.0, 503);
+    assert_eq!(login(&edge, "bob", "hunter2").await.0, 503);
+    assert_eq!(login(&forgetful, "ann", "sesame").await.0, 503, "nothing is remembered");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let slapd = Slapd::start();
+    let origin = Standing::start("o").await;
+    let user = "bind_dn: 'uid={username},ou=people,dc=example,dc=org'";
+    for url in [
+        format!("urls: ['ldaps://127.0.0.1:{}']", slapd.encrypted),
+        format!("urls: ['ldap://127.0.0.1:{}'], start_tls: true", slapd.plain),
+    ] {
+        let spec = spec(&origin, &format!("{url}, {user}"));
+        let ca = format!("ca_path: {:?}, ", tls::authority().ca());
+        assert!(spec.contains(&ca), "{spec}");
+        let edge = Edge::start(&spec.replace(&ca, ""));
+        assert_eq!(login(&edge, "ann", "sesame").await.0, 503, "{url}");
+    }
+}
