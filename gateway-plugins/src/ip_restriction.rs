@@ -4,8 +4,12 @@
 //! that is no network is refused when the configuration is checked; later, the list of before stays in force and the
 //! task's failure is logged and shown in `/v1/status`. Looking an address up takes a binary search, whatever the length
 //! of the lists.
+//!
+//! Lists may also be fetched from URLs, again and again; the last good copy of each stays in force while it can't be fetched, with
+//! `copy_path` also over a restart. Before there is any, `on_missing_list` decides about clients for whom it would matter.
 
 mod networks;
+mod remote;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +17,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use gateway_core::config::problem::Problems;
-use gateway_core::config::units::Seconds;
+use gateway_core::config::units::{Bytes, Millis, Seconds};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
@@ -26,6 +30,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use networks::{Networks, Parts};
+use remote::{Counts, Found, Remote};
 
 /// Settings of `ip_restriction`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,6 +48,28 @@ pub(crate) struct Config {
     /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]
     refresh: Seconds,
+    /// URLs with more of `allow`, in the same form as files. Default none.
+    #[schemars(length(max = 32))]
+    allow_urls: Vec<String>,
+    /// URLs with more of `deny`. Default none.
+    #[schemars(length(max = 32))]
+    deny_urls: Vec<String>,
+    /// How often URLs are fetched, at least 10 s. Default 1 h.
+    #[schemars(range(min = 10))]
+    url_refresh: Seconds,
+    /// How long fetching one may take, 100 ms to 10 min. Default 30 s.
+    #[schemars(range(min = 100, max = 600_000))]
+    url_timeout: Millis,
+    /// Bytes that the list of a URL may have, up to 64 MiB. Default 64 MiB.
+    #[schemars(range(min = 1, max = 67_108_864))]
+    max_url_bytes: Bytes,
+    /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    ca_path: Option<PathBuf>,
+    /// The folder in which a copy of each fetched list is kept, for the next start. Default none.
+    copy_path: Option<PathBuf>,
+    /// What becomes of clients for whom a list counts that has not been fetched yet: `deny` refuses them with 503, `allow` lets them
+    /// in as if the list were empty. Default `deny`.
+    on_missing_list: OnMissingList,
     /// Which list wins for an address that is on both: `deny_first` or `allow_first`. Default `deny_first`.
     mode: Mode,
     /// The refusal's status, 400 to 599. Default 403.
@@ -63,6 +90,17 @@ enum Mode {
     AllowFirst,
 }
 
+/// What becomes of clients while a list is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum OnMissingList {
+    /// They are refused.
+    #[default]
+    Deny,
+    /// The list counts as empty, and one of those who may come in as if there were none.
+    Allow,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -71,6 +109,14 @@ impl Default for Config {
             allow_files: Vec::new(),
             deny_files: Vec::new(),
             refresh: Seconds(60),
+            allow_urls: Vec::new(),
+            deny_urls: Vec::new(),
+            url_refresh: Seconds(3600),
+            url_timeout: Millis(30_000),
+            max_url_bytes: Bytes(MAX_FILE),
+            ca_path: None,
+            copy_path: None,
+            on_missing_list: OnMissingList::Deny,
             mode: Mode::DenyFirst,
             status_code: 403,
             dry_run: false,
@@ -81,6 +127,8 @@ impl Default for Config {
 /// The plugin.
 pub(crate) struct IpRestriction {
     lists: ArcSwap<Lists>,
+    /// Lists of those who may pass, and of those who may not, that are fetched.
+    remote: (Vec<Arc<Remote>>, Vec<Arc<Remote>>),
     config: Config,
     world: World,
     status: StatusCode,
@@ -102,23 +150,66 @@ const DENIED: Metric = Metric {
     help: "Requests and sessions refused for their address (would have been, in a dry run).",
 };
 
+const FETCHES: Metric = Metric {
+    name: "ferrum_ip_restriction_fetches_total",
+    kind: "counter",
+    help: "Fetches of lists from URLs, by result: fetched, failed.",
+};
+const ENTRIES: Metric = Metric {
+    name: "ferrum_ip_restriction_list_networks",
+    kind: "gauge",
+    help: "Networks in the list of a URL, once those that touch are one.",
+};
+
+/// Whether a client may come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    In,
+    Out,
+    /// That depends on a list that has not been fetched yet.
+    Unknown,
+}
+
 impl Plugin for IpRestriction {
     const NAME: &'static str = "ip_restriction";
     const SUMMARY: &'static str = "Lets clients in or keeps them out by their address.";
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
-        let lists =
-            [config.allow.len(), config.deny.len(), config.allow_files.len(), config.deny_files.len()];
-        if lists.iter().sum::<usize>() == 0 {
-            let mut problems = Problems::default();
+        let texts = config.allow.len() + config.deny.len();
+        let files = config.allow_files.len() + config.deny_files.len();
+        let urls = config.allow_urls.len() + config.deny_urls.len();
+        let mut problems = Problems::default();
+        if texts + files + urls == 0 {
             problems.add("config", "nobody is allowed and nobody is denied").remedy =
-                Some("give `allow`, `deny`, `allow_files` or `deny_files`".into());
-            return Err(problems);
+                Some("give `allow` or `deny`, or lists of them in files or from URLs".into());
         }
-        let lists = read(&config, world)?;
+        let read = read(&config, world);
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
+        let count = |result| world.meters().counter(FETCHES, &["plugin_config", "result"], &[owner, result]);
+        let counts = Counts { fetched: count("fetched"), failed: count("failed") };
+        let mut remotes = |setting: &str, urls: &[String]| -> Vec<Arc<Remote>> {
+            let one = |(n, url): (usize, &String)| {
+                let entries = world.meters().gauge(ENTRIES, &["plugin_config", "url"], &[owner, url]);
+                let place = format!("config.{setting}[{n}]");
+                Remote::new((&place, url), &config, (world, &counts, entries), &mut problems)
+            };
+            urls.iter().enumerate().filter_map(one).collect()
+        };
+        let remote = (remotes("allow_urls", &config.allow_urls), remotes("deny_urls", &config.deny_urls));
+        if urls == 0 && (config.copy_path.is_some() || config.ca_path.is_some()) {
+            problems.add("config.copy_path", "this and `ca_path` need `allow_urls` or `deny_urls`");
+        }
+        let lists = match read {
+            Ok(lists) if problems.is_empty() => lists,
+            Ok(_) => return Err(problems),
+            Err(wrong) => {
+                problems.0.extend(wrong.0);
+                return Err(problems);
+            }
+        };
         Ok(Self {
+            remote,
             lists: ArcSwap::from_pointee(lists),
             status: StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::FORBIDDEN),
             config,
@@ -133,6 +224,10 @@ impl Plugin for IpRestriction {
     }
 
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        for remote in self.remote.0.iter().chain(&self.remote.1) {
+            let remote = remote.clone();
+            starter.task("fetch", move |control| remote.clone().keep_fresh(control));
+        }
         if self.config.allow_files.is_empty() && self.config.deny_files.is_empty() {
             return;
         }
@@ -171,13 +266,19 @@ fn read(config: &Config, world: &World) -> Result<Lists, Problems> {
 
 impl OnRequest for IpRestriction {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
-        if self.admits(exchange.client_address) {
+        let judgement = self.judge(exchange.client_address);
+        if judgement == Judgement::In {
             return Step::Next;
         }
         self.denied.add(1);
         if self.config.dry_run {
             exchange.note("ip_restriction.would_deny", true);
             return Step::Next;
+        }
+        if judgement == Judgement::Unknown {
+            return Step::reply(
+                Reply::new(Cause::NoTarget).reason("address_list_missing").detail("come back later"),
+            );
         }
         let reply =
             Reply::new(Cause::Forbidden).reason("address_denied").detail("your address is not allowed");
@@ -194,7 +295,8 @@ impl OnConnect for IpRestriction {
 impl IpRestriction {
     fn connect(&self, session: &mut Session) -> Option<Refusal> {
         // A WebSocket was looked at as its request.
-        if session.head.is_some() || self.admits(session.client_address) {
+        let is_in = || self.judge(session.client_address) == Judgement::In;
+        if session.head.is_some() || is_in() {
             return None;
         }
         self.denied.add(1);
@@ -205,14 +307,42 @@ impl IpRestriction {
         Some(Refusal::new("address_denied"))
     }
 
-    fn admits(&self, address: IpAddr) -> bool {
+    fn judge(&self, address: IpAddr) -> Judgement {
         let lists = self.lists.load();
-        let only_denials = self.config.allow.is_empty() && self.config.allow_files.is_empty();
-        let allowed = || lists.allow.contains(address);
-        let denied = || lists.deny.contains(address);
+        let only_denials = self.config.allow.is_empty()
+            && self.config.allow_files.is_empty()
+            && self.config.allow_urls.is_empty();
+        let find = |list: &Networks, remotes: &[Arc<Remote>]| match list.contains(address) {
+            true => Found::Yes,
+            false => remote::find(remotes, address),
+        };
+        let allowed = || match find(&lists.allow, &self.remote.0) {
+            Found::Unknown if self.config.on_missing_list == OnMissingList::Allow => Found::Yes,
+            found => found,
+        };
+        let denied = || match find(&lists.deny, &self.remote.1) {
+            Found::Unknown if self.config.on_missing_list == OnMissingList::Allow => Found::No,
+            found => found,
+        };
         match self.config.mode {
-            Mode::DenyFirst => !denied() && (only_denials || allowed()),
-            Mode::AllowFirst => allowed() || (only_denials && !denied()),
+            Mode::DenyFirst => match denied() {
+                Found::Yes => Judgement::Out,
+                denied if only_denials => known(denied == Found::No),
+                denied => match allowed() {
+                    Found::No => Judgement::Out,
+                    allowed => known(denied == Found::No && allowed == Found::Yes),
+                },
+            },
+            Mode::AllowFirst => match allowed() {
+                Found::Yes => Judgement::In,
+                Found::Unknown => Judgement::Unknown,
+                Found::No if only_denials => match denied() {
+                    Found::No => Judgement::In,
+                    Found::Yes => Judgement::Out,
+                    Found::Unknown => Judgement::Unknown,
+                },
+                Found::No => Judgement::Out,
+            },
         }
     }
 
@@ -240,6 +370,11 @@ impl IpRestriction {
         self.lists.store(Arc::new(lists));
         Ok(())
     }
+}
+
+/// Whether somebody may come in, where that is known.
+const fn known(is_in: bool) -> Judgement {
+    if is_in { Judgement::In } else { Judgement::Unknown }
 }
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ fn merged<T: Ord + Copy>(mut ranges: Vec<(T, T)>, touches: impl Fn(T, T) -> bool
 }
 
 impl Networks {
+    /// How many there are, once those that touch are one.
+    pub(super) fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => is_in(&self.v4, address.into()),

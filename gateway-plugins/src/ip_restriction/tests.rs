@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod urls;
+
 async fn status(config: &Value, address: &str) -> u16 {
     let trial = Trial::new(&[entry::<IpRestriction>()], "ip_restriction", config.clone());
     trial.from_client(address.parse().unwrap(), None).get("/", &[]).await.status
@@ -108,7 +110,7 @@ async fn files_are_read_again_when_they_change_and_bad_ones_change_nothing() {
     let files = Arc::new(Shelf::default());
     files.put("d.txt", 1, "10.0.0.0/8\n");
     let plugin = build(json!({ "deny_files": ["d.txt"], "refresh": "5s" }), &files).unwrap();
-    let admits = |address: &str| plugin.admits(address.parse().unwrap());
+    let admits = |address: &str| plugin.judge(address.parse().unwrap()) == Judgement::In;
     assert!(!admits("10.0.0.1") && admits("192.0.2.1"));
     let (handle, control) = TaskControl::new();
     let run = tokio::spawn(plugin.clone().keep_fresh(control));
@@ -134,10 +136,11 @@ fn an_allow_list_that_becomes_empty_lets_nobody_in() {
     let files = Arc::new(Shelf::default());
     files.put("a.txt", 1, "10.0.0.1\n");
     let plugin = build(json!({ "allow_files": ["a.txt"] }), &files).unwrap();
-    assert!(plugin.admits([10, 0, 0, 1].into()));
+    assert_eq!(plugin.judge([10, 0, 0, 1].into()), Judgement::In);
     files.put("a.txt", 2, "# none\n");
     plugin.refresh().unwrap();
-    assert!(!plugin.admits([10, 0, 0, 1].into()) && !plugin.admits([192, 0, 2, 1].into()));
+    assert_eq!(plugin.judge([10, 0, 0, 1].into()), Judgement::Out);
+    assert_eq!(plugin.judge([192, 0, 2, 1].into()), Judgement::Out);
 }
 
 #[test]
