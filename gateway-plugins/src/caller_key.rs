@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::stream::session::Session;
@@ -60,6 +61,7 @@ enum Part {
     Consumer,
     Group,
     Route,
+    GrpcMethod,
     Header(HeaderName),
     Cookie(Box<str>),
     Template(Template),
@@ -182,6 +184,10 @@ impl KeyBy {
                 text(group.map(|group| group.as_bytes()), hasher)
             }
             Part::Route => text(Some(caller.proxy.as_bytes()), hasher),
+            Part::GrpcMethod => {
+                let call = caller.exchange.filter(|exchange| exchange.dialect == Dialect::Grpc);
+                text(call.map(|exchange| exchange.path().as_bytes()), hasher)
+            }
             Part::Header(name) => {
                 let value = headers.and_then(|headers| fields::header(headers, name));
                 text(value.as_deref(), hasher)
@@ -222,7 +228,7 @@ fn text(value: Option<&[u8]>, hasher: &mut impl Hasher) -> Result<(), Lacking> {
 
 fn part(text: &str) -> Result<Part, (String, String)> {
     let remedy = || {
-        "write `address`, `consumer`, `group`, `route`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
+        "write `address`, `consumer`, `group`, `route`, `grpc_method`, `header:NAME`, `cookie:NAME`, `claim:NAME` or `template:TEXT`"
             .to_owned()
     };
     let template = |text: &str| {
@@ -233,6 +239,7 @@ fn part(text: &str) -> Result<Part, (String, String)> {
         None if text == "consumer" => Ok(Part::Consumer),
         None if text == "group" => Ok(Part::Group),
         None if text == "route" => Ok(Part::Route),
+        None if text == "grpc_method" => Ok(Part::GrpcMethod),
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes())
             .map(Part::Header)
             .map_err(|_| (format!("`{name}` is not a valid header name"), remedy())),

@@ -32,7 +32,7 @@ use crate::rate_table::{Standing, Table};
 use crate::redis_link::Server;
 use crate::shared::statuses::Statuses;
 use answer::Counted;
-use settings::{Config, Count, Fields, Limit, Limits};
+use settings::{Config, Costs, Count, Fields, Limit, Limits};
 
 /// The plugin.
 pub(crate) struct RateLimiting {
@@ -41,6 +41,7 @@ pub(crate) struct RateLimiting {
     table: Arc<Table>,
     count: Count,
     failures: Statuses,
+    costs: Costs,
     fields: Fields,
     status: StatusCode,
     dry_run: bool,
@@ -67,7 +68,7 @@ impl Plugin for RateLimiting {
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let Limits { limits, key_by, failures, status } = settings::read(&config, &mut problems);
+        let Limits { limits, key_by, failures, status, costs } = settings::read(&mut config, &mut problems);
         let server = config.redis.take().map(|redis| Server::read(redis, world, &mut problems));
         if !problems.is_empty() {
             return Err(problems);
@@ -88,6 +89,7 @@ impl Plugin for RateLimiting {
             table,
             count: config.count,
             failures,
+            costs,
             fields: config.headers,
             status,
             dry_run: config.dry_run,
@@ -124,17 +126,18 @@ impl OnRequest for RateLimiting {
             Keyed::Nobody => return Step::Next,
             Keyed::Denied => return self.deny(exchange),
         };
+        let cost = self.costs.of(exchange);
         match &self.shared {
             Some(shared) if shared.limits.is_up() => Step::wait(async move {
-                let counted = shared.ask(self, key, exchange.started).await;
+                let counted = shared.ask(self, (key, cost), exchange.started).await;
                 self.settle(exchange, seat, counted).map_or(Verdict::Next, Verdict::reply)
             }),
             Some(shared) => {
-                let counted = shared.without(self, key, exchange.started);
+                let counted = shared.without(self, (key, cost), exchange.started);
                 self.settle(exchange, seat, counted).map_or(Step::Next, Step::reply)
             }
             None => {
-                let counted = self.admit(key, exchange.started);
+                let counted = self.admit(key, cost, exchange.started);
                 self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply)
             }
         }
@@ -158,15 +161,18 @@ impl OnResponse for RateLimiting {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
+        // What a reply of the gateway's own says is no target's.
+        let said = self.costs.said(response.headers_mut()).filter(|_| exchange.is_from_target());
         let Some(counted) = exchange.state.of_mut::<Counted>(seat) else { return Step::Next };
         // A refusal of this plugin's own is no failure, or a caller that keeps asking would stay out for ever.
         if self.count == Count::Failures && counted.passed && !counted.charged && self.is_failure(response) {
             counted.charged = true;
-            let now = Instant::now();
-            if !self.shared.as_ref().is_some_and(|shared| shared.charge(counted.key)) {
-                self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, 1, now));
-                counted.tightest = self.tightest(counted.key, now);
-            }
+            self.charge(counted, said.unwrap_or(0).max(counted.cost));
+        } else if let Some(said) = said.filter(|said| *said > counted.cost)
+            && self.count == Count::All
+            && counted.passed
+        {
+            self.charge(counted, said - counted.cost);
         }
         if !self.dry_run {
             answer::write(self.fields, &self.limits, counted.tightest, response.headers_mut());
@@ -186,7 +192,7 @@ impl OnConnect for RateLimiting {
             other => return self.keyed(session, other).map_or(Gate::Open, Gate::Refuse),
         };
         Gate::Wait(Box::pin(async move {
-            let passed = match shared.ask(self, key, session.started).await {
+            let passed = match shared.ask(self, (key, self.costs.of_session()), session.started).await {
                 Outcome::Counted(counted) => counted.passed,
                 Outcome::Passes => true,
                 Outcome::Unavailable => false,
@@ -198,7 +204,9 @@ impl OnConnect for RateLimiting {
 
 impl RateLimiting {
     fn sees_responses(&self) -> bool {
-        self.count == Count::Failures || (self.fields != Fields::None && !self.dry_run)
+        self.count == Count::Failures
+            || self.costs.header.is_some()
+            || (self.fields != Fields::None && !self.dry_run)
     }
 
     fn is_failure(&self, response: &Response<Body>) -> bool {
@@ -231,7 +239,10 @@ impl RateLimiting {
 
     fn keyed(&self, session: &mut Session, keyed: Keyed) -> Option<Refusal> {
         let refused = match keyed {
-            Keyed::Key(key) => (!self.admit(key, session.started).passed).then_some("rate_limited"),
+            Keyed::Key(key) => {
+                let counted = self.admit(key, self.costs.of_session(), session.started);
+                (!counted.passed).then_some("rate_limited")
+            }
             Keyed::Nobody => return None,
             Keyed::Denied => Some("rate_limit_key_missing"),
         };
@@ -281,32 +292,51 @@ impl RateLimiting {
         Some(reply)
     }
 
+    /// Takes so many from every limit, whatever is left.
+    fn charge(&self, counted: &mut Counted, many: u64) {
+        let now = Instant::now();
+        if !self.shared.as_ref().is_some_and(|shared| shared.charge(counted.key, many)) {
+            self.limits.iter().for_each(|limit| self.table.charge(counted.key, limit.rule, many, now));
+            counted.tightest = self.tightest(counted.key, now);
+        }
+    }
+
     /// Takes from every limit, or from none.
-    fn admit(&self, key: u64, now: Instant) -> Counted {
+    fn admit(&self, key: u64, cost: u64, now: Instant) -> Counted {
         let mut tightest: Option<(usize, Standing)> = None;
         for (n, limit) in self.limits.iter().enumerate() {
             let standing = match self.count {
-                Count::All => self.table.take(key, limit.rule, 1, now),
-                Count::Failures => self.table.look(key, limit.rule, 1, now),
+                Count::All => self.table.take(key, limit.rule, cost, now),
+                Count::Failures => self.table.look(key, limit.rule, cost, now),
             };
             if !standing.passed {
                 if self.count == Count::All {
-                    self.limits.iter().take(n).for_each(|taken| self.table.refund(key, taken.rule, 1, now));
+                    self.limits
+                        .iter()
+                        .take(n)
+                        .for_each(|taken| self.table.refund(key, taken.rule, cost, now));
                 }
-                let retry_in = self.longest_wait(key, now).max(standing.retry_in);
-                return Counted { key, passed: false, charged: false, tightest: (n, standing), retry_in };
+                let retry_in = self.longest_wait(key, cost, now).max(standing.retry_in);
+                return Counted {
+                    key,
+                    cost,
+                    passed: false,
+                    charged: false,
+                    tightest: (n, standing),
+                    retry_in,
+                };
             }
             if tightest.is_none_or(|(_, other)| standing.remaining < other.remaining) {
                 tightest = Some((n, standing));
             }
         }
         let tightest = tightest.unwrap_or_else(|| self.tightest(key, now));
-        Counted { key, passed: true, charged: false, tightest, retry_in: tightest.1.retry_in }
+        Counted { key, cost, passed: true, charged: false, tightest, retry_in: tightest.1.retry_in }
     }
 
     /// Until every limit has room.
-    fn longest_wait(&self, key: u64, now: Instant) -> std::time::Duration {
-        let waits = self.limits.iter().map(|limit| self.table.look(key, limit.rule, 1, now).retry_in);
+    fn longest_wait(&self, key: u64, cost: u64, now: Instant) -> std::time::Duration {
+        let waits = self.limits.iter().map(|limit| self.table.look(key, limit.rule, cost, now).retry_in);
         waits.max().unwrap_or_default()
     }
 

@@ -13,6 +13,8 @@ use crate::rate_table::Standing;
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) key: u64,
+    /// What it took, or takes as a failure.
+    pub(super) cost: u64,
     pub(super) passed: bool,
     /// Whether it was counted as a failure.
     pub(super) charged: bool,

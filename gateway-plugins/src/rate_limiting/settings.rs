@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use gateway_core::condition::{Condition, Use, compile, written};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
-use http::StatusCode;
+use gateway_core::http::exchange::Exchange;
+use http::{HeaderMap, HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use crate::rate_table::{MAX_PER_SECOND, Rule};
 use crate::redis_link::RedisConfig;
-use crate::shared::statuses::Statuses;
+use crate::shared::{self, statuses::Statuses};
 
 /// Settings of `rate_limiting`.
 #[derive(Deserialize, JsonSchema)]
@@ -21,9 +23,9 @@ pub(crate) struct Config {
     #[schemars(length(min = 1, max = 8))]
     limits: Vec<LimitConfig>,
     /// By what callers are told apart: `address`, `consumer` (consumer or external identity), `group` (the caller's first),
-    /// `route` (the proxy), `header:NAME`, `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values
-    /// together make one caller. Proxies that share this plugin config share the limits unless `route` is among them.
-    /// Default `address`.
+    /// `route` (the proxy), `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`,
+    /// `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller. Proxies that share this plugin
+    /// config share the limits unless `route` is among them. Default `address`.
     limit_by: OneOrMany,
     /// Bits of an IPv4 address that count, 1 to 32: 24 has a whole /24 share its limits. Default 32.
     #[schemars(range(min = 1, max = 32))]
@@ -34,6 +36,15 @@ pub(crate) struct Config {
     /// What becomes of requests without what `limit_by` names: `address` counts them by the client's address, `allow`
     /// does not count them, `deny` refuses them with 403. Default `address`.
     on_missing: Missing,
+    /// How much one request takes of each limit. Default 1.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(super) cost: u64,
+    /// Other costs for some requests; the first that fits counts. Default none.
+    #[schemars(length(max = 32))]
+    costs: Vec<CostConfig>,
+    /// The header field in which targets say what a request has cost, a whole number: what that is more than its cost here is taken
+    /// then, also where nothing is left. Clients don't get the field. Default none.
+    cost_header: Option<String>,
     /// What counts: `all` requests, or only `failures`, which are known when their response is there: requests that are
     /// under way at that time are not held back. Sessions of TCP and UDP only count with `all`. Default `all`.
     pub(super) count: Count,
@@ -75,6 +86,17 @@ struct LimitConfig {
     name: Option<String>,
 }
 
+/// What some requests cost.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CostConfig {
+    /// Which requests, as in `when`, for example `{path: /search}`.
+    when: written::Condition,
+    /// How much one of them takes.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    cost: u64,
+}
+
 /// What counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +135,9 @@ impl Default for Config {
             ipv4_prefix: 32,
             ipv6_prefix: 64,
             on_missing: Missing::Address,
+            cost: 1,
+            costs: Vec::new(),
+            cost_header: None,
             count: Count::All,
             failure_statuses: vec!["4xx".into(), "5xx".into()],
             dry_run: false,
@@ -138,10 +163,62 @@ pub(super) struct Limits {
     pub(super) key_by: KeyBy,
     pub(super) failures: Statuses,
     pub(super) status: StatusCode,
+    pub(super) costs: Costs,
+}
+
+/// The most that a target can say a request has cost.
+const MAX_COST: u64 = 1_000_000_000;
+
+/// What requests cost.
+#[derive(Debug)]
+pub(super) struct Costs {
+    of_all: u64,
+    of_some: Box<[(Condition, u64)]>,
+    pub(super) header: Option<HeaderName>,
+}
+
+impl Costs {
+    /// What this request costs.
+    pub(super) fn of(&self, exchange: &Exchange) -> u64 {
+        let fits = self.of_some.iter().find(|(when, _)| when.holds(exchange));
+        fits.map_or(self.of_all, |(_, cost)| *cost)
+    }
+
+    /// What a session costs.
+    pub(super) fn of_session(&self) -> u64 {
+        self.of_all
+    }
+
+    /// What the target says; the field is taken out.
+    pub(super) fn said(&self, headers: &mut HeaderMap) -> Option<u64> {
+        let value = headers.remove(self.header.as_ref()?)?;
+        value.to_str().ok()?.trim().parse::<u64>().ok().map(|cost| cost.min(MAX_COST))
+    }
+
+    fn read(config: &mut Config, limits: &[Limit], problems: &mut Problems) -> Self {
+        let least = limits.iter().map(|limit| limit.burst).min().unwrap_or(u64::MAX);
+        if config.cost > least {
+            problems.add("config.cost", "no request fits: it is more than the burst of a limit");
+        }
+        let mut of_some = Vec::with_capacity(config.costs.len());
+        for (n, CostConfig { when, cost }) in std::mem::take(&mut config.costs).into_iter().enumerate() {
+            if cost > least {
+                let why = "no such request fits: it is more than the burst of a limit";
+                problems.add(format!("config.costs[{n}].cost"), why);
+            }
+            match compile(&when, &format!("config.costs[{n}].when"), Use::Plugin) {
+                Ok(when) => of_some.push((when, cost)),
+                Err(wrong) => problems.0.extend(wrong.0),
+            }
+        }
+        let header = config.cost_header.as_ref();
+        let header = header.and_then(|name| shared::header_name("config.cost_header", name, problems));
+        Self { of_all: config.cost, of_some: of_some.into(), header }
+    }
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.
-pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
+pub(super) fn read(config: &mut Config, problems: &mut Problems) -> Limits {
     if config.limits.is_empty() {
         problems.add("config.limits", "no limit is given").remedy =
             Some("such as `limits: [{rate: 10, per: 1s, burst: 20}]`".into());
@@ -163,8 +240,9 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Limits {
     };
     let key_by = KeyBy::new(settings, problems);
     let failures = Statuses::read("failure_statuses", &config.failure_statuses, problems);
+    let costs = Costs::read(config, &limits, problems);
     let status = StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    Limits { limits: limits.into(), key_by, failures, status }
+    Limits { limits: limits.into(), key_by, failures, status, costs }
 }
 
 fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<Limit> {

@@ -244,10 +244,69 @@ fn bad_settings_are_refused() {
         (json!({ "limits": limits, "status_code": 200 }), "config.status_code"),
         (json!({ "limits": limits, "max_keys": 0 }), "config.max_keys"),
         (json!({ "limits": limits, "count": "some" }), "config.count"),
+        (json!({ "limits": limits, "cost": 2 }), "config.cost"),
+        (json!({ "limits": limits, "cost": 0 }), "config.cost"),
+        (json!({ "limits": limits, "costs": [{ "when": {}, "cost": 2 }] }), "config.costs[0].cost"),
+        (
+            json!({ "limits": limits, "costs": [{ "when": { "path": "~(" }, "cost": 1 }] }),
+            "config.costs[0].when.path",
+        ),
+        (json!({ "limits": limits, "cost_header": "a b" }), "config.cost_header"),
     ] {
         let problems = Trial::refused(&[entry::<RateLimiting>()], "rate_limiting", &config);
         assert_eq!(problems.0[0].path, path, "{config}: {problems}");
     }
+}
+
+#[tokio::test]
+async fn requests_cost_what_is_configured() {
+    let costs =
+        json!([{ "when": { "path": "/search" }, "cost": 4 }, { "when": { "path": "/s" }, "cost": 3 }]);
+    let trial = trial(json!({ "limits": slow(10), "cost": 2, "costs": costs }));
+    let mut left = Vec::new();
+    for path in ["/", "/search", "/s", "/", "/none"] {
+        let got = trial.get(path, &[]).await;
+        left.push((got.status, got.field("ratelimit").split(';').nth(1).unwrap().to_owned()));
+    }
+    let expected = [(200, "r=8"), (200, "r=4"), (200, "r=1"), (429, "r=1"), (429, "r=1")];
+    assert_eq!(left, expected.map(|(status, left)| (status, left.to_owned())));
+}
+
+#[tokio::test]
+async fn a_target_says_what_a_request_has_cost() {
+    let config = json!({ "limits": slow(10), "cost_header": "X-Cost" });
+    let said = |trial: Trial| {
+        trial.answering(|asked| {
+            Response::builder().header("x-cost", asked.field("x-say")).body("ok".into()).unwrap()
+        })
+    };
+    let trial = said(trial(config.clone()));
+    let mut left = Vec::new();
+    for say in ["6", "0", "nonsense", "7", "1"] {
+        let got = trial.get("/", &[("x-say", say)]).await;
+        assert_eq!(got.headers.get("x-cost"), None, "clients don't get it");
+        left.push((got.status, got.field("ratelimit").split(';').nth(1).unwrap().to_owned()));
+    }
+    let expected = [(200, "r=4"), (200, "r=3"), (200, "r=2"), (200, "r=0"), (429, "r=0")];
+    assert_eq!(left, expected.map(|(status, left)| (status, left.to_owned())));
+    let mut failures = config;
+    failures["count"] = "failures".into();
+    let trial = self::trial(failures)
+        .answering(|_| Response::builder().status(500).header("x-cost", "5").body("no".into()).unwrap());
+    assert_eq!(statuses(&trial, &[&[], &[], &[]]).await, [500, 500, 429]);
+}
+
+#[tokio::test]
+async fn calls_of_grpc_count_by_their_method() {
+    let trial = trial(json!({ "limits": slow(1), "limit_by": "grpc_method", "on_missing": "allow" }));
+    let call = [("content-type", "application/grpc")];
+    let mut got = Vec::new();
+    for (path, fields) in
+        [("/a.A/One", &call[..]), ("/a.A/Two", &call), ("/a.A/One", &call), ("/a.A/One", &[])]
+    {
+        got.push(trial.request("POST", path, fields, "").await.field("grpc-status").to_owned());
+    }
+    assert_eq!(got, ["", "", "8", ""]);
 }
 
 #[tokio::test]

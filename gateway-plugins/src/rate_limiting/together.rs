@@ -53,17 +53,18 @@ impl Together {
     }
 
     /// Counts with the other gateways, or as `on_error` says.
-    pub(super) async fn ask(&self, plugin: &RateLimiting, key: u64, now: Instant) -> Outcome {
+    pub(super) async fn ask(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Outcome {
         if !self.limits.is_up() {
-            return self.without(plugin, key, now);
+            return self.without(plugin, (key, cost), now);
         }
         let mode = if plugin.count == Count::All { Mode::Take } else { Mode::Look };
-        let Ok(answer) = self.limits.ask(key, &self.rules, (mode, 1)).await else {
-            return self.without(plugin, key, now);
+        let Ok(answer) = self.limits.ask(key, &self.rules, (mode, cost)).await else {
+            return self.without(plugin, (key, cost), now);
         };
         self.asked.add(1);
         let passed = answer.refused.is_none();
-        let standing = |(n, owed): (usize, Duration)| Some((n, self.rules.get(n)?.standing(passed, owed, 1)));
+        let standing =
+            |(n, owed): (usize, Duration)| Some((n, self.rules.get(n)?.standing(passed, owed, cost)));
         let all: Vec<(usize, Standing)> = answer.owed.into_iter().enumerate().filter_map(standing).collect();
         let tightest = match answer.refused {
             Some(refused) => all.get(refused).copied(),
@@ -72,6 +73,7 @@ impl Together {
         let retry_in = all.iter().map(|(_, standing)| standing.retry_in).max().unwrap_or_default();
         Outcome::Counted(Counted {
             key,
+            cost,
             passed,
             charged: false,
             tightest: tightest.unwrap_or_default(),
@@ -80,11 +82,11 @@ impl Together {
     }
 
     /// What `on_error` says.
-    pub(super) fn without(&self, plugin: &RateLimiting, key: u64, now: Instant) -> Outcome {
+    pub(super) fn without(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Outcome {
         match self.limits.on_error() {
             OnError::Local => {
                 self.local.add(1);
-                Outcome::Counted(plugin.admit(key, now))
+                Outcome::Counted(plugin.admit(key, cost, now))
             }
             OnError::Allow => {
                 self.allowed.add(1);
@@ -97,8 +99,8 @@ impl Together {
         }
     }
 
-    /// Counts a failure. False where it could not be told.
-    pub(super) fn charge(&self, key: u64) -> bool {
-        self.limits.tell(key, &self.rules, (Mode::Charge, 1))
+    /// Takes so many, whatever is left. False where it could not be told.
+    pub(super) fn charge(&self, key: u64, many: u64) -> bool {
+        self.limits.tell(key, &self.rules, (Mode::Charge, many))
     }
 }
