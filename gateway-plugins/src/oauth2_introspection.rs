@@ -30,6 +30,7 @@ use crate::credential::headers::ClaimHeaders;
 use crate::credential::place::{Found, Places};
 use crate::credential::{OneOrMany, absent, is_current, now};
 use crate::jose::{Fault, Rules, fault, json};
+use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
 use crate::shared::turns::Turns;
 
@@ -45,9 +46,16 @@ pub(crate) struct Config {
     client_id: String,
     /// The secret that goes with `client_id`. Default none.
     client_secret: Option<String>,
-    /// How name and secret are sent: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the form.
-    /// Default `client_secret_basic`.
+    /// How the gateway says which client it is: `client_secret_basic` in `Authorization: Basic`, `client_secret_post` in the
+    /// form, or `private_key_jwt` by a signed statement. Default `client_secret_basic`.
     client_auth: ClientMethod,
+    /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
+    /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    client_private_key: Option<String>,
+    /// The key's `kid`, by which the server finds the public one. Default none.
+    client_key_id: Option<String>,
+    /// The `aud` of what is signed. Default the URL that is asked.
+    client_assertion_audience: Option<String>,
     /// What the server is told the token is, such as `access_token`. Default nothing.
     token_type_hint: Option<String>,
     /// How long the server may take for its whole answer. Default 5 s.
@@ -108,6 +116,9 @@ impl Default for Config {
             client_id: String::new(),
             client_secret: None,
             client_auth: ClientMethod::ClientSecretBasic,
+            client_private_key: None,
+            client_key_id: None,
+            client_assertion_audience: None,
             token_type_hint: None,
             timeout_ms: Millis(5000),
             max_concurrent_calls: 100,
@@ -188,7 +199,14 @@ impl Plugin for Oauth2Introspection {
         if let Err(message) = &server {
             problems.add("config.introspection_url", message);
         }
-        let oauth = OauthClient::read(config.client_id, config.client_secret, config.client_auth);
+        let oauth = {
+            let key = KeySettings {
+                private_key: config.client_private_key,
+                key_id: config.client_key_id,
+                audience: config.client_assertion_audience,
+            };
+            OauthClient::read(config.client_id, config.client_secret, config.client_auth, key)
+        };
         let (server, oauth) = match (server, oauth) {
             (Ok(server), Ok(oauth)) if problems.is_empty() => (server, oauth),
             (_, oauth) => {

@@ -1,6 +1,7 @@
 //! What several plugins need: settings that are texts of a kind, templates with what is known, queries.
 
 pub(crate) mod accept;
+pub(crate) mod assertion;
 pub(crate) mod coding;
 pub(crate) mod conditional;
 pub(crate) mod oauth;

@@ -5,6 +5,9 @@ use gateway_core::testing::Trial;
 use serde_json::json;
 
 use super::*;
+use crate::jose::testing::Signer;
+use crate::jose::{Key, Token};
+use crate::shared::assertion::tests::private_pem;
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
@@ -68,6 +71,41 @@ async fn what_the_server_is_asked() {
         assert_eq!((sent.url.as_str(), sent.query.as_deref()), ("idp.test:443/introspect", Some("x=1")));
         assert_eq!((sent.method.as_str(), sent.field("authorization")), ("POST", authorization));
         assert_eq!(json!(sent.form()), form, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn the_gateway_may_sign_instead_of_sending_a_secret() {
+    let signer = Signer::ec("ES256");
+    let key = Key::pem(&signer.pem()).expect("a key");
+    for (more, audience) in [
+        (json!({}), "https://idp.test/introspect?x=1"),
+        (json!({ "client_assertion_audience": "https://idp.test" }), "https://idp.test"),
+    ] {
+        let mut all = json!({
+            "client_auth": "private_key_jwt", "client_secret": null, "client_private_key": private_pem(&signer),
+            "client_key_id": "k",
+        });
+        for (name, value) in more.as_object().expect("an object") {
+            all[name] = value.clone();
+        }
+        let machine = answering(json!({ "active": true, "sub": "x" }));
+        assert_eq!(caller(&trial(&machine, &all).0, "t").await, "x");
+        let sent = machine.net.sent().pop().expect("a call");
+        let form = sent.form();
+        assert_eq!(
+            (form["client_id"].as_str(), form.get("client_secret"), sent.field("authorization")),
+            ("gate way", None, "")
+        );
+        assert_eq!(form["client_assertion_type"], "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        let token =
+            Token::read(form["client_assertion"].as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}"));
+        assert!(token.is_signed_with(&key));
+        assert_eq!((token.key_id.as_deref(), token.claims["aud"].as_str()), (Some("k"), Some(audience)));
+        assert_eq!(
+            (token.claims["iss"].as_str(), token.claims["sub"].as_str()),
+            (Some("gate way"), Some("gate way"))
+        );
     }
 }
 
@@ -215,6 +253,13 @@ fn settings_that_make_no_sense() {
         (settings(&json!({ "client_secret": "" })), "config.client_secret"),
         (settings(&json!({ "consumer_claims": [] })), "config.consumer_claims"),
         (settings(&json!({ "client_auth": "none" })), "config.client_auth"),
+        (settings(&json!({ "client_auth": "private_key_jwt" })), "config.client_secret"),
+        (
+            settings(&json!({ "client_auth": "private_key_jwt", "client_secret": null })),
+            "config.client_private_key",
+        ),
+        (settings(&json!({ "client_private_key": "x" })), "config.client_private_key"),
+        (settings(&json!({ "client_key_id": "x" })), "config.client_key_id"),
         (settings(&json!({ "timeout_ms": 0 })), "config.timeout_ms"),
         (settings(&json!({ "claims_to_headers": { "a": "Host" } })), "config.claims_to_headers.a"),
     ] {

@@ -18,6 +18,7 @@ use crate::credential::headers::ClaimHeaders;
 use crate::jose::Rules;
 use crate::jwks_auth::source::{Pace, Source};
 use crate::shared;
+use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::OauthClient;
 use crate::shared::turns::Turns;
 
@@ -88,6 +89,17 @@ fn check_url(option: &str, url: Option<&String>, problems: &mut Problems) {
     }
 }
 
+/// Who the gateway is at the provider.
+fn oauth(config: &Config) -> Result<OauthClient, Problems> {
+    let key = KeySettings {
+        private_key: config.client_private_key.clone(),
+        key_id: config.client_key_id.clone(),
+        audience: config.client_assertion_audience.clone(),
+    };
+    let (id, secret) = (config.client_id.clone(), config.client_secret.clone());
+    OauthClient::read(id, secret, config.client_auth, key)
+}
+
 /// The provider, of which nothing is asked yet.
 fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provider, Problems> {
     let base = config.issuer.trim_end_matches('/');
@@ -137,7 +149,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
         }
         Some(name)
     });
-    let oauth = OauthClient::read(config.client_id.clone(), config.client_secret.clone(), config.client_auth);
+    let oauth = oauth(&config);
     let oauth = match oauth {
         Ok(oauth) if problems.is_empty() => oauth,
         other => {

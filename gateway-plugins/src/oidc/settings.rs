@@ -26,8 +26,16 @@ pub(crate) struct Config {
     pub(super) client_id: String,
     /// The secret that goes with `client_id`. Default none: a public client.
     pub(super) client_secret: Option<String>,
-    /// How name and secret are sent: `client_secret_basic` or `client_secret_post`. Default `client_secret_basic`.
+    /// How the gateway says which client it is: `client_secret_basic`, `client_secret_post` or `private_key_jwt`. Default
+    /// `client_secret_basic`.
     pub(super) client_auth: ClientMethod,
+    /// The private key that signs for the gateway with `private_key_jwt` (RFC 7523): PKCS#8 in PEM, of RSA, P-256, P-384, P-521 or
+    /// Ed25519, which signs by RS256, ES256, ES384, ES512 or EdDSA. Default none.
+    pub(super) client_private_key: Option<String>,
+    /// The key's `kid`, by which the server finds the public one. Default none.
+    pub(super) client_key_id: Option<String>,
+    /// The `aud` of what is signed. Default the URL that is asked.
+    pub(super) client_assertion_audience: Option<String>,
     /// Scopes that are asked for; `openid` is among them in any case. Default `[openid, profile, email]`.
     #[schemars(length(max = 100))]
     pub(super) scopes: Vec<String>,
@@ -99,6 +107,9 @@ impl Default for Config {
             client_id: String::new(),
             client_secret: None,
             client_auth: ClientMethod::ClientSecretBasic,
+            client_private_key: None,
+            client_key_id: None,
+            client_assertion_audience: None,
             scopes: ["openid", "profile", "email"].map(str::to_owned).to_vec(),
             session_secret: String::new(),
             previous_session_secret: None,

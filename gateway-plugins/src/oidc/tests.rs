@@ -14,6 +14,8 @@ use crate::jose::testing::{Signer, b64};
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
+mod signing;
+
 const SECRET: &str = "a session secret that has 32 bytes and more";
 
 /// A provider: what its next ID token says, and what it does with refresh tokens.
