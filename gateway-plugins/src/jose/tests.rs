@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 use super::testing::{Signer, b64};
 use super::*;
 
+mod vectors;
+
 fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
