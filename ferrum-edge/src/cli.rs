@@ -87,7 +87,7 @@ enum Command {
     Apply(gitops::ApplyArgs),
     /// Like apply; with --prune, delete objects that are not in the file
     Sync(gitops::SyncArgs),
-    /// Convert a Kong (decK) or nginx configuration and list what could not be translated
+    /// Convert the configuration of another gateway, and report what became of each part of it
     Import(import::ImportArgs),
     /// Show which proxy a request would match, and why
     Explain(explain::ExplainArgs),

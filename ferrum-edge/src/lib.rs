@@ -31,13 +31,14 @@ pub mod cli;
 mod control;
 mod explain;
 pub mod export;
-pub mod import;
 pub mod source;
 pub mod store;
 pub mod world;
 
 pub use app::{Addresses, Gateway, StartError};
 pub use gateway_core as core;
+#[cfg(feature = "import")]
+pub use gateway_import as import;
 // What plugins are written with, in the versions that the gateway uses.
 pub use {bytes, http, schemars, serde};
 

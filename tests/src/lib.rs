@@ -14,6 +14,7 @@ mod hostile;
 mod http2;
 mod http3;
 mod idempotency;
+mod importing;
 mod ldap;
 mod listeners;
 mod logs;

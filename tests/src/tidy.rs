@@ -61,6 +61,7 @@ const CRATES: &[&str] = &[
     "gateway-scripting",
     "gateway-telemetry",
     "gateway-plugins",
+    "gateway-import",
     "proto_bench",
     "ferrum-edge",
     "tests",
@@ -115,8 +116,16 @@ fn crates_depend_downwards_only() {
         ("gateway-plugins", &["gateway-core", "gateway-waf", "gateway-scripting", "gateway-telemetry"]),
         (
             "ferrum-edge",
-            &["gateway-core", "gateway-waf", "gateway-protocols", "gateway-telemetry", "gateway-plugins"],
+            &[
+                "gateway-core",
+                "gateway-waf",
+                "gateway-protocols",
+                "gateway-telemetry",
+                "gateway-plugins",
+                "gateway-import",
+            ],
         ),
+        ("gateway-import", &[]),
         ("proto_bench", &[]),
         ("tests", &["ferrum-edge"]),
     ];

@@ -1,0 +1,205 @@
+//! Caddy: a Caddyfile, or the JSON that `caddy adapt` makes of one.
+//!
+//! Both become steps (`steps.rs`), in the order in which Caddy takes them, and those become proxies.
+
+mod handlers;
+mod json;
+mod matchers;
+mod proxy;
+mod sites;
+mod tokens;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::draft::{Import, set};
+use crate::error::Failure;
+use crate::files::{Files, Reader};
+use crate::report::At;
+use tokens::{Imports, Line};
+
+/// Stands for an import that could not be read.
+const UNREAD: &str = "import (not read)";
+
+/// An import under way.
+struct Caddy<'o> {
+    out: &'o mut Import,
+    http_port: u16,
+    https_port: u16,
+    no_https: bool,
+    no_redirects: bool,
+    certificates: Vec<Value>,
+    /// A site asks for clients' certificates, which is not translated: everything over TLS is closed.
+    asks_certificates: bool,
+    /// Lists of accounts so far.
+    accounts: usize,
+    /// Groups of handles so far.
+    groups: usize,
+}
+
+impl<'o> Caddy<'o> {
+    fn new(out: &'o mut Import) -> Self {
+        Self {
+            out,
+            http_port: 80,
+            https_port: 443,
+            no_https: false,
+            no_redirects: false,
+            certificates: Vec::new(),
+            asks_certificates: false,
+            accounts: 0,
+            groups: 0,
+        }
+    }
+
+    fn finish(self) {
+        if !self.certificates.is_empty() {
+            set(&mut self.out.gateway, "tls", json!({ "certificates": self.certificates }));
+        }
+        if self.asks_certificates && !self.out.is_open() {
+            let config =
+                json!({ "status_code": 503, "content_type": "text/plain", "body": crate::draft::CLOSED });
+            let when = json!({ "scheme": "https" });
+            self.out.plugin_configs.push(json!({
+                "id": "closed-for-want-of-certificates", "plugin_name": "request_termination", "scope": "global",
+                "config": config, "when": when,
+            }));
+        }
+    }
+}
+
+/// Imports a Caddyfile.
+///
+/// # Errors
+/// When its grammar is broken, or it has no site.
+pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+    let file = out.report.file(name);
+    let lines = tokens::parse((name, file), text)?;
+    let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
+    let mut reader = Reader::new(files);
+    let mut imports = Imports { snippets: HashMap::new(), reader: &mut reader, count: 0 };
+    let mut lines = imports.expand(out, (lines, &folder), 0)?;
+    environment(out, &mut lines);
+    let mut caddy = Caddy::new(out);
+    // Without braces, the first line is the only site's address.
+    if lines.first().is_some_and(|line| !line.words.is_empty() && line.block.is_none()) {
+        let mut first = lines.remove(0);
+        first.block = Some(std::mem::take(&mut lines));
+        lines = vec![first];
+    }
+    let mut sites = Vec::new();
+    for line in lines {
+        match line.words.as_slice() {
+            [] => caddy.global(&line),
+            [first, ..] if first == UNREAD => {}
+            words => {
+                let split = words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty());
+                let addresses: Vec<_> = split.map(|word| caddy.address(word)).collect();
+                if addresses.iter().any(Option::is_none) {
+                    caddy.out.lost(line.at, line.text(), "an address in it is not understood", "");
+                }
+                sites.push(sites::Site { addresses: addresses.into_iter().flatten().collect(), line });
+            }
+        }
+    }
+    if sites.is_empty() {
+        return Err(Failure::new(name, 1, "there is no site in it"));
+    }
+    caddy.sites(sites);
+    caddy.finish();
+    Ok(())
+}
+
+/// Imports Caddy's JSON.
+///
+/// # Errors
+/// When it is something else.
+pub(crate) fn import_json(out: &mut Import, (name, text): (&str, &str)) -> Result<(), Failure> {
+    let file = out.report.file(name);
+    let document = crate::tree::one(name, file, text)?;
+    let mut caddy = Caddy::new(out);
+    caddy.document(name, &document)?;
+    caddy.finish();
+    Ok(())
+}
+
+impl Caddy<'_> {
+    /// The block of global options.
+    fn global(&mut self, block: &Line) {
+        for line in block.inner() {
+            let first = line.arguments().first().map(String::as_str);
+            let port = first.and_then(|port| port.parse::<u16>().ok());
+            match (line.name(), port) {
+                ("http_port", Some(port)) => self.http_port = port,
+                ("https_port", Some(port)) => self.https_port = port,
+                ("auto_https", _) => match first {
+                    Some("off") => (self.no_https, self.no_redirects) = (true, true),
+                    Some("disable_redirects") => self.no_redirects = true,
+                    _ => {}
+                },
+                ("servers", _) => {
+                    for inner in line.inner() {
+                        match (inner.name(), inner.arguments()) {
+                            ("trusted_proxies", [kind, ranges @ ..]) if kind == "static" => {
+                                if let Some(crate::cond::Cond::Is(value)) = matchers::clients(ranges) {
+                                    set(&mut self.out.gateway, "trusted_proxies", value["clients"].clone());
+                                    self.out.done(inner.at, inner.text());
+                                }
+                            }
+                            _ => self.out.lost(
+                                inner.at,
+                                inner.text(),
+                                "there is nothing like it here",
+                                "see gateway.client_timeouts",
+                            ),
+                        }
+                    }
+                }
+                (
+                    "admin" | "email" | "acme_ca" | "storage" | "grace_period" | "debug" | "persist_config"
+                    | "default_sni" | "local_certs" | "skip_install_trust",
+                    _,
+                ) => {
+                    self.out.needless(
+                        line.at,
+                        line.text(),
+                        "it is about Caddy's own process or its certificates",
+                    );
+                }
+                ("order", _) => {
+                    let why = "directives run in Caddy's usual order here";
+                    self.out.lost(line.at, line.text(), why, "write them in a `route` block");
+                }
+                _ => self.out.lost(line.at, line.text(), "there is nothing like it here", ""),
+            }
+        }
+    }
+}
+
+/// Puts the defaults of `{$NAME:default}` in their places.
+fn environment(out: &mut Import, lines: &mut [Line]) {
+    for line in lines {
+        let at: At = line.at;
+        for word in &mut line.words {
+            let mut count = 0;
+            while let Some((before, after)) = word.clone().split_once("{$")
+                && let Some((name, rest)) = after.split_once('}')
+                && count < 32
+            {
+                count += 1;
+                let (name, default) = name.split_once(':').unwrap_or((name, ""));
+                let why = format!("the environment is not read: `{name}` is `{default}`");
+                out.partial(at, word.clone(), why, "set it in the import's result");
+                *word = format!("{before}{default}{rest}");
+            }
+        }
+        if let Some(block) = &mut line.block {
+            environment(out, block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,484 @@
+//! The directives of a Caddyfile that do something with a request.
+
+use serde_json::{Map, Value, json};
+
+use super::sites::{Scope, strip};
+use super::tokens::Line;
+use super::{Caddy, matchers};
+use crate::cond::Cond;
+use crate::draft::{Plug, To, set};
+use crate::steps::{Ending, Step};
+use crate::text;
+
+const TODO: &str = "use a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
+
+impl Caddy<'_> {
+    pub(super) fn handler(
+        &mut self,
+        line: &Line,
+        (cond, words): (Cond, &[&str]),
+        scope: &mut Scope,
+        steps: &mut Vec<Step>,
+    ) {
+        let at = line.at;
+        let what = line.text();
+        let mut pass = |plug: Plug| steps.push(Step::Pass(cond.clone(), plug));
+        match line.name() {
+            "log" | "skip_log" | "log_skip" | "tracing" | "push" => {
+                self.out.lost(at, what, "access records have their own form", "see gateway.access_log")
+            }
+            "bind" => self.out.lost(
+                at,
+                what,
+                "the gateway listens on one address",
+                "set gateway.http and gateway.https",
+            ),
+            "encode" => {
+                pass(encode(words));
+                self.out.done(at, what);
+            }
+            "header" | "request_header" => {
+                let is_request = line.name() == "request_header";
+                let (rules, bad) = header_rules(line, words, is_request);
+                if bad > 0 {
+                    self.out.lost(at, &what, "placeholders and replacements in it have no counterpart", "");
+                } else {
+                    self.out.done(at, &what);
+                }
+                if !rules.is_empty() {
+                    let name = if is_request { "request_transformer" } else { "response_transformer" };
+                    pass(Plug::new(name, json!({ "rules": rules })));
+                }
+            }
+            "request_body" => {
+                let size = line.inner().iter().find(|it| it.name() == "max_size");
+                match size
+                    .and_then(|it| it.arguments().first())
+                    .and_then(|it| text::bytes(it, 1000))
+                    .filter(|it| *it > 0)
+                {
+                    Some(bytes) => {
+                        pass(Plug::new("request_size_limiting", json!({ "max_bytes": bytes })));
+                        self.out.done(at, what);
+                    }
+                    None => self.out.lost(at, what, "no size that is understood", ""),
+                }
+            }
+            "redir" => {
+                let ending = self.redir(line, words);
+                steps.push(Step::End(cond, ending));
+            }
+            "respond" | "error" => {
+                let ending = self.respond(line, words);
+                steps.push(Step::End(cond, ending));
+            }
+            "abort" => {
+                self.out.partial(at, what, "the connection is not cut off: it answers 403", "");
+                steps.push(Step::End(cond, Ending::answer(at, 403, "")));
+            }
+            "rewrite" | "uri" => self.rewrites(line, (cond, words), scope, steps),
+            "try_files" => {
+                scope.tries = Some(words.iter().map(|it| (*it).to_owned()).collect());
+            }
+            "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
+            "forward_auth" => self.forward_auth(line, (cond, words), steps),
+            "reverse_proxy" => {
+                let ending = self.reverse_proxy(line, words);
+                steps.push(Step::End(cond, ending));
+            }
+            "file_server" => {
+                let ending = self.file_server(line, words, scope);
+                steps.push(Step::End(cond, ending));
+            }
+            "php_fastcgi" => {
+                self.out.lost(
+                    at,
+                    what,
+                    "the gateway speaks HTTP to servers; it answers 503",
+                    "put an HTTP server in front of PHP",
+                );
+                steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+            }
+            "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
+            | "intercept" => {
+                self.out.lost(at, what, "there is nothing like it here", "");
+                if matches!(line.name(), "metrics" | "acme_server" | "invoke") {
+                    steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+                }
+            }
+            _ => {
+                if self.out.guard(at, what, "this directive is not known, and may guard", TODO) {
+                    steps.push(Step::End(cond, Ending::new(at, To::Closed)));
+                }
+            }
+        }
+    }
+
+    /// `redir TO [CODE]`.
+    fn redir(&mut self, line: &Line, words: &[&str]) -> Ending {
+        let status = match words.get(1).copied() {
+            None | Some("temporary") => Some(302),
+            Some("permanent") => Some(301),
+            Some("html") => None,
+            Some(code) => code.parse::<u16>().ok(),
+        };
+        let to = words.first().and_then(|to| matchers::template(to));
+        let good = |to: &String| {
+            ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
+        };
+        match (status.filter(|status| matches!(status, 301 | 302 | 303 | 307 | 308)), to.filter(good)) {
+            (Some(status), Some(to)) => {
+                self.out.done(line.at, line.text());
+                Ending::new(
+                    line.at,
+                    To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
+                )
+            }
+            _ => {
+                self.out.guard(
+                    line.at,
+                    line.text(),
+                    "this redirect can't be translated",
+                    "use the plugin `redirect`",
+                );
+                Ending::new(line.at, To::Closed)
+            }
+        }
+    }
+
+    /// `respond [BODY] [STATUS]` and `error [MESSAGE] [STATUS]`.
+    fn respond(&mut self, line: &Line, words: &[&str]) -> Ending {
+        let inner = |name: &str| {
+            line.inner()
+                .iter()
+                .find(|it| it.name() == name)
+                .and_then(|it| it.arguments().first())
+                .map(String::as_str)
+        };
+        let default = if line.name() == "error" { 500 } else { 200 };
+        let is_status = |word: &str| word.len() == 3 && word.bytes().all(|b| b.is_ascii_digit());
+        let (body, status) = match words {
+            [] => ("", None),
+            [one] if is_status(one) => ("", Some(*one)),
+            [one] => (*one, None),
+            [body, status, ..] => (*body, Some(*status)),
+        };
+        let body = inner("body").or_else(|| inner("message")).unwrap_or(body);
+        let status = status.and_then(|status| status.parse().ok()).unwrap_or(default);
+        if body.contains('{')
+            && matchers::template(body).is_none_or(|made| made != body)
+            && !body.trim_start().starts_with(['{', '['])
+        {
+            self.out.partial(line.at, line.text(), "placeholders in a body are sent as they are written", "");
+        } else {
+            self.out.done(line.at, line.text());
+        }
+        let body = if line.name() == "error" { "" } else { body };
+        if (200..600).contains(&status) {
+            Ending::answer(line.at, status, body)
+        } else {
+            Ending::new(line.at, To::Closed)
+        }
+    }
+
+    /// `rewrite TO` and `uri OPERATION …`.
+    fn rewrites(
+        &mut self,
+        line: &Line,
+        (cond, words): (Cond, &[&str]),
+        scope: &mut Scope,
+        steps: &mut Vec<Step>,
+    ) {
+        let made = match (line.name(), words) {
+            ("rewrite", [to]) => {
+                let (path, query) =
+                    to.split_once('?').map_or((*to, None), |(path, query)| (path, Some(query)));
+                let keeps = query.is_none() || query == Some("{query}");
+                if !keeps {
+                    self.out.partial(
+                        line.at,
+                        line.text(),
+                        "the query of the request stays",
+                        "remove it with `rewrite.query`",
+                    );
+                }
+                let whole = if keeps { path } else { to };
+                matchers::template(whole)
+                    .filter(|path| path.starts_with('/') || path.starts_with("${request.path}"))
+                    .map(|path| if path.starts_with('/') { path } else { format!("/{path}") })
+                    .map(|path| Plug::new("rewrite", json!({ "path": path })))
+            }
+            ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
+                Some(strip(prefix.trim_end_matches('/')))
+            }
+            ("uri", ["strip_suffix", suffix]) if !suffix.contains('{') => {
+                let from = format!("^(.*?){}$", text::literal(suffix));
+                Some(Plug::new("rewrite", json!({ "regex": [{ "from": from, "to": "${1}" }] })))
+            }
+            ("uri", ["replace", find, replace]) if !find.contains('{') && !replace.contains('{') => {
+                let rule = json!({ "from": text::literal(find), "to": replace.replace('$', "$$") });
+                Some(Plug::new("rewrite", json!({ "regex": [rule] })))
+            }
+            ("uri", ["path_regexp", regex, replace]) if text::is_regex(regex) => {
+                Some(Plug::new("rewrite", json!({ "regex": [{ "from": regex, "to": replace }] })))
+            }
+            _ => None,
+        };
+        match made {
+            Some(plug) => {
+                self.out.done(line.at, line.text());
+                steps.push(Step::Pass(cond, plug));
+                scope.is_rewritten = true;
+            }
+            None => {
+                if self.out.guard(
+                    line.at,
+                    line.text(),
+                    "this rewrite can't be translated",
+                    "use the plugin `rewrite`",
+                ) {
+                    steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                }
+            }
+        }
+    }
+
+    /// `basic_auth [HASH [REALM]] { NAME HASH }`: consumers, and a group that may come in here.
+    fn passwords(&mut self, line: &Line, cond: Cond, steps: &mut Vec<Step>) {
+        self.accounts += 1;
+        let group = format!("caddy-{}", self.accounts);
+        let mut is_good = !line.inner().is_empty();
+        for account in line.inner() {
+            let [name, hash, rest @ ..] = account.words.as_slice() else {
+                is_good = false;
+                continue;
+            };
+            let known = hash.starts_with("$2") || hash.starts_with("$argon2id$");
+            let is_plain = !name.contains('{') && rest.is_empty();
+            is_good &= known && is_plain && self.account(name, hash, &group);
+        }
+        if !is_good {
+            let why = "its accounts can't be translated: hashes have to be bcrypt or argon2id, and one name has one password";
+            if self.out.guard(line.at, line.text(), why, TODO) {
+                steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+            }
+            return;
+        }
+        self.out.done(line.at, line.text());
+        let realm =
+            line.arguments().iter().rev().find(|it| !it.starts_with(['/', '@', '*']) && *it != "bcrypt");
+        let realm = realm.map_or("restricted", String::as_str);
+        steps.push(Step::Pass(
+            cond.clone(),
+            Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": false })),
+        ));
+        steps.push(Step::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
+    }
+
+    /// A consumer with a password; false when the name has another one already.
+    pub(super) fn account(&mut self, name: &str, hash: &str, group: &str) -> bool {
+        let credentials = json!({ "basic_auth": { "password_hash": hash } });
+        if let Some(known) = self.out.consumers.iter_mut().find(|known| known["username"] == name) {
+            if known["credentials"] != credentials {
+                return false;
+            }
+            if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
+                groups.push(json!(group));
+            }
+            return true;
+        }
+        let id = self.out.id("consumer", name);
+        self.out
+            .consumers
+            .push(json!({ "id": id, "username": name, "acl_groups": [group], "credentials": credentials }));
+        true
+    }
+
+    /// `forward_auth TARGET { uri U; copy_headers … }`.
+    fn forward_auth(&mut self, line: &Line, (cond, words): (Cond, &[&str]), steps: &mut Vec<Step>) {
+        let mut uri = "/".to_owned();
+        let mut headers: Vec<Value> = Vec::new();
+        let mut is_good = words.len() == 1;
+        for inner in line.inner() {
+            match (inner.name(), inner.arguments()) {
+                ("uri", [path]) => uri.clone_from(path),
+                ("copy_headers", names) => {
+                    let own = inner.inner().iter().map(|it| it.words.clone());
+                    for words in std::iter::once(names.to_vec()).chain(own) {
+                        is_good &= words.iter().all(|it| !it.contains('>'));
+                        headers.extend(words.iter().map(|it| json!(it)));
+                    }
+                }
+                ("header_up", [name, _]) if name.eq_ignore_ascii_case("host") => {}
+                _ => is_good = false,
+            }
+        }
+        let target = words.first().and_then(|target| dialed(target));
+        match target.filter(|_| is_good && !uri.contains('{')) {
+            Some((host, port, is_tls, _)) => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host };
+                let scheme = if is_tls { "https" } else { "http" };
+                let config = json!({
+                    "url": format!("{scheme}://{host}:{port}{uri}"), "convention": "traefik",
+                    "response_headers": headers, "status_on_error": 502,
+                });
+                self.out.done(line.at, line.text());
+                steps.push(Step::Pass(cond, Plug::new("forward_auth", config)));
+            }
+            None => {
+                let why = "only one server, `uri` and `copy_headers` of plain names can be translated";
+                if self.out.guard(line.at, line.text(), why, "use the plugin `forward_auth`") {
+                    steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                }
+            }
+        }
+    }
+
+    fn reverse_proxy(&mut self, line: &Line, words: &[&str]) -> Ending {
+        let mut proxy = super::proxy::Proxying::default();
+        for word in words {
+            proxy.to.push((*word).to_owned());
+        }
+        for inner in line.inner() {
+            self.proxy_line(line, inner, &mut proxy);
+        }
+        self.proxied(line.at, &line.text(), proxy)
+    }
+
+    fn file_server(&mut self, line: &Line, words: &[&str], scope: &Scope) -> Ending {
+        let inner = |name: &str| line.inner().iter().find(|it| it.name() == name);
+        let root =
+            inner("root").and_then(|it| it.arguments().first().cloned()).or_else(|| scope.root.clone());
+        let Some(root) = root.filter(|root| root.starts_with('/') && !root.contains('{')) else {
+            self.out.lost(
+                line.at,
+                line.text(),
+                "its root is not known; it answers 503",
+                "use the plugin `static_files`",
+            );
+            return Ending::new(line.at, To::Closed);
+        };
+        if inner("hide").is_some()
+            || inner("pass_thru").is_some()
+            || scope.is_rewritten
+            || !scope.stripped.is_empty() && scope.tries.is_some()
+        {
+            let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
+            self.out.guard(line.at, line.text(), why, "use the plugin `static_files`");
+            return Ending::new(line.at, To::Closed);
+        }
+        let mut config =
+            Map::from_iter([("root".to_owned(), json!(root)), ("dotfiles".to_owned(), json!(true))]);
+        if words.contains(&"browse") || inner("browse").is_some() {
+            set(&mut config, "listing", true);
+        }
+        match inner("index") {
+            Some(index) => set(&mut config, "index", json!(index.arguments())),
+            None => set(&mut config, "index", json!(["index.html", "index.txt"])),
+        }
+        if let Some(tries) = &scope.tries {
+            let plain: Vec<String> = tries
+                .iter()
+                .filter(|it| *it != "{path}/")
+                .map(|it| it.trim_start_matches('/').to_owned())
+                .collect();
+            let good = plain.iter().all(|it| !it.replace("{path}", "").contains(['{', '=']));
+            if !good || plain.is_empty() {
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "its `try_files` can't be translated; it answers 503",
+                    "",
+                );
+                return Ending::new(line.at, To::Closed);
+            }
+            set(&mut config, "try_files", plain);
+        }
+        self.out.done(line.at, line.text());
+        let mut ending = Ending::new(line.at, To::Files(Value::Object(config)));
+        if !scope.stripped.is_empty() {
+            // Files are looked for by what a prefix leaves.
+            self.out.partial(line.at, line.text(), "the prefix has to be written in this case", "");
+            ending.settings.insert("__strip".to_owned(), json!(scope.stripped));
+        }
+        ending
+    }
+}
+
+/// Host, port and kind of a target: TLS, and HTTP/2 in plain. `None` for sockets and placeholders.
+pub(super) fn dialed(target: &str) -> Option<(String, u16, bool, bool)> {
+    if target.contains('{') || target.contains("unix/") || target.starts_with("srv+") {
+        return None;
+    }
+    let (scheme, rest) = target.split_once("://").map_or(("", target), |(scheme, rest)| (scheme, rest));
+    let (is_tls, is_h2) = match scheme {
+        "" | "http" => (false, false),
+        "https" => (true, false),
+        "h2c" => (false, true),
+        _ => return None,
+    };
+    let rest = rest.strip_prefix("tcp/").unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix(':') {
+        Some(port) => ("127.0.0.1".to_owned(), Some(port.parse().ok()?)),
+        None => text::host_port(rest)?,
+    };
+    let usual = if is_tls { 443 } else { 80 };
+    (!host.is_empty() && !host.contains('/')).then(|| (host, port.unwrap_or(usual), is_tls, is_h2))
+}
+
+/// Settings of `compression`.
+fn encode(words: &[&str]) -> Plug {
+    let known: Vec<&str> = words
+        .iter()
+        .filter_map(|word| match *word {
+            "gzip" => Some("gzip"),
+            "zstd" => Some("zstd"),
+            "br" => Some("br"),
+            _ => None,
+        })
+        .collect();
+    let known = if known.is_empty() { vec!["zstd", "gzip"] } else { known };
+    Plug::new("compression", json!({ "algorithms": known, "min_content_length": 512 }))
+}
+
+/// `header [+-?]NAME [VALUE]`, in one line or a block, as rules; says how many have no counterpart.
+fn header_rules(line: &Line, words: &[&str], is_request: bool) -> (Vec<Value>, usize) {
+    let mut all: Vec<Vec<&str>> = Vec::new();
+    if !words.is_empty() {
+        all.push(words.to_vec());
+    }
+    all.extend(line.inner().iter().map(|inner| inner.words.iter().map(String::as_str).collect()));
+    let (mut rules, mut bad) = (Vec::new(), 0);
+    for words in all {
+        match header_rule(&words, is_request) {
+            Some(Some(rule)) => rules.push(rule),
+            Some(None) => {}
+            None => bad += 1,
+        }
+    }
+    (rules, bad)
+}
+
+/// One change of a header. `Some(None)` where nothing is to be done.
+pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<Value>> {
+    let (name, rest) = words.split_first()?;
+    if *name == "defer" {
+        return Some(None);
+    }
+    if let Some(name) = name.strip_prefix('-') {
+        return (!name.contains('*'))
+            .then(|| Some(json!({ "operation": "remove", "target": "header", "key": name })));
+    }
+    let [value] = rest else { return None };
+    let value = matchers::template(value)?;
+    let (operation, name) = match (name.strip_prefix('+'), name.strip_prefix('?'), name.strip_prefix('>')) {
+        (Some(name), ..) => ("append", name),
+        (_, Some(name), _) => ("add", name),
+        (.., Some(name)) => ("set", name),
+        _ => ("set", *name),
+    };
+    if is_request && name.eq_ignore_ascii_case("host") {
+        return None;
+    }
+    Some(Some(json!({ "operation": operation, "target": "header", "key": name, "value": value })))
+}

@@ -1,0 +1,447 @@
+//! Caddy's JSON: servers with routes, each with matchers and handlers.
+
+use serde_json::{Map, Value, json};
+
+use super::proxy::Proxying;
+use super::{Caddy, matchers};
+use crate::cond::Cond;
+use crate::draft::{Plug, To, set};
+use crate::error::Failure;
+use crate::steps::{Ending, Item, Step, place, walk};
+use crate::text;
+use crate::tree::Node;
+
+impl Caddy<'_> {
+    pub(super) fn document(&mut self, name: &str, document: &Node) -> Result<(), Failure> {
+        let Some(servers) = document.path(&["apps", "http", "servers"]) else {
+            return Err(Failure::new(name, 1, "it has no apps.http.servers, so it is not Caddy's JSON"));
+        };
+        for (key, app) in document.get("apps").map_or(&[][..], Node::entries) {
+            if key != "http" && key != "tls" {
+                self.out.lost(app.at, format_args!("apps.{key}"), "there is nothing like it here", "");
+            }
+        }
+        for pair in
+            document.path(&["apps", "tls", "certificates"]).map_or(&[][..], |it| it.each("load_files"))
+        {
+            if let (Some(certificate), Some(key)) = (pair.text_of("certificate"), pair.text_of("key")) {
+                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+            }
+        }
+        let mut taken: [Option<u16>; 2] = [None, None];
+        for (called, server) in servers.entries() {
+            self.server(called, server, &mut taken);
+        }
+        Ok(())
+    }
+
+    fn server(&mut self, called: &str, server: &Node, taken: &mut [Option<u16>; 2]) {
+        let what = format!("server {called}");
+        let off = |key: &str| server.path(&["automatic_https", key]).and_then(Node::bool) == Some(true);
+        let ports: Vec<u16> = server
+            .texts("listen")
+            .iter()
+            .filter_map(|address| address.rsplit(':').next().and_then(|port| port.parse().ok()))
+            .collect();
+        let mut facets = Vec::new();
+        for port in &ports {
+            let is_tls = *port == 443
+                || !server.each("tls_connection_policies").is_empty() && *port != 80 && !off("disable");
+            let slot = &mut taken[usize::from(is_tls)];
+            if slot.is_some_and(|known| known != *port) {
+                let why = "the gateway has one port for http and one for https; what is served on others is left out";
+                self.out.lost(server.at, &what, why, "run a second gateway for the other port");
+                continue;
+            }
+            *slot = Some(*port);
+            let key = if is_tls { "https" } else { "http" };
+            set(&mut self.out.gateway, key, format!("0.0.0.0:{port}"));
+            facets.push(json!({ "scheme": key }));
+        }
+        for policy in server.each("tls_connection_policies") {
+            if let Some(asked) = policy.get("client_authentication") {
+                self.asks_certificates = true;
+                let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
+                self.out.guard(
+                    asked.at,
+                    format_args!("{what}: client_authentication"),
+                    "what it guards is closed",
+                    todo,
+                );
+            }
+        }
+        for (key, value) in server.entries() {
+            let known =
+                ["listen", "routes", "automatic_https", "tls_connection_policies", "logs", "protocols"];
+            if !known.contains(&key.as_str()) {
+                self.out.lost(value.at, format_args!("{what}: {key}"), "there is nothing like it here", "");
+            }
+        }
+        if facets.is_empty() {
+            return;
+        }
+        let steps = self.routes(server.each("routes"), 0);
+        let mut items = Vec::new();
+        if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
+            items.push(Item { cond: Cond::Always, ending: Ending::answer(server.at, 200, ""), plugins });
+        }
+        self.out.done(server.at, &what);
+        place(self.out, called, &facets, items);
+    }
+
+    fn routes(&mut self, routes: &[Node], depth: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for route in routes {
+            let cond = self.matched_sets(route);
+            let Some(cond) = cond.filter(|_| depth < 16) else {
+                let why = "its matcher can't be translated; all that gets here is closed";
+                if self.out.guard(route.at, "route", why, "write it with `matches`") {
+                    steps.push(Step::End(Cond::Always, Ending::new(route.at, To::Closed)));
+                    return steps;
+                }
+                continue;
+            };
+            let mut inner = Vec::new();
+            for handler in route.each("handle") {
+                self.json_handler(handler, &mut inner, depth);
+            }
+            let group = route.text_of("group").map(str::to_owned);
+            let ends = route.get("terminal").and_then(Node::bool) == Some(true);
+            steps.push(Step::Inner { cond, steps: inner, group, ends });
+        }
+        steps
+    }
+
+    /// Any of the matcher sets, of which all parts have to hold.
+    fn matched_sets(&mut self, route: &Node) -> Option<Cond> {
+        let sets = route.each("match");
+        if sets.is_empty() {
+            return Some(Cond::Always);
+        }
+        sets.iter().map(matcher_set).collect::<Option<Vec<_>>>().map(Cond::any)
+    }
+
+    fn json_handler(&mut self, handler: &Node, steps: &mut Vec<Step>, depth: usize) {
+        let name = handler.text_of("handler").unwrap_or_default().to_owned();
+        let what = format!("handler {name}");
+        match name.as_str() {
+            "subroute" => {
+                let inner = self.routes(handler.each("routes"), depth + 1);
+                steps.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
+                // A way within that does not end goes on behind it.
+                if let Some(Step::Inner { steps: inner, .. }) = steps.pop() {
+                    steps.extend(inner);
+                }
+                self.out.done(handler.at, what);
+            }
+            "static_response" => {
+                let ending = self.static_response(handler, &what);
+                steps.push(Step::End(Cond::Always, ending));
+            }
+            "reverse_proxy" => {
+                let ending = self.json_proxy(handler, &what);
+                steps.push(Step::End(Cond::Always, ending));
+            }
+            "encode" => {
+                let names: Vec<&str> = handler
+                    .get("encodings")
+                    .map_or(&[][..], Node::entries)
+                    .iter()
+                    .map(|(name, _)| name.as_str())
+                    .collect();
+                if !names.is_empty() {
+                    let config = json!({ "algorithms": names, "min_content_length": 512 });
+                    steps.push(Step::Pass(Cond::Always, Plug::new("compression", config)));
+                }
+                self.out.done(handler.at, what);
+            }
+            "headers" => {
+                for (side, plugin) in
+                    [("request", "request_transformer"), ("response", "response_transformer")]
+                {
+                    let (rules, bad) = handler.get(side).map_or((Vec::new(), 0), header_changes);
+                    if bad > 0 {
+                        self.out.lost(
+                            handler.at,
+                            format_args!("{what}: {side}"),
+                            "placeholders and replacements have no counterpart",
+                            "",
+                        );
+                    }
+                    if !rules.is_empty() {
+                        steps.push(Step::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": rules }))));
+                    }
+                }
+                self.out.done(handler.at, what);
+            }
+            "rewrite" => match rewritten(handler) {
+                Some(config) => {
+                    self.out.done(handler.at, what);
+                    steps.push(Step::Pass(Cond::Always, Plug::new("rewrite", config)));
+                }
+                None => self.closed(handler, &what, "this rewrite can't be translated", steps),
+            },
+            "authentication" => self.authentication(handler, &what, steps),
+            "request_body" => match handler.get("max_size").and_then(Node::uint).filter(|it| *it > 0) {
+                Some(bytes) => {
+                    steps.push(Step::Pass(
+                        Cond::Always,
+                        Plug::new("request_size_limiting", json!({ "max_bytes": bytes })),
+                    ));
+                    self.out.done(handler.at, what);
+                }
+                None => self.out.lost(handler.at, what, "no size that is understood", ""),
+            },
+            "vars" | "tracing" | "log_append" | "push" => {
+                self.out.lost(handler.at, what, "there is nothing like it here", "")
+            }
+            "file_server" => {
+                let root =
+                    handler.text_of("root").filter(|root| root.starts_with('/') && !root.contains('{'));
+                let to = match root
+                    .filter(|_| handler.get("hide").is_none() && handler.get("pass_thru").is_none())
+                {
+                    Some(root) => {
+                        self.out.done(handler.at, &what);
+                        To::Files(
+                            json!({ "root": root, "dotfiles": true, "index": ["index.html", "index.txt"] }),
+                        )
+                    }
+                    None => {
+                        self.out.lost(
+                            handler.at,
+                            &what,
+                            "its root is not known here, or it hides files; it answers 503",
+                            "use `static_files`",
+                        );
+                        To::Closed
+                    }
+                };
+                steps.push(Step::End(Cond::Always, Ending::new(handler.at, to)));
+            }
+            "error" => {
+                let status = handler
+                    .get("status_code")
+                    .and_then(Node::plain)
+                    .and_then(|it| it.parse().ok())
+                    .unwrap_or(500);
+                self.out.done(handler.at, what);
+                steps.push(Step::End(Cond::Always, Ending::answer(handler.at, status, "")));
+            }
+            _ => self.closed(handler, &what, "this handler is not known, and may guard", steps),
+        }
+    }
+
+    fn closed(&mut self, handler: &Node, what: &str, why: &str, steps: &mut Vec<Step>) {
+        if self.out.guard(handler.at, what, why, "") {
+            steps.push(Step::End(Cond::Always, Ending::new(handler.at, To::Closed)));
+        }
+    }
+
+    fn static_response(&mut self, handler: &Node, what: &str) -> Ending {
+        let status: u16 =
+            handler.get("status_code").and_then(Node::plain).and_then(|it| it.parse().ok()).unwrap_or(200);
+        let location =
+            handler.path(&["headers", "Location"]).map_or(&[][..], Node::items).first().and_then(Node::str);
+        if let Some(location) = location {
+            let to = matchers::template(location).filter(|to| {
+                ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
+            });
+            return match to.filter(|_| matches!(status, 301 | 302 | 303 | 307 | 308)) {
+                Some(to) => {
+                    self.out.done(handler.at, what);
+                    Ending::new(
+                        handler.at,
+                        To::Redirect(json!({ "status_code": status, "location": to, "query": "drop" })),
+                    )
+                }
+                None => {
+                    self.out.guard(
+                        handler.at,
+                        what,
+                        "this redirect can't be translated",
+                        "use the plugin `redirect`",
+                    );
+                    Ending::new(handler.at, To::Closed)
+                }
+            };
+        }
+        let status = if handler.get("abort").and_then(Node::bool) == Some(true) { 403 } else { status };
+        self.out.done(handler.at, what);
+        if (200..600).contains(&status) {
+            Ending::answer(handler.at, status, handler.text_of("body").unwrap_or_default())
+        } else {
+            Ending::new(handler.at, To::Closed)
+        }
+    }
+
+    fn authentication(&mut self, handler: &Node, what: &str, steps: &mut Vec<Step>) {
+        self.accounts += 1;
+        let group = format!("caddy-{}", self.accounts);
+        let basic = handler.path(&["providers", "http_basic"]);
+        let others = handler.get("providers").map_or(0, |it| it.entries().len());
+        let accounts = basic.map_or(&[][..], |it| it.each("accounts"));
+        let mut good = others == 1 && !accounts.is_empty();
+        for account in accounts {
+            let pair = account.text_of("username").zip(account.text_of("password"));
+            good &=
+                pair.is_some_and(|(name, hash)| hash.starts_with("$2") && self.account(name, hash, &group));
+        }
+        if !good {
+            self.closed(
+                handler,
+                what,
+                "only accounts with bcrypt hashes, not encoded, can be translated",
+                steps,
+            );
+            return;
+        }
+        self.out.done(handler.at, what);
+        let config = json!({ "realm": "restricted", "hide_credentials": false });
+        steps.push(Step::Pass(Cond::Always, Plug::new("basic_auth", config)));
+        steps.push(Step::Pass(
+            Cond::Always,
+            Plug::new("access_control", json!({ "allowed_groups": [group] })),
+        ));
+    }
+
+    fn json_proxy(&mut self, handler: &Node, what: &str) -> Ending {
+        let mut proxy = Proxying::default();
+        for upstream in handler.each("upstreams") {
+            proxy.to.extend(upstream.text_of("dial").map(str::to_owned));
+        }
+        if let Some(policy) = handler.path(&["load_balancing", "selection_policy"]) {
+            proxy.policy.extend(policy.text_of("policy").map(str::to_owned));
+            proxy
+                .policy
+                .extend(policy.text_of("field").or_else(|| policy.text_of("name")).map(str::to_owned));
+        }
+        if let Some(transport) = handler.get("transport") {
+            proxy.is_closed |= transport.text_of("protocol").is_some_and(|protocol| protocol != "http");
+            if let Some(tls) = transport
+                .get("tls")
+                .or_else(|| transport.entries().iter().find(|(key, _)| key == "tls").map(|(_, it)| it))
+            {
+                proxy.is_tls = true;
+                if tls.get("insecure_skip_verify").and_then(Node::bool) == Some(true) {
+                    set(&mut proxy.settings, "backend_tls_verify_server_cert", false);
+                }
+                if let Some(name) = tls.text_of("server_name") {
+                    set(&mut proxy.settings, "backend_tls_server_name", name);
+                }
+            }
+            proxy.is_h2 = transport.texts("versions").iter().any(|it| it == "h2c");
+        }
+        if let Some(active) = handler.path(&["health_checks", "active"]) {
+            set(
+                &mut proxy.active,
+                "http_path",
+                active.text_of("uri").or_else(|| active.text_of("path")).unwrap_or("/"),
+            );
+        }
+        if let Some(headers) = handler.path(&["headers", "request"]) {
+            if let Some(host) =
+                headers.path(&["set", "Host"]).and_then(|it| it.items().first()).and_then(Node::str)
+            {
+                proxy.host = match host {
+                    "{http.reverse_proxy.upstream.hostport}" => Some(String::new()),
+                    "{http.request.host}" | "{http.request.hostport}" => None,
+                    host => matchers::template(host),
+                };
+            }
+            let (rules, _) = header_changes(headers);
+            proxy.request = rules.into_iter().filter(|rule| rule["key"] != "Host").collect();
+        }
+        if let Some(headers) = handler.path(&["headers", "response"]) {
+            proxy.response = header_changes(headers).0;
+        }
+        for key in ["dynamic_upstreams", "handle_response", "rewrite"] {
+            if let Some(node) = handler.get(key) {
+                proxy.is_closed |=
+                    self.out.guard(node.at, format_args!("{what}: {key}"), "it can't be translated", "");
+            }
+        }
+        self.proxied(handler.at, what, proxy)
+    }
+}
+
+/// All parts of a matcher set; `None` when one of them is not known here.
+fn matcher_set(set: &Node) -> Option<Cond> {
+    let mut all = Cond::Always;
+    for (name, value) in set.entries() {
+        let list: Vec<String> = value.items().iter().filter_map(Node::plain).collect();
+        let one = match name.as_str() {
+            "path" => Cond::any(list.iter().map(|it| matchers::path(it)).collect::<Option<Vec<_>>>()?),
+            "path_regexp" => matchers::path_regex(value.text_of("pattern")?)?,
+            "host" => matchers::hosts(&list)?,
+            "method" => Cond::methods(&list.iter().map(String::as_str).collect::<Vec<_>>()),
+            "header" => {
+                let fields = value.entries().iter().map(|(name, values)| {
+                    let values: Vec<String> = values.items().iter().filter_map(Node::plain).collect();
+                    matchers::header(name, &values)
+                });
+                Cond::all(fields.collect::<Option<Vec<_>>>()?)
+            }
+            "query" => {
+                let pairs: Vec<(String, String)> = value
+                    .entries()
+                    .iter()
+                    .flat_map(|(name, values)| {
+                        values.items().iter().filter_map(Node::plain).map(move |it| (name.clone(), it))
+                    })
+                    .collect();
+                matchers::query(&pairs)
+            }
+            "remote_ip" | "client_ip" => matchers::clients(&value.texts("ranges"))?,
+            "protocol" => match value.str()? {
+                scheme @ ("http" | "https") => Cond::is(json!({ "scheme": scheme })),
+                _ => return None,
+            },
+            "not" => Cond::any(value.items().iter().map(matcher_set).collect::<Option<Vec<_>>>()?).negate(),
+            _ => return None,
+        };
+        all = all.and(one);
+    }
+    Some(all)
+}
+
+fn rewritten(handler: &Node) -> Option<Value> {
+    let mut made = Map::new();
+    for (key, value) in handler.entries() {
+        match key.as_str() {
+            "handler" => {}
+            "uri" => {
+                let path = matchers::template(value.str()?.trim_end_matches("?{http.request.uri.query}"))?;
+                set(&mut made, "path", path.starts_with('/').then_some(path)?);
+            }
+            "strip_path_prefix" => {
+                let from = format!("(?i)^{}/?(.*)$", text::literal(value.str()?.trim_end_matches('/')));
+                set(&mut made, "regex", json!([{ "from": from, "to": "/${1}" }]));
+            }
+            _ => return None,
+        }
+    }
+    (made.len() == 1).then_some(Value::Object(made))
+}
+
+/// Changes of headers as rules; says how many have no counterpart.
+fn header_changes(node: &Node) -> (Vec<Value>, usize) {
+    let (mut rules, mut bad) = (Vec::new(), 0);
+    for name in node.texts("delete") {
+        rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
+    }
+    for (theirs, operation) in [("set", "set"), ("add", "append")] {
+        for (name, values) in node.get(theirs).map_or(&[][..], Node::entries) {
+            for value in values.items().iter().filter_map(Node::str) {
+                match matchers::template(value) {
+                    Some(value) => rules.push(
+                        json!({ "operation": operation, "target": "header", "key": name, "value": value }),
+                    ),
+                    None => bad += 1,
+                }
+            }
+        }
+    }
+    bad += node.get("replace").map_or(0, |it| it.entries().len());
+    (rules, bad)
+}

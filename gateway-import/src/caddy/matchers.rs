@@ -1,0 +1,145 @@
+//! Caddy's matchers and placeholders as conditions and templates.
+
+use serde_json::{Value, json};
+
+use crate::cond::Cond;
+use crate::text;
+
+/// A path pattern: exact, or with `*` at its ends or anywhere. Case does not matter.
+pub(super) fn path(pattern: &str) -> Option<Cond> {
+    if pattern.contains('{') {
+        return None;
+    }
+    if pattern == "*" || pattern == "/*" {
+        return Some(Cond::Always);
+    }
+    let pieces: Vec<String> = pattern.split('*').map(text::literal).collect();
+    let inner = pattern.trim_matches('*').contains('*');
+    // A star inside stands for one segment, at the ends for anything.
+    let mut regex = "(?i)".to_owned();
+    for (n, piece) in pieces.iter().enumerate() {
+        if n > 0 {
+            let is_end =
+                n == 1 && pattern.starts_with('*') || n == pieces.len() - 1 && pattern.ends_with('*');
+            regex.push_str(if inner && !is_end { "[^/]*" } else { ".*" });
+        }
+        regex.push_str(piece);
+    }
+    text::is_regex(&regex).then(|| Cond::path("regex", &regex))
+}
+
+/// A regex on the path.
+pub(super) fn path_regex(regex: &str) -> Option<Cond> {
+    let whole = text::anywhere(regex);
+    text::is_regex(&whole).then(|| Cond::path("regex", &whole))
+}
+
+/// Host names, with `*` for one label in front.
+pub(super) fn hosts(names: &[String]) -> Option<Cond> {
+    let good = names.iter().all(|name| !name.contains('{') && !name.trim_start_matches("*.").contains('*'));
+    let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    good.then(|| Cond::is(json!({ "hosts": names })))
+}
+
+/// A header with patterns of values, of which one has to fit. None: it is there.
+pub(super) fn header(name: &str, values: &[String]) -> Option<Cond> {
+    let (name, negated) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
+    let field = |how: Value| Cond::is(json!({ "headers": { name.to_ascii_lowercase(): how } }));
+    if values.is_empty() {
+        return Some(field(json!({ "present": !negated })));
+    }
+    if values.iter().any(|value| value.contains('{')) {
+        return None;
+    }
+    let one = |value: &String| match (value.strip_prefix('*'), value.strip_suffix('*')) {
+        _ if value == "*" => field(json!({ "present": true })),
+        (Some(rest), Some(_)) => field(json!({ "contains": rest.trim_end_matches('*') })),
+        (Some(rest), None) => field(json!({ "suffix": rest })),
+        (None, Some(rest)) => field(json!({ "prefix": rest })),
+        (None, None) => field(json!({ "exact": value })),
+    };
+    Some(Cond::any(values.iter().map(one)))
+}
+
+/// A header whose value fits a regex.
+pub(super) fn header_regex(name: &str, regex: &str) -> Option<Cond> {
+    let whole = text::anywhere(regex);
+    let how = json!({ "headers": { name.to_ascii_lowercase(): { "regex": whole } } });
+    text::is_regex(&whole).then(|| Cond::is(how))
+}
+
+/// Query parameters `name=value`, of which one has to fit.
+pub(super) fn query(pairs: &[(String, String)]) -> Cond {
+    Cond::any(pairs.iter().map(|(name, value)| match value.as_str() {
+        "*" => Cond::is(json!({ "query": { name: { "present": true } } })),
+        value => Cond::is(json!({ "query": { name: { "exact": value } } })),
+    }))
+}
+
+/// Clients' networks.
+pub(super) fn clients(ranges: &[String]) -> Option<Cond> {
+    let mut networks = Vec::new();
+    for range in ranges {
+        match range.as_str() {
+            "private_ranges" => {
+                let private =
+                    ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"];
+                networks.extend(private.iter().map(|it| (*it).to_owned()));
+            }
+            range if text::is_network(range) => networks.push(range.to_owned()),
+            _ => return None,
+        }
+    }
+    (!networks.is_empty()).then(|| Cond::is(json!({ "clients": networks })))
+}
+
+/// A text with Caddy's placeholders as one with ours; `None` when one of them has no counterpart.
+pub(super) fn template(text: &str) -> Option<String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        made.push_str(before);
+        let (name, tail) = after.split_once('}')?;
+        rest = tail;
+        made.push_str(&format!("${{{}}}", variable(name)?));
+    }
+    made.push_str(rest);
+    Some(made)
+}
+
+fn variable(name: &str) -> Option<String> {
+    let known = match name {
+        "host" | "http.request.host" => "request.host",
+        "hostport" | "http.request.hostport" => "request.authority",
+        "uri" | "http.request.uri" => "request.target",
+        "path" | "http.request.uri.path" => "request.path",
+        "query" | "http.request.uri.query" => "request.query",
+        "method" | "http.request.method" => "request.method",
+        "scheme" | "http.request.scheme" => "request.scheme",
+        "remote_host" | "http.request.remote.host" | "client_ip" => "client.address",
+        "remote_port" | "http.request.remote.port" => "client.port",
+        "http.request.uuid" => "request.id",
+        "http.auth.user.id" => "consumer.username",
+        "tls_client_subject" | "http.request.tls.client.subject" => "tls.client.subject",
+        "tls_version" | "http.request.tls.version" => "tls.version",
+        "upstream_hostport" | "http.reverse_proxy.upstream.hostport" => "target.authority",
+        _ => {
+            for (theirs, ours) in [
+                ("header.", "request.header."),
+                ("http.request.header.", "request.header."),
+                ("query.", "request.query."),
+                ("http.request.uri.query.", "request.query."),
+                ("cookie.", "request.cookie."),
+                ("http.request.cookie.", "request.cookie."),
+            ] {
+                if let Some(rest) = name.strip_prefix(theirs).filter(|rest| !rest.is_empty()) {
+                    let rest =
+                        if ours == "request.header." { rest.to_ascii_lowercase() } else { rest.to_owned() };
+                    return Some(format!("{ours}{rest}"));
+                }
+            }
+            return None;
+        }
+    };
+    Some(known.to_owned())
+}

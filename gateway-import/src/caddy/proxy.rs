@@ -1,0 +1,325 @@
+//! `reverse_proxy`: targets, balancing, health checks, TLS and headers, from a Caddyfile and from JSON.
+
+use serde_json::{Map, Value, json};
+
+use super::handlers::{dialed, header_rule};
+use super::tokens::Line;
+use super::{Caddy, matchers};
+use crate::draft::{Plug, To, set};
+use crate::report::At;
+use crate::steps::Ending;
+use crate::text;
+
+/// What a `reverse_proxy` says.
+#[derive(Debug, Default)]
+pub(super) struct Proxying {
+    pub(super) to: Vec<String>,
+    pub(super) policy: Vec<String>,
+    pub(super) settings: Map<String, Value>,
+    pub(super) active: Map<String, Value>,
+    pub(super) passive: Map<String, Value>,
+    pub(super) request: Vec<Value>,
+    pub(super) response: Vec<Value>,
+    pub(super) host: Option<String>,
+    pub(super) is_tls: bool,
+    pub(super) is_h2: bool,
+    /// Where to is not known, or who may come in.
+    pub(super) is_closed: bool,
+}
+
+impl Caddy<'_> {
+    pub(super) fn proxy_line(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
+        let what = format!("{}: {}", whole.text(), line.text());
+        let first = line.arguments().first().map(String::as_str);
+        let millis = first.and_then(|time| text::millis(time, 1_000));
+        match line.name() {
+            "to" => proxy.to.extend(line.arguments().iter().cloned()),
+            "lb_policy" => proxy.policy = line.arguments().to_vec(),
+            "header_up" if first.is_some_and(|name| name.eq_ignore_ascii_case("host")) => {
+                match line.arguments().get(1).map(String::as_str) {
+                    Some("{host}" | "{hostport}" | "{http.request.host}" | "{http.request.hostport}") => {}
+                    Some("{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}") => {
+                        proxy.host = Some(String::new());
+                    }
+                    Some(host) => match matchers::template(host) {
+                        Some(host) => proxy.host = Some(host),
+                        None => self.out.lost(line.at, what, "a placeholder in it has no counterpart", ""),
+                    },
+                    None => self.out.lost(line.at, what, "Host can't be removed", ""),
+                }
+            }
+            name @ ("header_up" | "header_down") => {
+                let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
+                let own = first.is_some_and(|name| {
+                    ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own))
+                });
+                match header_rule(&words, name == "header_up") {
+                    _ if own && name == "header_up" => {
+                        self.out.needless(line.at, what, "the gateway sets it by itself")
+                    }
+                    Some(Some(rule)) if name == "header_up" => proxy.request.push(rule),
+                    Some(Some(rule)) => proxy.response.push(rule),
+                    Some(None) => {}
+                    None if name == "header_up" && words.len() == 2 => {
+                        // What a client sends under this name does not pass for what Caddy would have said.
+                        proxy
+                            .request
+                            .push(json!({ "operation": "remove", "target": "header", "key": words[0] }));
+                        self.out.lost(
+                            line.at,
+                            what,
+                            "a placeholder in it has no counterpart; the field is removed",
+                            "",
+                        );
+                    }
+                    None => {
+                        self.out.lost(line.at, what, "it has no counterpart", "use `request_transformer`")
+                    }
+                }
+            }
+            "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
+            "health_interval" => {
+                drop(millis.map(|it| set(&mut proxy.active, "interval_seconds", text::seconds(it))))
+            }
+            "health_timeout" => drop(millis.map(|it| set(&mut proxy.active, "timeout_ms", it.max(1)))),
+            "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
+                Some(status) if status >= 100 => {
+                    set(&mut proxy.active, "healthy_status_codes", json!([status]))
+                }
+                _ => self.out.lost(line.at, what, "only one status is known here", ""),
+            },
+            "fail_duration" => drop(millis.map(|it| {
+                set(&mut proxy.passive, "unhealthy_window_seconds", text::seconds(it));
+                set(&mut proxy.passive, "healthy_after_seconds", text::seconds(it));
+            })),
+            "max_fails" => drop(
+                first
+                    .and_then(|it| it.parse::<u32>().ok())
+                    .map(|it| set(&mut proxy.passive, "unhealthy_threshold", it)),
+            ),
+            "flush_interval" | "buffer_requests" | "buffer_responses" | "request_buffers"
+            | "response_buffers" | "stream_timeout" | "stream_close_delay" | "max_buffer_size" => {
+                self.out.needless(line.at, what, "bodies pass as they come")
+            }
+            "lb_retries" => drop(first.and_then(|it| it.parse::<u32>().ok()).map(|it| {
+                set(&mut proxy.settings, "retry", json!({ "max_retries": it.min(100) }));
+            })),
+            "lb_try_duration" | "lb_try_interval" => {
+                self.out.partial(
+                    line.at,
+                    what,
+                    "another target is tried at once, each one time",
+                    "see `retry`",
+                );
+            }
+            "transport" => self.transport(whole, line, proxy),
+            "trusted_proxies" => self.out.lost(
+                line.at,
+                what,
+                "it is set for the gateway as a whole",
+                "set gateway.trusted_proxies",
+            ),
+            _ => {
+                self.out.lost(line.at, &what, "there is nothing like it here", "");
+                if matches!(line.name(), "dynamic" | "method" | "rewrite" | "handle_response" | "@")
+                    || line.name().starts_with('@')
+                {
+                    proxy.is_closed |=
+                        self.out.guard(line.at, what, "what it changes can't be translated", "");
+                }
+            }
+        }
+    }
+
+    fn transport(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
+        if line.arguments().first().map(String::as_str) != Some("http") {
+            self.out.lost(
+                line.at,
+                format_args!("{}: {}", whole.text(), line.text()),
+                "only HTTP is spoken to targets; it answers 503",
+                "",
+            );
+            proxy.is_closed = true;
+            return;
+        }
+        for inner in line.inner() {
+            let first = inner.arguments().first().map(String::as_str);
+            let millis = first.and_then(|time| text::millis(time, 1_000));
+            match inner.name() {
+                "tls" => proxy.is_tls = true,
+                "tls_insecure_skip_verify" => {
+                    proxy.is_tls = true;
+                    set(&mut proxy.settings, "backend_tls_verify_server_cert", false);
+                }
+                "tls_server_name" => {
+                    set(&mut proxy.settings, "backend_tls_server_name", first.unwrap_or_default())
+                }
+                "tls_trusted_ca_certs" => {
+                    set(&mut proxy.settings, "backend_tls_server_ca_cert_path", first.unwrap_or_default())
+                }
+                "tls_client_auth" => {
+                    if let [certificate, key] = inner.arguments() {
+                        set(&mut proxy.settings, "backend_tls_client_cert_path", certificate.clone());
+                        set(&mut proxy.settings, "backend_tls_client_key_path", key.clone());
+                    }
+                }
+                "dial_timeout" => {
+                    drop(millis.map(|it| set(&mut proxy.settings, "backend_connect_timeout_ms", it.max(1))))
+                }
+                "response_header_timeout" => {
+                    drop(millis.map(|it| set(&mut proxy.settings, "backend_first_byte_timeout_ms", it)))
+                }
+                "read_timeout" | "write_timeout" => {
+                    drop(millis.map(|it| set(&mut proxy.settings, "backend_idle_timeout_ms", it)))
+                }
+                "versions" if inner.arguments().iter().any(|it| it == "h2c") => proxy.is_h2 = true,
+                "versions"
+                | "keepalive"
+                | "keepalive_idle_conns"
+                | "keepalive_idle_conns_per_host"
+                | "compression"
+                | "max_conns_per_host"
+                | "read_buffer"
+                | "write_buffer"
+                | "dial_fallback_delay"
+                | "keepalive_interval" => {
+                    self.out.needless(
+                        inner.at,
+                        format_args!("{}: {}", whole.text(), inner.text()),
+                        "connections are pooled anyway",
+                    );
+                }
+                _ => self.out.lost(
+                    inner.at,
+                    format_args!("{}: {}", whole.text(), inner.text()),
+                    "there is nothing like it here",
+                    "",
+                ),
+            }
+        }
+    }
+
+    /// The end of a way that passes to targets.
+    pub(super) fn proxied(&mut self, at: At, what: &str, proxy: Proxying) -> Ending {
+        let targets: Option<Vec<_>> = proxy.to.iter().map(|target| dialed(target)).collect();
+        let Some(targets) = targets.filter(|targets| !targets.is_empty() && !proxy.is_closed) else {
+            if !proxy.is_closed {
+                self.out.lost(
+                    at,
+                    what,
+                    "its targets are not known beforehand, or are sockets; it answers 503",
+                    "name them",
+                );
+            }
+            return Ending::new(at, To::Closed);
+        };
+        let is_tls = proxy.is_tls || targets.iter().any(|it| it.2);
+        let is_h2 = proxy.is_h2 || targets.iter().any(|it| it.3);
+        let mut settings = Map::from_iter([
+            ("strip_listen_path".to_owned(), json!(false)),
+            ("backend_connect_timeout_ms".to_owned(), json!(3000)),
+            ("backend_first_byte_timeout_ms".to_owned(), json!(0)),
+        ]);
+        let mut plugins = Vec::new();
+        match proxy.host.as_deref() {
+            None => set(&mut settings, "preserve_host_header", true),
+            Some("") => {}
+            Some(host) => plugins.push(Plug::new("rewrite", json!({ "host": host }))),
+        }
+        if is_h2 {
+            set(&mut settings, "backend_http_version", "2");
+        }
+        settings.extend(proxy.settings);
+        for (name, rules) in
+            [("request_transformer", proxy.request), ("response_transformer", proxy.response)]
+        {
+            if !rules.is_empty() {
+                plugins.push(Plug::new(name, json!({ "rules": rules })));
+            }
+        }
+        let is_single = targets.len() == 1
+            && proxy.active.is_empty()
+            && proxy.passive.is_empty()
+            && proxy.policy.is_empty();
+        let to = match targets.first() {
+            Some((host, port, ..)) if is_single => To::Host { host: host.clone(), port: *port, is_tls },
+            _ => {
+                let list: Vec<Value> =
+                    targets.iter().map(|(host, port, ..)| json!({ "host": host, "port": port })).collect();
+                let name = targets.first().map_or("targets", |(host, ..)| host.as_str()).to_owned();
+                let id = self.out.id("upstream", &name);
+                let mut made =
+                    Map::from_iter([("id".to_owned(), json!(id)), ("targets".to_owned(), json!(list))]);
+                self.balancing(at, what, &proxy.policy, &mut made);
+                let mut checks = Map::new();
+                if !proxy.active.is_empty() {
+                    set(&mut checks, "active", Value::Object(proxy.active));
+                }
+                if !proxy.passive.is_empty() {
+                    let mut passive = proxy.passive;
+                    set(&mut passive, "unhealthy_status_codes", json!([]));
+                    passive.entry("unhealthy_threshold").or_insert(json!(1));
+                    set(&mut checks, "passive", Value::Object(passive));
+                }
+                if !checks.is_empty() {
+                    set(&mut made, "health_checks", Value::Object(checks));
+                }
+                self.out.upstreams.push(Value::Object(made));
+                To::Upstream { id, is_tls }
+            }
+        };
+        self.out.done(at, what);
+        Ending { to, settings, plugins }
+    }
+
+    fn balancing(&mut self, at: At, what: &str, policy: &[String], made: &mut Map<String, Value>) {
+        let (name, argument) = (policy.first().map(String::as_str), policy.get(1).map(String::as_str));
+        let algorithm = match name {
+            None | Some("random") => "random",
+            Some("round_robin") => "round_robin",
+            Some("weighted_round_robin") => {
+                if let Some(Value::Array(targets)) = made.get_mut("targets") {
+                    for (target, weight) in targets.iter_mut().zip(policy.iter().skip(1)) {
+                        if let Ok(weight) = weight.parse::<u16>() {
+                            target["weight"] = json!(weight.max(1));
+                        }
+                    }
+                }
+                "weighted_round_robin"
+            }
+            Some("least_conn") => "least_connections",
+            Some("random_choose") => "power_of_two",
+            Some("ip_hash" | "client_ip_hash") => "consistent_hashing",
+            Some("header") if argument.is_some() => {
+                set(made, "hash_on", format!("header:{}", argument.unwrap_or_default().to_ascii_lowercase()));
+                "consistent_hashing"
+            }
+            Some("cookie") => {
+                set(
+                    made,
+                    "sticky",
+                    json!({ "cookie": argument.unwrap_or("lb"), "cookie_config": { "ttl_seconds": 0 } }),
+                );
+                "random"
+            }
+            Some("first") => {
+                if let Some(Value::Array(targets)) = made.get_mut("targets") {
+                    for (n, target) in targets.iter_mut().enumerate() {
+                        target["priority"] = json!(n.min(15));
+                    }
+                }
+                "round_robin"
+            }
+            Some(other) => {
+                self.out.partial(
+                    at,
+                    what,
+                    format_args!("the policy `{other}` is not known: targets are taken in turn"),
+                    "",
+                );
+                "round_robin"
+            }
+        };
+        set(made, "algorithm", algorithm);
+    }
+}

@@ -1,0 +1,457 @@
+//! The sites of a Caddyfile: their addresses, and their directives in the order in which Caddy runs them.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::tokens::Line;
+use super::{Caddy, matchers};
+use crate::cond::Cond;
+use crate::draft::{Plug, To, set};
+use crate::steps::{Ending, Step, place, walk};
+use crate::text;
+
+/// Directives in the order in which they run, wherever they are written.
+const ORDER: &[&str] = &[
+    "import (not read)",
+    "bind",
+    "tls",
+    "log",
+    "tracing",
+    "map",
+    "vars",
+    "root",
+    "skip_log",
+    "log_skip",
+    "header",
+    "copy_response_headers",
+    "request_body",
+    "redir",
+    "method",
+    "rewrite",
+    "uri",
+    "try_files",
+    "basicauth",
+    "basic_auth",
+    "forward_auth",
+    "request_header",
+    "encode",
+    "push",
+    "templates",
+    "handle",
+    "handle_path",
+    "route",
+    "abort",
+    "error",
+    "respond",
+    "metrics",
+    "reverse_proxy",
+    "php_fastcgi",
+    "file_server",
+    "acme_server",
+];
+
+/// A site's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) is_tls: bool,
+    pub(super) path: String,
+    /// Neither scheme nor port is written, so that plain requests are redirected.
+    redirects: bool,
+}
+
+/// A site with its addresses.
+pub(super) struct Site {
+    pub(super) line: Line,
+    pub(super) addresses: Vec<Address>,
+}
+
+/// What holds where directives are read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scope {
+    pub(super) named: HashMap<String, Option<Cond>>,
+    /// The prefix that `handle_path` took away.
+    pub(super) stripped: String,
+    /// The path was changed, so that what asks for it is not known.
+    pub(super) is_rewritten: bool,
+    pub(super) root: Option<String>,
+    pub(super) tries: Option<Vec<String>>,
+}
+
+impl Caddy<'_> {
+    pub(super) fn address(&self, text: &str) -> Option<Address> {
+        let text = text.trim_end_matches(',');
+        let (scheme, rest) =
+            text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
+        let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (host, port) = match authority.strip_prefix(':') {
+            Some(port) => (String::new(), Some(port.parse().ok()?)),
+            None => text::host_port(authority)?,
+        };
+        let is_tls = match (scheme, port) {
+            (Some("http"), _) => false,
+            (Some("https"), _) => true,
+            (Some(_), _) => return None,
+            (None, Some(port)) => {
+                port == self.https_port || !host.is_empty() && port != self.http_port && !self.no_https
+            }
+            (None, None) => !host.is_empty() && !self.no_https,
+        };
+        let redirects = scheme.is_none() && port.is_none() && is_tls && !self.no_redirects;
+        let port = port.unwrap_or(if is_tls { self.https_port } else { self.http_port });
+        Some(Address { host, port, is_tls, path: path.to_owned(), redirects })
+    }
+
+    /// Translates sites, those with longer hosts and paths first, as Caddy looks at them.
+    pub(super) fn sites(&mut self, mut sites: Vec<Site>) {
+        let ports = self.listeners(&sites);
+        for site in &mut sites {
+            let before = site.addresses.len();
+            site.addresses.retain(|it| ports[usize::from(it.is_tls)] == Some(it.port));
+            if site.addresses.len() < before {
+                let why = "the gateway has one port for http and one for https; what is served on others is left out";
+                self.out.lost(site.line.at, site.line.text(), why, "run a second gateway for the other port");
+            }
+        }
+        let has_https = ports[1].is_some();
+        for site in &sites {
+            for address in &site.addresses {
+                if !address.path.is_empty() && address.path != "/" {
+                    self.out.lost(
+                        site.line.at,
+                        site.line.text(),
+                        "paths in a site's address are not translated",
+                        "use `handle`",
+                    );
+                }
+            }
+            let mut facets = Vec::new();
+            for is_tls in [false, true] {
+                let of: Vec<&Address> = site.addresses.iter().filter(|it| it.is_tls == is_tls).collect();
+                if of.is_empty() {
+                    continue;
+                }
+                let hosts: Vec<&str> =
+                    of.iter().map(|it| it.host.as_str()).filter(|host| !host.is_empty()).collect();
+                let good = hosts.iter().all(|host| !host.trim_start_matches("*.").contains(['*', '{']));
+                if !good {
+                    self.out.lost(
+                        site.line.at,
+                        site.line.text(),
+                        "only names and `*.` in front of one are known",
+                        "",
+                    );
+                    continue;
+                }
+                let mut facet = json!({});
+                if of.len() == hosts.len() {
+                    facet["hosts"] = json!(hosts);
+                }
+                if has_https && ports[0].is_some() || is_tls {
+                    facet["scheme"] = json!(if is_tls { "https" } else { "http" });
+                }
+                facets.push(facet);
+            }
+            if facets.is_empty() {
+                continue;
+            }
+            let name = site
+                .addresses
+                .iter()
+                .map(|it| it.host.as_str())
+                .find(|host| !host.is_empty())
+                .unwrap_or("site");
+            let mut scope = Scope::default();
+            let steps = self.directives(site.line.inner(), &mut scope);
+            let mut items = Vec::new();
+            if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
+                let ending = Ending::answer(site.line.at, 200, "");
+                items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
+            }
+            self.out.done(site.line.at, site.line.text());
+            place(&mut self.out, name, &facets, items);
+            self.redirects(site, name);
+        }
+    }
+
+    /// Sends plain requests to https, as Caddy does for sites that don't say `http://`.
+    fn redirects(&mut self, site: &Site, name: &str) {
+        let hosts: Vec<&str> =
+            site.addresses.iter().filter(|it| it.redirects).map(|it| it.host.as_str()).collect();
+        if hosts.is_empty() {
+            return;
+        }
+        let why = "Caddy gets certificates by itself; here they are files";
+        self.out.lost(site.line.at, site.line.text(), why, "set gateway.tls.certificates");
+        let config = json!({ "status_code": 308, "location": "https://${request.host}${request.target}", "query": "drop" });
+        let mut route = crate::draft::Route::new(format!("{name}-to-https"), To::Redirect(config));
+        route.matches.push(json!({ "hosts": hosts, "scheme": "http", "path": "/" }));
+        self.out.route(route);
+    }
+
+    fn listeners(&mut self, sites: &[Site]) -> [Option<u16>; 2] {
+        let all: Vec<&Address> = sites.iter().flat_map(|site| site.addresses.iter()).collect();
+        let main = |is_tls: bool| {
+            let ports: Vec<u16> = all.iter().filter(|it| it.is_tls == is_tls).map(|it| it.port).collect();
+            let usual = if is_tls { self.https_port } else { self.http_port };
+            let count = |port: u16| ports.iter().filter(|other| **other == port).count();
+            if ports.contains(&usual) {
+                Some(usual)
+            } else {
+                ports.iter().copied().rev().max_by_key(|port| count(*port))
+            }
+        };
+        let https = main(true);
+        let redirects = all.iter().any(|it| it.redirects);
+        let http = main(false).or_else(|| redirects.then_some(self.http_port));
+        for (key, port) in [("http", http), ("https", https)] {
+            match port {
+                Some(port) => set(&mut self.out.gateway, key, format!("0.0.0.0:{port}")),
+                None => set(&mut self.out.gateway, key, "off"),
+            }
+        }
+        [http, https]
+    }
+
+    /// Directives as steps, in the order in which Caddy runs them.
+    pub(super) fn directives(&mut self, lines: &[Line], scope: &mut Scope) -> Vec<Step> {
+        for line in lines.iter().filter(|line| line.name().starts_with('@')) {
+            let cond = self.matcher_set(line, scope);
+            scope.named.insert(line.name().to_owned(), cond);
+        }
+        let position =
+            |line: &Line| ORDER.iter().position(|name| *name == line.name()).unwrap_or(ORDER.len());
+        let mut lines: Vec<&Line> = lines.iter().filter(|line| !line.name().starts_with('@')).collect();
+        let specific = |line: &Line| {
+            let path = line.arguments().first().filter(|it| it.starts_with('/'));
+            let length = path
+                .map_or(0, |path| path.trim_end_matches('*').len() * 2 + usize::from(!path.ends_with('*')));
+            let any = line.arguments().first().is_some_and(|it| it.starts_with(['/', '@']));
+            (usize::from(any), length)
+        };
+        lines.sort_by_key(|line| (position(line), std::cmp::Reverse(specific(line))));
+        self.in_order(&lines, scope)
+    }
+
+    /// Directives as steps, as they are written.
+    pub(super) fn in_order(&mut self, lines: &[&Line], scope: &mut Scope) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.groups += 1;
+        let group = self.groups.to_string();
+        for line in lines {
+            let (cond, arguments) = self.matched(line, scope);
+            let name = line.name();
+            let Some(cond) = cond else {
+                // Which requests are meant is not known: what follows can't be either.
+                if self.is_harmless(name) {
+                    self.out.lost(line.at, line.text(), "its matcher can't be translated", "use `when`");
+                    continue;
+                }
+                let todo = "write its matcher with `matches`, then remove `request_termination`";
+                let why = "its matcher can't be translated; all that gets here is closed";
+                if self.out.guard(line.at, line.text(), why, todo) {
+                    steps.push(Step::End(Cond::Always, Ending::new(line.at, To::Closed)));
+                    return steps;
+                }
+                continue;
+            };
+            self.directive(line, (cond, &arguments, &group), scope, &mut steps);
+        }
+        steps
+    }
+
+    /// Whether a directive without its matcher can be left out without harm.
+    fn is_harmless(&self, name: &str) -> bool {
+        matches!(
+            name,
+            "header"
+                | "encode"
+                | "log"
+                | "push"
+                | "skip_log"
+                | "log_skip"
+                | "templates"
+                | "tracing"
+                | "map"
+                | "vars"
+        )
+    }
+
+    /// A directive's matcher and its other arguments; `None` when the matcher can't be translated.
+    fn matched(&self, line: &Line, scope: &Scope) -> (Option<Cond>, Vec<String>) {
+        let arguments = line.arguments();
+        let Some(first) = arguments.first() else { return (Some(Cond::Always), Vec::new()) };
+        let rest = || arguments.get(1..).unwrap_or_default().to_vec();
+        let lone = arguments.len() == 1 && matches!(line.name(), "redir" | "rewrite" | "root" | "try_files");
+        if matches!(line.name(), "try_files" | "tls" | "log" | "bind") {
+            return (Some(Cond::Always), arguments.to_vec());
+        }
+        match first.as_str() {
+            "*" => (Some(Cond::Always), rest()),
+            name if name.starts_with('@') => (scope.named.get(name).cloned().flatten(), rest()),
+            path if path.starts_with('/') && !lone => (self.path(path, scope), rest()),
+            _ => (Some(Cond::Always), arguments.to_vec()),
+        }
+    }
+
+    fn path(&self, pattern: &str, scope: &Scope) -> Option<Cond> {
+        if scope.is_rewritten {
+            return None;
+        }
+        let whole = match pattern {
+            "*" | "/*" => scope.stripped.clone() + "*",
+            pattern if pattern.starts_with('/') => format!("{}{pattern}", scope.stripped),
+            pattern => pattern.to_owned(),
+        };
+        if scope.stripped.is_empty() { matchers::path(pattern) } else { matchers::path(&whole) }
+    }
+
+    /// `@name …` or `@name { … }`: all lines have to hold, of several lines of one kind any.
+    fn matcher_set(&mut self, line: &Line, scope: &Scope) -> Option<Cond> {
+        if line.block.is_none() {
+            let inner = Line { words: line.arguments().to_vec(), at: line.at, block: None };
+            return self.matcher(&inner, scope);
+        }
+        let mut all = Cond::Always;
+        for inner in line.inner() {
+            all = all.and(self.matcher(inner, scope)?);
+        }
+        Some(all)
+    }
+
+    fn matcher(&mut self, line: &Line, scope: &Scope) -> Option<Cond> {
+        let arguments = line.arguments();
+        let (first, rest) = (arguments.first().map(String::as_str), arguments.get(1..).unwrap_or_default());
+        match line.name() {
+            "path" => {
+                arguments.iter().map(|one| self.path(one, scope)).collect::<Option<Vec<_>>>().map(Cond::any)
+            }
+            "path_regexp" if !scope.is_rewritten && scope.stripped.is_empty() => {
+                arguments.last().and_then(|regex| matchers::path_regex(regex))
+            }
+            "host" => matchers::hosts(arguments),
+            "method" => {
+                let names: Vec<String> = arguments.iter().map(|it| it.to_ascii_uppercase()).collect();
+                Some(Cond::methods(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+            }
+            "header" => matchers::header(first?, rest),
+            "header_regexp" => match arguments {
+                [name, regex] | [_, name, regex] => matchers::header_regex(name, regex),
+                _ => None,
+            },
+            "query" => {
+                let pairs = arguments.iter().map(|it| {
+                    let (name, value) = it.split_once('=').unwrap_or((it, ""));
+                    (name.to_owned(), value.to_owned())
+                });
+                Some(matchers::query(&pairs.collect::<Vec<_>>()))
+            }
+            "remote_ip" | "client_ip" => {
+                let ranges: Vec<String> = arguments.iter().filter(|it| *it != "forwarded").cloned().collect();
+                matchers::clients(&ranges)
+            }
+            "protocol" => match first? {
+                scheme @ ("http" | "https") => Some(Cond::is(json!({ "scheme": scheme }))),
+                "grpc" => Some(Cond::is(json!({ "grpc": {} }))),
+                _ => None,
+            },
+            "not" if line.block.is_some() => {
+                let mut all = Cond::Always;
+                for inner in line.inner() {
+                    all = all.and(self.matcher(inner, scope)?);
+                }
+                Some(all.negate())
+            }
+            "not" => {
+                let inner = Line { words: arguments.to_vec(), at: line.at, block: None };
+                Some(self.matcher(&inner, scope)?.negate())
+            }
+            _ => None,
+        }
+    }
+
+    fn directive(
+        &mut self,
+        line: &Line,
+        (cond, arguments, group): (Cond, &[String], &str),
+        scope: &mut Scope,
+        steps: &mut Vec<Step>,
+    ) {
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        match line.name() {
+            "root" => {
+                scope.root = words.last().map(|root| (*root).to_owned()).filter(|_| cond == Cond::Always);
+                self.out.done(line.at, line.text());
+            }
+            "tls" => self.tls(line),
+            "handle" | "route" | "handle_path" => {
+                let mut inner_scope = scope.clone();
+                let mut inner = Vec::new();
+                if line.name() == "handle_path" {
+                    let prefix = line
+                        .arguments()
+                        .first()
+                        .map_or("", |it| it.trim_end_matches('*'))
+                        .trim_end_matches('/')
+                        .to_owned();
+                    inner.push(Step::Pass(Cond::Always, strip(&format!("{}{prefix}", scope.stripped))));
+                    inner_scope.stripped = format!("{}{prefix}", scope.stripped);
+                }
+                if line.name() == "route" {
+                    for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
+                        let cond = self.matcher_set(named, &inner_scope);
+                        inner_scope.named.insert(named.name().to_owned(), cond);
+                    }
+                    let lines: Vec<&Line> =
+                        line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
+                    inner.extend(self.in_order(&lines, &mut inner_scope));
+                } else {
+                    inner.extend(self.directives(line.inner(), &mut inner_scope));
+                }
+                let group = (line.name() != "route").then(|| group.to_owned());
+                self.out.done(line.at, line.text());
+                steps.push(Step::Inner { cond, steps: inner, group, ends: false });
+            }
+            _ => self.handler(line, (cond, &words), scope, steps),
+        }
+    }
+
+    /// `tls CERT KEY`; everything else is Caddy's own way to certificates.
+    fn tls(&mut self, line: &Line) {
+        match line.arguments() {
+            [certificate, key] => {
+                self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
+                self.out.done(line.at, line.text());
+            }
+            _ => self.out.lost(
+                line.at,
+                line.text(),
+                "certificates are files here",
+                "set gateway.tls.certificates",
+            ),
+        }
+        for inner in line.inner() {
+            if inner.name() == "client_auth" {
+                self.asks_certificates = true;
+                let todo = "set gateway.tls.client_ca_path, then remove `request_termination`";
+                self.out.guard(inner.at, "tls client_auth", "what it guards is closed", todo);
+            } else {
+                self.out.lost(
+                    inner.at,
+                    format_args!("tls {}", inner.text()),
+                    "TLS 1.2 and 1.3 with rustls's ciphers are spoken",
+                    "",
+                );
+            }
+        }
+    }
+}
+
+/// Takes a prefix away, whatever its case.
+pub(super) fn strip(prefix: &str) -> Plug {
+    let from = format!("(?i)^{}/?(.*)$", text::literal(prefix));
+    let value: Value = json!({ "regex": [{ "from": from, "to": "/${1}" }] });
+    Plug::new("rewrite", value)
+}

@@ -1,0 +1,180 @@
+//! Conditions put together: what holds always, never, or for some requests.
+
+use serde_json::{Value, json};
+
+/// When something holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cond {
+    Always,
+    Never,
+    /// For the requests that a condition of the gateway's means.
+    Is(Value),
+}
+
+impl Cond {
+    pub(crate) fn is(value: Value) -> Self {
+        Self::Is(value)
+    }
+
+    /// The path, in one of the gateway's ways.
+    pub(crate) fn path(how: &str, text: &str) -> Self {
+        Self::Is(json!({ "path": { how: text } }))
+    }
+
+    /// Methods; the gateway's GET stands for HEAD, too, which is taken out unless it is among them.
+    pub(crate) fn methods(list: &[&str]) -> Self {
+        let cond = Self::Is(json!({ "methods": list }));
+        let without = list.contains(&"GET") && !list.contains(&"HEAD");
+        if without { cond.and(Self::Is(json!({ "methods": ["HEAD"] })).negate()) } else { cond }
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::Always, one) | (one, Self::Always) => one,
+            (Self::Is(a), Self::Is(b)) => {
+                let mut parts = flat(a, "all");
+                for part in flat(b, "all") {
+                    if !parts.contains(&part) {
+                        parts.push(part);
+                    }
+                }
+                Self::joined(parts, "all")
+            }
+        }
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Always, _) | (_, Self::Always) => Self::Always,
+            (Self::Never, one) | (one, Self::Never) => one,
+            (Self::Is(a), Self::Is(b)) => {
+                let mut parts = flat(a, "any");
+                for part in flat(b, "any") {
+                    if !parts.contains(&part) {
+                        parts.push(part);
+                    }
+                }
+                Self::joined(parts, "any")
+            }
+        }
+    }
+
+    fn joined(mut parts: Vec<Value>, key: &str) -> Self {
+        match parts.len() {
+            1 => Self::Is(parts.swap_remove(0)),
+            _ => Self::Is(json!({ key: parts })),
+        }
+    }
+
+    pub(crate) fn negate(self) -> Self {
+        match self {
+            Self::Always => Self::Never,
+            Self::Never => Self::Always,
+            Self::Is(Value::Object(mut one)) if one.len() == 1 && one.contains_key("not") => {
+                Self::Is(one.remove("not").unwrap_or_default())
+            }
+            Self::Is(one) => Self::Is(json!({ "not": one })),
+        }
+    }
+
+    /// All of these.
+    pub(crate) fn all(list: impl IntoIterator<Item = Self>) -> Self {
+        list.into_iter().fold(Self::Always, Self::and)
+    }
+
+    /// Any of these.
+    pub(crate) fn any(list: impl IntoIterator<Item = Self>) -> Self {
+        list.into_iter().fold(Self::Never, Self::or)
+    }
+
+    /// What the first of several that holds says; `last` where none does.
+    pub(crate) fn first(list: impl DoubleEndedIterator<Item = (Self, bool)>, last: bool) -> Self {
+        let start = if last { Self::Always } else { Self::Never };
+        list.rev()
+            .fold(start, |rest, (cond, says)| if says { cond.or(rest) } else { cond.negate().and(rest) })
+    }
+
+    /// For `when`: none where it always holds.
+    pub(crate) fn when(&self) -> Option<Value> {
+        match self {
+            Self::Is(value) => Some(value.clone()),
+            Self::Always => None,
+            Self::Never => Some(json!({ "not": { "path": { "regex": ".*" } } })),
+        }
+    }
+
+    /// As an entry of a proxy's `matches` with this path.
+    pub(crate) fn with_path(&self, path: &Value) -> Value {
+        let mut made = json!({ "path": path });
+        match self {
+            Self::Is(Value::Object(one)) if one.contains_key("path") || one.contains_key("hosts") => {
+                made["all"] = json!([one]);
+            }
+            Self::Is(Value::Object(one)) => {
+                for (key, value) in one {
+                    made[key] = value.clone();
+                }
+            }
+            _ => {}
+        }
+        made
+    }
+
+    /// How deep conditions are in one another.
+    pub(crate) fn depth(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            let inner = |value: &Value| match value {
+                Value::Array(list) => list.iter().map(of).max().unwrap_or(0),
+                other => of(other),
+            };
+            ["all", "any", "not"]
+                .iter()
+                .filter_map(|key| value.get(key))
+                .map(|it| 1 + inner(it))
+                .max()
+                .unwrap_or(0)
+        }
+        match self {
+            Self::Is(value) => of(value),
+            _ => 0,
+        }
+    }
+}
+
+fn flat(value: Value, key: &str) -> Vec<Value> {
+    match value {
+        Value::Object(mut one) if one.len() == 1 && one.get(key).is_some_and(Value::is_array) => {
+            match one.remove(key) {
+                Some(Value::Array(list)) => list,
+                _ => Vec::new(),
+            }
+        }
+        other => vec![other],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn c(name: &str) -> Cond {
+        Cond::is(json!({ "methods": [name] }))
+    }
+
+    #[test]
+    fn conditions_put_together() {
+        assert_eq!(c("A").and(Cond::Always), c("A"));
+        assert_eq!(c("A").or(Cond::Always), Cond::Always);
+        assert_eq!(c("A").negate().negate(), c("A"));
+        let three = Cond::all([c("A"), c("B"), c("C")]);
+        assert_eq!(
+            three,
+            Cond::is(json!({ "all": [{ "methods": ["A"] }, { "methods": ["B"] }, { "methods": ["C"] }] }))
+        );
+        // The first that holds says: A denies, B allows, all others are denied.
+        let denied = Cond::first([(c("A"), true), (c("B"), false)].into_iter(), true);
+        assert_eq!(denied, c("A").or(c("B").negate()));
+        assert_eq!(three.depth(), 1);
+    }
+}

@@ -1,0 +1,345 @@
+//! The configuration that is being made, and how importers add to it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::Options;
+use crate::report::{At, Outcome, Report};
+
+/// What whoever asks for something that was closed is told.
+pub(crate) const CLOSED: &str = "closed: what guards this was not imported";
+
+/// An imported configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Import {
+    /// Settings of the gateway as a whole.
+    pub gateway: Map<String, Value>,
+    /// Named groups of targets.
+    pub upstreams: Vec<Value>,
+    /// Plugins and where they run.
+    pub plugin_configs: Vec<Value>,
+    /// Everything that takes traffic.
+    pub proxies: Vec<Value>,
+    /// Everybody who may be recognised.
+    pub consumers: Vec<Value>,
+    /// What became of each construct.
+    pub report: Report,
+    /// Where the importer is, for [`Import::miss`].
+    pub(crate) here: At,
+    open: bool,
+    /// How often each id was asked for.
+    ids: HashMap<String, usize>,
+}
+
+impl Import {
+    pub(crate) fn new(options: Options) -> Self {
+        Self { open: options.open, ..Self::default() }
+    }
+
+    /// The whole as a configuration file's document.
+    pub fn document(&self) -> Value {
+        let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);
+        if !self.gateway.is_empty() {
+            document.insert("gateway".to_owned(), Value::Object(self.gateway.clone()));
+        }
+        for (name, list) in [
+            ("upstreams", &self.upstreams),
+            ("plugin_configs", &self.plugin_configs),
+            ("proxies", &self.proxies),
+            ("consumers", &self.consumers),
+        ] {
+            if !list.is_empty() {
+                document.insert(name.to_owned(), Value::Array(list.clone()));
+            }
+        }
+        Value::Object(document)
+    }
+
+    /// Whether what can't be guarded stays open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.report.sort();
+    }
+
+    /// Notes what means the same here.
+    pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
+        self.note(Outcome::Converted, at, (what, "", ""));
+    }
+
+    /// Notes what needs no counterpart.
+    pub(crate) fn needless(&mut self, at: At, what: impl fmt::Display, why: &str) {
+        self.note(Outcome::Needless, at, (what, why, ""));
+    }
+
+    /// Notes what differs for some requests.
+    pub(crate) fn partial(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
+        self.note(Outcome::Partial, at, (what, why, todo));
+    }
+
+    /// Notes what is not translated.
+    pub(crate) fn lost(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
+        self.note(Outcome::Lost, at, (what, why, todo));
+    }
+
+    /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
+    pub(crate) fn guard(
+        &mut self,
+        at: At,
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
+    ) -> bool {
+        let outcome = if self.open { Outcome::Opened } else { Outcome::Closed };
+        self.note(outcome, at, (what, why, todo));
+        !self.open
+    }
+
+    /// Notes what is not translated, or differs, where the importer is.
+    pub(crate) fn miss(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
+        self.note(Outcome::Lost, self.here, (what, why, ""));
+    }
+
+    fn note(
+        &mut self,
+        outcome: Outcome,
+        at: At,
+        (what, why, todo): (impl fmt::Display, impl fmt::Display, &str),
+    ) {
+        self.report.add(outcome, at, (what.to_string(), why.to_string(), todo.to_owned()));
+    }
+
+    /// A plugin config of one proxy.
+    pub(crate) fn plugin(&mut self, proxy: &str, plugin: &str, config: Value) -> String {
+        self.plugin_when(proxy, plugin, config, None)
+    }
+
+    /// A plugin config of one proxy, for the requests that a condition means.
+    pub(crate) fn plugin_when(
+        &mut self,
+        proxy: &str,
+        plugin: &str,
+        config: Value,
+        when: Option<&Value>,
+    ) -> String {
+        let id = self.id("plugin", &format!("{proxy}-{plugin}"));
+        let mut made = json!({ "id": id, "plugin_name": plugin, "proxy_id": proxy, "config": config });
+        if let Some(when) = when {
+            made["when"] = when.clone();
+        }
+        self.plugin_configs.push(made);
+        id
+    }
+
+    /// A plugin config that proxies name by its id.
+    pub(crate) fn shared_plugin(&mut self, name: &str, plugin: &str, config: Value) -> String {
+        let id = self.id("plugin", name);
+        self.plugin_configs
+            .push(json!({ "id": id, "plugin_name": plugin, "scope": "proxy_group", "config": config }));
+        id
+    }
+
+    /// An id of this kind that looks like `name` and is nobody else's.
+    pub(crate) fn id(&mut self, kind: &str, name: &str) -> String {
+        let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
+        let slug: String = name.chars().map(good).take(200).collect();
+        let slug = slug.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let mut tidy = String::with_capacity(slug.len());
+        for c in slug.chars() {
+            if !(c == '-' && tidy.ends_with('-')) {
+                tidy.push(c);
+            }
+        }
+        let slug = if tidy.is_empty() { kind.to_owned() } else { tidy };
+        let mut id = slug.clone();
+        loop {
+            let count = self.ids.entry(format!("{kind}/{id}")).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                return id;
+            }
+            let n = *count;
+            id = format!("{slug}-{n}");
+            if !self.ids.contains_key(&format!("{kind}/{id}")) {
+                self.ids.insert(format!("{kind}/{id}"), 1);
+                return id;
+            }
+            id.clone_from(&slug);
+        }
+    }
+}
+
+/// Adds a field to an object that is being made.
+pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    object.insert(key.to_owned(), value.into());
+}
+
+/// Where a proxy's requests go.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum To {
+    /// To a named group of targets.
+    Upstream { id: String, is_tls: bool },
+    /// To one target.
+    Host { host: String, port: u16, is_tls: bool },
+    /// The gateway answers by itself: status, media type, body.
+    Answer(u16, String, String),
+    /// The gateway redirects: settings of `redirect`.
+    Redirect(Value),
+    /// The gateway serves files: settings of `static_files`.
+    Files(Value),
+    /// 503: what guards it was not imported.
+    Closed,
+}
+
+/// A plugin of a route, before the route has an id.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Plug {
+    pub(crate) name: &'static str,
+    pub(crate) config: Value,
+    pub(crate) when: Option<Value>,
+}
+
+impl Plug {
+    pub(crate) fn new(name: &'static str, config: Value) -> Self {
+        Self { name, config, when: None }
+    }
+
+    pub(crate) fn when(self, when: Option<Value>) -> Self {
+        Self { when, ..self }
+    }
+}
+
+/// A proxy in the making.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Route {
+    /// What its id is made from.
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) listen_path: Option<String>,
+    pub(crate) matches: Vec<Value>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) to: To,
+    /// Further fields of the proxy.
+    pub(crate) settings: Map<String, Value>,
+    pub(crate) plugins: Vec<Plug>,
+    /// Ids of shared plugin configs.
+    pub(crate) shared: Vec<String>,
+}
+
+impl Route {
+    pub(crate) fn new(name: impl Into<String>, to: To) -> Self {
+        Self {
+            name: name.into(),
+            hosts: Vec::new(),
+            listen_path: None,
+            matches: Vec::new(),
+            priority: None,
+            to,
+            settings: Map::new(),
+            plugins: Vec::new(),
+            shared: Vec::new(),
+        }
+    }
+}
+
+impl Import {
+    /// Adds a proxy; says its id.
+    pub(crate) fn route(&mut self, route: Route) -> String {
+        let id = self.id("proxy", &route.name);
+        let mut proxy = Map::new();
+        set(&mut proxy, "id", id.clone());
+        if !route.hosts.is_empty() {
+            set(&mut proxy, "hosts", route.hosts.clone());
+        }
+        let anything = route.hosts.is_empty() && !route.matches.iter().any(|one| one.get("path").is_some());
+        match route.listen_path {
+            Some(path) => set(&mut proxy, "listen_path", path),
+            None if anything => set(&mut proxy, "listen_path", "/"),
+            None => {}
+        }
+        let matches: Vec<Value> = route
+            .matches
+            .into_iter()
+            .filter(|one| one.as_object().is_none_or(|one| !one.is_empty()))
+            .collect();
+        if !matches.is_empty() {
+            set(&mut proxy, "matches", matches);
+        }
+        if let Some(priority) = route.priority {
+            set(&mut proxy, "priority", priority);
+        }
+        let is_forwarded = matches!(route.to, To::Upstream { .. } | To::Host { .. });
+        let is_files = matches!(route.to, To::Files(_));
+        match route.to {
+            To::Upstream { id, is_tls } => {
+                set(&mut proxy, "backend_scheme", if is_tls { "https" } else { "http" });
+                set(&mut proxy, "upstream_id", id);
+            }
+            To::Host { host, port, is_tls } => {
+                set(&mut proxy, "backend_scheme", if is_tls { "https" } else { "http" });
+                set(&mut proxy, "backend_host", host);
+                set(&mut proxy, "backend_port", port);
+            }
+            To::Answer(status, kind, body) => {
+                let config = json!({ "status_code": status, "content_type": kind, "body": body });
+                self.plugin(&id, "request_termination", config);
+            }
+            To::Redirect(config) => drop(self.plugin(&id, "redirect", config)),
+            To::Files(config) => drop(self.plugin(&id, "static_files", config)),
+            To::Closed => {
+                let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
+                self.plugin(&id, "request_termination", config);
+            }
+        }
+        if is_forwarded {
+            for (key, value) in route.settings {
+                set(&mut proxy, &key, value);
+            }
+        } else {
+            nowhere(&mut proxy);
+            if let Some(strips) = route.settings.get("strip_listen_path").filter(|_| is_files) {
+                set(&mut proxy, "strip_listen_path", strips.clone());
+            }
+        }
+        for plug in route.plugins {
+            self.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+        }
+        if !route.shared.is_empty() {
+            let named: Vec<Value> = route.shared.iter().map(|id| json!({ "plugin_config_id": id })).collect();
+            set(&mut proxy, "plugins", named);
+        }
+        self.proxies.push(Value::Object(proxy));
+        id
+    }
+}
+
+/// Sends a proxy that answers by itself nowhere: to the discard port of this machine.
+pub(crate) fn nowhere(proxy: &mut Map<String, Value>) {
+    for key in ["upstream_id", "backend_path", "backend_http_version", "strip_listen_path"] {
+        proxy.shift_remove(key);
+    }
+    set(proxy, "backend_scheme", "http");
+    set(proxy, "backend_host", "127.0.0.1");
+    set(proxy, "backend_port", 9);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Import;
+
+    #[test]
+    fn ids_are_each_their_own() {
+        let mut out = Import::default();
+        assert_eq!(out.id("proxy", "a b/c"), "a-b-c");
+        assert_eq!(out.id("proxy", "a b c"), "a-b-c-2");
+        assert_eq!(out.id("proxy", "a b c"), "a-b-c-3");
+        assert_eq!(out.id("proxy", "a-b-c-3"), "a-b-c-3-2");
+        assert_eq!(out.id("proxy", "***"), "proxy");
+        assert_eq!(out.id("upstream", "a b c"), "a-b-c");
+        assert_eq!(out.id("proxy", "a - b"), "a-b");
+    }
+}

@@ -1,0 +1,490 @@
+//! Envoy's virtual hosts and routes: in each host the first route that fits has a request.
+
+use serde_json::{Value, json};
+
+use super::{Envoy, Listener};
+use crate::cond::Cond;
+use crate::draft::{Plug, Route, To, set};
+use crate::text;
+use crate::tree::Node;
+
+const TODO: &str = "write it with `matches`, then remove `request_termination`";
+
+impl Envoy<'_> {
+    /// A connection manager.
+    pub(super) fn manager(&mut self, what: &str, manager: &Node, names: &[String], mut listener: Listener) {
+        self.http_filters(what, manager, &mut listener);
+        let Some(config) = manager.get("route_config") else {
+            self.out.lost(
+                manager.at,
+                format_args!("{what}: rds"),
+                "what an xDS server says is not known here",
+                "dump the configuration, and import that",
+            );
+            return;
+        };
+        for host in config.each("virtual_hosts") {
+            self.host(what, host, names, &listener);
+        }
+    }
+
+    fn host(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) {
+        let called = host.text_of("name").unwrap_or("host");
+        let what = format!("{what}, virtual host {called}");
+        let mut hosts = Vec::new();
+        let mut is_any = false;
+        for domain in host.texts("domains") {
+            // A port in a domain is not looked at.
+            let domain = domain
+                .rsplit_once(':')
+                .filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok())
+                .map_or(domain.as_str(), |(host, _)| host)
+                .to_ascii_lowercase();
+            let rest = domain.strip_prefix("*.").unwrap_or(&domain);
+            if domain == "*" {
+                is_any = true;
+            } else if rest.contains('*') {
+                self.out.lost(
+                    host.at,
+                    format_args!("{what}: {domain}"),
+                    "only names and `*.` in front of one are known",
+                    "",
+                );
+            } else if !hosts.contains(&domain) {
+                hosts.push(domain.clone());
+            }
+        }
+        let mut is_closed = listener.is_closed;
+        for key in ["typed_per_filter_config", "per_filter_config"] {
+            if let Some(node) = host.get(key) {
+                is_closed |= self.out.guard(
+                    node.at,
+                    format_args!("{what}: {key}"),
+                    "settings of filters for one host are not translated",
+                    TODO,
+                );
+            }
+        }
+        if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
+            let mut route = Route::new(
+                format!("{called}-to-https"),
+                To::Redirect(json!({
+                    "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
+                })),
+            );
+            route.matches.push(json!({ "path": "/", "scheme": "http" }));
+            route.hosts = if is_any { Vec::new() } else { hosts.clone() };
+            route.priority = Some(1_000_000);
+            self.out.route(route);
+        }
+        if hosts.is_empty() && !is_any {
+            return;
+        }
+        let routes = host.each("routes");
+        let count = i64::try_from(routes.len()).unwrap_or(0);
+        for (n, route) in routes.iter().enumerate() {
+            let priority = (count - i64::try_from(n).unwrap_or(0)) * 10;
+            let facets: Vec<Vec<String>> = match (is_any, hosts.is_empty()) {
+                (true, true) => vec![Vec::new()],
+                (true, false) => vec![hosts.clone(), Vec::new()],
+                _ => vec![hosts.clone()],
+            };
+            let (goes_on, made) = self.route((&what, called), route, (host, listener), is_closed);
+            for hosts in facets {
+                let Some(mut made) = made.clone() else { continue };
+                made.hosts = hosts;
+                made.priority = Some(priority);
+                if let Some(scheme) = listener.scheme {
+                    for one in &mut made.matches {
+                        one["scheme"] = json!(scheme);
+                    }
+                }
+                if !names.is_empty() {
+                    for one in &mut made.matches {
+                        one["tls"] = json!({ "server_names": names });
+                    }
+                }
+                self.out.route(made);
+            }
+            if !goes_on {
+                break;
+            }
+        }
+    }
+
+    /// A route. Whether those behind it are looked at: not when it is not known which requests this one takes.
+    fn route(
+        &mut self,
+        (what, called): (&str, &str),
+        route: &Node,
+        (host, listener): (&Node, &Listener),
+        mut is_closed: bool,
+    ) -> (bool, Option<Route>) {
+        let what = format!("{what}, route {}", route.text_of("name").unwrap_or("without a name"));
+        let matched = route.get("match").and_then(matched);
+        let Some((path, cond)) = matched else {
+            let closes = self.out.guard(
+                route.at,
+                &what,
+                "what it matches can't be translated; all that comes after it is closed",
+                TODO,
+            );
+            let mut made = Route::new(format!("{called}-closed"), To::Closed);
+            made.matches.push(json!({ "path": "/" }));
+            return (!closes, closes.then_some(made));
+        };
+        for key in ["typed_per_filter_config", "per_filter_config"] {
+            if let Some(node) = route.get(key) {
+                is_closed |= self.out.guard(
+                    node.at,
+                    format_args!("{what}: {key}"),
+                    "settings of filters for one route are not translated",
+                    TODO,
+                );
+            }
+        }
+        let mut settings = serde_json::Map::new();
+        let mut plugins = listener.plugins.clone();
+        let to = if is_closed {
+            To::Closed
+        } else if let Some(answer) = route.get("direct_response") {
+            let status = answer
+                .get("status")
+                .and_then(Node::uint)
+                .and_then(|it| u16::try_from(it).ok())
+                .filter(|it| (200..600).contains(it))
+                .unwrap_or(503);
+            let body = answer.path(&["body", "inline_string"]).and_then(Node::str).unwrap_or_default();
+            To::Answer(status, "text/plain".to_owned(), body.to_owned())
+        } else if let Some(redirect) = route.get("redirect") {
+            match redirected(redirect) {
+                Some(config) => To::Redirect(config),
+                None => {
+                    self.out.guard(
+                        redirect.at,
+                        &what,
+                        "this redirect can't be translated",
+                        "use the plugin `redirect`",
+                    );
+                    To::Closed
+                }
+            }
+        } else {
+            match self.forwarded(&what, route, &path, &mut settings, &mut plugins) {
+                Some(to) => to,
+                None => To::Closed,
+            }
+        };
+        for level in [host, route] {
+            self.headers(&what, level, &mut plugins);
+        }
+        let mut made = Route::new(called, to);
+        made.matches.push(cond.with_path(&path));
+        made.settings = settings;
+        made.plugins = plugins;
+        self.out.done(route.at, what);
+        (true, Some(made))
+    }
+
+    /// `route:` of a route.
+    fn forwarded(
+        &mut self,
+        what: &str,
+        route: &Node,
+        path: &Value,
+        settings: &mut serde_json::Map<String, Value>,
+        plugins: &mut Vec<Plug>,
+    ) -> Option<To> {
+        let Some(action) = route.get("route") else {
+            self.out.lost(route.at, what, "what it does is not known; it answers 503", "");
+            return None;
+        };
+        let name = action.text_of("cluster").map(str::to_owned).or_else(|| {
+            let parts = action.path(&["weighted_clusters", "clusters"]).map_or(&[][..], Node::items);
+            let best = parts.iter().max_by_key(|it| {
+                it.get("weight")
+                    .and_then(|it| it.uint().or_else(|| it.get("value").and_then(Node::uint)))
+                    .unwrap_or(0)
+            })?;
+            self.out.lost(
+                action.at,
+                format_args!("{what}: weighted_clusters"),
+                "the cluster with the largest share gets all",
+                "use the plugin `traffic_split`",
+            );
+            best.text_of("name").map(str::to_owned)
+        });
+        let Some(name) = name else {
+            self.out.lost(action.at, what, "its cluster is not known beforehand; it answers 503", "");
+            return None;
+        };
+        let backend = self.cluster(&name, action.at)?;
+        settings.extend(backend.settings);
+        set(settings, "strip_listen_path", false);
+        set(settings, "preserve_host_header", true);
+        let timeout = action.text_of("timeout").map_or(Some(15_000), |it| text::millis(it, 1000));
+        if let Some(millis) = timeout {
+            set(settings, "total_timeout_ms", millis.min(86_400_000));
+        }
+        if let Some(policy) = action.get("retry_policy") {
+            let tries = policy
+                .get("num_retries")
+                .and_then(|it| it.uint().or_else(|| it.get("value").and_then(Node::uint)))
+                .unwrap_or(1);
+            let on = policy.text_of("retry_on").unwrap_or_default();
+            let mut codes: Vec<u16> = Vec::new();
+            if on.contains("5xx") {
+                codes.extend([500, 502, 503, 504]);
+            } else if on.contains("gateway-error") {
+                codes.extend([502, 503, 504]);
+            }
+            set(settings, "retry", json!({ "max_retries": tries.min(100), "retryable_status_codes": codes }));
+        }
+        let mut rewrite = serde_json::Map::new();
+        if let Some(to) = action.text_of("prefix_rewrite") {
+            let from = path
+                .get("prefix")
+                .or_else(|| path.get("exact"))
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .or_else(|| route.path(&["match", "prefix"]).and_then(Node::str).map(str::to_owned))?;
+            let from = format!("^{}(.*)$", text::literal(&from));
+            set(
+                &mut rewrite,
+                "regex",
+                json!([{ "from": from, "to": format!("{}${{1}}", to.replace('$', "$$")) }]),
+            );
+        } else if let Some(regex) = action.get("regex_rewrite") {
+            let pair =
+                regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
+            match pair.filter(|(regex, _)| text::is_regex(regex)) {
+                Some((regex, to)) => {
+                    let to = (0..10).fold(to.replace('$', "$$"), |to, n| {
+                        to.replace(&format!("\\{n}"), &format!("${{{n}}}"))
+                    });
+                    set(&mut rewrite, "regex", json!([{ "from": regex, "to": to }]));
+                }
+                None => {
+                    self.out.guard(
+                        regex.at,
+                        what,
+                        "this rewrite can't be translated",
+                        "use the plugin `rewrite`",
+                    );
+                    return None;
+                }
+            }
+        }
+        match action.text_of("host_rewrite_literal").or_else(|| action.text_of("host_rewrite")) {
+            Some(host) => set(&mut rewrite, "host", host),
+            None if action.get("auto_host_rewrite").is_some_and(|it| it.bool() == Some(true)) => {
+                set(settings, "preserve_host_header", false)
+            }
+            None => {}
+        }
+        if !rewrite.is_empty() {
+            plugins.push(Plug::new("rewrite", Value::Object(rewrite)));
+        }
+        for key in [
+            "hash_policy",
+            "request_mirror_policies",
+            "rate_limits",
+            "cors",
+            "max_stream_duration",
+            "upgrade_configs",
+        ] {
+            if let Some(node) = action.get(key) {
+                self.out.lost(
+                    node.at,
+                    format_args!("{what}: {key}"),
+                    "it is not translated",
+                    "see `ferrum-edge plugins`",
+                );
+            }
+        }
+        Some(backend.to)
+    }
+
+    /// Headers that a host or route adds or removes.
+    fn headers(&mut self, what: &str, level: &Node, plugins: &mut Vec<Plug>) {
+        for (side, plugin) in [("request", "request_transformer"), ("response", "response_transformer")] {
+            let mut rules = Vec::new();
+            for header in level.each(&format!("{side}_headers_to_add")) {
+                let pair = header
+                    .path(&["header", "key"])
+                    .and_then(Node::str)
+                    .zip(header.path(&["header", "value"]).and_then(Node::plain));
+                let Some((name, value)) = pair.filter(|(_, value)| !value.contains('%')) else {
+                    self.out.lost(
+                        header.at,
+                        format_args!("{what}: {side}_headers_to_add"),
+                        "values with `%…%` have no counterpart",
+                        "use templates of `request_transformer`",
+                    );
+                    continue;
+                };
+                let action = header.text_of("append_action").unwrap_or("APPEND_IF_EXISTS_OR_ADD");
+                let operation = if action.starts_with("OVERWRITE")
+                    || header.get("append").and_then(Node::bool) == Some(false)
+                {
+                    "set"
+                } else {
+                    "append"
+                };
+                rules.push(json!({ "operation": operation, "target": "header", "key": name, "value": value.replace("${", "$${") }));
+            }
+            for name in level.texts(&format!("{side}_headers_to_remove")) {
+                rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
+            }
+            if !rules.is_empty() {
+                plugins.push(Plug::new(plugin, json!({ "rules": rules })));
+            }
+        }
+    }
+}
+
+/// Which requests a route takes: the path, and what has to hold besides. `None` when it can't be said here.
+fn matched(node: &Node) -> Option<(Value, Cond)> {
+    let ignores = node
+        .get("case_sensitive")
+        .is_some_and(|it| it.bool() == Some(false) || it.get("value").and_then(Node::bool) == Some(false));
+    let flag = if ignores { "(?i)" } else { "" };
+    let (mut path, mut cond) = (json!({ "prefix": "/" }), Cond::Always);
+    for (key, value) in node.entries() {
+        match key.as_str() {
+            "prefix" => {
+                let prefix = value.str()?;
+                if prefix != "/" {
+                    path = json!({ "regex": format!("{flag}{}.*", text::literal(prefix)) });
+                }
+            }
+            "path" if ignores => path = json!({ "regex": format!("{flag}{}", text::literal(value.str()?)) }),
+            "path" => path = json!({ "exact": value.str()? }),
+            "path_separated_prefix" if !ignores => path = json!({ "prefix": value.str()? }),
+            "safe_regex" => {
+                let regex = value.text_of("regex")?;
+                text::is_regex(regex).then_some(())?;
+                path = json!({ "regex": regex });
+            }
+            "case_sensitive" => {}
+            "headers" => {
+                for header in value.items() {
+                    cond = cond.and(header_matched(header)?);
+                }
+            }
+            "query_parameters" => {
+                for parameter in value.items() {
+                    let name = parameter.text_of("name")?;
+                    let how = match (
+                        parameter.get("string_match"),
+                        parameter.get("present_match").and_then(Node::bool),
+                    ) {
+                        (Some(text), _) => string_matched(text)?,
+                        (None, Some(present)) => json!({ "present": present }),
+                        (None, None) => json!({ "present": true }),
+                    };
+                    cond = cond.and(Cond::is(json!({ "query": { name: how } })));
+                }
+            }
+            "grpc" => cond = cond.and(Cond::is(json!({ "grpc": {} }))),
+            _ => return None,
+        }
+    }
+    Some((path, cond))
+}
+
+fn header_matched(header: &Node) -> Option<Cond> {
+    let name = header.text_of("name")?.to_ascii_lowercase();
+    let inverts = header.get("invert_match").and_then(Node::bool) == Some(true);
+    let how = match (header.get("string_match"), header.get("present_match").and_then(Node::bool)) {
+        (Some(text), _) => string_matched(text)?,
+        (None, Some(present)) => json!({ "present": present }),
+        (None, None) => {
+            // The older way to say it.
+            let old =
+                header.entries().iter().find(|(key, _)| key.ends_with("_match") && key != "invert_match");
+            match old {
+                None => json!({ "present": true }),
+                Some((key, value)) => {
+                    let text = value.str();
+                    match (key.as_str(), text) {
+                        ("exact_match", Some(text)) => json!({ "exact": text }),
+                        ("prefix_match", Some(text)) => json!({ "prefix": text }),
+                        ("suffix_match", Some(text)) => json!({ "suffix": text }),
+                        ("contains_match", Some(text)) => json!({ "contains": text }),
+                        ("safe_regex_match", None) => {
+                            let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
+                            json!({ "regex": regex })
+                        }
+                        _ => return None,
+                    }
+                }
+            }
+        }
+    };
+    let exact = how.get("exact").and_then(Value::as_str).map(str::to_owned);
+    let cond = match (name.as_str(), exact) {
+        (":method", Some(method)) => Cond::methods(&[&method]),
+        (":authority" | "host", Some(host)) => {
+            Cond::is(json!({ "hosts": [host.split(':').next().unwrap_or_default().to_ascii_lowercase()] }))
+        }
+        (":path", _) | (":method", None) | (":authority", None) => return None,
+        (":scheme", _) => return None,
+        (name, _) => Cond::is(json!({ "headers": { name: how } })),
+    };
+    Some(if inverts { cond.negate() } else { cond })
+}
+
+fn string_matched(node: &Node) -> Option<Value> {
+    let mut how = match node.entries().iter().find(|(key, _)| key != "ignore_case")? {
+        (key, value) if matches!(key.as_str(), "exact" | "prefix" | "suffix" | "contains") => {
+            json!({ key: value.str()? })
+        }
+        (key, value) if key == "safe_regex" => {
+            let regex = value.text_of("regex").filter(|it| text::is_regex(it))?;
+            json!({ "regex": regex })
+        }
+        _ => return None,
+    };
+    if node.get("ignore_case").and_then(Node::bool) == Some(true) {
+        how["ignore_case"] = json!(true);
+    }
+    Some(how)
+}
+
+/// `redirect:` of a route as settings of the plugin.
+fn redirected(node: &Node) -> Option<Value> {
+    let status = match node.text_of("response_code") {
+        None | Some("MOVED_PERMANENTLY") => 301,
+        Some("FOUND") => 302,
+        Some("SEE_OTHER") => 303,
+        Some("TEMPORARY_REDIRECT") => 307,
+        Some("PERMANENT_REDIRECT") => 308,
+        Some(_) => return None,
+    };
+    let known = [
+        "response_code",
+        "https_redirect",
+        "scheme_redirect",
+        "host_redirect",
+        "port_redirect",
+        "path_redirect",
+        "strip_query",
+    ];
+    if node.entries().iter().any(|(key, _)| !known.contains(&key.as_str())) {
+        return None;
+    }
+    let https = node.get("https_redirect").and_then(Node::bool) == Some(true)
+        || node.text_of("scheme_redirect") == Some("https");
+    let scheme = if https { "https" } else { "${request.scheme}" };
+    let host = node.text_of("host_redirect").unwrap_or("${request.host}");
+    let port =
+        node.get("port_redirect").and_then(Node::uint).map_or_else(String::new, |port| format!(":{port}"));
+    let drops = node.get("strip_query").and_then(Node::bool) == Some(true);
+    let path = node.text_of("path_redirect");
+    let target = path.unwrap_or("${request.path}");
+    let query = if drops || path.is_some_and(|it| it.contains('?')) { "drop" } else { "keep" };
+    Some(
+        json!({ "status_code": status, "location": format!("{scheme}://{host}{port}{target}"), "query": query }),
+    )
+}

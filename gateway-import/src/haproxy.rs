@@ -1,0 +1,402 @@
+//! haproxy.cfg: frontends with their rules, backends with their servers, user lists, and ports of TCP.
+
+mod acl;
+mod backend;
+mod rules;
+mod sections;
+mod stream;
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::cond::Cond;
+use crate::draft::{Import, To, set};
+use crate::error::Failure;
+use crate::files::{Files, Reader};
+use crate::steps::{Ending, Step, place, walk};
+use crate::text;
+use acl::{Acls, plain};
+use sections::{Line, Section};
+
+/// An import under way.
+struct Haproxy<'o, 'f> {
+    out: &'o mut Import,
+    reader: Reader<'f>,
+    sections: Vec<Section>,
+    backends: HashMap<String, Option<backend::Backend>>,
+    /// Stick-tables by the section that has them.
+    tables: HashMap<String, Line>,
+    certificates: Vec<Value>,
+    client_ca: Option<(String, bool)>,
+}
+
+/// A port.
+struct Bind {
+    host: String,
+    port: u16,
+    is_tls: bool,
+}
+
+/// Imports a configuration.
+///
+/// # Errors
+/// When the text is not made of HAProxy's sections.
+pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+    let file = out.report.file(name);
+    let sections = sections::parse((name, file), text)?;
+    let tables = sections.iter().filter_map(|section| {
+        let table = section.lines.iter().find(|line| line.name() == "stick-table")?;
+        Some((section.name.clone(), table.clone()))
+    });
+    let mut haproxy = Haproxy {
+        out,
+        reader: Reader::new(files),
+        tables: tables.collect(),
+        sections: Vec::new(),
+        backends: HashMap::new(),
+        certificates: Vec::new(),
+        client_ca: None,
+    };
+    haproxy.sections = sections;
+    haproxy.all(name)
+}
+
+impl Haproxy<'_, '_> {
+    fn all(mut self, name: &str) -> Result<(), Failure> {
+        let sections = self.sections.clone();
+        let fronts: Vec<&Section> = sections
+            .iter()
+            .filter(|section| matches!(section.kind.as_str(), "frontend" | "listen"))
+            .collect();
+        if fronts.is_empty() {
+            return Err(Failure::new(name, 1, "there is no frontend in it"));
+        }
+        for section in &sections {
+            match section.kind.as_str() {
+                "global" => self.global(section),
+                "frontend" | "listen" | "backend" | "defaults" | "userlist" => {}
+                kind => self.out.lost(
+                    section.at,
+                    format_args!("{kind} {}", section.name),
+                    "there is nothing like it here",
+                    "",
+                ),
+            }
+        }
+        let mut http: Vec<(&Section, Vec<Bind>)> = Vec::new();
+        for section in fronts {
+            if section.is_tcp() {
+                self.stream(section);
+            } else {
+                let binds = self.binds(section);
+                http.push((section, binds));
+            }
+        }
+        let ports = [main_port(&http, false), main_port(&http, true)];
+        for (key, is_tls) in [("http", false), ("https", true)] {
+            let all = http.iter().flat_map(|(_, binds)| binds.iter());
+            let found = all
+                .filter(|bind| bind.is_tls == is_tls && Some(bind.port) == ports[usize::from(is_tls)])
+                .next();
+            match found {
+                Some(bind) if bind.host.contains(':') => {
+                    set(&mut self.out.gateway, key, format!("[{}]:{}", bind.host, bind.port))
+                }
+                Some(bind) => set(&mut self.out.gateway, key, format!("{}:{}", bind.host, bind.port)),
+                None => set(&mut self.out.gateway, key, "off"),
+            }
+        }
+        let both = ports[0].is_some() && ports[1].is_some();
+        let mut taken = [false, false];
+        for (section, mut binds) in http {
+            let before = binds.len();
+            binds.retain(|bind| ports[usize::from(bind.is_tls)] == Some(bind.port));
+            if binds.len() < before {
+                let why = "the gateway has one port for http and one for https; what is served on others is left out";
+                self.out.lost(
+                    section.at,
+                    format_args!("{} {}: bind", section.kind, section.name),
+                    why,
+                    "run a second gateway for the other port",
+                );
+            }
+            let mut facets = Vec::new();
+            for is_tls in [false, true] {
+                if !binds.iter().any(|bind| bind.is_tls == is_tls) {
+                    continue;
+                }
+                if std::mem::replace(&mut taken[usize::from(is_tls)], true) {
+                    let why = "another frontend has this port on another address; here there is one";
+                    self.out.lost(section.at, format_args!("{} {}", section.kind, section.name), why, "");
+                    continue;
+                }
+                facets.push(if both {
+                    json!({ "scheme": if is_tls { "https" } else { "http" } })
+                } else {
+                    json!({})
+                });
+            }
+            if facets.len() == 2 {
+                facets = vec![json!({})];
+            }
+            if !facets.is_empty() {
+                self.frontend(section, &facets);
+            }
+        }
+        self.tls();
+        Ok(())
+    }
+
+    fn global(&mut self, section: &Section) {
+        for line in &section.lines {
+            let about_tls = line.name().starts_with("ssl-default");
+            if about_tls {
+                self.out.lost(line.at, line.text(), "TLS 1.2 and 1.3 with rustls's ciphers are spoken", "");
+            } else {
+                self.out.needless(line.at, line.text(), "it is about HAProxy's process");
+            }
+        }
+    }
+
+    fn binds(&mut self, section: &Section) -> Vec<Bind> {
+        let mut made = Vec::new();
+        for line in section.lines.iter().filter(|line| line.name() == "bind") {
+            let words = line.arguments();
+            let has = |word: &str| words.iter().any(|it| it == word);
+            let value = |word: &str| words.iter().position(|it| it == word).and_then(|n| words.get(n + 1));
+            let is_tls = has("ssl");
+            for address in words.first().map_or("", String::as_str).split(',') {
+                let address = address.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+                let parsed = match address.rsplit_once(':') {
+                    Some((host, port)) => {
+                        port.parse::<u16>().ok().map(|port| (host.trim_matches(['[', ']']), port))
+                    }
+                    None => None,
+                };
+                let Some((host, port)) = parsed else {
+                    self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
+                    continue;
+                };
+                let host = if matches!(host, "" | "*" | "::") { "0.0.0.0" } else { host };
+                made.push(Bind { host: host.to_owned(), port, is_tls });
+            }
+            if has("accept-proxy") {
+                set(&mut self.out.gateway, "accept_proxy_protocol", true);
+                self.out.partial(
+                    line.at,
+                    line.text(),
+                    "PROXY protocol is taken from trusted proxies only",
+                    "set gateway.trusted_proxies",
+                );
+            }
+            if let Some(file) = value("crt") {
+                if file.ends_with(".pem") || file.ends_with(".crt") {
+                    self.certificates.push(json!({ "cert_path": file, "key_path": file }));
+                } else {
+                    self.out.lost(
+                        line.at,
+                        line.text(),
+                        "only files are known for certificates",
+                        "list them in gateway.tls.certificates",
+                    );
+                }
+            }
+            match (value("verify").map(String::as_str), value("ca-file")) {
+                (Some(mode @ ("required" | "optional")), Some(file)) => {
+                    self.client_ca = Some((file.clone(), mode == "required"))
+                }
+                (Some("required" | "optional"), None) => {
+                    self.out.lost(
+                        line.at,
+                        line.text(),
+                        "it names no `ca-file`",
+                        "set gateway.tls.client_ca_path",
+                    );
+                }
+                _ => {}
+            }
+            self.out.done(line.at, line.text());
+        }
+        made
+    }
+
+    fn tls(&mut self) {
+        if self.certificates.is_empty() {
+            return;
+        }
+        let mut tls = json!({ "certificates": self.certificates });
+        if let Some((file, is_required)) = &self.client_ca {
+            tls["client_ca_path"] = json!(file);
+            tls["client_cert_required"] = json!(is_required);
+        }
+        set(&mut self.out.gateway, "tls", tls);
+    }
+
+    fn acls(&mut self, section: &Section) -> Acls {
+        let mut acls = Acls::default();
+        for line in section.defaults.iter().chain(&section.lines).filter(|line| line.name() == "acl") {
+            acls.add(line, &mut self.reader);
+        }
+        acls
+    }
+
+    fn frontend(&mut self, section: &Section, facets: &[Value]) {
+        let mut acls = self.acls(section);
+        let mut steps = Vec::new();
+        if let Some(line) = section.first(&["monitor-uri"]) {
+            let cond = Cond::path("exact", line.word(1));
+            steps.push(Step::End(cond, Ending::answer(line.at, 200, "")));
+        }
+        if let Some(line) = section.first(&["stats", "uri"]).or_else(|| section.first(&["stats", "enable"])) {
+            let uri = if line.word(1) == "uri" { line.word(2) } else { "/haproxy?stats" };
+            let path = uri.split('?').next().unwrap_or("/");
+            self.out.lost(
+                line.at,
+                line.text(),
+                "its page answers 503",
+                "see /metrics and /v1/status of the admin port",
+            );
+            steps.push(Step::End(
+                Cond::path("regex", &format!("{}.*", text::literal(path))),
+                Ending::new(line.at, To::Closed),
+            ));
+        }
+        steps.extend(self.rules(section, &mut acls));
+        for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
+            let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
+            let inner = match line.word(1).contains('%') {
+                true => None,
+                false => self.backend(line.word(1)),
+            };
+            match (plain(&ways), inner) {
+                (Some(cond), Some(steps_of)) => {
+                    self.out.done(line.at, line.text());
+                    steps.push(Step::Inner { cond, steps: steps_of, group: None, ends: true });
+                }
+                (cond, _) => {
+                    let why = "its condition or backend is not known beforehand";
+                    if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
+                        let cond = cond.unwrap_or(Cond::Always);
+                        steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
+                    }
+                }
+            }
+        }
+        let default = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
+        let last = match default {
+            Some(name) => self.backend(&name),
+            None if section.kind == "listen" => {
+                let mut own = section.clone();
+                own.lines.retain(|line| {
+                    !matches!(line.name(), "http-request" | "http-response" | "tcp-request" | "redirect")
+                });
+                Some(self.backend_steps(&own))
+            }
+            None => None,
+        };
+        steps.extend(
+            last.unwrap_or_else(|| vec![Step::End(Cond::Always, Ending::answer(section.at, 503, ""))]),
+        );
+        self.known(section);
+        let mut items = Vec::new();
+        walk(&steps, &Cond::Always, Vec::new(), &mut items);
+        self.out.done(section.at, format_args!("{} {}", section.kind, section.name));
+        place(self.out, &section.name, facets, items);
+    }
+
+    fn backend(&mut self, name: &str) -> Option<Vec<Step>> {
+        let section = self
+            .sections
+            .iter()
+            .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == name);
+        let section = section.cloned()?;
+        Some(self.backend_steps(&section))
+    }
+
+    /// Names the lines of a section that nobody looked at.
+    fn known(&mut self, section: &Section) {
+        for line in &section.lines {
+            let what = format!("{} {}: {}", section.kind, section.name, line.text());
+            if !backend::is_needless(line) {
+                let (why, todo) = match line.name() {
+                    "errorfile" | "errorfiles" | "http-error" => {
+                        ("pages for errors are not translated", "use the plugin `error_pages`")
+                    }
+                    "filter" => ("filters are not translated", ""),
+                    _ => ("there is nothing like it here", ""),
+                };
+                self.out.lost(line.at, what, why, todo);
+            }
+        }
+    }
+
+    /// The consumers of a user list, and the group that its users, or those of one of its groups, are in.
+    fn users(&mut self, list: &str, group: Option<&str>) -> Option<String> {
+        let section = self.sections.iter().find(|it| it.kind == "userlist" && it.name == list)?.clone();
+        let groups_of = |user: &Line| -> Vec<String> {
+            let own = user.words.iter().position(|it| it == "groups").and_then(|n| user.words.get(n + 1));
+            let mut names: Vec<String> =
+                own.map(|it| it.split(',').map(str::to_owned).collect()).unwrap_or_default();
+            for group in section.lines.iter().filter(|line| line.name() == "group") {
+                let members =
+                    group.words.iter().position(|it| it == "users").and_then(|n| group.words.get(n + 1));
+                if members.is_some_and(|members| members.split(',').any(|it| it == user.word(1))) {
+                    names.push(group.word(1).to_owned());
+                }
+            }
+            names
+        };
+        for user in section.lines.iter().filter(|line| line.name() == "user") {
+            let value =
+                |word: &str| user.words.iter().position(|it| it == word).and_then(|n| user.words.get(n + 1));
+            let credential = match (value("insecure-password"), value("password")) {
+                (Some(password), _) => json!({ "password": password }),
+                (None, Some(hash)) if hash.starts_with("$2") => json!({ "password_hash": hash }),
+                _ => return None,
+            };
+            let credentials = json!({ "basic_auth": credential });
+            let mut groups = vec![format!("haproxy-{list}")];
+            groups.extend(groups_of(user).iter().map(|group| format!("haproxy-{list}-{group}")));
+            match self.out.consumers.iter_mut().find(|known| known["username"] == user.word(1)) {
+                Some(known) if known["credentials"] != credentials => return None,
+                Some(known) => {
+                    if let Some(Value::Array(known)) = known.get_mut("acl_groups") {
+                        known.extend(
+                            groups
+                                .into_iter()
+                                .map(Value::from)
+                                .filter(|it| !known.contains(it))
+                                .collect::<Vec<_>>(),
+                        );
+                    }
+                }
+                None => {
+                    let id = self.out.id("consumer", user.word(1));
+                    self.out.consumers.push(json!({
+                        "id": id, "username": user.word(1), "acl_groups": groups, "credentials": credentials,
+                    }));
+                }
+            }
+        }
+        Some(match group {
+            None => format!("haproxy-{list}"),
+            Some(group) => format!("haproxy-{list}-{group}"),
+        })
+    }
+}
+
+/// The port that most frontends have; of several, the first.
+fn main_port(fronts: &[(&Section, Vec<Bind>)], is_tls: bool) -> Option<u16> {
+    let ports: Vec<u16> = fronts
+        .iter()
+        .flat_map(|(_, binds)| binds.iter())
+        .filter(|bind| bind.is_tls == is_tls)
+        .map(|bind| bind.port)
+        .collect();
+    let usual = if is_tls { 443 } else { 80 };
+    if ports.contains(&usual) { Some(usual) } else { ports.first().copied() }
+}
+
+#[cfg(test)]
+mod tests;

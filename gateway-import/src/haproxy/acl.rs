@@ -1,0 +1,405 @@
+//! ACLs and the conditions made of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::sections::Line;
+use crate::cond::Cond;
+use crate::files::Reader;
+use crate::text;
+
+/// Values one ACL may have, with those of its files.
+const MAX_VALUES: usize = 10_000;
+/// Ways in which one condition may hold.
+const MAX_WAYS: usize = 64;
+
+/// What one ACL asks.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Term {
+    /// Something about the request.
+    Asks(Cond),
+    /// Who it is: a user list, and a group of it.
+    Auth(String, Option<String>),
+    /// More requests than this in a stick-table's time.
+    Rate(u64),
+    /// Something that is not known here.
+    Unknown,
+}
+
+/// A condition: the ways in which it holds, each with all that has to hold then, or (false) not to.
+pub(super) type Ways = Vec<Vec<(bool, Term)>>;
+
+/// ACLs by name. Several of one name are alternatives.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Acls {
+    named: HashMap<String, Vec<Term>>,
+    /// Clients' addresses are changed by a rule.
+    pub(super) has_unknown_clients: bool,
+    /// The path was changed by a rule.
+    pub(super) is_rewritten: bool,
+}
+
+impl Acls {
+    /// `acl NAME FETCH [FLAGS] VALUES`.
+    pub(super) fn add(&mut self, line: &Line, reader: &mut Reader<'_>) {
+        let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
+        let Some((name, rest)) = words.split_first() else { return };
+        let term = self.asked(rest, reader);
+        self.named.entry((*name).to_owned()).or_default().push(term);
+    }
+
+    /// The ways in which `if …` or `unless …` hold.
+    pub(super) fn condition(&self, words: &[String], reader: &mut Reader<'_>) -> Ways {
+        let Some((first, rest)) = words.split_first() else { return vec![Vec::new()] };
+        let ways = self.ways(rest, reader);
+        match first.as_str() {
+            "if" => ways,
+            "unless" => negate(&ways),
+            _ => vec![vec![(true, Term::Unknown)]],
+        }
+    }
+
+    fn ways(&self, words: &[String], reader: &mut Reader<'_>) -> Ways {
+        let mut ways: Ways = vec![Vec::new()];
+        let mut at = 0;
+        let mut alternatives: Ways = Vec::new();
+        while let Some(word) = words.get(at) {
+            at += 1;
+            match word.as_str() {
+                "or" | "||" => {
+                    alternatives.append(&mut ways);
+                    ways = vec![Vec::new()];
+                    continue;
+                }
+                "and" | "&&" => continue,
+                _ => {}
+            }
+            let (mut holds, mut name) = match word.strip_prefix('!') {
+                Some(rest) => (false, rest),
+                None => (true, word.as_str()),
+            };
+            if name.is_empty() {
+                // `! name`, with a space between.
+                name = words.get(at).map_or("", String::as_str);
+                at += 1;
+                holds = false;
+            }
+            let terms = if name == "{" {
+                let end = words.iter().skip(at).position(|word| word == "}").map_or(words.len(), |n| at + n);
+                let inner: Vec<&str> =
+                    words.get(at..end).unwrap_or_default().iter().map(String::as_str).collect();
+                at = end + 1;
+                vec![self.asked(&inner, reader)]
+            } else {
+                self.called(name)
+            };
+            // All alternatives of a name fail, or any of them holds.
+            let mut next: Ways = Vec::new();
+            for way in &ways {
+                if holds {
+                    next.extend(
+                        terms.iter().map(|term| way.iter().cloned().chain([(true, term.clone())]).collect()),
+                    );
+                } else {
+                    next.push(
+                        way.iter().cloned().chain(terms.iter().map(|term| (false, term.clone()))).collect(),
+                    );
+                }
+            }
+            ways = next;
+            if ways.len() + alternatives.len() > MAX_WAYS {
+                return vec![vec![(true, Term::Unknown)]];
+            }
+        }
+        alternatives.extend(ways);
+        alternatives
+    }
+
+    fn called(&self, name: &str) -> Vec<Term> {
+        if let Some(terms) = self.named.get(name) {
+            return terms.clone();
+        }
+        let methods = |list: &[&str]| vec![Term::Asks(Cond::methods(list))];
+        match name {
+            "TRUE" | "HTTP" => vec![Term::Asks(Cond::Always)],
+            "FALSE" => vec![Term::Asks(Cond::Never)],
+            "LOCALHOST" => vec![Term::Asks(Cond::is(json!({ "clients": ["127.0.0.0/8", "::1"] })))],
+            "METH_GET" => methods(&["GET", "HEAD"]),
+            "METH_POST" => methods(&["POST"]),
+            "METH_HEAD" => methods(&["HEAD"]),
+            "METH_PUT" => methods(&["PUT"]),
+            "METH_DELETE" => methods(&["DELETE"]),
+            "METH_OPTIONS" => methods(&["OPTIONS"]),
+            "METH_CONNECT" => methods(&["CONNECT"]),
+            "METH_TRACE" => methods(&["TRACE"]),
+            _ => vec![Term::Unknown],
+        }
+    }
+
+    /// `FETCH [FLAGS] VALUES`.
+    fn asked(&self, words: &[&str], reader: &mut Reader<'_>) -> Term {
+        let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
+        let Some(test) = Test::read(rest, reader) else { return Term::Unknown };
+        let mut converters = fetch.split(',');
+        let fetch = converters.next().unwrap_or_default();
+        let mut test = test;
+        for converter in converters {
+            match converter {
+                // Lower case of it is looked at.
+                "lower" | "upper" => test.ignores_case = true,
+                _ => return Term::Unknown,
+            }
+        }
+        let (name, argument) = match fetch.split_once('(') {
+            Some((name, rest)) => (name, rest.trim_end_matches(')')),
+            None => (fetch, ""),
+        };
+        match name {
+            "http_auth" => return Term::Auth(argument.to_owned(), None),
+            "http_auth_group" => return Term::Auth(argument.to_owned(), test.values.first().cloned()),
+            "sc_http_req_rate" | "sc0_http_req_rate" | "src_http_req_rate" => {
+                return match test.values.as_slice() {
+                    [operator, most] if operator == "gt" || operator == "ge" => {
+                        most.parse().map_or(Term::Unknown, Term::Rate)
+                    }
+                    _ => Term::Unknown,
+                };
+            }
+            _ => {}
+        }
+        let is_path = name.starts_with("path")
+            || name.starts_with("url")
+            || name.starts_with("base")
+            || name == "capture.req.uri";
+        if is_path && self.is_rewritten || name == "src" && self.has_unknown_clients {
+            return Term::Unknown;
+        }
+        test.of(name, argument).map_or(Term::Unknown, Term::Asks)
+    }
+}
+
+/// The ways in which none of these holds.
+fn negate(ways: &Ways) -> Ways {
+    let mut made: Ways = vec![Vec::new()];
+    for way in ways {
+        let mut next = Vec::new();
+        for before in &made {
+            for (holds, term) in way {
+                let mut one = before.clone();
+                one.push((!holds, term.clone()));
+                next.push(one);
+            }
+        }
+        made = next;
+        if made.len() > MAX_WAYS {
+            return vec![vec![(true, Term::Unknown)]];
+        }
+    }
+    made
+}
+
+/// What is asked of the request, where nothing else is; `None` when something is not known here.
+pub(super) fn plain(ways: &Ways) -> Option<Cond> {
+    let mut any = Cond::Never;
+    for way in ways {
+        let mut all = Cond::Always;
+        for (holds, term) in way {
+            let Term::Asks(cond) = term else { return None };
+            all = all.and(if *holds { cond.clone() } else { cond.clone().negate() });
+        }
+        any = any.or(all);
+    }
+    (any.depth() <= 14).then_some(any)
+}
+
+/// How values are compared, and with which.
+struct Test {
+    values: Vec<String>,
+    ignores_case: bool,
+    /// What `-m` says.
+    how: Option<String>,
+}
+
+impl Test {
+    fn read(words: &[&str], reader: &mut Reader<'_>) -> Option<Self> {
+        let mut made = Self { values: Vec::new(), ignores_case: false, how: None };
+        let mut rest = words.iter();
+        let mut flags = true;
+        while let Some(word) = rest.next() {
+            match *word {
+                "-i" if flags => made.ignores_case = true,
+                "-n" | "-u" if flags => {}
+                "--" if flags => flags = false,
+                "-m" if flags => made.how = Some((*rest.next()?).to_owned()),
+                "-f" if flags => {
+                    let text = reader.read(Path::new(rest.next()?)).ok()?;
+                    let lines =
+                        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+                    made.values.extend(lines.map(str::to_owned));
+                }
+                "-M" if flags => return None,
+                value => {
+                    flags = false;
+                    made.values.push(value.to_owned());
+                }
+            }
+            if made.values.len() > MAX_VALUES {
+                return None;
+            }
+        }
+        // Lists of values are compared as strings, unless -m says otherwise.
+        made.values.iter().all(|value| !value.contains("%[")).then_some(made)
+    }
+
+    /// When a fetch has one of the values; `None` when it is not known here.
+    fn of(&self, name: &str, argument: &str) -> Option<Cond> {
+        let (base, suffix) = match name.rsplit_once('_') {
+            Some((base, suffix @ ("beg" | "end" | "sub" | "reg" | "dir" | "dom" | "len"))) => (base, suffix),
+            _ => (name, ""),
+        };
+        let how = self.how.as_deref().unwrap_or(suffix);
+        match base {
+            "path" | "url" | "capture.req.uri" | "pathq" => {
+                if base != "path"
+                    && self.values.iter().any(|value| value.contains('?') || value.starts_with("http"))
+                {
+                    return None;
+                }
+                if base != "path" && !matches!(how, "beg") {
+                    return None;
+                }
+                Some(Cond::any(self.regexes(how)?.iter().map(|regex| Cond::path("regex", regex))))
+            }
+            "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "shdr"
+                if argument.split(',').next().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
+            {
+                self.host(how)
+            }
+            "req.hdr" | "hdr" | "req.fhdr" | "fhdr" => {
+                let field = argument.split(',').next().unwrap_or_default().to_ascii_lowercase();
+                self.field("headers", &field, how, base.starts_with("req.fhdr") || base == "fhdr")
+            }
+            "req.hdr_cnt" | "hdr_cnt" => None,
+            "cook" | "req.cook" => self.field("cookies", argument, how, true),
+            "url_param" | "urlp" => self.field("query", argument, how, true),
+            "method" if how.is_empty() || how == "str" => {
+                let list: Vec<&str> = self.values.iter().map(String::as_str).collect();
+                (!list.is_empty()).then(|| Cond::methods(&list))
+            }
+            "src" | "req.src" if how.is_empty() || how == "ip" => {
+                let good = !self.values.is_empty() && self.values.iter().all(|value| text::is_network(value));
+                good.then(|| Cond::is(json!({ "clients": self.values })))
+            }
+            "ssl_fc" | "dst_ssl" => self.flag(Cond::is(json!({ "scheme": "https" }))),
+            "ssl_c_used" | "ssl_fc_has_crt" => {
+                self.flag(Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })))
+            }
+            "ssl_fc_sni" | "req.ssl_sni" if how.is_empty() || how == "str" => {
+                (!self.values.is_empty()).then(|| Cond::is(json!({ "tls": { "server_names": self.values } })))
+            }
+            "always_true" => Some(Cond::Always),
+            "always_false" => Some(Cond::Never),
+            _ => None,
+        }
+    }
+
+    fn flag(&self, cond: Cond) -> Option<Cond> {
+        match self.values.first().map(String::as_str) {
+            None => Some(cond),
+            Some("1" | "true" | "yes") => Some(cond),
+            Some("0" | "false" | "no") => Some(cond.negate()),
+            Some(_) => None,
+        }
+    }
+
+    /// The values as regexes over the whole.
+    fn regexes(&self, how: &str) -> Option<Vec<String>> {
+        let flag = if self.ignores_case { "(?i)" } else { "" };
+        let one = |value: &String| {
+            let plain = text::literal(value);
+            let trimmed = text::literal(value.trim_matches('/'));
+            let made = match how {
+                "" | "str" => plain,
+                "beg" => format!("{plain}.*"),
+                "end" => format!(".*{plain}"),
+                "sub" => format!(".*{plain}.*"),
+                "reg" => text::anywhere(value),
+                "dir" => format!("(?:.*/)?{trimmed}(?:/.*)?"),
+                "dom" => format!("(?:.*[./?:])?{trimmed}(?:[./?:].*)?"),
+                "found" => ".*".to_owned(),
+                _ => return None,
+            };
+            let made = format!("{flag}{made}");
+            text::is_regex(&made).then_some(made)
+        };
+        if how == "found" {
+            return Some(vec![".*".to_owned()]);
+        }
+        (!self.values.is_empty()).then(|| self.values.iter().map(one).collect())?
+    }
+
+    fn host(&self, how: &str) -> Option<Cond> {
+        let good = |name: &str| {
+            !name.is_empty()
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        };
+        match how {
+            "" | "str" | "dom" | "beg" => {
+                // A port in the header would make HAProxy's test fail; here it is not looked at.
+                let names: Vec<String> = self
+                    .values
+                    .iter()
+                    .map(|value| {
+                        value.rsplit_once(':').map_or(value.as_str(), |(host, _)| host).to_ascii_lowercase()
+                    })
+                    .collect();
+                if names.is_empty() || !names.iter().all(|name| good(name)) {
+                    return None;
+                }
+                match how {
+                    "dom" => {
+                        let wild: Vec<String> =
+                            names.iter().flat_map(|name| [name.clone(), format!("*.{name}")]).collect();
+                        Some(Cond::is(json!({ "hosts": wild })))
+                    }
+                    "beg" => None,
+                    _ => Some(Cond::is(json!({ "hosts": names }))),
+                }
+            }
+            "end" => {
+                let names: Option<Vec<String>> = self
+                    .values
+                    .iter()
+                    .map(|value| {
+                        value
+                            .strip_prefix('.')
+                            .filter(|rest| good(rest))
+                            .map(|rest| format!("*.{}", rest.to_ascii_lowercase()))
+                    })
+                    .collect();
+                names.filter(|names| !names.is_empty()).map(|names| Cond::is(json!({ "hosts": names })))
+            }
+            _ => None,
+        }
+    }
+
+    /// A header, cookie or query parameter. Headers may hold several values, with commas between them.
+    fn field(&self, kind: &str, name: &str, how: &str, is_whole: bool) -> Option<Cond> {
+        if name.is_empty() {
+            return None;
+        }
+        let field = |how: Value| Cond::is(json!({ kind: { name: how } }));
+        if how == "found" || self.values.is_empty() {
+            return Some(field(json!({ "present": true })));
+        }
+        let all = self.regexes(how)?.into_iter().map(|regex| {
+            let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex.as_str()), |rest| ("(?i)", rest));
+            let made =
+                if is_whole { regex.clone() } else { format!(r"{flag}(?:.*,\s*)?(?:{rest})(?:\s*,.*)?") };
+            field(json!({ "regex": made }))
+        });
+        Some(Cond::any(all))
+    }
+}

@@ -1,0 +1,395 @@
+//! Backends: servers, how one is picked, and how they are asked.
+
+use serde_json::{Map, Value, json};
+
+use super::Haproxy;
+use super::sections::{Line, Section};
+use crate::cond::Cond;
+use crate::draft::{Plug, To, set};
+use crate::steps::{Ending, Step};
+use crate::text;
+
+/// A section's servers as an upstream.
+#[derive(Debug, Clone)]
+pub(super) struct Backend {
+    pub(super) to: To,
+    pub(super) settings: Map<String, Value>,
+}
+
+impl Haproxy<'_, '_> {
+    /// The way of a backend's requests: its rules, and its servers.
+    pub(super) fn backend_steps(&mut self, section: &Section) -> Vec<Step> {
+        let mut acls = self.acls(section);
+        let mut steps = self.rules(section, &mut acls);
+        let mut ending = match self.servers(section) {
+            Some(backend) => {
+                let mut ending = Ending::new(section.at, backend.to);
+                ending.settings = backend.settings;
+                ending
+            }
+            None => Ending::answer(section.at, 503, ""),
+        };
+        if section.first(&["compression", "algo"]).is_some() {
+            ending.plugins.push(Plug::new("compression", json!({ "algorithms": ["gzip"] })));
+        }
+        set(&mut ending.settings, "preserve_host_header", true);
+        set(&mut ending.settings, "strip_listen_path", false);
+        steps.push(Step::End(Cond::Always, ending));
+        self.known(section);
+        steps
+    }
+
+    /// A section's servers; `None` where there is none that can be reached.
+    pub(super) fn servers(&mut self, section: &Section) -> Option<Backend> {
+        if let Some(known) = self.backends.get(&section.name) {
+            return known.clone();
+        }
+        let made = self.make_servers(section);
+        self.backends.insert(section.name.clone(), made.clone());
+        made
+    }
+
+    fn make_servers(&mut self, section: &Section) -> Option<Backend> {
+        let place = format!("{} {}", section.kind, section.name);
+        let defaults: Vec<String> =
+            section.said(&["default-server"]).iter().flat_map(|line| line.arguments().to_vec()).collect();
+        let mut settings = Map::new();
+        let mut targets = Vec::new();
+        let (mut is_checked, mut is_tls, mut inter, mut rise, mut fall) = (false, false, None, None, None);
+        for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
+            if line.name() == "server-template" {
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "servers that are found at run time are not known here",
+                    "name them",
+                );
+                continue;
+            }
+            let mut words: Vec<String> = defaults.clone();
+            words.extend(line.words.get(3..).unwrap_or_default().iter().cloned());
+            let server = Server { words: &words };
+            let address = line.word(2).trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+            let parsed = text::host_port(address)
+                .filter(|_| !address.contains(['$', '@', '/']) && !address.is_empty());
+            let Some((host, Some(port))) = parsed else {
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "only hosts with ports are known, no sockets or variables",
+                    "",
+                );
+                continue;
+            };
+            if server.has("disabled") {
+                self.out.partial(line.at, line.text(), "it is disabled, and left out", "");
+                continue;
+            }
+            let mut target = json!({ "host": host, "port": port });
+            match server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
+                Some(0) => {
+                    self.out.partial(line.at, line.text(), "its weight is 0, and it is left out", "");
+                    continue;
+                }
+                Some(weight) => target["weight"] = json!(weight),
+                None => {}
+            }
+            if server.has("backup") {
+                target["priority"] = json!(1);
+            }
+            if let Some(most) =
+                server.value("maxconn").and_then(|it| it.parse::<u32>().ok()).filter(|it| *it > 0)
+            {
+                target["max_requests"] = json!(most.min(1_000_000));
+            }
+            is_checked |= server.has("check");
+            inter = inter.or_else(|| server.value("inter").and_then(|it| text::millis(it, 1)));
+            rise = rise.or_else(|| server.value("rise").and_then(|it| it.parse::<u32>().ok()));
+            fall = fall.or_else(|| server.value("fall").and_then(|it| it.parse::<u32>().ok()));
+            is_tls |= server.has("ssl");
+            server.tls(&mut settings);
+            if section.is_tcp() && (server.has("send-proxy") || server.has("send-proxy-v2")) {
+                set(&mut settings, "send_proxy_protocol", if server.has("send-proxy-v2") { 2 } else { 1 });
+            } else if server.has("send-proxy") || server.has("send-proxy-v2") {
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "HTTP targets get no PROXY protocol",
+                    "they get X-Forwarded-For",
+                );
+            }
+            if server.value("proto") == Some("h2") {
+                set(&mut settings, "backend_http_version", "2");
+            }
+            self.out.done(line.at, line.text());
+            targets.push(target);
+        }
+        if targets.is_empty() {
+            self.out.lost(
+                section.at,
+                &place,
+                "it has no servers that could be translated; it answers 503",
+                "",
+            );
+            return None;
+        }
+        let mut made = Map::from_iter([("targets".to_owned(), json!(targets))]);
+        self.balance(section, &mut made);
+        if is_checked {
+            let active = checks(section, inter, rise, fall);
+            set(&mut made, "health_checks", json!({ "active": active }));
+        }
+        times(section, &mut settings);
+        let id = self.out.id("upstream", &section.name);
+        let mut whole = Map::from_iter([("id".to_owned(), json!(id))]);
+        whole.extend(made);
+        self.out.upstreams.push(Value::Object(whole));
+        self.out.done(section.at, place);
+        Some(Backend { to: To::Upstream { id, is_tls }, settings })
+    }
+
+    fn balance(&mut self, section: &Section, made: &mut Map<String, Value>) {
+        let line = section.first(&["balance"]);
+        let algorithm = match line.map_or("roundrobin", |line| line.word(1)) {
+            "roundrobin" | "static-rr" => "weighted_round_robin",
+            "leastconn" => "least_connections",
+            "source" => "consistent_hashing",
+            "random" => "power_of_two",
+            other => {
+                let header = other.strip_prefix("hdr(").map(|name| name.trim_end_matches(')'));
+                match header {
+                    Some(name) => {
+                        set(made, "hash_on", format!("header:{}", name.to_ascii_lowercase()));
+                        "consistent_hashing"
+                    }
+                    None => {
+                        let why = format!("`{other}` is not known: servers are taken in turn");
+                        self.out.partial(
+                            line.map(|it| it.at).unwrap_or_default(),
+                            format_args!("balance {other}"),
+                            why,
+                            "",
+                        );
+                        "weighted_round_robin"
+                    }
+                }
+            }
+        };
+        let cookie = section.lines.iter().find(|line| line.name() == "cookie");
+        match cookie {
+            Some(cookie)
+                if cookie.arguments().iter().any(|it| it == "insert")
+                    && algorithm != "consistent_hashing" =>
+            {
+                let mut config = json!({ "ttl_seconds": 0, "http_only": cookie.arguments().iter().any(|it| it == "httponly") });
+                if cookie.arguments().iter().any(|it| it == "secure") {
+                    config["secure"] = json!(true);
+                }
+                set(made, "sticky", json!({ "cookie": cookie.word(1), "cookie_config": config }));
+                self.out.partial(
+                    cookie.at,
+                    cookie.text(),
+                    "the cookie's values are others: clients are balanced anew once",
+                    "",
+                );
+            }
+            Some(cookie) => {
+                self.out.lost(cookie.at, cookie.text(), "only inserted cookies are known", "see `sticky`")
+            }
+            None => {}
+        }
+        set(made, "algorithm", algorithm);
+        for line in section.lines.iter().filter(|line| line.name() == "stick" || line.name() == "stick-table")
+        {
+            if line.word(1) == "on" || line.name() == "stick" {
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "clients are not kept at their servers by tables",
+                    "see `sticky` or `hash_on`",
+                );
+            }
+        }
+    }
+}
+
+/// What a server's line says behind its address.
+struct Server<'w> {
+    words: &'w [String],
+}
+
+impl<'w> Server<'w> {
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|it| it == word)
+    }
+
+    fn value(&self, word: &str) -> Option<&'w str> {
+        let at = self.words.iter().rposition(|it| it == word)?;
+        self.words.get(at + 1).map(String::as_str)
+    }
+
+    fn tls(&self, settings: &mut Map<String, Value>) {
+        if !self.has("ssl") {
+            return;
+        }
+        if self.value("verify") == Some("none") {
+            set(settings, "backend_tls_verify_server_cert", false);
+        }
+        if let Some(file) = self.value("ca-file").filter(|file| file.starts_with('/')) {
+            set(settings, "backend_tls_server_ca_cert_path", file);
+        }
+        if let Some(file) = self.value("crt") {
+            set(settings, "backend_tls_client_cert_path", file);
+            set(settings, "backend_tls_client_key_path", file);
+        }
+        if let Some(name) = self.value("verifyhost").or_else(|| {
+            self.value("sni").and_then(|it| it.strip_prefix("str(")).map(|it| it.trim_end_matches(')'))
+        }) {
+            set(settings, "backend_tls_server_name", name);
+        }
+    }
+}
+
+/// How servers are asked.
+fn checks(section: &Section, inter: Option<u64>, rise: Option<u32>, fall: Option<u32>) -> Value {
+    let mut active = Map::new();
+    match section.first(&["option", "httpchk"]) {
+        Some(line) => {
+            let sent = section.first(&["http-check", "send"]);
+            let uri = sent.and_then(|it| {
+                it.words.iter().position(|word| word == "uri").and_then(|n| it.words.get(n + 1))
+            });
+            let path = match line.arguments().get(1..).unwrap_or_default() {
+                [] => "/",
+                [one] => one.as_str(),
+                [_, path, ..] => path.as_str(),
+            };
+            set(&mut active, "http_path", uri.map_or(path, String::as_str));
+            let expected = section
+                .first(&["http-check", "expect", "status"])
+                .and_then(|it| it.word(3).parse::<u16>().ok());
+            let codes: Vec<u16> = expected.map_or_else(
+                || vec![200, 201, 202, 203, 204, 206, 301, 302, 303, 304, 307, 308],
+                |it| vec![it],
+            );
+            set(&mut active, "healthy_status_codes", json!(codes));
+        }
+        None => set(&mut active, "probe_type", "tcp"),
+    }
+    set(&mut active, "interval_seconds", text::seconds(inter.unwrap_or(2000)).min(86_400));
+    set(&mut active, "healthy_threshold", rise.unwrap_or(2).max(1));
+    set(&mut active, "unhealthy_threshold", fall.unwrap_or(3).max(1));
+    Value::Object(active)
+}
+
+/// Timeouts and retries of a section.
+pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
+    let time = |name: &str| section.first(&["timeout", name]).and_then(|line| text::millis(line.word(2), 1));
+    if let Some(millis) = time("connect") {
+        set(settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
+    }
+    if let Some(millis) = time("server") {
+        let millis = millis.min(86_400_000);
+        if section.is_tcp() {
+            set(settings, "tcp_idle_timeout_seconds", text::seconds(millis));
+        } else {
+            set(settings, "backend_read_timeout_ms", millis);
+        }
+    }
+    if let Some(millis) = time("tunnel").filter(|_| !section.is_tcp()) {
+        set(settings, "websocket_idle_timeout_ms", millis.min(604_800_000));
+    }
+    if let Some(retries) = section
+        .first(&["retries"])
+        .and_then(|line| line.word(1).parse::<u32>().ok())
+        .filter(|_| !section.is_tcp())
+    {
+        set(settings, "retry", json!({ "max_retries": retries.min(100) }));
+    }
+}
+
+/// A line that is not translated anywhere, and harmless: about logs, the process, or what the gateway does anyway.
+pub(super) fn is_needless(line: &Line) -> bool {
+    const OPTIONS: &[&str] = &[
+        "forwardfor",
+        "httplog",
+        "tcplog",
+        "dontlognull",
+        "http-server-close",
+        "httpclose",
+        "http-keep-alive",
+        "redispatch",
+        "httpchk",
+        "tcp-check",
+        "log-health-checks",
+        "http-use-htx",
+        "dontlog-normal",
+        "tcpka",
+        "clitcpka",
+        "srvtcpka",
+        "splice-auto",
+        "splice-request",
+        "splice-response",
+        "abortonclose",
+        "contstats",
+        "prefer-last-server",
+        "http-pretend-keepalive",
+        "log-separate-errors",
+        "logasap",
+        "http-buffer-request",
+        "socket-stats",
+        "allbackups",
+        "ssl-hello-chk",
+        "pgsql-check",
+        "mysql-check",
+        "redis-check",
+    ];
+    match line.name() {
+        "option" => OPTIONS.contains(&line.word(1)) || line.word(1).starts_with("no"),
+        "no"
+        | "log"
+        | "log-format"
+        | "log-tag"
+        | "maxconn"
+        | "fullconn"
+        | "http-reuse"
+        | "mode"
+        | "balance"
+        | "timeout"
+        | "retries"
+        | "server"
+        | "server-template"
+        | "default-server"
+        | "acl"
+        | "http-request"
+        | "http-response"
+        | "http-after-response"
+        | "tcp-request"
+        | "redirect"
+        | "use_backend"
+        | "default_backend"
+        | "bind"
+        | "cookie"
+        | "http-check"
+        | "tcp-check"
+        | "compression"
+        | "description"
+        | "id"
+        | "hash-type"
+        | "stick-table"
+        | "stick"
+        | "unique-id-format"
+        | "unique-id-header"
+        | "monitor-uri"
+        | "errorloc"
+        | "rate-limit"
+        | "capture"
+        | "stats"
+        | "enabled"
+        | "backlog"
+        | "retry-on"
+        | "load-server-state-from-file"
+        | "email-alert" => true,
+        _ => false,
+    }
+}

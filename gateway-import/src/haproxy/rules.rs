@@ -1,0 +1,490 @@
+//! `http-request`, `http-response`, `redirect` and `tcp-request` rules as steps.
+
+use serde_json::{Value, json};
+
+use super::Haproxy;
+use super::acl::{Acls, Term, Ways, plain};
+use super::sections::{Line, Section};
+use crate::cond::Cond;
+use crate::draft::{Plug, To};
+use crate::steps::{Ending, Step};
+use crate::text;
+
+const TODO: &str = "write it with `matches` and plugins, then remove `request_termination`";
+
+/// Actions that change nothing about who gets where.
+const HARMLESS: &[&str] = &[
+    "capture",
+    "set-log-level",
+    "set-var",
+    "set-var-fmt",
+    "unset-var",
+    "set-nice",
+    "set-mark",
+    "set-tos",
+    "add-acl",
+    "del-acl",
+    "set-map",
+    "del-map",
+    "cache-use",
+    "cache-store",
+    "early-hint",
+    "disable-l7-retry",
+    "set-timeout",
+    "strict-mode",
+    "wait-for-body",
+    "set-bandwidth-limit",
+    "do-resolve",
+    "set-dst",
+    "set-dst-port",
+    "sc-inc-gpc0",
+    "sc-inc-gpc1",
+    "sc-set-gpt0",
+    "normalize-uri",
+    "wait-for-handshake",
+    "set-priority-class",
+    "set-priority-offset",
+];
+
+impl Haproxy<'_, '_> {
+    /// The rules of a section as steps, in the order in which HAProxy takes them.
+    pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<Step> {
+        let mut steps = Vec::new();
+        // What requests are counted, for how long.
+        let table =
+            section.lines.iter().find(|line| line.name() == "stick-table").or(self.tables.get(&section.name));
+        let period = table.and_then(|line| rate_period(line));
+        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
+            self.tcp_request(line, acls, &mut steps);
+        }
+        for line in section.lines.iter().filter(|line| line.name() == "http-request") {
+            self.http_request(line, acls, period.as_deref(), &mut steps);
+        }
+        for line in section.lines.iter().filter(|line| line.name() == "redirect") {
+            let words = line.arguments();
+            self.redirect(line, words, acls, &mut steps);
+        }
+        for line in
+            section.lines.iter().filter(|line| matches!(line.name(), "http-response" | "http-after-response"))
+        {
+            self.http_response(line, acls, &mut steps);
+        }
+        steps
+    }
+
+    /// The words of a rule before its condition, and the ways in which that holds.
+    fn split<'l>(&mut self, words: &'l [String], acls: &Acls) -> (&'l [String], Ways) {
+        let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
+        let (before, after) = words.split_at_checked(at).unwrap_or((words, &[]));
+        (before, acls.condition(after, &mut self.reader))
+    }
+
+    fn closed(&mut self, line: &Line, why: &str, steps: &mut Vec<Step>) {
+        if self.out.guard(line.at, line.text(), why, TODO) {
+            steps.push(Step::End(Cond::Always, Ending::new(line.at, To::Closed)));
+        }
+    }
+
+    fn tcp_request(&mut self, line: &Line, acls: &mut Acls, steps: &mut Vec<Step>) {
+        let (words, ways) = self.split(line.arguments(), acls);
+        let action = words.get(1).map_or("", String::as_str);
+        match (action, plain(&ways)) {
+            ("reject" | "silent-drop", Some(cond)) => {
+                self.out.partial(line.at, line.text(), "the connection stays: requests get 403", "");
+                steps.push(Step::End(cond, Ending::answer(line.at, 403, "")));
+            }
+            ("reject" | "silent-drop", None) => self.closed(line, "its condition can't be translated", steps),
+            (
+                "accept" | "inspect-delay" | "track-sc0" | "track-sc1" | "track-sc2" | "capture" | "set-var",
+                _,
+            ) => {
+                self.out.needless(line.at, line.text(), "");
+            }
+            _ if words.first().is_some_and(|word| word == "inspect-delay") => {
+                self.out.needless(line.at, line.text(), "");
+            }
+            _ => self.closed(line, "it is not known, and may guard", steps),
+        }
+    }
+
+    fn http_request(&mut self, line: &Line, acls: &mut Acls, period: Option<&str>, steps: &mut Vec<Step>) {
+        let (words, ways) = self.split(line.arguments(), acls);
+        let Some((action, rest)) = words.split_first() else { return };
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let after =
+            |word: &str| rest.iter().position(|it| *it == word).and_then(|n| rest.get(n + 1)).copied();
+        let cond = plain(&ways);
+        match action.as_str() {
+            "deny" | "tarpit" | "reject" | "silent-drop" => {
+                let default = if action == "tarpit" { 500 } else { 403 };
+                let status = after("deny_status")
+                    .or_else(|| after("status"))
+                    .and_then(|it| it.parse().ok())
+                    .unwrap_or(default);
+                self.deny(line, (&ways, cond, status), period, steps);
+            }
+            "allow" => match cond {
+                // Whoever is allowed skips the rules that follow.
+                Some(Cond::Never) => {}
+                _ => self.closed(line, "the rules behind an `allow` can't be skipped here", steps),
+            },
+            "auth" => self.auth(line, &ways, after("realm"), steps),
+            "redirect" => {
+                let words: Vec<String> = line.arguments().get(1..).unwrap_or_default().to_vec();
+                self.redirect(line, &words, acls, steps);
+            }
+            "return" => match cond {
+                Some(cond) => {
+                    let status = after("status").and_then(|it| it.parse().ok()).unwrap_or(200);
+                    let kind = after("content-type").unwrap_or("text/plain").to_owned();
+                    let body = after("string").or_else(|| after("lf-string")).unwrap_or_default().to_owned();
+                    if rest.contains(&"lf-string")
+                        || rest.contains(&"file")
+                        || rest.contains(&"lf-file")
+                        || rest.contains(&"errorfile")
+                    {
+                        self.out.partial(line.at, line.text(), "its body is not the same", "");
+                    } else {
+                        self.out.done(line.at, line.text());
+                    }
+                    let status = if (200..600).contains(&status) { status } else { 503 };
+                    steps.push(Step::End(cond, Ending::new(line.at, To::Answer(status, kind, body))));
+                }
+                None => self.closed(line, "its condition can't be translated", steps),
+            },
+            "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
+                self.header(line, (action, &rest), cond, "request_transformer", steps);
+            }
+            "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
+            | "set-query" | "set-method" => {
+                self.rewrite(line, (action, &rest), cond, acls, steps);
+            }
+            "set-src" | "set-src-port" => {
+                acls.has_unknown_clients = true;
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "clients' addresses come from X-Forwarded-For",
+                    "set gateway.trusted_proxies",
+                );
+            }
+            "use-service" => {
+                self.out.lost(line.at, line.text(), "it answers 503", "see /metrics of the admin port");
+                steps.push(Step::End(cond.unwrap_or(Cond::Always), Ending::new(line.at, To::Closed)));
+            }
+            name if name.starts_with("track-sc") => {
+                self.out.needless(line.at, line.text(), "limits count by themselves")
+            }
+            name if HARMLESS.iter().any(|known| name.starts_with(known)) => {
+                self.out.lost(line.at, line.text(), "there is nothing like it here", "");
+            }
+            _ => self.closed(line, "this action is not known, and may guard", steps),
+        }
+    }
+
+    fn deny(
+        &mut self,
+        line: &Line,
+        (ways, cond, status): (&Ways, Option<Cond>, u16),
+        period: Option<&str>,
+        steps: &mut Vec<Step>,
+    ) {
+        if let Some(cond) = cond {
+            self.out.done(line.at, line.text());
+            let status = if (200..600).contains(&status) { status } else { 403 };
+            steps.push(Step::End(cond, Ending::answer(line.at, status, "")));
+            return;
+        }
+        // Whoever comes too often.
+        let is_rate =
+            ways.iter().all(|way| way.iter().any(|(holds, term)| *holds && matches!(term, Term::Rate(_))));
+        if is_rate {
+            for way in ways {
+                let rest: Vec<(bool, Term)> =
+                    way.iter().filter(|(_, term)| !matches!(term, Term::Rate(_))).cloned().collect();
+                let most = way
+                    .iter()
+                    .find_map(|(_, term)| if let Term::Rate(most) = term { Some(*most) } else { None });
+                match (plain(&vec![rest]), most.filter(|most| *most > 0), period) {
+                    (Some(cond), Some(most), Some(period)) => {
+                        let status = if (400..600).contains(&status) { status } else { 429 };
+                        let config = json!({
+                            "limits": [{ "rate": most, "per": period }], "limit_by": "address",
+                            "headers": "none", "status_code": status,
+                        });
+                        self.out.done(line.at, line.text());
+                        steps.push(Step::Pass(cond, Plug::new("rate_limiting", config)));
+                    }
+                    _ => self.out.lost(
+                        line.at,
+                        line.text(),
+                        "its table or condition can't be translated",
+                        "use `rate_limiting`",
+                    ),
+                }
+            }
+            return;
+        }
+        let asks = ways.iter().any(|way| way.iter().any(|(_, term)| matches!(term, Term::Auth(..))));
+        if asks {
+            self.auth(line, ways, None, steps);
+        } else {
+            self.closed(line, "its condition can't be translated", steps);
+        }
+    }
+
+    /// `auth … unless { http_auth(LIST) }`.
+    fn auth(&mut self, line: &Line, ways: &Ways, realm: Option<&str>, steps: &mut Vec<Step>) {
+        let mut asked = Vec::new();
+        for way in ways {
+            let who: Vec<&Term> = way
+                .iter()
+                .filter(|(holds, term)| !holds && matches!(term, Term::Auth(..)))
+                .map(|(_, term)| term)
+                .collect();
+            let rest: Vec<(bool, Term)> =
+                way.iter().filter(|(_, term)| !matches!(term, Term::Auth(..))).cloned().collect();
+            let auth = way.iter().filter(|(_, term)| matches!(term, Term::Auth(..))).count();
+            let (Some(cond), [Term::Auth(list, group)], 1) = (plain(&vec![rest]), who.as_slice(), auth)
+            else {
+                return self.closed(
+                    line,
+                    "only `unless http_auth(LIST)`, with conditions on the request, can be translated",
+                    steps,
+                );
+            };
+            asked.push((cond, list.clone(), group.clone()));
+        }
+        for (cond, list, group) in asked {
+            let Some(group) = self.users(&list, group.as_deref()) else {
+                return self.closed(line, "its user list has passwords by crypt(3), or is not there; only `insecure-password` and bcrypt are known", steps);
+            };
+            self.out.done(line.at, line.text());
+            let config = json!({ "realm": realm.unwrap_or("haproxy"), "hide_credentials": false });
+            steps.push(Step::Pass(cond.clone(), Plug::new("basic_auth", config)));
+            steps.push(Step::Pass(cond, Plug::new("access_control", json!({ "allowed_groups": [group] }))));
+        }
+    }
+
+    /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
+    fn redirect(&mut self, line: &Line, words: &[String], acls: &mut Acls, steps: &mut Vec<Step>) {
+        let (words, ways) = self.split(words, acls);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let after =
+            |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
+        let status: u16 = after("code").and_then(|code| code.parse().ok()).unwrap_or(302);
+        let query = if words.contains(&"drop-query") { "drop" } else { "keep" };
+        let made = match words.as_slice() {
+            ["scheme", scheme @ ("http" | "https"), ..] => {
+                Some(json!({ "status_code": status, "scheme": scheme }))
+            }
+            ["location", to, ..] => {
+                template(to).map(|to| json!({ "status_code": status, "location": to, "query": "drop" }))
+            }
+            ["prefix", to, ..] => template(to).map(|to| {
+                let to = format!("{}${{request.path}}", to.trim_end_matches('/'));
+                json!({ "status_code": status, "location": to, "query": query })
+            }),
+            _ => None,
+        };
+        let good = |config: &Value| {
+            let location = config["location"].as_str();
+            location.is_none_or(|to| {
+                ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
+            })
+        };
+        match (made.filter(good), plain(&ways)) {
+            (Some(config), Some(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
+                self.out.done(line.at, line.text());
+                // What has the scheme already goes on.
+                let cond = match config["scheme"].as_str() {
+                    Some(scheme) => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
+                    None => cond,
+                };
+                steps.push(Step::End(cond, Ending::new(line.at, To::Redirect(config))));
+            }
+            _ => self.closed(line, "this redirect can't be translated", steps),
+        }
+    }
+
+    fn rewrite(
+        &mut self,
+        line: &Line,
+        (action, words): (&str, &[&str]),
+        cond: Option<Cond>,
+        acls: &mut Acls,
+        steps: &mut Vec<Step>,
+    ) {
+        let made = match (action, words) {
+            ("set-path" | "set-pathq" | "set-uri", [to]) => {
+                template(to).filter(|to| to.starts_with('/')).map(|path| json!({ "path": path }))
+            }
+            ("set-path", [to, ..]) => {
+                template(to).filter(|to| to.starts_with('/')).map(|path| json!({ "path": path }))
+            }
+            ("replace-path" | "replace-uri" | "replace-pathq", [regex, to])
+                if !regex.contains('?') || action == "replace-path" =>
+            {
+                let to = groups(to);
+                let from = format!("^.*?(?:{regex}).*$");
+                (text::is_regex(&from) && !to.contains("%["))
+                    .then(|| json!({ "regex": [{ "from": from, "to": to }] }))
+            }
+            _ => None,
+        };
+        match (made, cond) {
+            (Some(config), Some(cond)) => {
+                self.out.done(line.at, line.text());
+                acls.is_rewritten = true;
+                steps.push(Step::Pass(cond, Plug::new("rewrite", config)));
+            }
+            _ => self.closed(line, "this rewrite can't be translated", steps),
+        }
+    }
+
+    fn header(
+        &mut self,
+        line: &Line,
+        (action, words): (&str, &[&str]),
+        cond: Option<Cond>,
+        plugin: &'static str,
+        steps: &mut Vec<Step>,
+    ) {
+        let is_request = plugin == "request_transformer";
+        let name = words.first().copied().unwrap_or_default();
+        let is_own =
+            ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own));
+        if is_request && is_own && action != "del-header" {
+            self.out.needless(line.at, line.text(), "the gateway sets it by itself");
+            return;
+        }
+        let rule = match (action, words) {
+            ("del-header", [name]) => Some(json!({ "operation": "remove", "target": "header", "key": name })),
+            ("set-header" | "add-header", [name, value]) => template(value).map(|value| {
+                let operation = if action == "set-header" { "set" } else { "append" };
+                json!({ "operation": operation, "target": "header", "key": name, "value": value })
+            }),
+            _ => None,
+        };
+        match (rule, cond) {
+            (Some(_), Some(cond))
+                if is_request && name.eq_ignore_ascii_case("host") && action == "set-header" =>
+            {
+                self.out.done(line.at, line.text());
+                let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
+                steps.push(Step::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
+            }
+            (Some(rule), Some(cond)) => {
+                self.out.done(line.at, line.text());
+                steps.push(Step::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
+            }
+            _ if is_request && !name.is_empty() && action == "set-header" => {
+                // What a client sends under this name does not pass for what HAProxy would have said.
+                let rule = json!({ "operation": "remove", "target": "header", "key": name });
+                self.out.lost(
+                    line.at,
+                    line.text(),
+                    "its value or condition has no counterpart; the field is removed",
+                    "",
+                );
+                steps.push(Step::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": [rule] }))));
+            }
+            _ => self.out.lost(
+                line.at,
+                line.text(),
+                "its value or condition has no counterpart",
+                "use `request_transformer`",
+            ),
+        }
+    }
+
+    fn http_response(&mut self, line: &Line, acls: &mut Acls, steps: &mut Vec<Step>) {
+        let (words, ways) = self.split(line.arguments(), acls);
+        let Some((action, rest)) = words.split_first() else { return };
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let cond = plain(&ways);
+        match action.as_str() {
+            "set-header" | "add-header" | "del-header" => {
+                self.header(line, (action, &rest), cond, "response_transformer", steps);
+            }
+            "deny" => self.closed(line, "responses are not refused by rules", steps),
+            _ => self.out.lost(line.at, line.text(), "there is nothing like it here", ""),
+        }
+    }
+}
+
+/// `\1` as `${1}`.
+fn groups(text: &str) -> String {
+    let mut made = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' if rest.peek().is_some_and(char::is_ascii_digit) => {
+                made.push_str("${");
+                made.extend(rest.next());
+                made.push('}');
+            }
+            '$' => made.push_str("$$"),
+            c => made.push(c),
+        }
+    }
+    made
+}
+
+/// A text with HAProxy's `%[…]` as one with ours; `None` when one of them has no counterpart.
+fn template(text: &str) -> Option<String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        made.push_str(before);
+        if let Some(after) = after.strip_prefix('%') {
+            made.push('%');
+            rest = after;
+            continue;
+        }
+        let (fetch, tail) = after.strip_prefix('[')?.split_once(']')?;
+        made.push_str(&format!("${{{}}}", variable(fetch)?));
+        rest = tail;
+    }
+    made.push_str(rest);
+    Some(made)
+}
+
+fn variable(fetch: &str) -> Option<String> {
+    let (name, argument) =
+        fetch.split_once('(').map_or((fetch, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+    let known = match name {
+        "src" => "client.address",
+        "src_port" => "client.port",
+        "dst" => "server.address",
+        "dst_port" => "server.port",
+        "path" => "request.path",
+        "query" => "request.query",
+        "url" | "capture.req.uri" | "pathq" => "request.target",
+        "method" | "capture.req.method" => "request.method",
+        "uuid" | "unique-id" => "request.id",
+        "ssl_fc_sni" => "tls.server_name",
+        "ssl_fc_protocol" => "tls.version",
+        "ssl_fc_cipher" => "tls.cipher",
+        "ssl_c_s_dn" if argument.is_empty() => "tls.client.subject",
+        "ssl_c_s_dn" if argument == "cn" || argument == "CN" => "tls.client.common_name",
+        "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => "request.authority",
+        "hdr" | "req.hdr" | "req.fhdr" if !argument.is_empty() && !argument.contains(',') => {
+            return Some(format!("request.header.{}", argument.to_ascii_lowercase()));
+        }
+        "url_param" | "urlp" if !argument.is_empty() => return Some(format!("request.query.{argument}")),
+        "cook" | "req.cook" if !argument.is_empty() => return Some(format!("request.cookie.{argument}")),
+        _ => return None,
+    };
+    Some(known.to_owned())
+}
+
+/// The time over which a stick-table counts requests.
+fn rate_period(line: &Line) -> Option<String> {
+    let store = line
+        .words
+        .iter()
+        .find_map(|word| word.split(',').find_map(|it| it.strip_prefix("http_req_rate(")))?;
+    let millis = text::millis(store.trim_end_matches(')'), 1)?;
+    Some(format!("{}s", text::seconds(millis)))
+}

@@ -1,0 +1,183 @@
+//! The grammar of haproxy.cfg: sections of lines of words.
+
+use crate::error::Failure;
+use crate::report::At;
+
+/// Lines of one configuration.
+const MAX_LINES: usize = 500_000;
+
+/// A line as words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) at: At,
+    pub(super) words: Vec<String>,
+}
+
+impl Line {
+    pub(super) fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    pub(super) fn arguments(&self) -> &[String] {
+        self.words.get(1..).unwrap_or_default()
+    }
+
+    /// An argument as text; empty where there is none.
+    pub(super) fn word(&self, n: usize) -> &str {
+        self.words.get(n).map_or("", String::as_str)
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.words.join(" ")
+    }
+}
+
+/// A section.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Section {
+    pub(super) at: At,
+    /// `frontend`, `backend`, `listen`, …
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) lines: Vec<Line>,
+    /// What the `defaults` before it say.
+    pub(super) defaults: Vec<Line>,
+}
+
+impl Section {
+    /// The lines that begin so, its own or else those of its defaults.
+    pub(super) fn said<'s>(&'s self, words: &[&str]) -> Vec<&'s Line> {
+        let fits = |line: &&Line| words.iter().enumerate().all(|(n, word)| line.word(n) == *word);
+        let own: Vec<&Line> = self.lines.iter().filter(fits).collect();
+        if own.is_empty() { self.defaults.iter().filter(fits).collect() } else { own }
+    }
+
+    /// The first of those.
+    pub(super) fn first<'s>(&'s self, words: &[&str]) -> Option<&'s Line> {
+        self.said(words).first().copied()
+    }
+
+    /// Whether it carries bytes rather than HTTP.
+    pub(super) fn is_tcp(&self) -> bool {
+        self.first(&["mode"]).is_none_or(|mode| mode.word(1) != "http")
+    }
+}
+
+const KINDS: &[&str] = &[
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "peers",
+    "resolvers",
+    "mailers",
+    "cache",
+    "ring",
+    "http-errors",
+    "program",
+    "log-forward",
+    "fcgi-app",
+    "crt-list",
+    "traces",
+];
+
+/// Reads a text.
+pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Section>, Failure> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut defaults: Vec<Line> = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        let number = u32::try_from(n + 1).unwrap_or(0);
+        if n > MAX_LINES {
+            return Err(Failure::new(name, number, format!("more than {MAX_LINES} lines")));
+        }
+        let words = words(line).ok_or_else(|| Failure::new(name, number, "a quoted text has no end"))?;
+        let Some(first) = words.first() else { continue };
+        let at = At { file, line: number };
+        if KINDS.contains(&first.as_str()) {
+            if first == "defaults" {
+                defaults.clear();
+            }
+            sections.push(Section {
+                at,
+                kind: first.clone(),
+                name: words.get(1).cloned().unwrap_or_default(),
+                lines: Vec::new(),
+                defaults: defaults.clone(),
+            });
+            continue;
+        }
+        let Some(section) = sections.last_mut() else {
+            return Err(Failure::new(
+                name,
+                number,
+                format!("`{first}` is in no section: this is not haproxy.cfg"),
+            ));
+        };
+        if first.starts_with('.') {
+            return Err(Failure::new(
+                name,
+                number,
+                "directives such as `.if` are not evaluated; import the result",
+            ));
+        }
+        let line = Line { at, words };
+        if section.kind == "defaults" {
+            defaults.push(line.clone());
+        }
+        section.lines.push(line);
+    }
+    if sections.is_empty() {
+        return Err(Failure::new(name, 1, "there is no section in it"));
+    }
+    Ok(sections)
+}
+
+/// A line's words, with quotes and backslashes taken away.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let (mut word, mut inside) = (String::new(), false);
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '#' if !inside => break,
+            c if c.is_whitespace() => {
+                if inside {
+                    words.push(std::mem::take(&mut word));
+                }
+                inside = false;
+            }
+            '\\' => {
+                inside = true;
+                match rest.next() {
+                    // Within a regex, a backslash before anything else stays.
+                    Some(c @ (' ' | '#' | '\\' | '"' | '\'')) => word.push(c),
+                    Some(c) => word.extend(['\\', c]),
+                    None => {}
+                }
+            }
+            quote @ ('"' | '\'') => {
+                inside = true;
+                loop {
+                    match rest.next()? {
+                        c if c == quote => break,
+                        '\\' if quote == '"' => match rest.next()? {
+                            c @ ('"' | '\\' | '$') => word.push(c),
+                            c => word.extend(['\\', c]),
+                        },
+                        c => word.push(c),
+                    }
+                }
+            }
+            c => {
+                inside = true;
+                word.push(c);
+            }
+        }
+    }
+    if inside {
+        words.push(word);
+    }
+    Some(words)
+}

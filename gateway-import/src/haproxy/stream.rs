@@ -1,0 +1,178 @@
+//! Frontends of TCP: a port, and servers, chosen by the name that clients ask for.
+
+use serde_json::{Map, Value, json};
+
+use super::Haproxy;
+use super::acl::plain;
+use super::sections::Section;
+use crate::cond::Cond;
+use crate::draft::{To, set};
+use crate::text;
+
+impl Haproxy<'_, '_> {
+    pub(super) fn stream(&mut self, section: &Section) {
+        let what = format!("{} {}", section.kind, section.name);
+        let acls = self.acls(section);
+        let mut clients: Option<Value> = None;
+        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
+            let words = line.arguments();
+            let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
+            let action = words.get(1).map_or("", String::as_str);
+            match action {
+                "reject" | "silent-drop" => {
+                    let ways = acls.condition(words.get(at..).unwrap_or_default(), &mut self.reader);
+                    let made = plain(&ways).and_then(|cond| restriction(&cond)).filter(|_| clients.is_none());
+                    match made {
+                        Some(config) => {
+                            clients = Some(config);
+                            self.out.done(line.at, line.text());
+                        }
+                        None => {
+                            let why = "only addresses can be translated; the port is not opened";
+                            if self.out.guard(line.at, line.text(), why, "use the plugin `ip_restriction`") {
+                                return;
+                            }
+                        }
+                    }
+                }
+                "accept" | "capture" | "set-var" => self.out.needless(line.at, line.text(), ""),
+                _ if words.first().is_some_and(|word| word == "inspect-delay")
+                    || action.starts_with("track-sc") =>
+                {
+                    self.out.needless(line.at, line.text(), "");
+                }
+                _ => {
+                    let why = "it is not known, and may guard; the port is not opened";
+                    if self.out.guard(line.at, line.text(), why, "") {
+                        return;
+                    }
+                }
+            }
+        }
+        let mut ways: Vec<(Vec<String>, String)> = Vec::new();
+        for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
+            let asked = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
+            match plain(&asked).and_then(|cond| server_names(&cond)) {
+                Some(names) => ways.push((names, line.word(1).to_owned())),
+                None => {
+                    self.out.guard(
+                        line.at,
+                        line.text(),
+                        "only names that clients ask for (SNI) are known here; the port is not opened",
+                        "",
+                    );
+                    return;
+                }
+            }
+        }
+        if let Some(line) = section.first(&["default_backend"]) {
+            ways.push((Vec::new(), line.word(1).to_owned()));
+        } else if section.kind == "listen" {
+            ways.push((Vec::new(), section.name.clone()));
+        }
+        let by_name = ways.iter().any(|(names, _)| !names.is_empty());
+        for line in section.lines.iter().filter(|line| line.name() == "bind") {
+            let port = line.word(1).rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+            let Some(port) = port else {
+                self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
+                continue;
+            };
+            let has = |word: &str| line.words.iter().any(|it| it == word);
+            if has("verify") {
+                let why = "clients' certificates are not asked for on ports of TCP; the port is not opened";
+                if self.out.guard(line.at, line.text(), why, "") {
+                    continue;
+                }
+            }
+            for (names, backend) in &ways {
+                let mut settings = Map::new();
+                if has("ssl") {
+                    set(&mut settings, "frontend_tls", true);
+                }
+                if has("accept-proxy") {
+                    set(&mut settings, "accept_proxy_protocol", true);
+                }
+                if by_name {
+                    set(&mut settings, "passthrough", true);
+                }
+                if !names.is_empty() {
+                    set(&mut settings, "hosts", json!(names));
+                }
+                self.port((&what, section), port, (backend, &clients), settings);
+            }
+        }
+    }
+
+    fn port(
+        &mut self,
+        (what, section): (&str, &Section),
+        port: u16,
+        (backend, clients): (&str, &Option<Value>),
+        mut settings: Map<String, Value>,
+    ) {
+        let found = self
+            .sections
+            .iter()
+            .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == backend)
+            .cloned();
+        let Some((servers, own)) = found.and_then(|own| Some((self.servers(&own)?, own))) else {
+            self.out.lost(section.at, what, format_args!("its backend `{backend}` has no servers"), "");
+            return;
+        };
+        let guards = own.kind == "backend" && own.lines.iter().any(|line| line.name() == "tcp-request");
+        if guards
+            && self.out.guard(
+                own.at,
+                format_args!("backend {backend}: tcp-request"),
+                "it may guard; the port is not opened",
+                "",
+            )
+        {
+            return;
+        }
+        let To::Upstream { id: upstream, is_tls } = servers.to else { return };
+        let id = self.out.id("proxy", &format!("tcp-{port}"));
+        let mut made =
+            Map::from_iter([("id".to_owned(), json!(id)), ("listen_port".to_owned(), json!(port))]);
+        set(&mut made, "backend_scheme", if is_tls { "tcps" } else { "tcp" });
+        set(&mut made, "upstream_id", upstream);
+        made.extend(servers.settings);
+        if let Some(millis) =
+            section.first(&["timeout", "client"]).and_then(|line| text::millis(line.word(2), 1))
+        {
+            settings.entry("tcp_idle_timeout_seconds").or_insert(json!(text::seconds(millis).min(86_400)));
+        }
+        made.extend(settings);
+        self.out.proxies.push(Value::Object(made));
+        if let Some(config) = clients {
+            self.out.plugin(&id, "ip_restriction", config.clone());
+        }
+        self.out.done(section.at, what);
+    }
+}
+
+/// Whom a condition on addresses keeps out, as settings of `ip_restriction`.
+fn restriction(cond: &Cond) -> Option<Value> {
+    let Cond::Is(value) = cond else { return None };
+    let only = |value: &Value| {
+        value.as_object().filter(|it| it.len() == 1).and_then(|it| it.get("clients").cloned())
+    };
+    match value.get("not") {
+        Some(inner) => Some(json!({ "allow": only(inner)? })),
+        None => Some(json!({ "deny": only(value)? })),
+    }
+}
+
+/// The names that a condition on SNI asks for.
+fn server_names(cond: &Cond) -> Option<Vec<String>> {
+    let Cond::Is(value) = cond else { return None };
+    let one = |value: &Value| -> Option<Vec<String>> {
+        let list =
+            value.as_object().filter(|it| it.len() == 1)?.get("tls")?.get("server_names")?.as_array()?;
+        Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    };
+    match value.get("any").and_then(Value::as_array) {
+        Some(all) => all.iter().map(one).collect::<Option<Vec<_>>>().map(|all| all.concat()),
+        None => one(value),
+    }
+}

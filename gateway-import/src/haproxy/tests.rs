@@ -1,0 +1,74 @@
+//! Texts that no server would take.
+
+use crate::{Failure, Format, Import, NoFiles, Options, Outcome};
+
+fn import(text: &str) -> Result<Import, Failure> {
+    crate::import(
+        Format::Haproxy,
+        &[("haproxy.cfg".to_owned(), text.to_owned())],
+        &NoFiles,
+        Options::default(),
+    )
+}
+
+const WEB: &str = "backend web\n server a 10.0.0.1:1\n";
+
+#[test]
+fn what_is_no_configuration_is_refused() {
+    for bad in [
+        "",
+        "server a 10.0.0.1:1",
+        "global\n maxconn 1",
+        "frontend a\n bind \":80",
+        "frontend a\n.if 1\n.endif",
+        "x {",
+    ] {
+        assert!(import(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn conditions_that_multiply_are_closed() {
+    let acls: String = (0..20)
+        .flat_map(|n| [format!(" acl a{n} path /x{n}\n"), format!(" acl a{n} path /y{n}\n")])
+        .collect();
+    let names: String = (0..20).map(|n| format!("a{n} ")).collect();
+    let made = import(&format!(
+        "frontend f\n mode http\n bind :80\n{acls} http-request deny if {names}\n default_backend web\n{WEB}"
+    ))
+    .expect("an import");
+    assert_eq!(made.proxies[0]["backend_port"], 9);
+    assert_eq!(made.report.count(Outcome::Closed), 1);
+}
+
+#[test]
+fn what_is_not_known_closes_what_follows() {
+    for rule in [
+        "http-request deny if { src -f /gone }",
+        "http-request lua.check",
+        "http-request auth",
+        "http-request allow if { path /x }",
+        "http-request deny unless { http_auth(gone) }",
+        "http-request deny if { var(txn.x) -m found }",
+        "use_backend other if { path_len 5 }",
+        "tcp-request connection reject if { src_conn_rate gt 5 }",
+    ] {
+        let made =
+            import(&format!("frontend f\n mode http\n bind :80\n {rule}\n default_backend web\n{WEB}"))
+                .expect("an import");
+        assert_eq!(made.report.count(Outcome::Closed), 1, "{rule}");
+        assert_eq!(made.proxies[0]["backend_port"], 9, "{rule}");
+    }
+    let stream = "frontend f\n mode tcp\n bind :5432\n tcp-request connection reject if { src_conn_rate gt 5 }\n default_backend web\n";
+    let made = import(&format!("{stream}{WEB}")).expect("an import");
+    assert!(made.proxies.is_empty(), "the port is not opened");
+}
+
+#[test]
+fn streams_by_name_and_address() {
+    let text = "frontend tls\n mode tcp\n bind :443\n tcp-request connection reject if !{ src 10.0.0.0/8 }\n use_backend web if { req.ssl_sni -i a.test }\n default_backend web\n";
+    let made = import(&format!("{text}{WEB}")).expect("an import");
+    assert_eq!(made.proxies.len(), 2);
+    assert_eq!(made.proxies[0]["hosts"][0], "a.test");
+    assert!(made.plugin_configs.iter().all(|plugin| plugin["config"]["allow"][0] == "10.0.0.0/8"));
+}

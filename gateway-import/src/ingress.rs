@@ -1,0 +1,375 @@
+//! Kubernetes: Ingresses with their Services, and the annotations of ingress-nginx that people use.
+
+mod accounts;
+mod annotations;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::draft::{Import, Plug, Route, To, set};
+use crate::error::Failure;
+use crate::text;
+use crate::tree::{self, Node};
+
+/// Documents that one import may have.
+const MAX_DOCUMENTS: usize = 20_000;
+
+/// An import under way.
+struct Ingress<'o> {
+    out: &'o mut Import,
+    /// Services by namespace and name.
+    services: HashMap<(String, String), Node>,
+    /// Secrets by namespace and name.
+    secrets: HashMap<(String, String), Node>,
+    /// Hosts whose paths are all regexes.
+    regex_hosts: HashSet<String>,
+    /// Lists of accounts so far.
+    accounts: usize,
+}
+
+/// What all paths of one Ingress have in common.
+#[derive(Debug, Default)]
+struct Common {
+    settings: Map<String, Value>,
+    plugins: Vec<Plug>,
+    shared: Vec<String>,
+    is_tls: bool,
+    rewrite: Option<String>,
+    redirect: Option<Value>,
+    app_root: Option<String>,
+    canary: Option<Vec<Value>>,
+    is_canary: bool,
+    is_closed: bool,
+}
+
+/// Imports manifests.
+///
+/// # Errors
+/// When there is no Ingress in them.
+pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(), Failure> {
+    let mut documents = Vec::new();
+    for (name, text) in sources {
+        let file = out.report.file(name);
+        for document in tree::all(name, file, text)? {
+            match document.text_of("kind") {
+                Some(kind) if kind.ends_with("List") => {
+                    documents.extend(document.each("items").iter().cloned())
+                }
+                _ => documents.push(document),
+            }
+        }
+        if documents.len() > MAX_DOCUMENTS {
+            return Err(Failure::new(name, 0, format!("more than {MAX_DOCUMENTS} objects")));
+        }
+    }
+    let key = |document: &Node| {
+        let of = |key: &str| document.path(&["metadata", key]).and_then(Node::str).map(str::to_owned);
+        (of("namespace").unwrap_or_else(|| "default".to_owned()), of("name").unwrap_or_default())
+    };
+    let mut this = Ingress {
+        out,
+        services: HashMap::new(),
+        secrets: HashMap::new(),
+        regex_hosts: HashSet::new(),
+        accounts: 0,
+    };
+    let mut ingresses = Vec::new();
+    for document in documents {
+        let name = key(&document);
+        match document.text_of("kind") {
+            Some("Ingress") if document.text_of("apiVersion") == Some("networking.k8s.io/v1") => {
+                ingresses.push((name, document))
+            }
+            Some("Ingress") => {
+                let why = "only networking.k8s.io/v1 is known";
+                this.out.lost(
+                    document.at,
+                    format_args!("Ingress {}", name.1),
+                    why,
+                    "convert it with `kubectl convert`",
+                );
+            }
+            Some("Service") => drop(this.services.insert(name, document)),
+            Some("Secret") => drop(this.secrets.insert(name, document)),
+            Some(kind @ ("Gateway" | "HTTPRoute" | "Middleware" | "IngressRoute" | "KongPlugin")) => {
+                this.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
+            }
+            Some(kind) => this.out.needless(
+                document.at,
+                format_args!("{kind} {}", name.1),
+                "it is no part of the routing",
+            ),
+            None => this.out.lost(document.at, "an object", "it has no kind", ""),
+        }
+    }
+    if ingresses.is_empty() {
+        let name = sources.first().map_or("", |(name, _)| name.as_str());
+        return Err(Failure::new(name, 1, "there is no Ingress of networking.k8s.io/v1 in it"));
+    }
+    for (_, ingress) in &ingresses {
+        let is_regex =
+            annotations::says(ingress, "use-regex") || annotations::get(ingress, "rewrite-target").is_some();
+        if is_regex {
+            let hosts = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
+            this.regex_hosts.extend(hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_owned()));
+        }
+    }
+    for ((namespace, name), ingress) in &ingresses {
+        this.ingress(namespace, name, ingress);
+    }
+    this.duplicates();
+    Ok(())
+}
+
+impl Ingress<'_> {
+    fn ingress(&mut self, namespace: &str, name: &str, ingress: &Node) {
+        let what = format!("Ingress {namespace}/{name}");
+        let mut common = self.common(&what, namespace, ingress);
+        let spec = ingress.get("spec").cloned().unwrap_or_default();
+        let tls_hosts: Vec<String> = spec.each("tls").iter().flat_map(|tls| tls.texts("hosts")).collect();
+        for tls in spec.each("tls") {
+            let secret = tls.text_of("secretName").unwrap_or("the controller's own");
+            let why = format!("the certificate is in the Secret `{secret}`");
+            self.out.lost(
+                tls.at,
+                format_args!("{what}: tls"),
+                why,
+                "write it to files, and name them in gateway.tls.certificates",
+            );
+        }
+        if let Some(backend) = spec.get("defaultBackend") {
+            let route = self.route(&what, (namespace, name), backend, &mut common);
+            self.place(Route { listen_path: Some("/".to_owned()), ..route }, &common, false);
+        }
+        for rule in spec.each("rules") {
+            let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
+            let good = host.is_empty() || !host.trim_start_matches("*.").contains('*');
+            if !good {
+                self.out.lost(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
+                continue;
+            }
+            let redirects_plain = tls_hosts.iter().any(|it| *it == host)
+                && !annotations::denies(ingress, "ssl-redirect")
+                || annotations::says(ingress, "force-ssl-redirect");
+            let paths = rule.path(&["http", "paths"]).map_or(&[][..], Node::items);
+            for path in paths {
+                let Some(backend) = path.get("backend") else { continue };
+                let mut route = self.route(&what, (namespace, name), backend, &mut common);
+                if !host.is_empty() {
+                    route.hosts = vec![host.clone()];
+                }
+                self.path(&what, path, &host, &common, &mut route);
+                self.place(route, &common, redirects_plain);
+            }
+            if let Some(root) = &common.app_root {
+                let mut route = Route::new(
+                    format!("{name}-root"),
+                    To::Redirect(json!({ "status_code": 302, "location": root, "query": "drop" })),
+                );
+                if !host.is_empty() {
+                    route.hosts = vec![host.clone()];
+                }
+                route.matches.push(json!({ "path": { "exact": "/" } }));
+                route.priority = Some(30_000);
+                self.out.route(route);
+            }
+        }
+        self.out.done(ingress.at, what);
+    }
+
+    /// Which paths, and in which order.
+    fn path(&mut self, what: &str, path: &Node, host: &str, common: &Common, route: &mut Route) {
+        let text = path.text_of("path").unwrap_or("/").to_owned();
+        let kind = path.text_of("pathType").unwrap_or("ImplementationSpecific");
+        let length = i64::try_from(text.len()).unwrap_or(0).min(9000);
+        let is_regex = self.regex_hosts.contains(host) && kind != "Exact";
+        route.name = format!("{}-{}", route.name, text.trim_matches('/'));
+        let path_match = match kind {
+            "Exact" => json!({ "exact": text }),
+            _ if is_regex => {
+                // All paths of such a host are regexes that ignore case.
+                let whole = format!("(?i){}", text::anywhere(&format!("^{}", text.trim_start_matches('^'))));
+                if text::is_regex(&whole) {
+                    json!({ "regex": whole })
+                } else {
+                    let why = "this regex is none here";
+                    self.out.guard(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
+                    route.to = To::Closed;
+                    json!({ "prefix": "/" })
+                }
+            }
+            "Prefix" => json!({ "prefix": trimmed(&text) }),
+            _ => {
+                // As nginx takes a prefix: it may end within a segment.
+                if text != "/" && !text.ends_with('/') {
+                    route
+                        .matches
+                        .push(json!({ "path": { "regex": format!("{}[^/].*", text::literal(&text)) } }));
+                }
+                json!({ "prefix": trimmed(&text) })
+            }
+        };
+        route.matches.insert(0, json!({ "path": path_match }));
+        if is_regex || self.regex_hosts.contains(host) || route.matches.len() > 1 {
+            route.priority = Some(length + if kind == "Exact" { 20_000 } else { 1 });
+        }
+        if let (Some(rewrite), true) =
+            (&common.rewrite, matches!(route.to, To::Host { .. } | To::Upstream { .. }))
+        {
+            let template = captures(rewrite);
+            route.plugins.push(Plug::new("rewrite", json!({ "path": template })));
+        }
+    }
+
+    /// A route to a backend.
+    fn route(
+        &mut self,
+        what: &str,
+        (namespace, name): (&str, &str),
+        backend: &Node,
+        common: &mut Common,
+    ) -> Route {
+        let mut to = match &common.redirect {
+            _ if common.is_closed => To::Closed,
+            Some(redirect) => To::Redirect(redirect.clone()),
+            None => match self.target(namespace, backend) {
+                Ok((host, port)) => To::Host { host, port, is_tls: common.is_tls },
+                Err(why) => {
+                    self.out.lost(
+                        backend.at,
+                        format_args!("{what}: backend"),
+                        format_args!("{why}; it answers 503"),
+                        "add the Service to the files",
+                    );
+                    To::Closed
+                }
+            },
+        };
+        if common.is_canary && common.canary.is_none() {
+            // By weight only: everybody stays with the main one.
+            to = To::Closed;
+        }
+        let mut route = Route::new(name, to);
+        route.settings.clone_from(&common.settings);
+        route.plugins.clone_from(&common.plugins);
+        route.shared.clone_from(&common.shared);
+        route
+    }
+
+    fn place(&mut self, mut route: Route, common: &Common, redirects_plain: bool) {
+        if common.is_canary {
+            let Some(conditions) = &common.canary else { return };
+            let paths: Vec<Value> = std::mem::take(&mut route.matches);
+            for path in &paths {
+                for condition in conditions {
+                    let mut one = path.clone();
+                    if let (Value::Object(one), Value::Object(more)) = (&mut one, condition) {
+                        one.extend(more.clone());
+                    }
+                    route.matches.push(one);
+                }
+            }
+            route.priority = Some(route.priority.unwrap_or(0) + 100_000);
+        }
+        if redirects_plain && route.to != To::Closed && common.redirect.is_none() {
+            route.plugins.insert(0, Plug::new("redirect", json!({ "status_code": 308, "scheme": "https" })));
+        }
+        self.out.route(route);
+    }
+
+    /// Host and port of a backend.
+    fn target(&self, namespace: &str, backend: &Node) -> Result<(String, u16), String> {
+        let service = backend.get("service").ok_or("only Services are known")?;
+        let name = service.text_of("name").ok_or("the Service has no name")?;
+        let port = service.get("port").ok_or("it names no port")?;
+        let manifest = self.services.get(&(namespace.to_owned(), name.to_owned()));
+        let external = manifest.and_then(|it| it.path(&["spec", "externalName"])).and_then(Node::str);
+        let host = external.map_or_else(|| format!("{name}.{namespace}.svc.cluster.local"), str::to_owned);
+        let number = port.get("number").and_then(Node::uint).and_then(|it| u16::try_from(it).ok());
+        if let Some(number) = number {
+            return Ok((host, number));
+        }
+        let called = port.text_of("name").ok_or("it names no port")?;
+        let ports = manifest.and_then(|it| it.path(&["spec", "ports"])).map_or(&[][..], Node::items);
+        let found = ports.iter().find(|it| it.text_of("name") == Some(called));
+        let number =
+            found.and_then(|it| it.get("port")).and_then(Node::uint).and_then(|it| u16::try_from(it).ok());
+        number
+            .map(|number| (host, number))
+            .ok_or_else(|| format!("the port `{called}` of the Service `{name}` is not known"))
+    }
+
+    /// Two Ingresses with one host and path: the first has it.
+    fn duplicates(&mut self) {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut lost = Vec::new();
+        let mut gone = HashSet::new();
+        self.out.proxies.retain(|proxy| {
+            let key = format!(
+                "{}{}{}{}",
+                proxy["hosts"], proxy["listen_path"], proxy["matches"], proxy["priority"]
+            );
+            let id = proxy["id"].as_str().unwrap_or_default().to_owned();
+            match seen.get(&key) {
+                Some(first) => {
+                    lost.push((id.clone(), first.clone()));
+                    gone.insert(id);
+                    false
+                }
+                None => {
+                    seen.insert(key, id);
+                    true
+                }
+            }
+        });
+        self.out
+            .plugin_configs
+            .retain(|config| config["proxy_id"].as_str().is_none_or(|id| !gone.contains(id)));
+        for (id, first) in lost {
+            self.out.partial(
+                crate::report::At::default(),
+                id,
+                format_args!("`{first}` has the same host and path, and goes first"),
+                "",
+            );
+        }
+    }
+}
+
+/// Settings of a proxy where nothing else is said.
+fn defaults() -> Map<String, Value> {
+    let mut made = Map::new();
+    set(&mut made, "strip_listen_path", false);
+    set(&mut made, "preserve_host_header", true);
+    set(&mut made, "backend_connect_timeout_ms", 5000);
+    set(&mut made, "backend_read_timeout_ms", 60_000);
+    set(&mut made, "max_request_body_bytes", 1 << 20);
+    made
+}
+
+fn trimmed(path: &str) -> String {
+    match path.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        path => path.to_owned(),
+    }
+}
+
+/// `$1` as `${capture.1}`.
+fn captures(text: &str) -> String {
+    let mut made = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.peek() {
+            Some(digit) if c == '$' && digit.is_ascii_digit() => {
+                made.push_str(&format!("${{capture.{digit}}}"));
+                rest.next();
+            }
+            _ => made.push(c),
+        }
+    }
+    if made.starts_with('/') { made } else { format!("/{made}") }
+}
+
+#[cfg(test)]
+mod tests;

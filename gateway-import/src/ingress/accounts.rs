@@ -1,0 +1,127 @@
+//! Who may come in, by annotations: passwords of a Secret, and a server that is asked.
+
+use serde_json::{Value, json};
+
+use super::annotations::get;
+use super::{Common, Ingress};
+use crate::draft::Plug;
+use crate::text;
+use crate::tree::Node;
+
+impl Ingress<'_> {
+    /// `auth-type: basic`, with the accounts of its Secret where that is in the files.
+    pub(super) fn auth_type(
+        &mut self,
+        what: &str,
+        (said, value): (&str, &Node),
+        (namespace, ingress): (&str, &Node),
+        made: &mut Common,
+    ) {
+        let secret = get(ingress, "auth-secret").unwrap_or_default();
+        let (space, name) = secret.split_once('/').unwrap_or((namespace, &secret));
+        let lines = self.secrets.get(&(space.to_owned(), name.to_owned())).and_then(accounts);
+        let map = get(ingress, "auth-secret-type").as_deref() == Some("auth-map");
+        let Some(lines) = lines.filter(|lines| said == "basic" && !lines.is_empty() && !map) else {
+            let why = "only `basic` with a Secret that is in the files can be translated";
+            return self.closed(what, value, why, made);
+        };
+        self.accounts += 1;
+        let group = format!("ingress-{}", self.accounts);
+        for (user, hash) in lines {
+            let is_known = ["$2", "$apr1$", "$argon2id$"].iter().any(|start| hash.starts_with(start));
+            let credentials = json!({ "basic_auth": { "password_hash": hash } });
+            let known = self.out.consumers.iter_mut().find(|it| it["username"] == *user);
+            match known {
+                _ if !is_known => {
+                    return self.closed(what, value, "its hashes are not bcrypt, argon2id or apr1", made);
+                }
+                Some(known) if known["credentials"] != credentials => {
+                    return self.closed(what, value, "one name has two passwords", made);
+                }
+                Some(known) => {
+                    if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
+                        groups.push(json!(group));
+                    }
+                }
+                None => {
+                    let id = self.out.id("consumer", &user);
+                    self.out.consumers.push(json!({ "id": id, "username": user, "acl_groups": [group], "credentials": credentials }));
+                }
+            }
+        }
+        let realm = get(ingress, "auth-realm")
+            .filter(|realm| !realm.is_empty())
+            .unwrap_or_else(|| "Authentication Required".to_owned());
+        made.plugins.push(Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": false })));
+        made.plugins.push(Plug::new("access_control", json!({ "allowed_groups": [group] })));
+        self.out.done(value.at, what);
+    }
+
+    pub(super) fn auth_url(
+        &mut self,
+        what: &str,
+        (said, value): (&str, &Node),
+        ingress: &Node,
+        made: &mut Common,
+    ) {
+        if said.contains('$') || text::url(said).is_none() {
+            return self.closed(what, value, "its URL has variables, or is none", made);
+        }
+        let fields: Vec<String> = get(ingress, "auth-response-headers")
+            .map(|it| it.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect())
+            .unwrap_or_default();
+        let config =
+            json!({ "url": said, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
+        made.plugins.push(Plug::new("forward_auth", config));
+        self.out.done(value.at, what);
+    }
+}
+
+/// Names and hashes of a Secret with an htpasswd file under `auth`.
+fn accounts(secret: &Node) -> Option<Vec<(String, String)>> {
+    let plain = secret.path(&["stringData", "auth"]).and_then(Node::str).map(str::to_owned);
+    let text = match plain {
+        Some(text) => text,
+        None => {
+            let encoded: String = secret.path(&["data", "auth"])?.str()?.split_whitespace().collect();
+            String::from_utf8(base64(&encoded)?).ok()?
+        }
+    };
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| line.split_once(':').map(|(name, hash)| (name.to_owned(), hash.to_owned()))).collect()
+}
+
+/// Standard base64, which Secrets are written in.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut made = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for c in text.bytes().filter(|c| *c != b'=') {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(value)) & 0xff_ffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            made.push(u8::try_from(bits >> count & 0xff).ok()?);
+        }
+    }
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn secrets_are_decoded() {
+        assert_eq!(base64("YW5uOiQyeSQw").as_deref(), Some("ann:$2y$0".as_bytes()));
+        assert_eq!(base64("YQ==").as_deref(), Some("a".as_bytes()));
+        assert_eq!(base64("Y!"), None);
+    }
+}

@@ -1,0 +1,439 @@
+//! Annotations of an Ingress: ingress-nginx's, and those of others, of which none may open what they guard.
+
+use serde_json::{Value, json};
+
+use super::{Common, Ingress, defaults};
+use crate::draft::{Plug, set};
+use crate::text;
+use crate::tree::Node;
+
+const PREFIX: &str = "nginx.ingress.kubernetes.io/";
+const TODO: &str = "guard it with a plugin, then remove `request_termination`";
+
+/// What an annotation of ingress-nginx says.
+pub(super) fn get(ingress: &Node, name: &str) -> Option<String> {
+    let all = ingress.path(&["metadata", "annotations"])?;
+    all.entries()
+        .iter()
+        .find(|(key, _)| key.strip_prefix(PREFIX) == Some(name))
+        .and_then(|(_, value)| value.plain())
+}
+
+pub(super) fn says(ingress: &Node, name: &str) -> bool {
+    get(ingress, name).as_deref() == Some("true")
+}
+
+pub(super) fn denies(ingress: &Node, name: &str) -> bool {
+    get(ingress, name).as_deref() == Some("false")
+}
+
+/// Annotations that change nothing that is not so anyway, or are looked at with another.
+const KNOWN: &[&str] = &[
+    "ssl-redirect",
+    "force-ssl-redirect",
+    "use-regex",
+    "proxy-buffering",
+    "proxy-buffer-size",
+    "proxy-buffers-number",
+    "proxy-request-buffering",
+    "proxy-max-temp-file-size",
+    "service-upstream",
+    "proxy-http-version",
+    "websocket-services",
+    "enable-access-log",
+    "enable-rewrite-log",
+    "enable-opentelemetry",
+    "auth-secret",
+    "auth-secret-type",
+    "auth-realm",
+    "auth-response-headers",
+    "auth-method",
+    "auth-proxy-set-headers",
+    "cors-allow-origin",
+    "cors-allow-methods",
+    "cors-allow-headers",
+    "cors-allow-credentials",
+    "cors-max-age",
+    "cors-expose-headers",
+    "limit-burst-multiplier",
+    "limit-whitelist",
+    "permanent-redirect-code",
+    "temporal-redirect-code",
+    "canary-by-header",
+    "canary-by-header-value",
+    "canary-by-header-pattern",
+    "canary-by-cookie",
+    "canary-weight",
+    "canary-weight-total",
+    "client-body-buffer-size",
+    "preserve-trailing-slash",
+    "auth-tls-verify-depth",
+    "auth-tls-error-page",
+    "auth-tls-pass-certificate-to-upstream",
+    "ssl-ciphers",
+    "ssl-prefer-server-ciphers",
+    "proxy-next-upstream-timeout",
+    "auth-keepalive",
+    "auth-keepalive-requests",
+];
+
+impl Ingress<'_> {
+    /// What the annotations say for all paths.
+    pub(super) fn common(&mut self, what: &str, namespace: &str, ingress: &Node) -> Common {
+        let mut made = Common { settings: defaults(), ..Common::default() };
+        let none = Node::default();
+        for (key, value) in ingress.path(&["metadata", "annotations"]).unwrap_or(&none).entries() {
+            let text = value.plain().unwrap_or_default();
+            let what = format!("{what}: {key}");
+            match key.strip_prefix(PREFIX) {
+                Some(name) => self.annotation(&what, (name, &text, value), (namespace, ingress), &mut made),
+                None => self.foreign(&what, key, value, &mut made),
+            }
+        }
+        made
+    }
+
+    pub(super) fn closed(&mut self, what: &str, value: &Node, why: &str, made: &mut Common) {
+        made.is_closed |= self.out.guard(value.at, what, why, TODO);
+    }
+
+    /// An annotation of another controller.
+    fn foreign(&mut self, what: &str, key: &str, value: &Node, made: &mut Common) {
+        let words = [
+            "auth",
+            "allow",
+            "deny",
+            "whitelist",
+            "middleware",
+            "plugin",
+            "waf",
+            "oidc",
+            "jwt",
+            "source-range",
+            "security",
+        ];
+        let ours = [
+            "kubectl.kubernetes.io",
+            "cert-manager.io",
+            "external-dns",
+            "meta.helm.sh",
+            "argocd",
+            "kubernetes.io/ingress.class",
+            "app.kubernetes.io",
+            "acme.cert-manager.io",
+            "kubernetes.io/tls-acme",
+        ];
+        if ours.iter().any(|start| key.starts_with(start)) {
+            self.out.needless(value.at, what, "it is not about requests");
+        } else if words.iter().any(|word| key.contains(word)) {
+            self.closed(what, value, "it may guard, and belongs to another controller", made);
+        } else {
+            self.out.lost(value.at, what, "it belongs to another controller", "");
+        }
+    }
+
+    fn annotation(
+        &mut self,
+        what: &str,
+        (name, said, value): (&str, &str, &Node),
+        (namespace, ingress): (&str, &Node),
+        made: &mut Common,
+    ) {
+        let at = value.at;
+        let list = || -> Vec<String> {
+            said.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect()
+        };
+        let seconds = || text::millis(said, 1000).map(|it| it.clamp(1, 86_400_000));
+        match name {
+            "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" => {
+                let networks = list();
+                if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
+                    return self.closed(what, value, "these are not networks", made);
+                }
+                let key = if name == "denylist-source-range" { "deny" } else { "allow" };
+                made.plugins.push(Plug::new("ip_restriction", json!({ key: networks })));
+            }
+            "auth-type" => return self.auth_type(what, (said, value), (namespace, ingress), made),
+            "auth-url" => return self.auth_url(what, (said, value), ingress, made),
+            "auth-signin"
+            | "auth-signin-redirect-param"
+            | "auth-cache-key"
+            | "auth-cache-duration"
+            | "auth-always-set-cookie" => {
+                return self.out.lost(
+                    at,
+                    what,
+                    "requests that are refused get the answer of the authentication server",
+                    "use the plugin `oidc` for logins",
+                );
+            }
+            "auth-tls-secret" | "auth-tls-verify-client" if said != "off" => {
+                return self.closed(
+                    what,
+                    value,
+                    "clients' certificates are asked for by the whole gateway",
+                    made,
+                );
+            }
+            "satisfy" if said == "any" => {
+                return self.closed(what, value, "every guard has to be passed here", made);
+            }
+            "configuration-snippet"
+            | "server-snippet"
+            | "location-snippet"
+            | "auth-snippet"
+            | "stream-snippet" => {
+                return self.snippet(what, said, value, made);
+            }
+            "enable-modsecurity" | "enable-owasp-core-rules" if said == "true" => {
+                return self.closed(
+                    what,
+                    value,
+                    "its rules are not in the manifest; see the plugin `waf`",
+                    made,
+                );
+            }
+            "modsecurity-snippet"
+            | "modsecurity-transaction-id"
+            | "enable-global-auth"
+            | "satisfy"
+            | "auth-tls-secret"
+            | "auth-tls-verify-client"
+            | "enable-modsecurity"
+            | "enable-owasp-core-rules" => {}
+            "rewrite-target" => made.rewrite = Some(said.to_owned()),
+            "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
+            "permanent-redirect" | "temporal-redirect" => {
+                let default = if name == "permanent-redirect" { 301 } else { 302 };
+                let status = get(ingress, &format!("{name}-code"))
+                    .and_then(|it| it.parse::<u16>().ok())
+                    .filter(|it| matches!(it, 301 | 302 | 303 | 307 | 308))
+                    .unwrap_or(default);
+                let to = said
+                    .replace("$request_uri", "${request.target}")
+                    .replace("$scheme", "${request.scheme}")
+                    .replace("$host", "${request.host}");
+                let is_good = ["http://", "https://", "/", "${request.scheme}://"]
+                    .iter()
+                    .any(|start| to.starts_with(start))
+                    && !to.replace("${", "").contains('$');
+                if !is_good {
+                    return self.closed(what, value, "this redirect can't be translated", made);
+                }
+                made.redirect = Some(json!({ "status_code": status, "location": to, "query": "drop" }));
+            }
+            "proxy-body-size" => match text::bytes(said, 1000) {
+                Some(bytes) => set(&mut made.settings, "max_request_body_bytes", bytes),
+                None => return self.out.lost(at, what, "it is not a size", ""),
+            },
+            "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
+                let key = match name {
+                    "proxy-connect-timeout" => "backend_connect_timeout_ms",
+                    "proxy-read-timeout" => "backend_read_timeout_ms",
+                    _ => "backend_write_timeout_ms",
+                };
+                match seconds() {
+                    Some(millis) => set(&mut made.settings, key, millis),
+                    None => return self.out.lost(at, what, "it is not a time", ""),
+                }
+            }
+            "proxy-next-upstream-tries" => {
+                if let Ok(tries) = said.parse::<u64>() {
+                    set(
+                        &mut made.settings,
+                        "retry",
+                        json!({ "max_retries": tries.saturating_sub(1).min(100) }),
+                    );
+                }
+            }
+            "backend-protocol" => return self.protocol(what, said, value, made),
+            "proxy-ssl-verify" => set(&mut made.settings, "backend_tls_verify_server_cert", said == "on"),
+            "proxy-ssl-name" => set(&mut made.settings, "backend_tls_server_name", said),
+            "upstream-vhost" => {
+                if said.contains('$') {
+                    return self.out.lost(
+                        at,
+                        what,
+                        "variables in it have no counterpart",
+                        "use `rewrite.host`",
+                    );
+                }
+                made.plugins.push(Plug::new("rewrite", json!({ "host": said })));
+            }
+            "enable-cors" if said == "true" => return self.cors(what, value, ingress, made),
+            "enable-cors" => {}
+            "limit-rps" | "limit-rpm" | "limit-connections" => {
+                return self.limit(what, (name, said, value), ingress, made);
+            }
+            "canary" => return self.canary(what, value, ingress, made),
+            name if KNOWN.contains(&name) => {}
+            name if name.contains("auth") || name.contains("deny") || name.contains("allow") => {
+                return self.closed(what, value, "it may guard, and is not known", made);
+            }
+            _ => return self.out.lost(at, what, "there is nothing like it here", ""),
+        }
+        self.out.done(at, what);
+    }
+
+    fn protocol(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
+        match said.to_ascii_uppercase().as_str() {
+            "HTTP" | "AUTO_HTTP" => {}
+            protocol @ ("HTTPS" | "GRPCS" | "GRPC") => {
+                made.is_tls = protocol != "GRPC";
+                if protocol.starts_with("GRPC") {
+                    set(&mut made.settings, "backend_http_version", "2");
+                }
+                if made.is_tls {
+                    let why = "ingress-nginx checks no certificates by default; here they are checked";
+                    let todo =
+                        "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+                    return self.out.partial(value.at, what, why, todo);
+                }
+            }
+            _ => return self.closed(what, value, "this protocol is not spoken to targets", made),
+        }
+        self.out.done(value.at, what);
+    }
+
+    /// A snippet of nginx's configuration.
+    fn snippet(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
+        const WORDS: [&str; 14] = [
+            "deny",
+            "allow",
+            "auth",
+            "return",
+            "if",
+            "satisfy",
+            "internal",
+            "limit_except",
+            "access_by",
+            "rewrite",
+            "secure_link",
+            "valid_referers",
+            "lua",
+            "js_",
+        ];
+        let guards =
+            said.split(|c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}' | '(')).any(|word| {
+                WORDS.iter().any(|guard| {
+                    word == *guard || word.starts_with(guard) && word != *guard && guard.len() > 3
+                })
+            });
+        if guards {
+            self.closed(
+                what,
+                value,
+                "it may guard: nginx's directives in annotations are not translated",
+                made,
+            );
+        } else {
+            self.out.lost(
+                value.at,
+                what,
+                "nginx's directives in annotations are not translated",
+                "use plugins",
+            );
+        }
+    }
+
+    fn cors(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {
+        let list = |name: &str| -> Option<Vec<String>> {
+            Some(
+                get(ingress, name)?
+                    .split(',')
+                    .map(|it| it.trim().to_owned())
+                    .filter(|it| !it.is_empty())
+                    .collect(),
+            )
+        };
+        let origins = list("cors-allow-origin").unwrap_or_else(|| vec!["*".to_owned()]);
+        let any = origins.iter().any(|it| it == "*");
+        let mut credentials = !denies(ingress, "cors-allow-credentials");
+        if any && credentials {
+            self.out.partial(
+                value.at,
+                what,
+                "every origin together with credentials is refused here; there are none",
+                "name the origins",
+            );
+            credentials = false;
+        } else {
+            self.out.done(value.at, what);
+        }
+        let mut config = json!({ "allowed_origins": if any { vec!["*".to_owned()] } else { origins }, "allow_credentials": credentials });
+        for (theirs, ours) in [
+            ("cors-allow-methods", "allowed_methods"),
+            ("cors-allow-headers", "allowed_headers"),
+            ("cors-expose-headers", "exposed_headers"),
+        ] {
+            if let Some(list) = list(theirs) {
+                config[ours] = json!(list);
+            }
+        }
+        if let Some(age) = get(ingress, "cors-max-age").and_then(|it| it.parse::<u64>().ok()) {
+            config["max_age"] = json!(age);
+        }
+        made.plugins.push(Plug::new("cors", config));
+    }
+
+    fn limit(
+        &mut self,
+        what: &str,
+        (name, said, value): (&str, &str, &Node),
+        ingress: &Node,
+        made: &mut Common,
+    ) {
+        let Some(most) = said.parse::<u64>().ok().filter(|it| *it > 0) else {
+            return self.out.lost(value.at, what, "it is not a number", "");
+        };
+        let free: Vec<String> = get(ingress, "limit-whitelist")
+            .map(|it| it.split(',').map(|it| it.trim().to_owned()).collect())
+            .unwrap_or_default();
+        let when = (!free.is_empty() && free.iter().all(|it| text::is_network(it)))
+            .then(|| json!({ "not": { "clients": free } }));
+        let plug = if name == "limit-connections" {
+            Plug::new("concurrency_limiting", json!({ "max_concurrent": most, "status_code": 503 }))
+        } else {
+            let burst =
+                get(ingress, "limit-burst-multiplier").and_then(|it| it.parse::<u64>().ok()).unwrap_or(5);
+            let per = if name == "limit-rps" { "1s" } else { "1m" };
+            let limit =
+                json!({ "rate": most, "per": per, "burst": most.saturating_mul(burst).saturating_add(1) });
+            Plug::new("rate_limiting", json!({ "limits": [limit], "headers": "none", "status_code": 503 }))
+        };
+        made.plugins.push(plug.when(when));
+        self.out.done(value.at, what);
+    }
+
+    fn canary(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {
+        if value.plain().as_deref() != Some("true") {
+            return;
+        }
+        made.is_canary = true;
+        let mut ways = Vec::new();
+        if let Some(header) = get(ingress, "canary-by-header") {
+            let field = header.to_ascii_lowercase();
+            let how = match (get(ingress, "canary-by-header-value"), get(ingress, "canary-by-header-pattern"))
+            {
+                (Some(value), _) => json!({ "exact": value }),
+                (None, Some(pattern)) => json!({ "regex": text::anywhere(&pattern) }),
+                (None, None) => json!({ "exact": "always" }),
+            };
+            ways.push(json!({ "headers": { field: how } }));
+        }
+        if let Some(cookie) = get(ingress, "canary-by-cookie") {
+            ways.push(json!({ "cookies": { cookie: { "exact": "always" } } }));
+        }
+        if get(ingress, "canary-weight").is_some_and(|it| it != "0") {
+            self.out.lost(
+                value.at,
+                what,
+                "shares by weight are not translated: the main Ingress gets them",
+                "use the plugin `traffic_split`",
+            );
+        } else {
+            self.out.done(value.at, what);
+        }
+        made.canary = Some(ways).filter(|ways| !ways.is_empty());
+    }
+}

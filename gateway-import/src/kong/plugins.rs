@@ -1,0 +1,211 @@
+//! Kong's plugins and credentials as ours.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{is_off, list, name, text};
+use crate::draft::{CLOSED, Import, set};
+use crate::report::At;
+use crate::tree::Node;
+
+/// Where a plugin runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Where<'a> {
+    /// For these proxies, by their positions.
+    Proxies(&'a [usize]),
+    /// For all.
+    Everywhere,
+}
+
+/// Translates a plugin and puts it where it runs.
+pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where<'_>) {
+    let theirs = name(plugin);
+    let place = format!("{place}, plugin {theirs}");
+    out.here = plugin.at;
+    if is_off(plugin) {
+        out.miss(place, "it is switched off, and left out");
+        return;
+    }
+    let nothing = Node { at: plugin.at, ..Node::default() };
+    let config = plugin.get("config").unwrap_or(&nothing);
+    let Some((ours, settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
+        unknown(out, (&place, &theirs), (plugin.at, at));
+        return;
+    };
+    let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
+    let scope = match at {
+        Where::Everywhere => "global",
+        Where::Proxies(_) => "proxy_group",
+    };
+    out.plugin_configs.push(json!({ "id": id, "plugin_name": ours, "scope": scope, "config": settings }));
+    out.done(plugin.at, &place);
+    let Where::Proxies(proxies) = at else { return };
+    if proxies.is_empty() {
+        out.miss(&place, "nothing it runs for was translated");
+    }
+    attach(out, proxies, &id);
+}
+
+/// Plugins that keep nobody out: without them more is answered slower, or less is counted, and nothing is opened.
+const HARMLESS: &[&str] = &[
+    "aws-request-signing",
+    "correlation-id",
+    "cors",
+    "datadog",
+    "file-log",
+    "grpc-web",
+    "http-log",
+    "kafka-log",
+    "loggly",
+    "opentelemetry",
+    "prometheus",
+    "proxy-cache",
+    "proxy-cache-advanced",
+    "rate-limiting",
+    "rate-limiting-advanced",
+    "request-size-limiting",
+    "request-transformer",
+    "request-transformer-advanced",
+    "response-ratelimiting",
+    "response-transformer",
+    "response-transformer-advanced",
+    "statsd",
+    "statsd-advanced",
+    "syslog",
+    "tcp-log",
+    "udp-log",
+    "zipkin",
+];
+
+/// Whether a plugin keeps nobody out.
+pub(super) fn is_harmless(theirs: &str) -> bool {
+    HARMLESS.contains(&theirs)
+}
+
+/// A plugin there is none like: whatever it may have guarded is closed.
+fn unknown(out: &mut Import, (place, theirs): (&str, &str), (line, at): (At, Where<'_>)) {
+    let why = "there is no such plugin here";
+    if is_harmless(theirs) {
+        out.miss(place, why);
+        return;
+    }
+    if !out.guard(
+        line,
+        place,
+        why,
+        "guard it with a plugin of ferrum-edge, then remove `request_termination`",
+    ) {
+        return;
+    }
+    let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
+    let id = out.shared_plugin(&format!("closed-{theirs}"), "request_termination", config);
+    match at {
+        Where::Everywhere => {
+            let all: Vec<usize> = (0..out.proxies.len()).collect();
+            attach(out, &all, &id);
+        }
+        Where::Proxies(proxies) => attach(out, proxies, &id),
+    }
+}
+
+/// Has proxies name a plugin config.
+fn attach(out: &mut Import, proxies: &[usize], id: &str) {
+    for proxy in proxies {
+        if let Some(Value::Object(proxy)) = out.proxies.get_mut(*proxy) {
+            let list = proxy.entry("plugins").or_insert_with(|| json!([]));
+            if let Value::Array(list) = list {
+                list.push(json!({ "plugin_config_id": id }));
+            }
+        }
+    }
+}
+
+/// Kong asks every authentication plugin of a route; the gateway would be content with one.
+pub(super) fn all_authenticate(out: &mut Import) {
+    const NAMES: [&str; 4] = ["key_auth", "basic_auth", "hmac_auth", "jwt_auth"];
+    let is_auth = |config: &&Value| NAMES.iter().any(|name| config["plugin_name"] == *name);
+    let everywhere =
+        out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();
+    let auth: HashSet<String> =
+        out.plugin_configs.iter().filter(is_auth).map(|config| config["id"].to_string()).collect();
+    for proxy in &mut out.proxies {
+        let own = proxy["plugins"].as_array().into_iter().flatten();
+        let own = own.filter(|named| auth.contains(&named["plugin_config_id"].to_string())).count();
+        if own + everywhere > 1 {
+            proxy["auth_mode"] = json!("all");
+        }
+    }
+}
+
+/// A consumer's credentials, and the name by which its tokens know it.
+pub(super) fn credentials(
+    out: &mut Import,
+    (place, username): (&str, &str),
+    consumer: &Node,
+) -> (Map<String, Value>, Option<String>) {
+    let mut made = Map::new();
+    let custom_id = text(consumer, "custom_id");
+    let keys: Vec<Value> = list(consumer, "keyauth_credentials")
+        .filter_map(|it| Some(json!({ "key": text(it, "key")? })))
+        .collect();
+    let mut passwords = Vec::new();
+    for credential in list(consumer, "basicauth_credentials") {
+        match (text(credential, "username"), text(credential, "password")) {
+            // What Kong writes out is a SHA-1, which nobody can log in with.
+            (Some(name), Some(password)) if name == username && !is_digest(password) => {
+                passwords.push(json!({ "password": password }))
+            }
+            _ => out.miss(
+                format_args!("{place}.basicauth_credentials"),
+                "a username of its own, or no password in the clear",
+            ),
+        }
+    }
+    let (mut secrets, mut known_as) = (Vec::new(), None);
+    for credential in list(consumer, "jwt_secrets") {
+        let place = format!("{place}.jwt_secrets");
+        let key = match (text(credential, "secret"), text(credential, "rsa_public_key")) {
+            (_, Some(pem)) => json!({ "public_key": pem }),
+            (Some(secret), None) if secret.len() >= 32 => json!({ "secret": secret }),
+            _ => {
+                out.miss(place, "a secret has to have 32 bytes or more");
+                continue;
+            }
+        };
+        match text(credential, "key") {
+            Some(name) if name == username || Some(name) == custom_id => {}
+            Some(name) if custom_id.is_none() && known_as.is_none() => {
+                out.miss(&place, format_args!("tokens name it `{name}`, which is its custom_id now"));
+                known_as = Some(name.to_owned());
+            }
+            _ => {
+                out.miss(place, "tokens have to name the consumer by its username or custom_id");
+                continue;
+            }
+        }
+        secrets.push(key);
+    }
+    let mut hmacs = Vec::new();
+    for credential in list(consumer, "hmacauth_credentials") {
+        match (text(credential, "username"), text(credential, "secret")) {
+            (Some(name), Some(secret)) if name == username => hmacs.push(json!({ "secret": secret })),
+            _ => {
+                out.miss(format_args!("{place}.hmacauth_credentials"), "a username of its own, or no secret")
+            }
+        }
+    }
+    for (name, list) in
+        [("key_auth", keys), ("basic_auth", passwords), ("jwt_auth", secrets), ("hmac_auth", hmacs)]
+    {
+        if !list.is_empty() {
+            set(&mut made, name, list);
+        }
+    }
+    (made, known_as)
+}
+
+/// Whether a password is written as a digest.
+fn is_digest(password: &str) -> bool {
+    password.len() == 40 && password.bytes().all(|c| c.is_ascii_hexdigit())
+}

@@ -1,0 +1,212 @@
+//! Kong's routes: each path is a proxy.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{Kong, list, name, ours, plugins, reference, texts};
+use crate::draft::set;
+use crate::tree::Node;
+
+impl Kong {
+    pub(super) fn lone_route(&mut self, route: &Node) {
+        match reference(route, "service") {
+            Some(service) => self.route(route, &service),
+            None => self.out.miss(format_args!("route {}", name(route)), "it leads to no service"),
+        }
+    }
+
+    pub(super) fn route(&mut self, route: &Node, service: &str) {
+        let called = name(route);
+        self.out.here = route.at;
+        let place = format!("route {called}");
+        let Some(backend) = self.services.get(service).cloned() else {
+            self.out.miss(&place, format_args!("its service `{service}` is not translated"));
+            return;
+        };
+        let is_stream =
+            matches!(ours(&Value::Object(backend.clone()), "backend_scheme"), Some("tcp" | "tcps" | "udp"));
+        let mut common = backend;
+        if is_stream {
+            self.stream_route(&place, route, (common, service));
+            return;
+        }
+        let strips = self.rules(&place, route, &mut common);
+        let weight = conditions(route, &mut common);
+        let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
+        if paths.is_empty() {
+            paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
+        }
+        let base = if called == "unnamed" { format!("{service}-route") } else { called.clone() };
+        for path in paths {
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &base)))]);
+            // All paths of certain hosts: said so, it may stand beside one for all hosts.
+            let path = path.filter(|path| path != "/" || !hosts_given(&common));
+            if let Some(path) = path {
+                set(&mut proxy, "listen_path", self.path(&place, &path, strips));
+            }
+            proxy.extend(common.clone());
+            let is_regex =
+                ours(&Value::Object(proxy.clone()), "listen_path").is_some_and(|p| p.starts_with('~'));
+            // Kong goes by how much a route asks for, then takes regexes before prefixes.
+            let by_regex = route.get("regex_priority").and_then(Node::int).unwrap_or(0).clamp(0, 400);
+            match weight * 1000 + if is_regex { 500 + by_regex } else { 0 } {
+                0 => {}
+                priority => set(&mut proxy, "priority", priority),
+            }
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(called.clone()).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            &place,
+            route,
+            &[
+                "hosts",
+                "headers",
+                "snis",
+                "methods",
+                "paths",
+                "strip_path",
+                "preserve_host",
+                "protocols",
+                "plugins",
+                "service",
+                "regex_priority",
+                "path_handling",
+                "https_redirect_status_code",
+                "request_buffering",
+                "response_buffering",
+            ],
+        );
+        let proxies = self.of_route.get(&called).cloned().unwrap_or_default();
+        for plugin in list(route, "plugins") {
+            self.plugin(&place, plugin, plugins::Where::Proxies(&proxies));
+        }
+    }
+
+    /// What all paths of a route have in common; says whether the path is stripped.
+    fn rules(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> bool {
+        let hosts = self.hosts(place, texts(route, "hosts"));
+        if !hosts.is_empty() {
+            set(common, "hosts", hosts);
+        }
+        let speaks = texts(route, "protocols");
+        let is_grpc = speaks.iter().any(|protocol| protocol.starts_with("grpc"))
+            || common.get("backend_http_version").is_some_and(|version| version == "2");
+        // A call's path is its method: Kong refuses to strip it.
+        let strips = route.get("strip_path").and_then(Node::bool).unwrap_or(true) && !is_grpc;
+        set(common, "strip_listen_path", strips);
+        if route.get("preserve_host").and_then(Node::bool).unwrap_or(false) {
+            set(common, "preserve_host_header", true);
+        }
+        strips
+    }
+
+    fn stream_route(&mut self, place: &str, route: &Node, (common, service): (Map<String, Value>, &str)) {
+        let ports: HashSet<u64> =
+            list(route, "destinations").filter_map(|to| to.get("port").and_then(Node::uint)).collect();
+        if ports.is_empty() {
+            self.out.miss(place, "a stream has to say its port under `destinations`");
+        }
+        for port in ports {
+            let called = format!("{}-{port}", name(route));
+            let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
+            set(&mut proxy, "listen_port", port);
+            proxy.extend(common.clone());
+            let at = self.out.proxies.len();
+            self.out.proxies.push(Value::Object(proxy));
+            self.of_route.entry(name(route)).or_default().push(at);
+            self.of_service.entry(service.to_owned()).or_default().push(at);
+        }
+        self.leftovers(
+            place,
+            route,
+            &["destinations", "protocols", "service", "plugins", "strip_path", "preserve_host"],
+        );
+    }
+
+    /// Hosts that mean the same here.
+    fn hosts(&mut self, place: &str, hosts: Vec<String>) -> Vec<String> {
+        let (good, bad): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|host| {
+            let rest = host.strip_prefix("*.").unwrap_or(host);
+            !rest.contains('*') && !rest.contains(':')
+        });
+        for host in bad {
+            self.out.miss(
+                format_args!("{place}.hosts"),
+                format_args!("`{host}`: only `*.` in front is known, and no port"),
+            );
+        }
+        good
+    }
+
+    /// A path that means the same here.
+    fn path(&mut self, place: &str, path: &str, strips: bool) -> String {
+        let Some(regex) = path.strip_prefix('~') else {
+            if path.len() > 1 && !path.ends_with('/') {
+                // Kong's prefixes end anywhere; nobody means `/apix` by `/api`.
+                return path.to_owned();
+            }
+            return if path.len() > 1 { path.trim_end_matches('/').to_owned() } else { path.to_owned() };
+        };
+        if strips {
+            self.out.miss(
+                format_args!("{place}.paths"),
+                format_args!(
+                    "`{path}`: what a regex leaves of the path is stripped as well; see strip_listen_path"
+                ),
+            );
+        }
+        match regex.strip_suffix('$') {
+            Some(whole) => format!("~{whole}"),
+            None => format!("~{regex}.*"),
+        }
+    }
+}
+
+/// What a route asks for besides hosts and paths, as one match; says how much it is.
+fn conditions(route: &Node, common: &mut Map<String, Value>) -> i64 {
+    let mut condition = Map::new();
+    let methods = texts(route, "methods");
+    if !methods.is_empty() {
+        set(&mut condition, "methods", methods);
+    }
+    let headers = route.get("headers").map_or(&[][..], Node::entries);
+    let headers: Map<String, Value> = headers
+        .iter()
+        .map(|(name, values)| {
+            let values: Vec<&str> = values.items().iter().filter_map(Node::str).collect();
+            let how = match values.as_slice() {
+                [one] if one.starts_with("~*") => {
+                    json!({ "regex": format!(".*(?:{}).*", one.trim_start_matches("~*")), "ignore_case": true })
+                }
+                _ => json!({ "one_of": values, "ignore_case": true }),
+            };
+            (name.clone(), how)
+        })
+        .collect();
+    if !headers.is_empty() {
+        set(&mut condition, "headers", headers);
+    }
+    let names = texts(route, "snis");
+    if !names.is_empty() {
+        set(&mut condition, "tls", json!({ "server_names": names }));
+    }
+    let weight = i64::try_from(condition.len()).unwrap_or(0);
+    let speaks = texts(route, "protocols");
+    if !speaks.is_empty()
+        && speaks.iter().all(|protocol| matches!(protocol.as_str(), "https" | "grpcs" | "wss"))
+    {
+        set(&mut condition, "scheme", "https");
+    }
+    if !condition.is_empty() {
+        set(common, "matches", vec![Value::Object(condition)]);
+    }
+    weight
+}
+
+fn hosts_given(proxy: &Map<String, Value>) -> bool {
+    proxy.contains_key("hosts")
+}

@@ -1,0 +1,187 @@
+//! Configurations of other gateways as ferrum-edge's.
+//!
+//! [`import`] reads one and makes an [`Import`]: a document for the gateway, and a [`Report`] that says of each construct
+//! of the original what became of it, with file and line.
+//!
+//! An importer never guesses. What would behave otherwise here is left out and named, or named beside what stands for it.
+//! What keeps requests out and can't be translated closes what it guarded with 503, unless [`Options::open`] is set.
+//!
+//! Nothing here opens a file by itself: included files are read through [`Files`], which the caller hands in.
+
+mod caddy;
+mod cond;
+mod draft;
+mod envoy;
+mod error;
+mod files;
+mod haproxy;
+mod ingress;
+mod kong;
+mod nginx;
+mod openapi;
+mod report;
+mod steps;
+mod text;
+mod traefik;
+mod tree;
+
+use std::path::Path;
+
+pub use draft::Import;
+pub use error::Failure;
+pub use files::{Disk, Files, NoFiles};
+pub use report::{Finding, Outcome, Report, Severity};
+
+/// Bytes one file may have.
+pub const MAX_FILE_BYTES: usize = 16 << 20;
+/// Bytes all files of one configuration may have together.
+pub const MAX_TOTAL_BYTES: usize = 64 << 20;
+/// Files one configuration may be made of.
+pub const MAX_FILES: usize = 1000;
+/// Files that include one another in a row.
+pub const MAX_INCLUDES: usize = 16;
+/// Proxies that one import may make.
+pub const MAX_PROXIES: usize = 100_000;
+
+/// Whose configuration it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `nginx.conf`, a file of `sites-enabled`, or what `nginx -T` prints.
+    Nginx,
+    /// Kong's declarative format, as decK dumps it.
+    Kong,
+    /// A Caddyfile.
+    Caddyfile,
+    /// Caddy's JSON, as `caddy adapt` prints it.
+    CaddyJson,
+    /// Traefik's static and dynamic files in YAML, or a Compose file with its labels.
+    Traefik,
+    /// `haproxy.cfg`.
+    Haproxy,
+    /// An Envoy bootstrap with static resources.
+    Envoy,
+    /// A description of an API by OpenAPI 3.
+    OpenApi,
+    /// Kubernetes manifests with Ingresses and Services.
+    Ingress,
+}
+
+/// How to import.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Leaves open what would answer 503 because what guards it can't be translated.
+    pub open: bool,
+}
+
+/// Imports a configuration: the names and texts of its files. Others that they include are read through `files`.
+///
+/// # Errors
+/// When a text is not of this format, breaks its grammar, or goes beyond a limit.
+pub fn import(
+    format: Format,
+    sources: &[(String, String)],
+    files: &dyn Files,
+    options: Options,
+) -> Result<Import, Failure> {
+    let Some((name, text)) = sources.first().map(|(name, text)| (name.as_str(), text.as_str())) else {
+        return Err(Failure::new("", 0, "no file is given"));
+    };
+    for (name, text) in sources {
+        if text.len() > MAX_FILE_BYTES {
+            return Err(Failure::new(name, 0, format!("it has more than {MAX_FILE_BYTES} bytes")));
+        }
+    }
+    let takes_several = matches!(format, Format::Traefik | Format::Ingress);
+    if sources.len() > MAX_FILES || sources.len() > 1 && !takes_several {
+        return Err(Failure::new(&sources[1].0, 0, "this format is imported from one file at a time"));
+    }
+    let mut out = Import::new(options);
+    match format {
+        Format::Nginx => nginx::import(&mut out, (name, text), files)?,
+        Format::Kong => kong::import(&mut out, (name, text))?,
+        Format::Caddyfile => caddy::import(&mut out, (name, text), files)?,
+        Format::CaddyJson => caddy::import_json(&mut out, (name, text))?,
+        Format::Traefik => traefik::import(&mut out, sources)?,
+        Format::Haproxy => haproxy::import(&mut out, (name, text), files)?,
+        Format::Envoy => envoy::import(&mut out, (name, text))?,
+        Format::OpenApi => openapi::import(&mut out, (name, text))?,
+        Format::Ingress => ingress::import(&mut out, sources)?,
+    }
+    if out.proxies.len() > MAX_PROXIES {
+        return Err(Failure::new(name, 0, format!("it makes more than {MAX_PROXIES} proxies")));
+    }
+    out.report.notes = NOTES.to_vec();
+    out.finish();
+    Ok(out)
+}
+
+/// What is so for every import.
+const NOTES: &[&str] = &[
+    "targets get X-Forwarded-For, -Proto, -Host and Via, and HTTP/1.1 or 2 over kept connections",
+    "paths with `%2F`, backslashes, dot segments or double encoding are answered 400, unless `path_rules` says otherwise",
+    "`Location` and `Set-Cookie` of targets pass as they are",
+    "bodies of the gateway's own answers have other texts",
+];
+
+/// The format of a file, by its name and what is in it; `None` when neither tells.
+pub fn detect(path: &Path, text: &str) -> Option<Format> {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // Keys of the outermost level, in YAML and JSON.
+    let starts = |wanted: &[&str]| {
+        text.lines().any(|line| {
+            let line =
+                line.trim_start_matches("- ").trim_start_matches(['{', ' ', '\t']).trim_start_matches('"');
+            wanted.iter().any(|key| {
+                line.strip_prefix(key).is_some_and(|rest| rest.trim_start_matches('"').starts_with(':'))
+            })
+        })
+    };
+    if ending == "conf" || text.starts_with("# configuration file ") {
+        return Some(Format::Nginx);
+    }
+    if name.starts_with("Caddyfile") || ending == "caddyfile" {
+        return Some(Format::Caddyfile);
+    }
+    let sections = ["frontend ", "backend ", "listen ", "defaults", "global"];
+    if ending == "cfg"
+        || name.contains("haproxy") && text.lines().any(|line| sections.iter().any(|it| line.starts_with(it)))
+    {
+        return Some(Format::Haproxy);
+    }
+    let order: [(&[&str], Format); 7] = [
+        (&["_format_version"], Format::Kong),
+        (&["openapi"], Format::OpenApi),
+        (&["static_resources"], Format::Envoy),
+        (&["apiVersion"], Format::Ingress),
+        (&["entryPoints", "routers", "services", "providers"], Format::Traefik),
+        (&["apps"], Format::CaddyJson),
+        (&["tcp", "udp"], Format::Traefik),
+    ];
+    order.into_iter().find(|(keys, _)| starts(keys)).map(|(_, format)| format)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_recognised() {
+        for (name, text, expected) in [
+            ("nginx.conf", "", Some(Format::Nginx)),
+            ("x", "# configuration file /etc/nginx/nginx.conf:\n", Some(Format::Nginx)),
+            ("kong.yaml", "_format_version: '3.0'\n", Some(Format::Kong)),
+            ("k.json", "{\"_format_version\": \"3.0\"}", Some(Format::Kong)),
+            ("Caddyfile", "a.example", Some(Format::Caddyfile)),
+            ("c.json", "{\n  \"apps\": {}}", Some(Format::CaddyJson)),
+            ("haproxy.cfg", "", Some(Format::Haproxy)),
+            ("api.yaml", "openapi: 3.0.0\n", Some(Format::OpenApi)),
+            ("envoy.yaml", "static_resources:\n", Some(Format::Envoy)),
+            ("i.yaml", "apiVersion: networking.k8s.io/v1\n", Some(Format::Ingress)),
+            ("docker-compose.yml", "services:\n  web:\n", Some(Format::Traefik)),
+            ("what", "hello", None),
+        ] {
+            assert_eq!(detect(Path::new(name), text), expected, "{name}");
+        }
+    }
+}

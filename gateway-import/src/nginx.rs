@@ -1,0 +1,371 @@
+//! nginx.conf: `http` with servers, locations and upstreams, and `stream`.
+//!
+//! Each location becomes proxies for the server's names, in the order in which nginx would look at them: their priorities
+//! say it. What the rewrite directives and the access rules decide for some of a location's requests becomes proxies in
+//! front of it.
+
+mod blocks;
+mod dump;
+mod guards;
+mod location;
+mod plugins;
+mod rewrite;
+mod serve;
+mod server;
+mod settings;
+mod stream;
+mod upstream;
+mod values;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::cond::Cond;
+use crate::draft::{Import, set};
+use crate::error::Failure;
+use crate::files::{Files, Reader};
+use blocks::Directive;
+
+/// Directives that need no counterpart: the gateway does so anyway, or they are about the process.
+const SILENT: &[&str] = &[
+    "worker_processes",
+    "worker_connections",
+    "worker_rlimit_nofile",
+    "worker_cpu_affinity",
+    "worker_priority",
+    "worker_shutdown_timeout",
+    "worker_aio_requests",
+    "events",
+    "user",
+    "pid",
+    "daemon",
+    "master_process",
+    "load_module",
+    "sendfile",
+    "sendfile_max_chunk",
+    "tcp_nopush",
+    "tcp_nodelay",
+    "types",
+    "types_hash_max_size",
+    "types_hash_bucket_size",
+    "use",
+    "multi_accept",
+    "accept_mutex",
+    "pcre_jit",
+    "thread_pool",
+    "aio",
+    "directio",
+    "proxy_http_version",
+    "proxy_buffers",
+    "proxy_buffer_size",
+    "proxy_busy_buffers_size",
+    "proxy_buffering",
+    "proxy_request_buffering",
+    "proxy_headers_hash_max_size",
+    "proxy_headers_hash_bucket_size",
+    "proxy_max_temp_file_size",
+    "proxy_temp_path",
+    "proxy_temp_file_write_size",
+    "proxy_socket_keepalive",
+    "proxy_ignore_client_abort",
+    "client_body_buffer_size",
+    "client_body_temp_path",
+    "client_header_buffer_size",
+    "client_body_in_file_only",
+    "server_names_hash_bucket_size",
+    "server_names_hash_max_size",
+    "variables_hash_max_size",
+    "variables_hash_bucket_size",
+    "map_hash_bucket_size",
+    "map_hash_max_size",
+    "ssl_session_cache",
+    "ssl_session_timeout",
+    "ssl_session_tickets",
+    "ssl_prefer_server_ciphers",
+    "ssl_buffer_size",
+    "http2",
+    "http3",
+    "http2_max_concurrent_streams",
+    "quic_retry",
+    "quic_gso",
+    "keepalive_requests",
+    "reset_timedout_connection",
+    "lingering_close",
+    "server_tokens",
+    "resolver",
+    "resolver_timeout",
+    "gzip_vary",
+    "gzip_proxied",
+    "gzip_disable",
+    "gzip_http_version",
+    "gzip_buffers",
+    "open_file_cache",
+    "open_file_cache_valid",
+    "open_file_cache_min_uses",
+    "open_file_cache_errors",
+    "log_not_found",
+    "log_subrequest",
+    "etag",
+    "if_modified_since",
+    "limit_req_log_level",
+    "limit_conn_log_level",
+    "recursive_error_pages",
+    "proxy_pass_request_headers",
+    "output_buffers",
+    "postpone_output",
+    "port_in_redirect",
+    "absolute_redirect",
+    "server_name_in_redirect",
+    "proxy_ssl_session_reuse",
+    "proxy_ssl_server_name",
+    "real_ip_recursive",
+    "charset",
+    "default_type",
+    "ssl_ecdh_curve",
+    "proxy_pass_request_body",
+    "send_timeout",
+    "rewrite_log",
+    "uninitialized_variable_warn",
+    "ssl",
+    "large_client_header_buffers",
+    "disable_symlinks",
+];
+
+/// Directives of servers and locations that are translated where they hold.
+const HANDLED: &[&str] = &[
+    "server_name",
+    "location",
+    "listen",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_client_certificate",
+    "ssl_protocols",
+    "return",
+    "rewrite",
+    "if",
+    "set",
+    "break",
+    "root",
+    "alias",
+    "index",
+    "autoindex",
+    "try_files",
+    "upstream",
+    "server",
+    "map",
+    "geo",
+    "limit_req_zone",
+    "limit_conn_zone",
+    "set_real_ip_from",
+    "real_ip_header",
+    "underscores_in_headers",
+    "merge_slashes",
+    "keepalive_timeout",
+    "client_header_timeout",
+    "client_body_timeout",
+];
+
+/// Imports a configuration.
+///
+/// # Errors
+/// When the text is not made of nginx's blocks and directives.
+pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+    let mut reader = Reader::new(files);
+    let directives = dump::read(out, (name, text), &mut reader)?;
+    let folder = match out.report.files.iter().find(|file| file.ends_with("nginx.conf")) {
+        Some(main) => Path::new(&**main).parent().unwrap_or(Path::new("")).to_owned(),
+        None => Path::new(name).parent().unwrap_or(Path::new("")).to_owned(),
+    };
+    let mut nginx = Nginx::new(std::mem::take(out), reader, folder);
+    // A file of `sites-enabled` is a piece of the `http` block.
+    let is_piece = |directive: &Directive| {
+        matches!(
+            directive.name.as_str(),
+            "server" | "upstream" | "map" | "geo" | "limit_req_zone" | "limit_conn_zone"
+        )
+    };
+    let (fragment, main): (Vec<_>, Vec<_>) = directives.into_iter().partition(is_piece);
+    for directive in &main {
+        match directive.name.as_str() {
+            "http" => nginx.http(directive),
+            "stream" => nginx.stream(directive),
+            "location" => {
+                return Err(Failure::new(name, directive.at.line, "a location needs its server around it"));
+            }
+            _ => nginx.known("main", directive),
+        }
+    }
+    if !fragment.is_empty() {
+        nginx.http(&Directive { name: "http".to_owned(), block: fragment, ..Directive::default() });
+    }
+    nginx.tls();
+    *out = nginx.out;
+    if out.proxies.is_empty() && !out.report.has_loss() {
+        return Err(Failure::new(name, 1, "there is no server in it"));
+    }
+    Ok(())
+}
+
+/// An import under way.
+struct Nginx<'f> {
+    out: Import,
+    reader: Reader<'f>,
+    /// Where relative names of files start.
+    folder: PathBuf,
+    upstreams: HashMap<String, upstream::Upstream>,
+    certificates: Vec<Value>,
+    /// What `gateway.tls` says besides.
+    tls: Map<String, Value>,
+    /// The authorities that clients' certificates are checked against.
+    client_ca: Option<String>,
+    zones: plugins::Zones,
+    /// Variables that `map` and `geo` make.
+    vars: values::Variables,
+    /// Those, and what `set` has said up to here.
+    vars_here: values::Variables,
+    /// What `$invalid_referer` means here.
+    invalid_referer: Option<Cond>,
+    /// Clients' addresses are those of another proxy in front.
+    has_unknown_clients: bool,
+    /// Targets of streams by the names that clients ask for.
+    by_name: HashMap<String, Vec<(String, String)>>,
+}
+
+impl<'f> Nginx<'f> {
+    fn new(out: Import, reader: Reader<'f>, folder: PathBuf) -> Self {
+        Self {
+            out,
+            reader,
+            folder,
+            upstreams: HashMap::new(),
+            certificates: Vec::new(),
+            tls: Map::new(),
+            client_ca: None,
+            zones: HashMap::new(),
+            vars: values::Variables::default(),
+            vars_here: values::Variables::default(),
+            invalid_referer: None,
+            has_unknown_clients: false,
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// Notes a directive that was not translated.
+    fn unknown(&mut self, place: &str, directive: &Directive) {
+        let what = if place.is_empty() { directive.to_string() } else { format!("{place}: {directive}") };
+        let (why, todo) = match directive.name.as_str() {
+            "access_log" | "log_format" => ("access records have their own form", "see gateway.access_log"),
+            "error_log" => ("the program log has its own form", "see `ferrum-edge settings`"),
+            "ssl_ciphers" | "ssl_dhparam" | "ssl_conf_command" => {
+                ("TLS 1.2 and 1.3 with rustls's ciphers are spoken", "")
+            }
+            "error_page" => ("pages for errors are not translated", "use the plugin `error_pages`"),
+            name if name.starts_with("proxy_cache") => {
+                ("nothing is cached", "use the plugin `response_cache`")
+            }
+            name if name.starts_with("proxy_cookie") => ("cookies of targets pass as they are", ""),
+            "proxy_redirect" => {
+                ("`Location` of targets passes as it is", "use the plugin `response_transformer`")
+            }
+            "mirror" => ("nothing is mirrored", "use the plugin `request_mirror`"),
+            "expires" => ("no `Expires` is set", "use the plugin `response_transformer`"),
+            _ => ("there is nothing like it here", ""),
+        };
+        self.out.lost(directive.at, what, why, todo);
+    }
+
+    /// Says what becomes of a directive that is not translated where it is met.
+    fn known(&mut self, place: &str, directive: &Directive) {
+        let name = directive.name.as_str();
+        let is_translated = HANDLED.contains(&name)
+            || guards::NAMES.contains(&name)
+            || plugins::NAMES.contains(&name)
+            || settings::NAMES.contains(&name)
+            || serve::HANDLERS.contains(&name)
+            || name == guards::UNREAD;
+        if SILENT.contains(&name) {
+            self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
+        } else if (name == "access_log" || name == "proxy_redirect" || name == "proxy_cache")
+            && directive.arguments.first().is_some_and(|it| it == "off")
+        {
+            self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
+        } else if !is_translated {
+            self.unknown(place, directive);
+        }
+    }
+
+    fn http(&mut self, http: &Directive) {
+        settings::gateway(self, http);
+        for directive in &http.block {
+            let is_good = match directive.name.as_str() {
+                "upstream" => {
+                    self.upstream(directive);
+                    continue;
+                }
+                "map" => self.vars.map(directive),
+                "geo" => self.vars.geo(directive),
+                _ => continue,
+            };
+            let what = format!("http: {directive}");
+            if is_good {
+                self.out.done(directive.at, what);
+            } else {
+                self.out.lost(
+                    directive.at,
+                    what,
+                    "its cases can't be said here; what guards by it is closed",
+                    "",
+                );
+            }
+        }
+        for directive in &http.block {
+            match directive.name.as_str() {
+                "limit_req_zone" | "limit_conn_zone" => match self.zone(directive) {
+                    true => self.out.done(directive.at, format_args!("http: {directive}")),
+                    false => self.unknown("http", directive),
+                },
+                _ => self.known("http", directive),
+            }
+        }
+        self.servers(http);
+        let protocols: Vec<&Directive> = http
+            .block
+            .iter()
+            .chain(http.block.iter().filter(|it| it.name == "server").flat_map(|it| it.block.iter()))
+            .filter(|it| it.name == "ssl_protocols")
+            .collect();
+        if !protocols.is_empty() && protocols.iter().all(|it| it.arguments.iter().all(|it| it == "TLSv1.3")) {
+            self.tls.insert("min_version".to_owned(), json!("1.3"));
+        }
+    }
+
+    fn tls(&mut self) {
+        if !self.certificates.is_empty() {
+            self.tls.insert("certificates".to_owned(), json!(std::mem::take(&mut self.certificates)));
+            set(&mut self.out.gateway, "tls", Value::Object(std::mem::take(&mut self.tls)));
+        }
+    }
+}
+
+/// The directives of this name that hold in a location, whose levels go from the outermost.
+fn said<'d>(levels: &[&'d Directive], name: &str) -> Vec<&'d Directive> {
+    let of = |level: &&'d Directive| -> Vec<&'d Directive> {
+        level.block.iter().filter(|directive| directive.name == name).collect()
+    };
+    levels.iter().rev().map(of).find(|said| !said.is_empty()).unwrap_or_default()
+}
+
+/// The directive of this name that holds: the innermost level's.
+fn innermost<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d Directive> {
+    levels.iter().rev().find_map(|level| level.block.iter().find(|directive| directive.name == name))
+}
+
+/// The first word of the directive of this name that holds.
+fn first<'d>(levels: &[&'d Directive], name: &str) -> Option<&'d str> {
+    innermost(levels, name)?.arguments.first().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests;

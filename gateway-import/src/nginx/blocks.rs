@@ -1,0 +1,172 @@
+//! The grammar of nginx.conf: directives with arguments, and blocks of them.
+
+use std::fmt;
+
+use crate::error::Failure;
+use crate::report::At;
+
+/// Blocks within blocks; nginx itself has four at most.
+const MAX_DEPTH: usize = 32;
+
+/// A directive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+    /// What stands in its braces.
+    pub(super) block: Vec<Self>,
+    pub(super) at: At,
+}
+
+impl fmt::Display for Directive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+    }
+}
+
+enum Token {
+    Word(String),
+    Open,
+    Close,
+    End,
+}
+
+/// Reads a text of a file, which findings name by its place in the report's list.
+pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Directive>, Failure> {
+    block(&mut Tokens { rest: text.chars().peekable(), line: 1, name, file }, 0)
+}
+
+fn block(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, Failure> {
+    if depth > MAX_DEPTH {
+        return Err(tokens.wrong("there are too many blocks within blocks"));
+    }
+    let mut directives = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut line = tokens.line;
+    loop {
+        let token = tokens.next()?;
+        if words.is_empty() {
+            line = tokens.line;
+        }
+        match token {
+            Some(Token::Word(word)) => words.push(word),
+            Some(Token::End | Token::Open) if words.is_empty() => {
+                return Err(tokens.wrong("a directive has no name"));
+            }
+            Some(end @ (Token::End | Token::Open)) => {
+                let name = words.remove(0);
+                let block = match end {
+                    Token::Open if name.ends_with("_by_lua_block") || name == "perl_set" => tokens.code()?,
+                    Token::Open => block(tokens, depth + 1)?,
+                    _ => Vec::new(),
+                };
+                let at = At { file: tokens.file, line };
+                directives.push(Directive { name, arguments: std::mem::take(&mut words), block, at });
+            }
+            Some(Token::Close) if depth > 0 && words.is_empty() => return Ok(directives),
+            Some(Token::Close) => {
+                return Err(tokens.wrong("a brace closes nothing, or a semicolon is missing"));
+            }
+            None if depth == 0 && words.is_empty() => return Ok(directives),
+            None => return Err(tokens.wrong("the text ends within a block or a directive")),
+        }
+    }
+}
+
+struct Tokens<'t> {
+    rest: std::iter::Peekable<std::str::Chars<'t>>,
+    line: u32,
+    name: &'t str,
+    file: u16,
+}
+
+impl Tokens<'_> {
+    fn wrong(&self, what: &'static str) -> Failure {
+        Failure::new(self.name, self.line, what)
+    }
+
+    /// Code in another language, up to the brace that ends it.
+    fn code(&mut self) -> Result<Vec<Directive>, Failure> {
+        let mut depth = 1_usize;
+        while let Some(c) = self.bump() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(Vec::new());
+            }
+        }
+        Err(self.wrong("a block of code has no end"))
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let c = self.rest.next();
+        self.line += u32::from(c == Some('\n'));
+        c
+    }
+
+    fn next(&mut self) -> Result<Option<Token>, Failure> {
+        while let Some(c) = self.rest.peek().copied() {
+            match c {
+                '#' => while self.bump().is_some_and(|c| c != '\n') {},
+                c if c.is_whitespace() => drop(self.bump()),
+                '{' | '}' | ';' => {
+                    self.bump();
+                    return Ok(Some(match c {
+                        '{' => Token::Open,
+                        '}' => Token::Close,
+                        _ => Token::End,
+                    }));
+                }
+                '"' | '\'' => return self.quoted(c).map(|word| Some(Token::Word(word))),
+                _ => return Ok(Some(Token::Word(self.word()))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<String, Failure> {
+        self.bump();
+        let mut word = String::new();
+        while let Some(c) = self.bump() {
+            match c {
+                '\\' => match self.bump() {
+                    Some(c) if c == quote || c == '\\' => word.push(c),
+                    Some(c) => word.extend(['\\', c]),
+                    None => break,
+                },
+                c if c == quote => return Ok(word),
+                c => word.push(c),
+            }
+        }
+        Err(self.wrong("a quoted text has no end"))
+    }
+
+    fn word(&mut self) -> String {
+        let mut word = String::new();
+        while let Some(c) = self.rest.peek().copied() {
+            match c {
+                // A variable in braces is part of the word.
+                '{' if word.ends_with('$') => {
+                    while let Some(c) = self.bump() {
+                        word.push(c);
+                        if c == '}' {
+                            break;
+                        }
+                    }
+                }
+                '\\' => {
+                    word.extend(self.bump());
+                    word.extend(self.bump());
+                }
+                '{' | '}' | ';' => break,
+                c if c.is_whitespace() => break,
+                _ => word.extend(self.bump()),
+            }
+        }
+        word
+    }
+}

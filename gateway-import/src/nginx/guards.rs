@@ -1,0 +1,349 @@
+//! What keeps requests out of a location. What can't be said here closes it.
+
+use serde_json::{Value, json};
+
+use super::blocks::Directive;
+use super::{Nginx, first, innermost, said};
+use crate::cond::Cond;
+use crate::draft::Plug;
+use crate::text;
+
+/// Stands for an include that could not be read.
+pub(super) const UNREAD: &str = "include (not read)";
+
+/// Directives that keep requests out, or say how.
+pub(super) const NAMES: &[&str] = &[
+    "allow",
+    "deny",
+    "satisfy",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_request_set",
+    "auth_jwt",
+    "auth_jwt_key_file",
+    "auth_jwt_key_request",
+    "auth_oidc",
+    "internal",
+    "limit_except",
+    "valid_referers",
+    "secure_link",
+    "secure_link_md5",
+    "secure_link_secret",
+    "ssl_verify_client",
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "rewrite_by_lua_block",
+    "rewrite_by_lua_file",
+    "js_access",
+    "perl",
+    "modsecurity",
+    "app_protect_enable",
+    UNREAD,
+];
+
+/// Those that have a counterpart.
+const KNOWN: &[&str] = &[
+    "allow",
+    "deny",
+    "satisfy",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_request_set",
+    "internal",
+    "limit_except",
+    "valid_referers",
+    "ssl_verify_client",
+    // Nothing by themselves.
+    "auth_jwt_key_file",
+    "auth_jwt_key_request",
+    "secure_link_md5",
+];
+
+/// What keeps requests out of a location.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guards {
+    /// Something can't be translated: 503.
+    pub(super) is_closed: bool,
+    /// Requests that get 403.
+    pub(super) denied: Option<Cond>,
+    /// Requests that get 400, for want of a certificate.
+    pub(super) uncertified: Option<Cond>,
+    /// Plugins that ask who it is.
+    pub(super) plugins: Vec<Plug>,
+}
+
+const TODO: &str = "guard it with a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
+
+impl Nginx<'_> {
+    /// What guards a location, by itself and by the levels around it, the outermost first.
+    pub(super) fn guards(&mut self, place: &str, levels: &[&Directive]) -> Guards {
+        let mut made = Guards::default();
+        for name in NAMES.iter().filter(|name| !KNOWN.contains(name)) {
+            let Some(found) = innermost(levels, name) else { continue };
+            if found.arguments.first().is_some_and(|first| first == "off") {
+                continue;
+            }
+            let why = if *name == UNREAD {
+                "what this file says is not known"
+            } else {
+                "it guards, and can't be translated"
+            };
+            made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
+        }
+        let mut foreign: Vec<&Directive> = levels
+            .iter()
+            .flat_map(|level| level.block.iter())
+            .filter(|it| is_guard_by_name(&it.name))
+            .collect();
+        foreign.dedup_by_key(|directive| directive.at);
+        for found in foreign.into_iter().filter(|found| found.arguments.first().is_none_or(|it| it != "off"))
+        {
+            let why = "its name says that it guards, and it can't be translated";
+            made.is_closed |= self.out.guard(found.at, format_args!("{place}: {found}"), why, TODO);
+        }
+        let by_address = self.by_address(place, levels, &mut made.is_closed);
+        let satisfy_any = first(levels, "satisfy") == Some("any");
+        self.asks_password(place, levels, &mut made);
+        self.asks_server(place, levels, &mut made);
+        match by_address {
+            Cond::Never => {}
+            denied if satisfy_any && !made.plugins.is_empty() => {
+                // Who is let in by address is asked nothing.
+                for plug in &mut made.plugins {
+                    plug.when = denied.when();
+                }
+            }
+            denied => made.denied = Some(denied),
+        }
+        if satisfy_any && made.plugins.len() > 1 {
+            let found = innermost(levels, "satisfy").map(|it| it.at).unwrap_or_default();
+            let why = "`satisfy any` of several kinds of authentication can't be translated";
+            made.is_closed |= self.out.guard(found, format_args!("{place}: satisfy any"), why, TODO);
+        }
+        self.limit_except(place, levels, &mut made);
+        self.certificates_asked(place, levels, &mut made);
+        made
+    }
+
+    /// Who `allow` and `deny` keep out.
+    fn by_address(&mut self, place: &str, levels: &[&Directive], is_closed: &mut bool) -> Cond {
+        let has_rules =
+            |level: &&&Directive| level.block.iter().any(|it| matches!(it.name.as_str(), "allow" | "deny"));
+        let Some(level) = levels.iter().rev().find(has_rules) else { return Cond::Never };
+        match self.denied_by(&level.block) {
+            Some(cond) => cond,
+            None => {
+                let rule = level.block.iter().find(|it| matches!(it.name.as_str(), "allow" | "deny"));
+                let at = rule.map(|rule| rule.at).unwrap_or_default();
+                let why = "these addresses can't be translated, or clients' addresses are not known here (`real_ip_header`)";
+                *is_closed |= self.out.guard(at, format_args!("{place}: allow and deny"), why, TODO);
+                Cond::Never
+            }
+        }
+    }
+
+    /// The clients that a list of `allow` and `deny` keeps out: the first that fits decides.
+    pub(super) fn denied_by(&self, block: &[Directive]) -> Option<Cond> {
+        let mut rules: Vec<(Cond, bool)> = Vec::new();
+        for rule in block.iter().filter(|it| matches!(it.name.as_str(), "allow" | "deny")) {
+            let denies = rule.name == "deny";
+            let whom = rule.arguments.first()?.as_str();
+            if whom == "all" {
+                rules.push((Cond::Always, denies));
+                continue;
+            }
+            if !text::is_network(whom) || self.has_unknown_clients {
+                return None;
+            }
+            // Neighbours that say the same are one list.
+            match rules.last_mut() {
+                Some((Cond::Is(Value::Object(one)), said)) if *said == denies => {
+                    if let Some(Value::Array(list)) = one.get_mut("clients") {
+                        list.push(json!(whom));
+                    }
+                }
+                _ => rules.push((Cond::is(json!({ "clients": [whom] })), denies)),
+            }
+        }
+        let cond = Cond::first(rules.into_iter(), false);
+        (cond.depth() <= 12).then_some(cond)
+    }
+
+    /// `auth_basic`, by a file that the gateway reads as well.
+    fn asks_password(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let Some(asked) = innermost(levels, "auth_basic") else { return };
+        let realm = asked.arguments.first().map_or("", String::as_str);
+        if realm == "off" {
+            return;
+        }
+        let what = format!("{place}: {asked}");
+        let file = innermost(levels, "auth_basic_user_file").and_then(|it| it.arguments.first()).cloned();
+        let Some(file) = file.filter(|file| !file.contains('$') && !realm.contains('$')) else {
+            made.is_closed |=
+                self.out.guard(asked.at, what, "it names no file with passwords, or has variables", TODO);
+            return;
+        };
+        let path = self.folder.join(&file);
+        if !path.is_absolute() {
+            let why = "its file has a relative name, and the folder of nginx.conf is not known";
+            made.is_closed |=
+                self.out.guard(asked.at, what, why, "write the whole path in `auth_basic_user_file`");
+            return;
+        }
+        match self.reader.read(&path) {
+            Ok(text) => {
+                let is_known = |line: &str| {
+                    let hash = line.split_once(':').map_or("", |(_, hash)| hash);
+                    ["$apr1$", "$2", "$argon2id$"].iter().any(|start| hash.starts_with(start))
+                };
+                let lines =
+                    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+                let bad = lines.filter(|line| !is_known(line)).count();
+                if bad > 0 {
+                    let why = format!("{bad} hashes in {file} are not bcrypt, argon2id or apr1");
+                    let todo = "make them anew with `htpasswd -B`";
+                    made.is_closed |= self.out.guard(asked.at, what, why, todo);
+                    return;
+                }
+                self.out.done(asked.at, what);
+            }
+            Err(_) => {
+                let why = format!("{file} could not be read here");
+                let todo =
+                    "it has to be there where the gateway runs, with hashes by bcrypt, argon2id or apr1";
+                self.out.partial(asked.at, what, why, todo);
+            }
+        }
+        let realm = if realm.is_empty() { "ferrum-edge" } else { realm };
+        let config = json!({ "realm": realm, "htpasswd_files": [path.display().to_string()], "hide_credentials": false });
+        made.plugins.push(Plug::new("basic_auth", config));
+    }
+
+    /// `auth_request`, whose location has to lead to a server.
+    fn asks_server(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let Some(asked) = innermost(levels, "auth_request") else { return };
+        let path = asked.arguments.first().map_or("", String::as_str);
+        if path == "off" {
+            return;
+        }
+        let what = format!("{place}: {asked}");
+        let server = levels.iter().find(|level| level.name == "server");
+        let location = server.and_then(|server| {
+            let of = |it: &&Directive| {
+                it.name == "location" && it.arguments.last().is_some_and(|last| last == path)
+            };
+            server.block.iter().find(of)
+        });
+        let Some(url) = location.and_then(|location| self.asked_url(location, path)) else {
+            let why = "its location does not simply pass to a server";
+            made.is_closed |= self.out.guard(asked.at, what, why, "use the plugin `forward_auth`");
+            return;
+        };
+        let mut fields = Vec::new();
+        for set in said(levels, "auth_request_set") {
+            let [_, value] = set.arguments.as_slice() else { continue };
+            match value.strip_prefix("$upstream_http_") {
+                Some(name) => fields.push(name.replace('_', "-")),
+                None => self.out.lost(
+                    set.at,
+                    format_args!("{place}: {set}"),
+                    "only header fields of the answer are taken over",
+                    "",
+                ),
+            }
+        }
+        self.out.done(asked.at, what);
+        let config =
+            json!({ "url": url, "convention": "nginx", "response_headers": fields, "status_on_error": 500 });
+        made.plugins.push(Plug::new("forward_auth", config));
+    }
+
+    /// The URL that the location of an `auth_request` asks.
+    fn asked_url(&self, location: &Directive, path: &str) -> Option<String> {
+        let pass = location.block.iter().find(|it| it.name == "proxy_pass")?.arguments.first()?;
+        if pass.contains('$') || pass.contains("unix:") {
+            return None;
+        }
+        let url = text::url(pass)?;
+        let authority = match self.upstreams.get(&url.host) {
+            Some(upstream) => upstream.first.clone()?,
+            None => match url.port {
+                Some(port) => format!("{}:{port}", url.host),
+                None => url.host.clone(),
+            },
+        };
+        let path = if url.path.is_empty() { path } else { &url.path };
+        Some(format!("{}://{authority}{path}", url.scheme))
+    }
+
+    /// `limit_except METHODS { deny all; }`.
+    fn limit_except(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let Some(limit) =
+            levels.last().and_then(|level| level.block.iter().find(|it| it.name == "limit_except"))
+        else {
+            return;
+        };
+        let mut methods = limit.arguments.clone();
+        if methods.iter().any(|method| method == "GET") {
+            methods.push("HEAD".to_owned());
+        }
+        let others = Cond::is(json!({ "methods": methods })).negate();
+        let what = format!("{place}: {limit}");
+        let only_addresses = limit.block.iter().all(|it| matches!(it.name.as_str(), "allow" | "deny"));
+        match self.denied_by(&limit.block).filter(|_| only_addresses) {
+            Some(denied) => {
+                self.out.done(limit.at, what);
+                let denied = others.and(denied);
+                made.denied = Some(made.denied.take().map_or(denied.clone(), |known| known.or(denied)));
+            }
+            None => {
+                made.is_closed |=
+                    self.out.guard(limit.at, what, "only addresses in it can be translated", TODO)
+            }
+        }
+    }
+
+    /// `ssl_verify_client` of a server; see `Nginx::client_certificates`.
+    fn certificates_asked(&mut self, place: &str, levels: &[&Directive], made: &mut Guards) {
+        let Some(asked) = innermost(levels, "ssl_verify_client") else { return };
+        let mode = asked.arguments.first().map_or("", String::as_str);
+        match mode {
+            "on" if self.client_ca.is_some() => {
+                made.uncertified =
+                    Some(Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })).negate());
+            }
+            "off" | "optional" => {}
+            _ => {
+                let why = match mode {
+                    "on" => "the gateway has one file of authorities for all clients' certificates",
+                    _ => "certificates that are not verified are not known here",
+                };
+                made.is_closed |= self.out.guard(asked.at, format_args!("{place}: {asked}"), why, TODO);
+            }
+        }
+    }
+}
+
+/// Whether a directive of a module we don't know keeps requests out, to go by its name.
+fn is_guard_by_name(name: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "auth",
+        "jwt",
+        "oidc",
+        "saml",
+        "ldap",
+        "waf",
+        "captcha",
+        "geoip2_deny",
+        "access_by",
+        "naxsi",
+        "testcookie",
+        "ssl_ocsp",
+    ];
+    !NAMES.contains(&name)
+        && !name.starts_with("proxy_")
+        && WORDS.iter().any(|word| name.split('_').any(|part| part == *word) || name.starts_with(word))
+}

@@ -1,0 +1,261 @@
+//! Locations in the order in which nginx looks at them: which requests each takes, and by which directives it goes.
+
+use serde_json::{Value, json};
+
+use super::blocks::Directive;
+use super::server::Site;
+use super::{Nginx, values};
+use crate::cond::Cond;
+use crate::text;
+
+/// Locations one server may have, those within others included.
+const MAX_LOCATIONS: usize = 5000;
+
+/// How a location names paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    Exact(String),
+    Prefix(String),
+    /// As it is written, and whether case does not matter.
+    Regex(String, bool),
+    Named(String),
+}
+
+/// A location with those within it.
+#[derive(Debug, Clone)]
+pub(super) struct Location<'d> {
+    pub(super) way: Way,
+    /// `^~`.
+    pub(super) before_regexes: bool,
+    pub(super) directive: &'d Directive,
+    pub(super) inner: Vec<Self>,
+}
+
+/// Requests: paths, and what holds besides.
+#[derive(Debug, Clone)]
+pub(super) struct Base {
+    /// Each as `path` of a match takes it.
+    pub(super) paths: Vec<Value>,
+    pub(super) cond: Cond,
+}
+
+impl Base {
+    /// Everything.
+    pub(super) fn all() -> Self {
+        Self { paths: vec![json!({ "prefix": "/" })], cond: Cond::Always }
+    }
+
+    pub(super) fn and(&self, cond: Cond) -> Self {
+        Self { paths: self.paths.clone(), cond: self.cond.clone().and(cond) }
+    }
+
+    /// The same requests, those of them whose path fits a regex, so that its groups are known.
+    pub(super) fn captured(&self, regex: &str) -> Self {
+        let any = Cond::any(self.paths.iter().map(|path| Cond::is(json!({ "path": path }))));
+        let whole = *self.paths == [json!({ "prefix": "/" })];
+        let cond = if whole { self.cond.clone() } else { self.cond.clone().and(any) };
+        Self { paths: vec![json!({ "regex": regex })], cond }
+    }
+}
+
+/// A location and the requests it takes, where those before it have not taken them.
+#[derive(Debug, Clone)]
+pub(super) struct Turn<'d> {
+    pub(super) base: Base,
+    /// From the outermost location to this one.
+    pub(super) levels: Vec<&'d Directive>,
+    pub(super) way: Way,
+}
+
+impl<'d> Nginx<'_> {
+    /// The locations of a block.
+    pub(super) fn locations(&mut self, block: &'d Directive, count: &mut usize) -> Vec<Location<'d>> {
+        let mut found = Vec::new();
+        for directive in block.block.iter().filter(|it| it.name == "location") {
+            *count += 1;
+            if *count > MAX_LOCATIONS {
+                self.out.lost(
+                    directive.at,
+                    directive,
+                    "a server may have 5000 locations",
+                    "split the server",
+                );
+                break;
+            }
+            let arguments: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
+            let (way, before_regexes) = match arguments.as_slice() {
+                ["=", path] => (Way::Exact((*path).to_owned()), false),
+                ["~", regex] => (Way::Regex((*regex).to_owned(), false), false),
+                ["~*", regex] => (Way::Regex((*regex).to_owned(), true), false),
+                ["^~", path] => (Way::Prefix((*path).to_owned()), true),
+                [name] if name.starts_with('@') => (Way::Named((*name).to_owned()), false),
+                // Signs may stand together with what follows.
+                [one] if one.starts_with("~*") => {
+                    (Way::Regex(one.trim_start_matches("~*").to_owned(), true), false)
+                }
+                [one] if one.starts_with('~') => {
+                    (Way::Regex(one.trim_start_matches('~').to_owned(), false), false)
+                }
+                [one] if one.starts_with("^~") => {
+                    (Way::Prefix(one.trim_start_matches("^~").to_owned()), true)
+                }
+                [one] if one.starts_with('=') => (Way::Exact(one.trim_start_matches('=').to_owned()), false),
+                [path] => (Way::Prefix((*path).to_owned()), false),
+                _ => {
+                    self.out.lost(directive.at, directive, "this path is not understood", "");
+                    continue;
+                }
+            };
+            let inner = self.locations(directive, count);
+            found.push(Location { way, before_regexes, directive, inner });
+        }
+        found
+    }
+
+    /// The order in which locations are looked at: the first that takes a request has it.
+    pub(super) fn order(&mut self, locations: &[Location<'d>]) -> Vec<Turn<'d>> {
+        let (mut decided, tentative) = self.level(locations);
+        decided.extend(tentative);
+        decided
+    }
+
+    /// The turns of one level: those that decide, and those that a regex further out goes before.
+    fn level(&mut self, locations: &[Location<'d>]) -> (Vec<Turn<'d>>, Vec<Turn<'d>>) {
+        let (mut decided, mut tentative) = (Vec::new(), Vec::new());
+        let mut prefixes: Vec<(&str, &Location<'d>)> = Vec::new();
+        for location in locations {
+            match &location.way {
+                Way::Exact(path) => {
+                    let base = Base { paths: vec![json!({ "exact": path })], cond: Cond::Always };
+                    decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
+                }
+                Way::Prefix(path) => prefixes.push((path, location)),
+                Way::Regex(..) | Way::Named(_) => {}
+            }
+        }
+        prefixes.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        for (path, location) in &prefixes {
+            let (inner_decided, mut inner) = self.level(&location.inner);
+            inner.push(Turn { base: prefix(path), levels: Vec::new(), way: location.way.clone() });
+            // What decides before regexes has to know itself that no longer prefix fits.
+            let longer =
+                prefixes.iter().filter(|(other, _)| other.len() > path.len() && other.starts_with(path));
+            let longer = Cond::any(longer.map(|(other, _)| covers(other)));
+            let within = covers(path).and(longer.negate());
+            let outer = |mut turn: Turn<'d>, cond: &Cond| {
+                turn.base = turn.base.and(cond.clone());
+                turn.levels.insert(0, location.directive);
+                turn
+            };
+            decided.extend(inner_decided.into_iter().map(|turn| outer(turn, &within)));
+            if location.before_regexes {
+                let others = match &within {
+                    Cond::Is(_) if prefixes.len() == 1 => Cond::Always,
+                    _ => Cond::any(
+                        prefixes
+                            .iter()
+                            .filter(|(o, _)| o.len() > path.len() && o.starts_with(path))
+                            .map(|(o, _)| covers(o)),
+                    )
+                    .negate(),
+                };
+                decided.extend(inner.into_iter().map(|turn| outer(turn, &others)));
+            } else {
+                tentative.extend(inner.into_iter().map(|turn| outer(turn, &Cond::Always)));
+            }
+        }
+        for location in locations {
+            let Way::Regex(regex, ignores) = &location.way else { continue };
+            let Some(whole) = values::flagged(regex, *ignores) else {
+                let why = "this regex is none here: it looks around, refers back, or is too large";
+                let what = format!("location {}", location.directive.arguments.join(" "));
+                // Which requests it takes is not known, so that any of them may be its.
+                if self.out.guard(location.directive.at, what, why, "write it otherwise") {
+                    decided.push(Turn { base: Base::all(), levels: Vec::new(), way: location.way.clone() });
+                }
+                continue;
+            };
+            let path = Cond::path("regex", &whole);
+            let (inner_decided, inner) = self.level(&location.inner);
+            for mut turn in inner_decided.into_iter().chain(inner) {
+                turn.base = turn.base.and(path.clone());
+                turn.levels.insert(0, location.directive);
+                decided.push(turn);
+            }
+            let base = Base { paths: vec![json!({ "regex": whole })], cond: Cond::Always };
+            decided.push(Turn { base, levels: vec![location.directive], way: location.way.clone() });
+        }
+        (decided, tentative)
+    }
+
+    /// Where a path that begins so goes, for a rewrite that looks for another location. `None` when more than one may take it.
+    pub(super) fn led_to<'s>(
+        &self,
+        site: &'s Site<'d>,
+        path: &str,
+        is_whole: bool,
+    ) -> Option<&'s Location<'d>> {
+        let fits = |location: &&&Location<'d>| match &location.way {
+            Way::Exact(own) => is_whole && own == path,
+            Way::Prefix(own) => path.starts_with(own.as_str()),
+            _ => false,
+        };
+        let all: Vec<&Location<'d>> = site.locations.iter().collect();
+        let exact = all.iter().filter(fits).find(|it| matches!(it.way, Way::Exact(_)));
+        if let Some(exact) = exact {
+            return Some(exact);
+        }
+        let length = |location: &Location<'d>| match &location.way {
+            Way::Prefix(own) => own.len(),
+            _ => 0,
+        };
+        let best = *all.iter().filter(fits).max_by_key(|location| length(location))?;
+        // A path that goes on may be a longer location's, or a regex's.
+        let may_be_other = all.iter().any(|other| match &other.way {
+            Way::Exact(own) | Way::Prefix(own) => {
+                !is_whole && own.len() > path.len() && own.starts_with(path)
+            }
+            Way::Regex(regex, ignores) if is_whole => values::Test::Regex(regex, *ignores).fits_text(path),
+            Way::Regex(..) => true,
+            Way::Named(_) => false,
+        });
+        let has_regexes = all.iter().any(|it| matches!(it.way, Way::Regex(..)));
+        let is_sure = !may_be_other
+            || best.before_regexes && has_regexes && {
+                !all.iter().any(|other| {
+                    matches!(&other.way, Way::Exact(own) | Way::Prefix(own)
+                if !is_whole && own.len() > path.len() && own.starts_with(path))
+                })
+            };
+        (is_sure && best.inner.is_empty()).then_some(best)
+    }
+}
+
+/// The requests that a prefix of nginx's takes, which may end within a segment.
+pub(super) fn prefix(path: &str) -> Base {
+    if path == "/" {
+        return Base::all();
+    }
+    match path.strip_suffix('/') {
+        // Only what is below.
+        Some(trimmed) => {
+            Base { paths: vec![json!({ "prefix": trimmed })], cond: Cond::path("exact", trimmed).negate() }
+        }
+        None => Base {
+            paths: vec![
+                json!({ "prefix": path }),
+                json!({ "regex": format!("{}[^/].*", text::literal(path)) }),
+            ],
+            cond: Cond::Always,
+        },
+    }
+}
+
+/// That a prefix of nginx's takes a path, as a condition.
+fn covers(path: &str) -> Cond {
+    if path == "/" {
+        return Cond::Always;
+    }
+    let base = prefix(path);
+    Cond::any(base.paths.iter().map(|path| Cond::is(json!({ "path": path })))).and(base.cond)
+}

@@ -1,0 +1,295 @@
+//! What nginx says by directives and the gateway by plugins: limits, headers, compression.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::{Nginx, first, said};
+use crate::cond::Cond;
+use crate::draft::{Plug, set};
+
+/// Directives that become plugins of a location. Each level that has one of a name has all of that name.
+pub(super) const NAMES: &[&str] = &[
+    "add_header",
+    "proxy_set_header",
+    "grpc_set_header",
+    "proxy_hide_header",
+    "gzip",
+    "gzip_types",
+    "gzip_min_length",
+    "gzip_comp_level",
+    "limit_conn",
+    "limit_conn_status",
+    "limit_req",
+    "limit_req_status",
+];
+
+/// Headers the gateway sets by itself.
+const OWN_HEADERS: &[&str] = &[
+    "x-real-ip",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "connection",
+    "upgrade",
+];
+
+/// A zone of `limit_req_zone` or `limit_conn_zone`: by what it counts, for which requests, and how many.
+#[derive(Debug, Clone)]
+pub(super) struct Zone {
+    keys: Vec<(Cond, String)>,
+    rate: Option<(u64, &'static str)>,
+}
+
+/// Zones by name.
+pub(super) type Zones = HashMap<String, Zone>;
+
+impl Nginx<'_> {
+    /// Reads a zone; false when its key or rate is not known here.
+    pub(super) fn zone(&mut self, directive: &Directive) -> bool {
+        let Some(key) = directive.arguments.first() else { return false };
+        let keys = match limited_by(key) {
+            Some(by) => vec![(Cond::Always, by)],
+            None => {
+                // By cases, as where a `map` leaves some clients out.
+                let Some(cases) = self.vars.texts(&key.replace("$binary_remote_addr", "$remote_addr")) else {
+                    return false;
+                };
+                let by = |text: String| match text.as_str() {
+                    "${client.address}" => "address".to_owned(),
+                    _ => format!("template:{text}"),
+                };
+                cases
+                    .into_iter()
+                    .filter(|(_, text)| !text.is_empty())
+                    .map(|(cond, text)| (cond, by(text)))
+                    .collect()
+            }
+        };
+        let argument =
+            |name: &str| directive.arguments.iter().find_map(|argument| argument.strip_prefix(name));
+        let Some(name) = argument("zone=").and_then(|zone| zone.split(':').next()) else { return false };
+        let rate = match argument("rate=") {
+            None => None,
+            Some(rate) => {
+                let Some((number, unit)) = rate.split_once("r/") else { return false };
+                let Ok(number) = number.parse() else { return false };
+                Some((number, if unit == "m" { "1m" } else { "1s" }))
+            }
+        };
+        self.zones.insert(name.to_owned(), Zone { keys, rate });
+        true
+    }
+
+    /// The plugins of a location, besides those that guard it.
+    pub(super) fn plugins(&mut self, place: &str, levels: &[&Directive]) -> Vec<Plug> {
+        let mut made = Vec::new();
+        self.limits(place, levels, &mut made);
+        self.request_headers(place, levels, &mut made);
+        self.response_headers(place, levels, &mut made);
+        if first(levels, "gzip") == Some("on") {
+            made.push(gzip(levels));
+        }
+        made
+    }
+
+    fn limits(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+        let status =
+            |name: &str| first(levels, name).and_then(|status| status.parse::<u16>().ok()).unwrap_or(503);
+        for limit in said(levels, "limit_req") {
+            let what = format!("{place}: {limit}");
+            let argument =
+                |name: &str| limit.arguments.iter().find_map(|argument| argument.strip_prefix(name));
+            let zone = argument("zone=").and_then(|name| self.zones.get(name).cloned());
+            let Some((zone, (rate, per))) = zone.and_then(|zone| Some((zone.clone(), zone.rate?))) else {
+                self.out.lost(limit.at, what, "its zone is not translated", "use the plugin `rate_limiting`");
+                continue;
+            };
+            let burst = argument("burst=").and_then(|burst| burst.parse::<u64>().ok()).unwrap_or(0);
+            if burst > 0 && !limit.arguments.iter().any(|it| it == "nodelay") {
+                self.out.partial(
+                    limit.at,
+                    what,
+                    "requests within the burst pass at once: they are not delayed",
+                    "",
+                );
+            } else {
+                self.out.done(limit.at, what);
+            }
+            for (cond, by) in zone.keys {
+                let config = json!({
+                    "limits": [{ "rate": rate, "per": per, "burst": burst + 1 }],
+                    "limit_by": by, "on_missing": "allow", "headers": "none",
+                    "status_code": status("limit_req_status"),
+                });
+                made.push(Plug::new("rate_limiting", config).when(cond.when()));
+            }
+        }
+        for limit in said(levels, "limit_conn") {
+            let what = format!("{place}: {limit}");
+            let zone = limit.arguments.first().and_then(|name| self.zones.get(name).cloned());
+            let most = limit.arguments.get(1).and_then(|most| most.parse::<u64>().ok());
+            let (Some(zone), Some(most)) = (zone, most) else {
+                self.out.lost(
+                    limit.at,
+                    what,
+                    "its zone is not translated",
+                    "use the plugin `concurrency_limiting`",
+                );
+                continue;
+            };
+            let refusal = match status("limit_conn_status") {
+                code @ (429 | 503) => code,
+                _ => 503,
+            };
+            self.out.done(limit.at, what);
+            for (cond, by) in zone.keys {
+                let config = json!({ "max_concurrent": most, "limit_by": by, "on_missing": "allow", "status_code": refusal });
+                made.push(Plug::new("concurrency_limiting", config).when(cond.when()));
+            }
+        }
+    }
+
+    /// `add_header` and `proxy_hide_header`.
+    fn response_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+        let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
+        for hidden in said(levels, "proxy_hide_header") {
+            if let Some(name) = hidden.arguments.first() {
+                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+                self.out.done(hidden.at, format_args!("{place}: {hidden}"));
+            }
+        }
+        for header in said(levels, "add_header") {
+            let what = format!("{place}: {header}");
+            let [name, value, rest @ ..] = header.arguments.as_slice() else {
+                self.unknown(place, header);
+                continue;
+            };
+            let Some(cases) = self.vars_here.texts(value) else {
+                self.out.lost(header.at, what, "a variable in it has no counterpart", "");
+                continue;
+            };
+            if rest.iter().any(|it| it == "always") {
+                self.out.done(header.at, what);
+            } else {
+                self.out.partial(header.at, what, "it is on refusals and errors, too", "");
+            }
+            for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
+                let rule = json!({ "operation": "append", "target": "header", "key": name, "value": text });
+                rules.push((cond.when(), rule));
+            }
+        }
+        grouped("response_transformer", rules, made);
+    }
+
+    /// What `proxy_set_header` sets beside the gateway's own fields.
+    fn request_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+        let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
+        let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));
+        let taken: HashMap<String, String> = said(levels, "auth_request_set")
+            .iter()
+            .filter_map(|set| match set.arguments.as_slice() {
+                [name, value] => {
+                    let field = value.strip_prefix("$upstream_http_")?.replace('_', "-");
+                    Some((name.clone(), format!("${{request.header.{field}}}")))
+                }
+                _ => None,
+            })
+            .collect();
+        for header in sets {
+            let what = format!("{place}: {header}");
+            let [name, value] = header.arguments.as_slice() else { continue };
+            let lower = name.to_ascii_lowercase();
+            if OWN_HEADERS.contains(&lower.as_str()) {
+                self.out.needless(header.at, what, "the gateway sets it by itself");
+                continue;
+            }
+            if lower == "host" {
+                if !super::settings::is_usual_host(value) {
+                    match self.vars_here.template(value) {
+                        Some(host) => {
+                            self.out.done(header.at, what);
+                            made.push(Plug::new("rewrite", json!({ "host": host })));
+                        }
+                        None => self.out.lost(header.at, what, "a variable in it has no counterpart", ""),
+                    }
+                }
+                continue;
+            }
+            if value.is_empty() {
+                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+                self.out.done(header.at, what);
+                continue;
+            }
+            let cases = match taken.get(value) {
+                Some(text) => Some(vec![(Cond::Always, text.clone())]),
+                None => self.vars_here.texts(value),
+            };
+            let Some(cases) = cases else {
+                // What a client sends under this name does not pass for what nginx would have said.
+                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+                self.out.lost(
+                    header.at,
+                    what,
+                    "a variable in it has no counterpart; the field is removed",
+                    "",
+                );
+                continue;
+            };
+            self.out.done(header.at, what);
+            if cases.len() > 1 {
+                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+            }
+            for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
+                let rule = json!({ "operation": "set", "target": "header", "key": name, "value": text });
+                rules.push((cond.when(), rule));
+            }
+        }
+        grouped("request_transformer", rules, made);
+    }
+}
+
+/// Rules as one plugin for each condition, in their order.
+fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut Vec<Plug>) {
+    let mut groups: Vec<(Option<Value>, Vec<Value>)> = Vec::new();
+    for (when, rule) in rules {
+        match groups.iter_mut().find(|(known, _)| *known == when) {
+            Some((_, list)) => list.push(rule),
+            None => groups.push((when, vec![rule])),
+        }
+    }
+    // What holds always comes first.
+    groups.sort_by_key(|(when, _)| when.is_some());
+    made.extend(
+        groups.into_iter().map(|(when, rules)| Plug::new(plugin, json!({ "rules": rules })).when(when)),
+    );
+}
+
+fn gzip(levels: &[&Directive]) -> Plug {
+    let mut config = Map::from_iter([("algorithms".to_owned(), json!(["gzip"]))]);
+    let mut types = vec!["text/html".to_owned()];
+    types.extend(said(levels, "gzip_types").iter().flat_map(|d| d.arguments.clone()));
+    if !types.iter().any(|kind| kind == "*") {
+        types.dedup();
+        set(&mut config, "content_types", types);
+    }
+    let least = first(levels, "gzip_min_length").and_then(|least| least.parse::<u64>().ok());
+    set(&mut config, "min_content_length", least.unwrap_or(20));
+    let level = first(levels, "gzip_comp_level").and_then(|level| level.parse::<u64>().ok());
+    set(&mut config, "gzip_level", level.unwrap_or(1).clamp(1, 9));
+    Plug::new("compression", Value::Object(config))
+}
+
+/// A zone's key as `limit_by`; `None` for what only a template can say.
+fn limited_by(key: &str) -> Option<String> {
+    match key {
+        "$binary_remote_addr" | "$remote_addr" => Some("address".to_owned()),
+        _ => match (key.strip_prefix("$http_"), key.strip_prefix("$cookie_")) {
+            (Some(header), _) => Some(format!("header:{}", header.replace('_', "-"))),
+            (None, Some(cookie)) => Some(format!("cookie:{cookie}")),
+            (None, None) => None,
+        },
+    }
+}

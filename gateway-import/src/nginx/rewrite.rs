@@ -1,0 +1,390 @@
+//! `return`, `rewrite`, `if` and `set`: what nginx does before it looks who may come in.
+
+use serde_json::{Value, json};
+
+use super::blocks::Directive;
+use super::location::{Base, Location, Way};
+use super::server::Site;
+use super::values::{Test, flagged};
+use super::{Nginx, first};
+use crate::cond::Cond;
+use crate::draft::{Plug, To};
+use crate::text;
+
+/// Rewrites that lead from location to location.
+const MAX_JUMPS: usize = 8;
+
+/// Requests and what becomes of them; the first item that takes a request has it.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) base: Base,
+    pub(super) to: To,
+    pub(super) label: String,
+    pub(super) settings: serde_json::Map<String, Value>,
+    pub(super) plugins: Vec<Plug>,
+}
+
+impl Item {
+    pub(super) fn new(base: &Base, to: To, label: &str) -> Self {
+        Self {
+            base: base.clone(),
+            to,
+            label: label.to_owned(),
+            settings: serde_json::Map::new(),
+            plugins: Vec::new(),
+        }
+    }
+}
+
+/// Whether a request's path was rewritten before it is passed on, to which template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rewritten {
+    No,
+    /// By the location that passes it on.
+    Break(String),
+    /// On the way to that location.
+    Last(String),
+}
+
+/// What is closed because of a directive.
+const TODO: &str = "write it with `matches`, `rewrite` or `redirect`, then remove `request_termination`";
+
+impl<'d> Nginx<'_> {
+    /// Runs the rewrite directives of a level. What ends a request becomes an item; says whether any request goes on.
+    pub(super) fn script(
+        &mut self,
+        site: &Site<'d>,
+        base: &Base,
+        (levels, jumps): (&[&'d Directive], usize),
+        items: &mut Vec<Item>,
+    ) -> bool {
+        let Some(level) = levels.last().copied() else { return true };
+        let place = place(site, levels);
+        for directive in &level.block {
+            match directive.name.as_str() {
+                "return" => {
+                    let to = self.returned(&place, directive, levels);
+                    items.push(Item::new(base, to, "return"));
+                    return false;
+                }
+                "set" => match directive.arguments.as_slice() {
+                    [name, value] => self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always),
+                    _ => self.unknown(&place, directive),
+                },
+                "rewrite" => self.rewrite(site, base, (levels, directive, jumps), items),
+                "if" => self.branch(site, base, (levels, directive, jumps), items),
+                "valid_referers" => self.referers(directive, &site.names),
+                "break" => return true,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// `return CODE [TEXT]` and `return URL`.
+    fn returned(&mut self, place: &str, answer: &Directive, levels: &[&Directive]) -> To {
+        let status = answer.arguments.first().and_then(|status| status.parse::<u16>().ok());
+        let text = answer.arguments.get(1);
+        let what = format!("{place}: {answer}");
+        let url = match (status, answer.arguments.first(), text) {
+            (Some(status), _, Some(to)) => Some((status, to)),
+            (None, Some(to), None) => Some((302, to)),
+            _ => None,
+        };
+        if let Some((status, to)) = url
+            && matches!(status, 301 | 302 | 303 | 307 | 308)
+        {
+            return match self.redirect(status, to, false) {
+                Some(config) => {
+                    self.out.done(answer.at, what);
+                    To::Redirect(config)
+                }
+                None => {
+                    self.out.guard(answer.at, what, "this redirect can't be translated", TODO);
+                    To::Closed
+                }
+            };
+        }
+        let Some(status) =
+            status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
+        else {
+            self.out.guard(answer.at, what, "this answer can't be translated", TODO);
+            return To::Closed;
+        };
+        let body = text.cloned().unwrap_or_default();
+        let kind = first(levels, "default_type").unwrap_or("text/plain").to_owned();
+        if body.contains('$') {
+            // A template would be needed, which bodies have not.
+            self.out.partial(answer.at, what, "variables in a body are sent as they are written", "");
+        } else if status == 444 {
+            self.out.partial(answer.at, what, "the connection stays open; the answer has the status 444", "");
+        } else {
+            self.out.done(answer.at, what);
+        }
+        To::Answer(status, kind, body)
+    }
+
+    /// A redirect's settings; `None` when its URL can't be said here.
+    fn redirect(&self, status: u16, to: &str, keeps_query: bool) -> Option<Value> {
+        let location = self.vars_here.template(to)?;
+        let good = ["/", "http://", "https://", "${request.scheme}://"];
+        good.iter().any(|start| location.starts_with(start)).then_some(())?;
+        let query = if keeps_query { "keep" } else { "drop" };
+        Some(json!({ "status_code": status, "location": location, "query": query }))
+    }
+
+    /// `rewrite REGEX TO [FLAG]`.
+    fn rewrite(
+        &mut self,
+        site: &Site<'d>,
+        base: &Base,
+        (levels, directive, jumps): (&[&'d Directive], &'d Directive, usize),
+        items: &mut Vec<Item>,
+    ) {
+        let place = place(site, levels);
+        let what = format!("{place}: {directive}");
+        let (from, to, flag) = match directive.arguments.as_slice() {
+            [from, to] => (from.as_str(), to.as_str(), ""),
+            [from, to, flag] => (from.as_str(), to.as_str(), flag.as_str()),
+            _ => return self.unknown(&place, directive),
+        };
+        let (from, ignores) = from.strip_prefix("(?i)").map_or((from, false), |rest| (rest, true));
+        let Some(whole) = flagged(from, ignores) else {
+            self.out.guard(
+                directive.at,
+                &what,
+                "this regex is none here; all that it may take is closed",
+                TODO,
+            );
+            items.push(Item::new(base, To::Closed, "rewrite"));
+            return;
+        };
+        let taken = base.captured(&whole);
+        let is_redirect = matches!(flag, "redirect" | "permanent")
+            || to.starts_with("http://")
+            || to.starts_with("https://")
+            || to.starts_with("$scheme");
+        if is_redirect {
+            let status = if flag == "permanent" { 301 } else { 302 };
+            let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
+            let to = match self.redirect(status, to, keeps) {
+                Some(config) => {
+                    self.out.done(directive.at, what);
+                    To::Redirect(config)
+                }
+                None => {
+                    self.out.guard(directive.at, what, "this redirect can't be translated", TODO);
+                    To::Closed
+                }
+            };
+            items.push(Item::new(&taken, to, "rewrite"));
+            return;
+        }
+        let Some(path) =
+            self.vars_here.template(to.trim_end_matches('?')).filter(|path| path.starts_with('/'))
+        else {
+            self.out.guard(directive.at, what, "its new path can't be said here", TODO);
+            items.push(Item::new(&taken, To::Closed, "rewrite"));
+            return;
+        };
+        if to.ends_with('?') {
+            self.out.partial(
+                directive.at,
+                &what,
+                "the query of the request stays",
+                "remove it with `rewrite.query`",
+            );
+        }
+        let in_location = levels.last().is_some_and(|level| level.name == "location" || level.name == "if");
+        if flag == "break" && in_location {
+            self.out.done(directive.at, what);
+            let way = Way::Regex(from.to_owned(), ignores);
+            self.serve(site, &taken, (levels, &way, &Rewritten::Break(path)), items);
+            return;
+        }
+        // It looks for a location again, and that has to be known beforehand.
+        let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
+        let is_whole = !path.contains('$');
+        let literal = if literal.is_empty() { "/".to_owned() } else { literal };
+        let led: Option<Location<'d>> = match jumps < MAX_JUMPS {
+            true => self.led_to(site, &literal, is_whole).cloned(),
+            false => None,
+        };
+        let ends = |block: &Directive| block.block.iter().any(|it| it.name == "rewrite" || it.name == "if");
+        match led.filter(|location| !ends(location.directive)) {
+            Some(location) => {
+                self.out.done(directive.at, what);
+                let inner = [site.http, site.directive, location.directive];
+                let before = items.len();
+                if self.script(site, &taken, (&inner, jumps + 1), items) {
+                    self.serve(site, &taken, (&inner, &location.way, &Rewritten::Last(path)), items);
+                }
+                for item in items.iter_mut().skip(before) {
+                    item.label = format!("rewrite-{}", item.label);
+                }
+            }
+            None => {
+                let why = "which location it leads to is not known beforehand";
+                self.out.guard(directive.at, what, why, TODO);
+                items.push(Item::new(&taken, To::Closed, "rewrite"));
+            }
+        }
+    }
+
+    /// `if (CONDITION) { … }`.
+    fn branch(
+        &mut self,
+        site: &Site<'d>,
+        base: &Base,
+        (levels, directive, jumps): (&[&'d Directive], &'d Directive, usize),
+        items: &mut Vec<Item>,
+    ) {
+        let place = place(site, levels);
+        let what = format!("{place}: {directive}");
+        let sets_only = directive.block.iter().all(|it| it.name == "set");
+        let Some(cond) = self.asked(&directive.arguments) else {
+            if sets_only {
+                for set in &directive.block {
+                    self.vars_here
+                        .unknown(set.arguments.first().map_or("", |name| name.trim_start_matches('$')));
+                }
+                self.out.lost(directive.at, what, "what it asks can't be said here", TODO);
+            } else if self.out.guard(directive.at, what, "what it asks can't be said here", TODO) {
+                items.push(Item::new(base, To::Closed, "if"));
+            }
+            return;
+        };
+        self.out.done(directive.at, &what);
+        if sets_only {
+            for set in &directive.block {
+                if let [name, value] = set.arguments.as_slice() {
+                    self.vars_here.set(name.trim_start_matches('$'), value, cond.clone());
+                }
+            }
+            return;
+        }
+        if cond == Cond::Never {
+            return;
+        }
+        let taken = base.and(cond);
+        let mut inner = levels.to_vec();
+        inner.push(directive);
+        let before = self.vars_here.clone();
+        let goes_on = self.script(site, &taken, (&inner, jumps), items);
+        self.vars_here = before;
+        let serves = directive.block.iter().any(|it| super::serve::HANDLERS.contains(&it.name.as_str()));
+        let others = directive
+            .block
+            .iter()
+            .any(|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if"));
+        if goes_on && serves {
+            self.serve(site, &taken, (&inner, &Way::Prefix("/".to_owned()), &Rewritten::No), items);
+        } else if goes_on && others {
+            for it in &directive.block {
+                if !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if") {
+                    let what = format!("{place}: if: {it}");
+                    if super::guards::NAMES.contains(&it.name.as_str()) {
+                        if self.out.guard(it.at, what, "it guards only some requests", TODO) {
+                            items.push(Item::new(&taken, To::Closed, "if"));
+                            break;
+                        }
+                    } else {
+                        self.out.lost(
+                            it.at,
+                            what,
+                            "it is not translated within `if`",
+                            "use a plugin with `when`",
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// When the condition of an `if` holds; `None` when it can't be said here.
+    fn asked(&self, arguments: &[String]) -> Option<Cond> {
+        let whole = arguments.join("\u{1}");
+        let inner = whole.strip_prefix('(')?.strip_suffix(')')?;
+        let words: Vec<&str> = inner.split('\u{1}').filter(|word| !word.is_empty()).collect();
+        match words.as_slice() {
+            [variable] => match variable.strip_prefix("!$") {
+                Some(_) => None,
+                None if *variable == "$invalid_referer" => self.invalid_referer.clone(),
+                None => self.vars_here.holds(variable, &Test::True, 0),
+            },
+            [variable, operator, value] => {
+                let (negated, operator) = match operator.strip_prefix('!') {
+                    Some(rest) => (true, rest),
+                    None => (false, *operator),
+                };
+                let test = match operator {
+                    "=" => Test::Same(value, false),
+                    "~" => Test::Regex(value, false),
+                    "~*" => Test::Regex(value, true),
+                    _ => return None,
+                };
+                if value.contains('$') && operator == "=" {
+                    return None;
+                }
+                let cond = self.vars_here.holds(variable, &test, 0)?;
+                Some(if negated { cond.negate() } else { cond })
+            }
+            _ => None,
+        }
+    }
+
+    /// `valid_referers`, as what `$invalid_referer` means.
+    pub(super) fn referers(&mut self, directive: &Directive, names: &[String]) {
+        let field = |how: Value| Cond::is(json!({ "headers": { "referer": how } }));
+        let mut valid = Cond::Never;
+        for argument in &directive.arguments {
+            let more = match argument.as_str() {
+                "none" => Some(field(json!({ "present": false }))),
+                "blocked" => Some(
+                    field(json!({ "present": true }))
+                        .and(field(json!({ "regex": "(?i)https?://.*" })).negate()),
+                ),
+                "server_names" => names
+                    .iter()
+                    .map(|name| site_regex(name))
+                    .collect::<Option<Vec<_>>>()
+                    .map(|all| Cond::any(all.into_iter().map(|regex| field(json!({ "regex": regex }))))),
+                name => match name.strip_prefix('~') {
+                    Some(regex) => {
+                        let after = format!("(?i)https?://(?:{})", text::anywhere(regex));
+                        text::is_regex(&after).then(|| field(json!({ "regex": after })))
+                    }
+                    None => site_regex(name).map(|regex| field(json!({ "regex": regex }))),
+                },
+            };
+            let Some(more) = more else {
+                self.invalid_referer = None;
+                return;
+            };
+            valid = valid.or(more);
+        }
+        self.invalid_referer = Some(valid.negate());
+    }
+}
+
+/// A referer of a host, which may begin or end with `*`, and a path.
+fn site_regex(name: &str) -> Option<String> {
+    let (host, path) = name.find('/').map_or((name, ""), |at| name.split_at(at));
+    let host = match (host.strip_prefix("*."), host.strip_prefix('.'), host.strip_suffix(".*")) {
+        (Some(rest), ..) => format!(r"[^/]+\.{}", text::literal(rest)),
+        (_, Some(rest), _) => format!(r"(?:[^/]+\.)?{}", text::literal(rest)),
+        (.., Some(rest)) => format!(r"{}\.[^/]+", text::literal(rest)),
+        _ => text::literal(host),
+    };
+    let end = if path.is_empty() { "(?:[:/].*)?".to_owned() } else { format!("{}.*", text::literal(path)) };
+    Some(format!("(?i)https?://{host}{end}"))
+}
+
+/// What a level is called in findings.
+pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
+    let mut made = site.place.clone();
+    for level in levels.iter().filter(|level| matches!(level.name.as_str(), "location" | "if")) {
+        made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
+    }
+    made
+}

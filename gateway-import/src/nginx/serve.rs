@@ -1,0 +1,505 @@
+//! Where a location's requests go: to a server, to files, or nowhere.
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::location::{Base, Turn, Way};
+use super::rewrite::{Item, Rewritten, place};
+use super::server::Site;
+use super::{Nginx, first, innermost};
+use crate::cond::Cond;
+use crate::draft::{Plug, Route, To, set};
+use crate::text;
+
+/// Directives that say where requests go.
+pub(super) const HANDLERS: &[&str] = &[
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "stub_status",
+    "content_by_lua_block",
+    "empty_gif",
+    "dav_methods",
+];
+
+/// Where to, and what the proxy says besides.
+struct Passed {
+    cond: Cond,
+    to: To,
+    settings: Map<String, Value>,
+    rewrite: Option<Value>,
+}
+
+impl<'d> Nginx<'_> {
+    /// What becomes of the requests of a location.
+    pub(super) fn turn(&mut self, site: &Site<'d>, turn: &Turn<'d>, items: &mut Vec<Item>) {
+        let mut levels = vec![site.http, site.directive];
+        levels.extend(turn.levels.iter().copied());
+        if turn.levels.is_empty() && turn.way != Way::Prefix("/".to_owned()) {
+            // A regex that is none here: all that it may take.
+            items.push(Item::new(&turn.base, To::Closed, "regex"));
+            return;
+        }
+        let place = place(site, &levels);
+        let own = turn.levels.last();
+        if let Some(internal) = own.and_then(|level| level.block.iter().find(|it| it.name == "internal")) {
+            self.out.done(internal.at, format_args!("{place}: internal"));
+            items.push(Item::new(
+                &turn.base,
+                To::Answer(404, "text/plain".to_owned(), String::new()),
+                &label(&turn.way),
+            ));
+            return;
+        }
+        if let Some(location) = own {
+            for inner in &location.block {
+                self.known(&place, inner);
+            }
+        }
+        let before = self.vars_here.clone();
+        let start = items.len();
+        let goes_on = turn.levels.is_empty() || self.script(site, &turn.base, (&levels, 0), items);
+        for item in items.iter_mut().skip(start) {
+            item.label = format!("{}-{}", label(&turn.way), item.label);
+        }
+        if goes_on {
+            self.serve(site, &turn.base, (&levels, &turn.way, &Rewritten::No), items);
+            Self::add_slash(site, turn, &levels, items);
+        }
+        self.vars_here = before;
+    }
+
+    /// nginx sends clients from `/a` to `/a/` where a location `/a/` passes to a server.
+    fn add_slash(site: &Site<'d>, turn: &Turn<'d>, levels: &[&Directive], items: &mut Vec<Item>) {
+        let Way::Prefix(path) = &turn.way else { return };
+        let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
+        let passes =
+            levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
+        let exact = |item: &Item| item.base.paths.contains(&json!({ "exact": trimmed }));
+        let is_taken = site.locations.iter().any(|other| match &other.way {
+            Way::Exact(own) | Way::Prefix(own) => own == trimmed,
+            Way::Regex(..) | Way::Named(_) => false,
+        });
+        if passes && !is_taken && !items.iter().any(exact) {
+            let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
+            let config = json!({ "status_code": 301, "location": path });
+            items.push(Item::new(&base, To::Redirect(config), &format!("{}-slash", label(&turn.way))));
+        }
+    }
+
+    /// What becomes of requests after the rewrite directives.
+    pub(super) fn serve(
+        &mut self,
+        site: &Site<'d>,
+        base: &Base,
+        (levels, way, rewritten): (&[&'d Directive], &Way, &Rewritten),
+        items: &mut Vec<Item>,
+    ) {
+        let place = place(site, levels);
+        let label = label(way);
+        let guards = self.guards(&place, levels);
+        if guards.is_closed {
+            items.push(Item::new(base, To::Closed, &label));
+            return;
+        }
+        for (cond, status, name) in [(guards.uncertified, 400, "uncertified"), (guards.denied, 403, "denied")]
+        {
+            let Some(cond) = cond else { continue };
+            let answer = To::Answer(status, "text/plain".to_owned(), String::new());
+            let is_all = cond == Cond::Always;
+            items.push(Item::new(&base.and(cond), answer, &format!("{label}-{name}")));
+            if is_all {
+                return;
+            }
+        }
+        let plugins = self.plugins(&place, levels);
+        let settings = self.settings(&place, levels);
+        for passed in self.handled(site, (&place, levels), way, rewritten) {
+            let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
+            item.settings.clone_from(&settings);
+            item.settings.extend(passed.settings);
+            item.plugins.clone_from(&guards.plugins);
+            item.plugins.extend(plugins.iter().cloned());
+            if let Some(config) = passed.rewrite {
+                join_rewrite(&mut item.plugins, config);
+            }
+            items.push(item);
+        }
+    }
+
+    /// Where requests go, by cases.
+    fn handled(
+        &mut self,
+        site: &Site<'d>,
+        (place, levels): (&str, &[&'d Directive]),
+        way: &Way,
+        rewritten: &Rewritten,
+    ) -> Vec<Passed> {
+        let own = levels.iter().rev().take_while(|level| matches!(level.name.as_str(), "location" | "if"));
+        let handler =
+            own.flat_map(|level| level.block.iter()).find(|it| HANDLERS.contains(&it.name.as_str()));
+        let Some(handler) = handler else {
+            return vec![self.files(site, (place, levels), way, rewritten)];
+        };
+        let what = format!("{place}: {handler}");
+        let closed =
+            || vec![Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None }];
+        if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
+            let (why, todo) = match handler.name.as_str() {
+                "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" => {
+                    ("the gateway speaks HTTP to servers", "put an HTTP server in front of the application")
+                }
+                "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
+                _ => ("there is nothing like it here; it answers 503", ""),
+            };
+            self.out.lost(handler.at, what, why, todo);
+            return closed();
+        }
+        let url = handler.arguments.first().map_or("", String::as_str);
+        // What stands behind the host may be the request's own path as a whole.
+        let plain = url
+            .trim_end_matches("$request_uri")
+            .trim_end_matches("$uri$is_args$args")
+            .trim_end_matches("$uri");
+        let cases = match plain.contains('$') {
+            false => Some(vec![(Cond::Always, plain.to_owned())]),
+            true => self.vars_here.texts(plain),
+        };
+        let is_fixed = |text: &String| !text.contains("${") && !text.contains("unix:");
+        let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| is_fixed(url))) else {
+            let why = "where it passes to is not known beforehand: a variable of the request, or a socket; it answers 503";
+            self.out.lost(handler.at, what, why, "name the targets, one proxy for each");
+            return closed();
+        };
+        self.out.done(handler.at, &what);
+        let host =
+            |it: &&Directive| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host"));
+        let says_host = super::said(levels, "proxy_set_header").iter().any(host);
+        let mut made = Vec::new();
+        for (cond, url) in cases {
+            match self.passed((handler, says_host), (&what, &url), way, rewritten) {
+                Some(passed) => made.push(Passed { cond, ..passed }),
+                None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
+            }
+        }
+        made
+    }
+
+    /// `proxy_pass URL`.
+    fn passed(
+        &mut self,
+        (handler, says_host): (&Directive, bool),
+        (what, url): (&str, &str),
+        way: &Way,
+        rewritten: &Rewritten,
+    ) -> Option<Passed> {
+        let full = if handler.name == "grpc_pass" && !url.contains("://") {
+            format!("grpc://{url}")
+        } else {
+            url.to_owned()
+        };
+        let Some(url) = text::url(&full) else {
+            self.out.lost(handler.at, what, format_args!("`{url}` is not a URL; it answers 503"), "");
+            return None;
+        };
+        let is_tls = matches!(url.scheme.as_str(), "https" | "grpcs");
+        let mut settings = Map::new();
+        if handler.name == "grpc_pass" {
+            set(&mut settings, "backend_http_version", "2");
+        }
+        if let Some(upstream) = self.upstreams.get(&url.host)
+            && url.port.is_none()
+        {
+            let to = To::Upstream { id: upstream.id.clone(), is_tls };
+            let (changes, mut rewrite) = self.forwarded((handler, what), &url.path, way, rewritten);
+            settings.extend(changes);
+            if !says_host {
+                // Its servers are told the group's name.
+                let made = rewrite.get_or_insert_with(|| json!({}));
+                made["host"] = json!(url.host);
+            }
+            return Some(Passed { cond: Cond::Always, to, settings, rewrite });
+        }
+        let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
+        let to = To::Host { host: url.host.clone(), port, is_tls };
+        let (changes, rewrite) = self.forwarded((handler, what), &url.path, way, rewritten);
+        settings.extend(changes);
+        Some(Passed { cond: Cond::Always, to, settings, rewrite })
+    }
+
+    /// Which path the target gets: the request's, or that of `proxy_pass` in the place of what the location matched.
+    fn forwarded(
+        &mut self,
+        (handler, what): (&Directive, &str),
+        path: &str,
+        way: &Way,
+        rewritten: &Rewritten,
+    ) -> (Map<String, Value>, Option<Value>) {
+        let mut settings = Map::from_iter([("strip_listen_path".to_owned(), json!(false))]);
+        let own = match way {
+            Way::Exact(own) | Way::Prefix(own) => Some(own.as_str()),
+            Way::Regex(..) | Way::Named(_) => None,
+        };
+        match (rewritten, own) {
+            (Rewritten::Break(new), _) => return (settings, Some(json!({ "path": new }))),
+            (Rewritten::Last(new), Some(own)) if !path.is_empty() => {
+                let rest = new.strip_prefix(own).unwrap_or(new);
+                return (settings, Some(json!({ "path": format!("{path}{rest}") })));
+            }
+            (Rewritten::Last(new), _) => return (settings, Some(json!({ "path": new }))),
+            (Rewritten::No, _) => {}
+        }
+        if path.is_empty() {
+            return (settings, None);
+        }
+        let Some(own) = own else {
+            let why = "a location by regex has no path in `proxy_pass`; the request's own is sent";
+            self.out.partial(handler.at, what, why, "");
+            return (settings, None);
+        };
+        if matches!(way, Way::Exact(_)) {
+            return (settings, Some(json!({ "path": path })));
+        }
+        if own == path {
+            return (settings, None);
+        }
+        if own.ends_with('/') && path.ends_with('/') && !path.contains('?') {
+            if own != "/" {
+                set(&mut settings, "strip_listen_path", true);
+            }
+            if path != "/" {
+                set(&mut settings, "backend_path", path.trim_end_matches('/'));
+            }
+            return (settings, None);
+        }
+        if !own.ends_with('/') && path == "/" {
+            self.out.partial(handler.at, what, "slashes in a row are one in what the target gets", "");
+        }
+        let from = format!("^{}(.*)$", text::literal(own));
+        let to = format!("{}${{1}}", path.replace('$', "$$"));
+        (settings, Some(json!({ "regex": [{ "from": from, "to": to }] })))
+    }
+
+    /// Files beneath `root` or `alias`, by `try_files` and `index`.
+    fn files(
+        &mut self,
+        site: &Site<'d>,
+        (place, levels): (&str, &[&'d Directive]),
+        way: &Way,
+        rewritten: &Rewritten,
+    ) -> Passed {
+        let answer = |to: To| Passed { cond: Cond::Always, to, settings: Map::new(), rewrite: None };
+        let at = levels.last().map(|level| level.at).unwrap_or_default();
+        let own = levels.last().filter(|level| level.name == "location");
+        let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
+        let root = alias.or_else(|| innermost(levels, "root"));
+        let tried = levels
+            .iter()
+            .rev()
+            .take(2)
+            .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
+        let Some(folder) = root.and_then(|root| root.arguments.first()) else {
+            if let Some(tried) = tried
+                && let Some(passed) = self.fallback(site, (place, tried), None)
+            {
+                return passed;
+            }
+            self.out.lost(
+                at,
+                place,
+                "it neither passes on nor answers; it answers 503",
+                "say where its files are",
+            );
+            return answer(To::Closed);
+        };
+        let what = format!("{place}: {}", root.map(ToString::to_string).unwrap_or_default());
+        let path = self.folder.join(folder);
+        let is_prefix = matches!(way, Way::Prefix(_));
+        if folder.contains('$')
+            || *rewritten != Rewritten::No
+            || alias.is_some() && !is_prefix
+            || !path.is_absolute()
+        {
+            self.out.lost(
+                at,
+                what,
+                "these files can't be served here; it answers 503",
+                "use the plugin `static_files`",
+            );
+            return answer(To::Closed);
+        }
+        let mut config = Map::new();
+        set(&mut config, "root", path.display().to_string());
+        if let Some(index) = innermost(levels, "index") {
+            let names: Vec<&String> =
+                index.arguments.iter().filter(|name| !name.contains(['$', '/'])).collect();
+            set(&mut config, "index", json!(names));
+        }
+        if first(levels, "autoindex") == Some("on") {
+            set(&mut config, "listing", true);
+        }
+        if let Some(kind) = first(levels, "default_type") {
+            set(&mut config, "default_type", kind);
+        }
+        // nginx serves files whose names begin with a dot.
+        set(&mut config, "dotfiles", true);
+        set(&mut config, "charset", first(levels, "charset").unwrap_or(""));
+        self.out.done(at, &what);
+        let mut settings = Map::from_iter([("strip_listen_path".to_owned(), json!(alias.is_some()))]);
+        if let Some(tried) = tried {
+            let candidates: Vec<&String> = tried.arguments.iter().rev().skip(1).rev().collect();
+            let plain = |text: &str| text.replace("$uri", "{path}");
+            let known: Vec<String> = candidates
+                .iter()
+                .filter(|it| it.as_str() != "$uri/")
+                .map(|it| plain(it).trim_start_matches('/').to_owned())
+                .collect();
+            if known.iter().any(|it| it.contains('$')) {
+                self.out.lost(
+                    tried.at,
+                    format_args!("{place}: {tried}"),
+                    "only `$uri` is known in it; it answers 503",
+                    "",
+                );
+                return answer(To::Closed);
+            }
+            let mut known = if known.is_empty() { vec!["{path}".to_owned()] } else { known };
+            match self.fallback(site, (place, tried), Some(&mut known)) {
+                Some(passed) => {
+                    if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
+                        set(&mut config, "passthrough", true);
+                        set(&mut config, "try_files", known);
+                        let mut passed = passed;
+                        passed.settings.insert("__files".to_owned(), Value::Object(config));
+                        return passed;
+                    }
+                    return passed;
+                }
+                None => set(&mut config, "try_files", known),
+            }
+        }
+        settings.retain(|_, value| *value != json!(true) || alias.is_some());
+        Passed { cond: Cond::Always, to: To::Files(Value::Object(config)), settings, rewrite: None }
+    }
+
+    /// The last word of `try_files`: `=404`, a file, or a named location. `None` where files are all there is.
+    fn fallback(
+        &mut self,
+        site: &Site<'d>,
+        (place, tried): (&str, &Directive),
+        known: Option<&mut Vec<String>>,
+    ) -> Option<Passed> {
+        let what = format!("{place}: {tried}");
+        let last = tried.arguments.last()?;
+        let closed = Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None };
+        if last.starts_with('@') {
+            let location = site.locations.iter().find(|it| it.way == Way::Named(last.clone())).cloned();
+            let plain = location.filter(|it| {
+                !it.directive.block.iter().any(|it| {
+                    matches!(it.name.as_str(), "rewrite" | "if" | "return" | "try_files")
+                        || super::guards::NAMES.contains(&it.name.as_str())
+                })
+            });
+            let Some(location) = plain else {
+                self.out.guard(tried.at, what, "this named location can't be translated", "");
+                return Some(closed);
+            };
+            let levels = [site.http, site.directive, location.directive];
+            let inner = super::rewrite::place(site, &levels);
+            for directive in &location.directive.block {
+                self.known(&inner, directive);
+            }
+            let mut passed = self.handled(site, (&inner, &levels), &location.way, &Rewritten::No);
+            self.out.done(tried.at, what);
+            return if passed.len() == 1 { passed.pop() } else { Some(closed) };
+        }
+        if let Some(status) = last.strip_prefix('=') {
+            if status != "404" {
+                self.out.partial(tried.at, what, "what is not found is answered with 404", "");
+            } else {
+                self.out.done(tried.at, what);
+            }
+            return None;
+        }
+        let file = last.split('?').next().unwrap_or(last);
+        // A last file that only falls back to a location by its ending is that location's.
+        let is_handled = site.locations.iter().any(|location| match &location.way {
+            Way::Regex(regex, ignores) => super::values::Test::Regex(regex, *ignores).fits_text(file),
+            _ => false,
+        });
+        match known {
+            Some(known) if !file.contains('$') && !is_handled => {
+                known.push(file.trim_start_matches('/').to_owned());
+                self.out.done(tried.at, what);
+                None
+            }
+            _ => {
+                self.out.lost(tried.at, what, "its last word leads to another location; it answers 503", "");
+                Some(closed)
+            }
+        }
+    }
+
+    /// Makes proxies of a server's items, the first with the highest priority.
+    pub(super) fn place_items(&mut self, site: &Site<'d>, items: Vec<Item>) {
+        let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        let needs_order = items.len() > 1;
+        for (n, item) in items.into_iter().enumerate() {
+            if item.base.cond == Cond::Never {
+                continue;
+            }
+            let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
+            for facet in &site.facets {
+                for path in &item.base.paths {
+                    let mut one = item.base.cond.with_path(path);
+                    if let (Value::Object(one), Value::Object(facet)) = (&mut one, facet) {
+                        for (key, value) in facet {
+                            if key == "scheme" && one.contains_key("scheme") {
+                                let mut all =
+                                    one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
+                                all.push(json!({ "scheme": value }));
+                                one.insert("all".to_owned(), Value::Array(all));
+                            } else {
+                                one.insert(key.clone(), value.clone());
+                            }
+                        }
+                    }
+                    route.matches.push(one);
+                }
+            }
+            let n = i64::try_from(n).unwrap_or(0);
+            route.priority = needs_order.then_some((count - n) * 10);
+            route.settings = item.settings;
+            route.plugins = item.plugins;
+            if let Some(files) = route.settings.shift_remove("__files") {
+                route.plugins.push(Plug::new("static_files", files));
+            }
+            self.out.route(route);
+        }
+    }
+}
+
+/// A proxy's plugins have one `rewrite`, for the path and the host.
+fn join_rewrite(plugins: &mut Vec<Plug>, config: Value) {
+    match plugins.iter_mut().find(|plug| plug.name == "rewrite" && plug.when.is_none()) {
+        Some(plug) => {
+            if let (Value::Object(known), Value::Object(more)) = (&mut plug.config, config) {
+                known.extend(more);
+            }
+        }
+        None => plugins.push(Plug::new("rewrite", config)),
+    }
+}
+
+/// What a location's proxies are called.
+fn label(way: &Way) -> String {
+    match way {
+        Way::Exact(path) | Way::Prefix(path) if path == "/" => "root".to_owned(),
+        Way::Exact(path) | Way::Prefix(path) => path.trim_matches('/').to_owned(),
+        Way::Regex(regex, _) => format!("regex-{regex}"),
+        Way::Named(name) => name.clone(),
+    }
+}

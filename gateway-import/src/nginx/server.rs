@@ -1,0 +1,367 @@
+//! Servers: for which hosts and ports, with which certificates, and which of them is asked for everything else.
+
+use serde_json::{Value, json};
+
+use super::blocks::Directive;
+use super::location::{Location, Turn};
+use super::{Nginx, first, said};
+use crate::draft::set;
+use crate::text;
+
+/// A server of `http`.
+pub(super) struct Site<'d> {
+    pub(super) directive: &'d Directive,
+    pub(super) place: String,
+    pub(super) called: String,
+    pub(super) names: Vec<String>,
+    pub(super) locations: Vec<Location<'d>>,
+    /// Hosts and scheme of each kind of request that comes here, as keys of a match.
+    pub(super) facets: Vec<Value>,
+    pub(super) http: &'d Directive,
+}
+
+/// A port that a server listens on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listen {
+    host: String,
+    port: u16,
+    is_tls: bool,
+    is_default: bool,
+    has_proxy_protocol: bool,
+    is_quic: bool,
+}
+
+/// A server with what it listens on.
+struct Server<'d> {
+    directive: &'d Directive,
+    names: Vec<String>,
+    listens: Vec<Listen>,
+}
+
+fn listen(directive: &Directive) -> Option<Listen> {
+    let address = directive.arguments.first()?;
+    let has = |flag: &str| directive.arguments.iter().skip(1).any(|it| it == flag);
+    let (host, port) = match address.parse::<u16>() {
+        Ok(port) => ("0.0.0.0".to_owned(), Some(port)),
+        Err(_) => text::host_port(address)?,
+    };
+    let host = if host == "*" { "0.0.0.0".to_owned() } else { host };
+    let is_tls = has("ssl") || has("quic");
+    Some(Listen {
+        host,
+        port: port.unwrap_or(80),
+        is_tls,
+        is_default: has("default_server") || has("default"),
+        has_proxy_protocol: has("proxy_protocol"),
+        is_quic: has("quic"),
+    })
+}
+
+impl<'d> Nginx<'_> {
+    /// Translates the servers of `http`.
+    pub(super) fn servers(&mut self, http: &'d Directive) {
+        let mut servers = Vec::new();
+        for directive in http.block.iter().filter(|it| it.name == "server") {
+            let listens = self.listens(directive);
+            let names = self.names(directive);
+            servers.push(Server { directive, names, listens });
+        }
+        let ports = [self.main_port(&servers, false), self.main_port(&servers, true)];
+        self.listeners(&servers, ports);
+        // Servers of other ports are not to be reached by these.
+        servers.retain_mut(|server| {
+            let before = server.listens.len();
+            server.listens.retain(|it| ports[usize::from(it.is_tls)] == Some(it.port));
+            if server.listens.len() < before {
+                let why = "the gateway has one port for http and one for https; what is served on others is left out";
+                let todo = "run a second gateway for the other port, or move it to a host name of its own";
+                let at = server.directive.block.iter().find(|it| it.name == "listen").map_or(server.directive.at, |it| it.at);
+                self.out.lost(at, format_args!("server {}: listen", server.names.join(" ")), why, todo);
+            }
+            !server.listens.is_empty()
+        });
+        self.client_certificates(&servers);
+        for (n, server) in servers.iter().enumerate() {
+            let facets = facets(&servers, n);
+            self.server(server, facets, http);
+        }
+    }
+
+    fn listens(&mut self, server: &Directive) -> Vec<Listen> {
+        let directives: Vec<&Directive> = server.block.iter().filter(|it| it.name == "listen").collect();
+        if directives.is_empty() {
+            return vec![Listen {
+                host: "0.0.0.0".to_owned(),
+                port: 80,
+                is_tls: false,
+                is_default: false,
+                has_proxy_protocol: false,
+                is_quic: false,
+            }];
+        }
+        let old_tls = first(&[server], "ssl") == Some("on");
+        let mut listens = Vec::new();
+        for directive in directives {
+            match listen(directive) {
+                Some(mut one) => {
+                    one.is_tls |= old_tls;
+                    listens.push(one);
+                }
+                None => self.out.lost(directive.at, directive, "sockets are not listened on", ""),
+            }
+        }
+        listens
+    }
+
+    /// The port that most servers listen on; of several, the first.
+    fn main_port(&self, servers: &[Server<'_>], is_tls: bool) -> Option<u16> {
+        let all: Vec<u16> = servers
+            .iter()
+            .flat_map(|server| server.listens.iter().filter(|it| it.is_tls == is_tls).map(|it| it.port))
+            .collect();
+        let usual = if is_tls { 443 } else { 80 };
+        if all.contains(&usual) {
+            return Some(usual);
+        }
+        let count = |port: u16| all.iter().filter(|other| **other == port).count();
+        all.iter().copied().rev().max_by_key(|port| count(*port))
+    }
+
+    /// The gateway's listeners.
+    fn listeners(&mut self, servers: &[Server<'_>], ports: [Option<u16>; 2]) {
+        for (is_tls, port) in [(false, ports[0]), (true, ports[1])] {
+            let key = if is_tls { "https" } else { "http" };
+            let Some(port) = port else {
+                set(&mut self.out.gateway, key, "off");
+                continue;
+            };
+            let all = servers.iter().flat_map(|server| server.listens.iter());
+            let mut hosts: Vec<&str> =
+                all.filter(|it| it.is_tls == is_tls && it.port == port).map(|it| it.host.as_str()).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            let is_any = |host: &&str| matches!(*host, "0.0.0.0" | "::");
+            let host = match hosts.as_slice() {
+                [one] => (*one).to_owned(),
+                several if several.iter().any(is_any) => "0.0.0.0".to_owned(),
+                several => {
+                    let at = servers.first().map(|server| server.directive.at).unwrap_or_default();
+                    let why = "the gateway listens on one address; the first is taken";
+                    self.out.lost(at, format_args!("listen {}", several.join(", ")), why, "");
+                    several.first().map_or_else(String::new, |host| (*host).to_owned())
+                }
+            };
+            let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
+            let address =
+                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+            set(&mut self.out.gateway, key, address);
+        }
+        let all: Vec<&Listen> = servers.iter().flat_map(|server| server.listens.iter()).collect();
+        if all.iter().any(|it| it.is_quic) {
+            set(&mut self.out.gateway, "http3", true);
+        }
+        if all.iter().any(|it| it.has_proxy_protocol) {
+            if all.iter().all(|it| it.has_proxy_protocol) {
+                set(&mut self.out.gateway, "accept_proxy_protocol", true);
+            } else {
+                let at = servers.first().map(|server| server.directive.at).unwrap_or_default();
+                self.has_unknown_clients = true;
+                let why =
+                    "here it is for all ports or for none; it is off, and clients' addresses are not known";
+                self.out.lost(at, "listen … proxy_protocol", why, "set gateway.accept_proxy_protocol");
+            }
+        }
+    }
+
+    fn names(&mut self, server: &Directive) -> Vec<String> {
+        let mut hosts = Vec::new();
+        for names in server.block.iter().filter(|it| it.name == "server_name") {
+            for name in &names.arguments {
+                let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '*');
+                match name.as_str() {
+                    "_" | "" | "*" => {}
+                    name if name.starts_with('~') || name.ends_with(".*") || !name.chars().all(good) => {
+                        let why = "only names, and `*.` in front of one, are known; its requests go to the default server";
+                        self.out.lost(
+                            names.at,
+                            format_args!("server_name {name}"),
+                            why,
+                            "write the names out",
+                        );
+                    }
+                    name => {
+                        let name = name.trim_end_matches('.').to_ascii_lowercase();
+                        match name.strip_prefix('.') {
+                            Some(rest) => hosts.extend([rest.to_owned(), format!("*.{rest}")]),
+                            None => hosts.push(name),
+                        }
+                    }
+                }
+            }
+        }
+        hosts
+    }
+
+    /// One file of authorities holds for all clients here.
+    fn client_certificates(&mut self, servers: &[Server<'_>]) {
+        let mode = |server: &Server<'_>| first(&[server.directive], "ssl_verify_client").map(str::to_owned);
+        let asking: Vec<&Server<'_>> =
+            servers.iter().filter(|it| matches!(mode(it).as_deref(), Some("on" | "optional"))).collect();
+        let mut files: Vec<&str> =
+            asking.iter().filter_map(|server| first(&[server.directive], "ssl_client_certificate")).collect();
+        files.sort_unstable();
+        files.dedup();
+        let [file] = files.as_slice() else { return };
+        let path = self.folder.join(file).display().to_string();
+        let all_tls: Vec<&Server<'_>> =
+            servers.iter().filter(|it| it.listens.iter().any(|it| it.is_tls)).collect();
+        let required = all_tls.iter().all(|server| mode(server).as_deref() == Some("on"));
+        self.tls.insert("client_ca_path".to_owned(), json!(path));
+        self.tls.insert("client_cert_required".to_owned(), json!(required));
+        self.client_ca = Some(path);
+    }
+
+    fn server(&mut self, server: &Server<'d>, facets: Vec<Value>, http: &'d Directive) {
+        let directive = server.directive;
+        let called = server.names.first().cloned().unwrap_or_else(|| "server".to_owned());
+        let place = format!("server {called}");
+        if facets.is_empty() {
+            self.out.needless(directive.at, &place, "no request reaches it: another server has its names");
+            return;
+        }
+        self.certificate(directive);
+        for inner in &directive.block {
+            self.known(&place, inner);
+        }
+        let mut count = 0;
+        let locations = self.locations(directive, &mut count);
+        let site = Site { directive, place, called, names: server.names.clone(), locations, facets, http };
+        self.vars_here = self.vars.clone();
+        self.invalid_referer = None;
+        let order = self.order(&site.locations);
+        let mut items = Vec::new();
+        // What the server says for itself comes before any location is looked for.
+        let goes_on = self.script(&site, &super::location::Base::all(), (&[http, directive], 0), &mut items);
+        if goes_on {
+            for turn in &order {
+                self.turn(&site, turn, &mut items);
+            }
+            let takes_all = order.iter().any(|turn| {
+                turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == crate::cond::Cond::Always
+            });
+            if !takes_all {
+                self.bare(&site, &mut items);
+            }
+        }
+        self.place_items(&site, items);
+    }
+
+    /// What no location of a server takes: files of its root, or nothing.
+    fn bare(&mut self, site: &Site<'d>, items: &mut Vec<super::rewrite::Item>) {
+        let rest = Turn {
+            base: super::location::Base::all(),
+            levels: Vec::new(),
+            way: super::location::Way::Prefix("/".to_owned()),
+        };
+        let levels = [site.http, site.directive];
+        if !said(&levels, "root").is_empty() || !said(&levels, "try_files").is_empty() {
+            self.turn(site, &rest, items);
+        } else {
+            let answer = crate::draft::To::Answer(404, "text/plain".to_owned(), String::new());
+            items.push(super::rewrite::Item::new(&rest.base, answer, "rest"));
+        }
+    }
+
+    fn certificate(&mut self, server: &Directive) {
+        let all = |name: &str| -> Vec<String> {
+            let own = server.block.iter().filter(|it| it.name == name);
+            own.filter_map(|it| it.arguments.first().cloned()).collect()
+        };
+        let (certificates, keys) = (all("ssl_certificate"), all("ssl_certificate_key"));
+        for (certificate, key) in certificates.iter().zip(&keys) {
+            if certificate.contains('$')
+                || certificate.starts_with("data:")
+                || certificate.starts_with("engine:")
+            {
+                self.out.lost(
+                    server.at,
+                    format_args!("ssl_certificate {certificate}"),
+                    "only files are known",
+                    "",
+                );
+                continue;
+            }
+            let path = |name: &str| self.folder.join(name).display().to_string();
+            let pair = json!({ "cert_path": path(certificate), "key_path": path(key) });
+            if !self.certificates.contains(&pair) {
+                self.certificates.push(pair);
+            }
+        }
+    }
+}
+
+/// The hosts and schemes of a server's requests, as keys of matches.
+fn facets(servers: &[Server<'_>], n: usize) -> Vec<Value> {
+    let server = &servers[n];
+    let has = |server: &Server<'_>, is_tls: bool| server.listens.iter().any(|it| it.is_tls == is_tls);
+    let both = [false, true].map(|is_tls| servers.iter().any(|server| has(server, is_tls)));
+    let is_default = |is_tls: bool| {
+        let named =
+            servers.iter().position(|it| it.listens.iter().any(|it| it.is_tls == is_tls && it.is_default));
+        let first = servers.iter().position(|it| has(it, is_tls));
+        has(server, is_tls) && named.or(first) == Some(n)
+    };
+    let scheme = |is_tls: bool| if is_tls { "https" } else { "http" };
+    let mut made = Vec::new();
+    // Names that a server before this one has on the same port are that one's.
+    let own = |is_tls: bool| -> Vec<&String> {
+        let taken = |name: &&String| {
+            servers.iter().take(n).any(|other| has(other, is_tls) && other.names.contains(name))
+        };
+        server.names.iter().filter(|name| !taken(name)).collect()
+    };
+    let wild = servers
+        .iter()
+        .enumerate()
+        .any(|(m, other)| m != n && other.names.iter().any(|name| name.starts_with('*')));
+    let on_both = has(server, false) && has(server, true) || both.iter().filter(|it| **it).count() == 1;
+    let kinds: Vec<bool> = [false, true].into_iter().filter(|is_tls| has(server, *is_tls)).collect();
+    if on_both
+        && own(kinds[0]) == own(kinds[kinds.len() - 1])
+        && kinds.iter().all(|it| is_default(*it) == is_default(kinds[0]))
+    {
+        let (names, default) = (own(kinds[0]), is_default(kinds[0]));
+        if !names.is_empty() && (!default || wild) {
+            made.push(json!({ "hosts": names }));
+        }
+        if default {
+            made.push(json!({}));
+        }
+    } else {
+        for is_tls in &kinds {
+            let (names, default) = (own(*is_tls), is_default(*is_tls));
+            if !names.is_empty() && (!default || wild || both == [true, true]) {
+                made.push(json!({ "hosts": names, "scheme": scheme(*is_tls) }));
+            }
+            if default {
+                made.push(json!({ "scheme": scheme(*is_tls) }));
+            }
+        }
+    }
+    // Whom the default server answers by names that other servers have for the other scheme only.
+    for is_tls in kinds {
+        if !is_default(is_tls) || both != [true, true] {
+            continue;
+        }
+        let here =
+            |name: &String| servers.iter().any(|other| has(other, is_tls) && other.names.contains(name));
+        let mut foreign: Vec<&String> =
+            servers.iter().flat_map(|other| other.names.iter()).filter(|name| !here(name)).collect();
+        foreign.sort();
+        foreign.dedup();
+        if !foreign.is_empty() {
+            made.push(json!({ "hosts": foreign, "scheme": scheme(is_tls) }));
+        }
+    }
+    made
+}

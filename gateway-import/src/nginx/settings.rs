@@ -1,0 +1,209 @@
+//! What a location says about its target: timeouts, TLS, sizes, retries, the host.
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::{Nginx, first, innermost, said};
+use crate::draft::set;
+use crate::text;
+
+/// Directives that hold for every location below, unless it says otherwise.
+pub(super) const NAMES: &[&str] = &[
+    "proxy_connect_timeout",
+    "proxy_read_timeout",
+    "proxy_send_timeout",
+    "grpc_connect_timeout",
+    "grpc_read_timeout",
+    "grpc_send_timeout",
+    "client_max_body_size",
+    "proxy_next_upstream",
+    "proxy_next_upstream_tries",
+    "proxy_next_upstream_timeout",
+    "proxy_ssl_verify",
+    "proxy_ssl_server_name",
+    "proxy_ssl_name",
+    "proxy_ssl_trusted_certificate",
+    "proxy_ssl_certificate",
+    "proxy_ssl_certificate_key",
+];
+
+impl Nginx<'_> {
+    /// The settings of a proxy.
+    pub(super) fn settings(&mut self, place: &str, levels: &[&Directive]) -> Map<String, Value> {
+        let mut made = Map::new();
+        for (names, key, default) in [
+            (["proxy_connect_timeout", "grpc_connect_timeout"], "backend_connect_timeout_ms", 60_000),
+            (["proxy_read_timeout", "grpc_read_timeout"], "backend_read_timeout_ms", 60_000),
+            (["proxy_send_timeout", "grpc_send_timeout"], "backend_write_timeout_ms", 60_000),
+        ] {
+            let found = names.iter().find_map(|name| innermost(levels, name));
+            match found {
+                None => set(&mut made, key, default),
+                Some(found) => match found.arguments.first().and_then(|time| text::millis(time, 1000)) {
+                    Some(millis) => set(&mut made, key, millis.min(86_400_000)),
+                    None => self.unknown(place, found),
+                },
+            }
+        }
+        match innermost(levels, "client_max_body_size") {
+            None => set(&mut made, "max_request_body_bytes", 1 << 20),
+            Some(found) => match found.arguments.first().and_then(|size| text::bytes(size, 1000)) {
+                Some(bytes) => set(&mut made, "max_request_body_bytes", bytes),
+                None => self.unknown(place, found),
+            },
+        }
+        self.tls_to_target(levels, &mut made);
+        self.retries(place, levels, &mut made);
+        self.host(levels, &mut made);
+        made
+    }
+
+    fn tls_to_target(&mut self, levels: &[&Directive], made: &mut Map<String, Value>) {
+        if let Some(verify) = first(levels, "proxy_ssl_verify") {
+            set(made, "backend_tls_verify_server_cert", verify == "on");
+        } else if let Some(pass) =
+            levels.last().and_then(|level| level.block.iter().find(|it| it.name.ends_with("_pass")))
+            && pass.arguments.first().is_some_and(|url| url.starts_with("https") || url.starts_with("grpcs"))
+        {
+            let why = "nginx checks no certificates by default; here they are checked";
+            let todo = "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+            self.out.partial(pass.at, pass, why, todo);
+        }
+        for (theirs, ours) in [
+            ("proxy_ssl_name", "backend_tls_server_name"),
+            ("proxy_ssl_trusted_certificate", "backend_tls_server_ca_cert_path"),
+            ("proxy_ssl_certificate", "backend_tls_client_cert_path"),
+            ("proxy_ssl_certificate_key", "backend_tls_client_key_path"),
+        ] {
+            let Some(found) = innermost(levels, theirs) else { continue };
+            match found.arguments.first().filter(|value| !value.contains('$')) {
+                Some(value) if ours.ends_with("_path") => {
+                    set(made, ours, self.folder.join(value).display().to_string())
+                }
+                Some(value) => set(made, ours, value.clone()),
+                None if first(levels, theirs) == Some("$proxy_host") => {}
+                None => self.unknown("", found),
+            }
+        }
+    }
+
+    /// `proxy_next_upstream`.
+    fn retries(&mut self, place: &str, levels: &[&Directive], made: &mut Map<String, Value>) {
+        let tries = first(levels, "proxy_next_upstream_tries").and_then(|tries| tries.parse::<u64>().ok());
+        let mut retry = Map::new();
+        if let Some(tries) = tries.filter(|tries| *tries > 0) {
+            set(&mut retry, "max_retries", (tries - 1).min(100));
+        }
+        if let Some(next) = innermost(levels, "proxy_next_upstream") {
+            let mut statuses = Vec::new();
+            for word in &next.arguments {
+                match word.as_str() {
+                    "off" => {
+                        set(&mut retry, "max_retries", 0);
+                        set(&mut retry, "retry_on_connect_failure", false);
+                    }
+                    "error" | "timeout" | "invalid_header" => {}
+                    word => match word.strip_prefix("http_").and_then(|status| status.parse::<u16>().ok()) {
+                        Some(status) => statuses.push(status),
+                        None => {
+                            let why = format!("`{word}`: there is nothing like it here");
+                            self.out.partial(next.at, format_args!("{place}: {next}"), why, "");
+                        }
+                    },
+                }
+            }
+            if !statuses.is_empty() {
+                set(&mut retry, "retryable_status_codes", statuses);
+            }
+        }
+        if !retry.is_empty() {
+            set(made, "retry", Value::Object(retry));
+        }
+    }
+
+    /// `proxy_set_header Host`.
+    fn host(&mut self, levels: &[&Directive], made: &mut Map<String, Value>) {
+        let headers = said(levels, "proxy_set_header");
+        let host = headers
+            .iter()
+            .find(|it| it.arguments.first().is_some_and(|name| name.eq_ignore_ascii_case("host")));
+        let Some(host) = host else { return };
+        match host.arguments.get(1).map_or("", String::as_str) {
+            "$host" | "$http_host" | "$host:$server_port" | "$server_name" => {
+                set(made, "preserve_host_header", true);
+                self.out.needless(host.at, host, "the client's Host is sent as it came, with its port");
+            }
+            // A plugin sets all others.
+            _ => {}
+        }
+    }
+}
+
+/// Whether a value of `Host` is set by `preserve_host_header`, or is what is sent anyway.
+pub(super) fn is_usual_host(value: &str) -> bool {
+    matches!(value, "$host" | "$http_host" | "$host:$server_port" | "$server_name" | "$proxy_host")
+}
+
+/// The settings of the gateway as a whole that `http` makes.
+pub(super) fn gateway(nginx: &mut Nginx<'_>, http: &Directive) {
+    let levels = [http];
+    let mut timeouts = Map::new();
+    for (theirs, ours) in [
+        ("keepalive_timeout", "keep_alive_ms"),
+        ("client_header_timeout", "header_ms"),
+        ("client_body_timeout", "body_ms"),
+    ] {
+        if let Some(millis) = first(&levels, theirs).and_then(|time| text::millis(time, 1000)) {
+            set(&mut timeouts, ours, millis.min(86_400_000));
+        }
+    }
+    if !timeouts.is_empty() {
+        set(&mut nginx.out.gateway, "client_timeouts", Value::Object(timeouts));
+    }
+    let flag = |name: &str, value: &str| first(&levels, name) == Some(value);
+    if flag("underscores_in_headers", "on") {
+        set(&mut nginx.out.gateway, "underscores_in_headers", "allow");
+    }
+    if flag("merge_slashes", "off") {
+        set(&mut nginx.out.gateway, "merge_slashes", false);
+    }
+    real_ip(nginx, http);
+    if nginx.out.gateway.get("merge_slashes").is_none() {
+        // As nginx: paths are decoded for choosing a location, and passed on as they came.
+        nginx.out.needless(
+            http.at,
+            "http",
+            "paths with `%2F`, `\\` or double encoding are answered 400; see path_rules",
+        );
+    }
+}
+
+/// Whose word about the client's address is believed.
+fn real_ip(nginx: &mut Nginx<'_>, http: &Directive) {
+    let all = |name: &str| -> Vec<&Directive> {
+        let own = http.block.iter().filter(|it| it.name == name);
+        let inner = http.block.iter().filter(|it| it.name == "server").flat_map(|it| it.block.iter());
+        own.chain(inner.filter(|it| it.name == name)).collect()
+    };
+    let from = all("set_real_ip_from");
+    if from.is_empty() {
+        return;
+    }
+    let header = all("real_ip_header");
+    let header = header.first().and_then(|it| it.arguments.first()).map_or("X-Real-IP", String::as_str);
+    let mut networks: Vec<&String> = from.iter().filter_map(|it| it.arguments.first()).collect();
+    networks.dedup();
+    let good = networks.iter().all(|network| text::is_network(network));
+    if good && (header.eq_ignore_ascii_case("x-forwarded-for") || header == "proxy_protocol") {
+        set(&mut nginx.out.gateway, "trusted_proxies", json!(networks));
+        from.iter().for_each(|it| nginx.out.done(it.at, it));
+        return;
+    }
+    nginx.has_unknown_clients = true;
+    if let Some(first) = from.first() {
+        let why =
+            format!("clients' addresses come from X-Forwarded-For or PROXY protocol here, not from {header}");
+        let todo = "have the proxy in front send X-Forwarded-For, and set gateway.trusted_proxies";
+        nginx.out.lost(first.at, first, why, todo);
+    }
+}

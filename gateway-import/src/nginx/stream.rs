@@ -1,0 +1,215 @@
+//! `stream`: ports of TCP and UDP.
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::{Nginx, innermost};
+use crate::draft::set;
+use crate::text;
+
+impl Nginx<'_> {
+    pub(super) fn stream(&mut self, stream: &Directive) {
+        for directive in stream.block.iter().filter(|directive| directive.name == "upstream") {
+            self.upstream(directive);
+        }
+        for directive in &stream.block {
+            match directive.name.as_str() {
+                "upstream" => {}
+                "map" => self.server_names(directive),
+                "server" => self.stream_server(directive, stream),
+                "allow"
+                | "deny"
+                | "proxy_timeout"
+                | "proxy_connect_timeout"
+                | "ssl_preread"
+                | "proxy_protocol" => {}
+                _ => self.unknown("stream", directive),
+            }
+        }
+    }
+
+    /// `map $ssl_preread_server_name $name { … }`.
+    fn server_names(&mut self, map: &Directive) {
+        match map.arguments.as_slice() {
+            [source, name] if source == "$ssl_preread_server_name" => {
+                let entries = map.block.iter().filter(|it| it.name != "hostnames");
+                let cases =
+                    entries.map(|it| (it.name.clone(), it.arguments.first().cloned().unwrap_or_default()));
+                self.by_name.insert(name.clone(), cases.collect());
+            }
+            _ => self.unknown("stream", map),
+        }
+    }
+
+    fn stream_server(&mut self, server: &Directive, stream: &Directive) {
+        let place = "stream server";
+        let levels = [stream, server];
+        let mut settings = Map::new();
+        let (mut listen, mut to, mut is_udp, mut is_tls, mut to_tls, mut preread) =
+            (None, None, false, false, false, false);
+        let mut is_closed = false;
+        for directive in &server.block {
+            let one = directive.arguments.first().cloned();
+            let has = |flag: &str| directive.arguments.iter().any(|argument| argument == flag);
+            match directive.name.as_str() {
+                "listen" => {
+                    listen = one.and_then(|address| {
+                        address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok())
+                    });
+                    is_udp = has("udp");
+                    is_tls = has("ssl");
+                    if has("proxy_protocol") {
+                        set(&mut settings, "accept_proxy_protocol", true);
+                    }
+                }
+                "proxy_pass" => to = one,
+                "proxy_ssl" => to_tls = one.as_deref() == Some("on"),
+                "ssl_preread" => preread = one.as_deref() == Some("on"),
+                "proxy_timeout" | "proxy_connect_timeout" | "proxy_protocol" | "allow" | "deny" => {}
+                "ssl_certificate" | "ssl_certificate_key" => {}
+                "proxy_ssl_verify" => {
+                    set(&mut settings, "backend_tls_verify_server_cert", one.as_deref() == Some("on"))
+                }
+                "proxy_ssl_name" => set(&mut settings, "backend_tls_server_name", one.unwrap_or_default()),
+                "ssl_verify_client" | super::guards::UNREAD | "js_access" | "js_preread" => {
+                    let why = "it guards, and can't be translated; the port is not opened";
+                    is_closed |= self.out.guard(directive.at, format_args!("{place}: {directive}"), why, "");
+                }
+                _ => self.unknown(place, directive),
+            }
+        }
+        let millis = |name: &str| {
+            innermost(&levels, name)?.arguments.first().and_then(|time| text::millis(time, 1000))
+        };
+        if let Some(millis) = millis("proxy_timeout") {
+            let key = if is_udp { "udp_idle_timeout_seconds" } else { "tcp_idle_timeout_seconds" };
+            set(&mut settings, key, text::seconds(millis).min(if is_udp { 3600 } else { 86_400 }));
+        }
+        if let Some(millis) = millis("proxy_connect_timeout") {
+            set(&mut settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
+        }
+        if innermost(&levels, "proxy_protocol")
+            .is_some_and(|it| it.arguments.first().is_some_and(|it| it == "on"))
+        {
+            set(&mut settings, "send_proxy_protocol", 1);
+        }
+        let Some((port, to)) = listen.zip(to) else {
+            self.out.lost(server.at, place, "it has no port or no proxy_pass", "");
+            return;
+        };
+        let Some(clients) = self.stream_clients(&levels) else { return };
+        if is_closed {
+            return;
+        }
+        let scheme = match (is_udp, to_tls) {
+            (true, _) => "udp",
+            (false, true) => "tcps",
+            (false, false) => "tcp",
+        };
+        if is_tls {
+            set(&mut settings, "frontend_tls", true);
+        }
+        self.out.done(server.at, format_args!("{place}: port {port}"));
+        let cases = self.by_name.get(&to).cloned();
+        match cases {
+            Some(cases) if preread => {
+                for (name, to) in cases {
+                    let mut settings = settings.clone();
+                    set(&mut settings, "passthrough", true);
+                    match name.as_str() {
+                        "default" => {}
+                        name if name.starts_with('~') || name.ends_with(".*") => {
+                            self.out.lost(
+                                server.at,
+                                format_args!("{place}: {name}"),
+                                "only names and `*.` are known",
+                                "",
+                            );
+                            continue;
+                        }
+                        name => set(&mut settings, "hosts", json!([name.trim_start_matches('.')])),
+                    }
+                    self.stream_proxy((scheme, port), &to, settings, &clients);
+                }
+            }
+            _ if to.contains('$') || to.starts_with("unix:") => {
+                self.out.lost(
+                    server.at,
+                    format_args!("{place}: proxy_pass {to}"),
+                    "variables and sockets are not known; the port is not opened",
+                    "",
+                );
+            }
+            _ => self.stream_proxy((scheme, port), &to, settings, &clients),
+        }
+    }
+
+    /// Settings of `ip_restriction` for a stream; `None` when the port may not be opened.
+    fn stream_clients(&mut self, levels: &[&Directive]) -> Option<Option<Value>> {
+        let is_rule = |it: &&Directive| matches!(it.name.as_str(), "allow" | "deny");
+        let level = levels.iter().rev().find(|level| level.block.iter().any(|it| is_rule(&it)));
+        let Some(level) = level else { return Some(None) };
+        let rules: Vec<(bool, &str)> = level
+            .block
+            .iter()
+            .filter(is_rule)
+            .map(|it| (it.name == "deny", it.arguments.first().map_or("", String::as_str)))
+            .collect();
+        let is_network = |rule: &(bool, &str)| text::is_network(rule.1);
+        let list =
+            |rules: &[(bool, &str)]| rules.iter().map(|(_, whom)| (*whom).to_owned()).collect::<Vec<_>>();
+        match rules.split_last() {
+            Some(((true, "all"), rest))
+                if !rest.is_empty() && rest.iter().all(|rule| !rule.0 && is_network(rule)) =>
+            {
+                Some(Some(json!({ "allow": list(rest) })))
+            }
+            Some(((false, "all"), rest))
+                if rest.iter().all(|rule| rule.0 && is_network(rule)) && !rest.is_empty() =>
+            {
+                Some(Some(json!({ "deny": list(rest) })))
+            }
+            Some(_) if rules.iter().all(|rule| rule.0 && is_network(rule)) => {
+                Some(Some(json!({ "deny": list(&rules) })))
+            }
+            Some(((false, "all"), [])) => Some(None),
+            _ => {
+                let at = level.block.iter().find(is_rule).map(|it| it.at).unwrap_or_default();
+                let why = "only one list of allowed or of denied addresses can be translated; the port is not opened";
+                let is_closed = self.out.guard(
+                    at,
+                    "stream server: allow and deny",
+                    why,
+                    "use the plugin `ip_restriction`",
+                );
+                if is_closed { None } else { Some(None) }
+            }
+        }
+    }
+
+    fn stream_proxy(
+        &mut self,
+        (scheme, port): (&str, u16),
+        to: &str,
+        settings: Map<String, Value>,
+        clients: &Option<Value>,
+    ) {
+        let id = self.out.id("proxy", &format!("{scheme}-{port}"));
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        set(&mut made, "listen_port", port);
+        set(&mut made, "backend_scheme", scheme);
+        match self.upstreams.get(to) {
+            Some(upstream) => set(&mut made, "upstream_id", upstream.id.clone()),
+            None => {
+                let (host, to_port) = text::host_port(to).unwrap_or_default();
+                set(&mut made, "backend_host", host);
+                set(&mut made, "backend_port", to_port.unwrap_or(port));
+            }
+        }
+        made.extend(settings);
+        self.out.proxies.push(Value::Object(made));
+        if let Some(config) = clients {
+            self.out.plugin(&id, "ip_restriction", config.clone());
+        }
+    }
+}

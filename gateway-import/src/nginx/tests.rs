@@ -1,0 +1,115 @@
+//! Texts that no server would take, and files that include one another.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use crate::{Failure, Files, Format, Import, NoFiles, Options, Outcome};
+
+/// Files in memory.
+struct Memory(HashMap<String, String>);
+
+impl Files for Memory {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        self.0.get(&path.display().to_string()).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let folder = format!("{}/", folder.display());
+        let mut names: Vec<String> =
+            self.0.keys().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn import(text: &str, files: &dyn Files) -> Result<Import, Failure> {
+    crate::import(
+        Format::Nginx,
+        &[("/etc/nginx/nginx.conf".to_owned(), text.to_owned())],
+        files,
+        Options::default(),
+    )
+}
+
+#[test]
+fn what_is_not_nginx_is_refused_with_its_line() {
+    for (bad, place) in [
+        ("http {\n server { listen 80 }", ":2: "),
+        ("}", ":1: "),
+        ("http { ; }", ":1: "),
+        ("\n\na \"b", ":3: "),
+        ("{ }", ":1: "),
+        (&"a { ".repeat(100), ":1: "),
+        ("location / { return 403; }", ":1: "),
+        ("events {}", ":1: "),
+        ("x_by_lua_block { if {", ":1: "),
+    ] {
+        let error = import(bad, &NoFiles).map(|_| ()).expect_err(bad).to_string();
+        assert!(error.contains(place), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn includes_are_followed_with_limits() {
+    let server = "server { listen 80; server_name a.test; location / { proxy_pass http://10.0.0.1:1; } }";
+    let files = Memory(HashMap::from([
+        ("/etc/nginx/conf.d/a.conf".to_owned(), server.to_owned()),
+        ("/etc/nginx/conf.d/b.txt".to_owned(), "this is no nginx {".to_owned()),
+        ("/etc/nginx/loop.conf".to_owned(), "include loop.conf;".to_owned()),
+    ]));
+    let good = import("http { include conf.d/*.conf; }", &files).expect("an import");
+    assert_eq!(good.proxies.len(), 1);
+    assert!(!good.report.has_loss());
+    let looped = import(&format!("http {{ include loop.conf; {server} }}"), &files).expect("an import");
+    assert_eq!(looped.report.count(Outcome::Closed), 1, "what it would say may guard");
+    assert_eq!(looped.proxies[0]["backend_port"], 9);
+    let missing = import(&format!("http {{ include gone.conf; {server} }}"), &files).expect("an import");
+    assert_eq!(missing.proxies[0]["backend_port"], 9);
+    let empty = import(&format!("http {{ include gone/*.conf; {server} }}"), &files).expect("an import");
+    assert_eq!(empty.proxies[0]["backend_port"], 1, "a pattern may mean no file");
+}
+
+#[test]
+fn a_dump_has_its_files_names_and_lines() {
+    let dump = "# configuration file /etc/nginx/nginx.conf:\nhttp {\n  include /etc/nginx/conf.d/*.conf;\n}\n\
+                # configuration file /etc/nginx/conf.d/a.conf:\nserver {\n  server_name a.test;\n  include snippets/deny.conf;\n  \
+                location / { proxy_pass http://10.0.0.1:1001; }\n}\n\
+                # configuration file /etc/nginx/snippets/deny.conf:\nlocation /private/ {\n deny all;\n auth_jwt on;\n}\n";
+    let made = import(dump, &NoFiles).expect("an import");
+    let closed: Vec<String> = made.report.losses().map(ToString::to_string).collect();
+    assert!(
+        closed.iter().any(|line| line.starts_with("/etc/nginx/snippets/deny.conf:3: danger")),
+        "{closed:#?}"
+    );
+}
+
+#[test]
+fn large_ones_end() {
+    let many: String = (0..20_000).map(|n| format!("location /{n} {{ return 403; }}")).collect();
+    let made = import(&format!("server {{ listen 80; {many} }}"), &NoFiles).expect("an import");
+    assert!(made.proxies.len() <= 5001 && made.report.has_loss());
+    let cases: String = (0..100).map(|n| format!("k{n} v{n};")).collect();
+    let maps: String = (0..8).map(|n| format!("map $http_a{n} $v{n} {{ {cases} }} ")).collect();
+    let text =
+        format!("http {{ {maps} server {{ listen 80; location / {{ proxy_pass http://$v0$v1$v2$v3; }} }} }}");
+    let made = import(&text, &NoFiles).expect("an import");
+    assert_eq!(made.proxies[0]["backend_port"], 9, "too many cases are not guessed");
+    let cycle = "http { map $a $b { default $c; } map $b $c { default $b; } server { listen 80; location / { if ($c) { return 403; } proxy_pass http://10.0.0.1:1; } } }";
+    assert_eq!(import(cycle, &NoFiles).expect("an import").proxies[0]["backend_port"], 9);
+    let jumps = "server { listen 80; location /a/ { rewrite ^/a/(.*)$ /b/$1 last; } location /b/ { rewrite ^/b/(.*)$ /a/$1 last; } }";
+    assert!(import(jumps, &NoFiles).expect("an import").report.count(Outcome::Closed) > 0);
+    let huge = "#".repeat(crate::MAX_FILE_BYTES + 1);
+    assert!(import(&huge, &NoFiles).is_err());
+}
+
+#[test]
+fn servers_of_other_ports_are_left_out() {
+    let text = "http { server { listen 80; server_name a.test; location / { return 403; } } server { listen 8081; location / { proxy_pass http://10.0.0.1:1; } } }";
+    let made = import(text, &NoFiles).expect("an import");
+    assert!(
+        made.proxies.iter().all(|proxy| proxy["backend_port"] == 9),
+        "the other port is not to be reached by this one"
+    );
+    assert!(made.report.has_loss());
+}

@@ -1,0 +1,207 @@
+//! Upstreams: their servers, how one is picked, and what becomes of those that fail.
+
+use serde_json::{Map, Value, json};
+
+use super::Nginx;
+use super::blocks::Directive;
+use crate::draft::set;
+use crate::text;
+
+/// A named group of servers.
+#[derive(Debug, Clone)]
+pub(super) struct Upstream {
+    pub(super) id: String,
+    /// Host and port of its only server.
+    pub(super) first: Option<String>,
+}
+
+impl Nginx<'_> {
+    pub(super) fn upstream(&mut self, upstream: &Directive) {
+        let Some(called) = upstream.arguments.first() else { return };
+        let place = format!("upstream {called}");
+        let mut made = Map::new();
+        let (mut targets, mut algorithm) = (Vec::new(), "weighted_round_robin");
+        for directive in &upstream.block {
+            match directive.name.as_str() {
+                "server" => targets.extend(self.target(&place, directive)),
+                "least_conn" => algorithm = "least_connections",
+                "random" => {
+                    algorithm = if directive.arguments.first().is_some_and(|it| it == "two") {
+                        "power_of_two"
+                    } else {
+                        "random"
+                    }
+                }
+                "ip_hash" => {
+                    algorithm = "consistent_hashing";
+                    self.out.partial(
+                        directive.at,
+                        format_args!("{place}: ip_hash"),
+                        "clients go to other servers than before, each to one",
+                        "",
+                    );
+                }
+                "hash" => {
+                    algorithm = "consistent_hashing";
+                    self.hash(&place, directive, &mut made);
+                }
+                "sticky" => match sticky(directive) {
+                    Some(cookie) => set(&mut made, "sticky", cookie),
+                    None => self.unknown(&place, directive),
+                },
+                "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" | "ntlm" => {
+                    self.out.needless(
+                        directive.at,
+                        format_args!("{place}: {directive}"),
+                        "connections are kept anyway",
+                    );
+                }
+                _ => self.unknown(&place, directive),
+            }
+        }
+        if targets.is_empty() {
+            self.out.lost(
+                upstream.at,
+                place,
+                "it has no servers that could be translated",
+                "what passes to it answers 503",
+            );
+            return;
+        }
+        self.failures(&place, upstream, &mut made, targets.len());
+        let first = match targets.as_slice() {
+            [Value::Object(one)] => {
+                let host = one.get("host").and_then(Value::as_str).unwrap_or_default();
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                Some(format!("{host}:{}", one.get("port").and_then(Value::as_u64).unwrap_or(80)))
+            }
+            _ => None,
+        };
+        set(&mut made, "targets", targets);
+        set(&mut made, "algorithm", algorithm);
+        let id = self.out.id("upstream", called);
+        let mut whole = Map::from_iter([("id".to_owned(), json!(id))]);
+        whole.extend(made);
+        self.out.done(upstream.at, &place);
+        self.upstreams.insert(called.clone(), Upstream { id, first });
+        self.out.upstreams.push(Value::Object(whole));
+    }
+
+    fn hash(&mut self, place: &str, directive: &Directive, made: &mut Map<String, Value>) {
+        match directive.arguments.first().map(String::as_str) {
+            Some("$remote_addr" | "$binary_remote_addr") => {}
+            Some(key) if key.starts_with("$http_") => {
+                let header = key.trim_start_matches("$http_").replace('_', "-");
+                set(made, "hash_on", format!("header:{header}"));
+            }
+            Some(key) if key.starts_with("$cookie_") => {
+                set(made, "hash_on", format!("cookie:{}", key.trim_start_matches("$cookie_")));
+            }
+            _ => self.out.partial(
+                directive.at,
+                format_args!("{place}: {directive}"),
+                "hashed by the client's address instead",
+                "set `hash_on` to `header:NAME` or `cookie:NAME`",
+            ),
+        }
+    }
+
+    fn target(&mut self, place: &str, server: &Directive) -> Option<Value> {
+        let address = server.arguments.first()?;
+        let what = format!("{place}: {server}");
+        let Some((host, port)) = text::host_port(address).filter(|_| !address.starts_with("unix:")) else {
+            self.out.lost(
+                server.at,
+                what,
+                "only hosts and ports are known, no sockets",
+                "have it listen on a port",
+            );
+            return None;
+        };
+        let mut made = Map::from_iter([
+            ("host".to_owned(), json!(host)),
+            ("port".to_owned(), json!(port.unwrap_or(80))),
+        ]);
+        for argument in server.arguments.iter().skip(1) {
+            match argument.split_once('=') {
+                Some(("weight", weight)) if weight.parse::<u16>().is_ok() => {
+                    set(&mut made, "weight", weight.parse::<u16>().unwrap_or(1).max(1));
+                }
+                Some(("max_conns", most)) if most.parse::<u32>().is_ok() => {
+                    let most = most.parse::<u32>().unwrap_or(0);
+                    if most > 0 {
+                        set(&mut made, "max_requests", most);
+                    }
+                }
+                Some(("max_fails" | "fail_timeout" | "slow_start" | "id", _)) => {}
+                _ if argument == "resolve" => {}
+                _ if argument == "backup" => set(&mut made, "priority", 1),
+                _ if argument == "down" => {
+                    self.out.partial(server.at, what, format_args!("{address} is down, and left out"), "");
+                    return None;
+                }
+                _ => self.out.partial(
+                    server.at,
+                    &what,
+                    format_args!("`{argument}`: there is nothing like it here"),
+                    "",
+                ),
+            }
+        }
+        Some(Value::Object(made))
+    }
+
+    /// `max_fails`, `fail_timeout` and `slow_start`, which hold for the whole upstream here.
+    fn failures(&mut self, place: &str, upstream: &Directive, made: &mut Map<String, Value>, count: usize) {
+        let servers = || upstream.block.iter().filter(|directive| directive.name == "server");
+        let mut one = |name: &str| {
+            let of = |server: &Directive| {
+                let value = server.arguments.iter().find_map(|a| a.strip_prefix(name)?.strip_prefix('='));
+                value.map(str::to_owned)
+            };
+            let values: Vec<_> = servers().map(of).collect();
+            if values.iter().any(|value| Some(value) != values.first()) {
+                let why = format!("`{name}` holds for all its servers here: the strictest is taken");
+                self.out.partial(upstream.at, place, why, "");
+            }
+            // As numbers: `10` is more than `9`.
+            let number = |value: &String| text::millis(value, 1000).unwrap_or(u64::MAX);
+            values.into_iter().flatten().min_by_key(number)
+        };
+        let (fails, timeout, slow) = (one("max_fails"), one("fail_timeout"), one("slow_start"));
+        let millis = |text: Option<String>| text.and_then(|text| text::millis(&text, 1000));
+        if count > 1 {
+            let seconds = millis(timeout).map_or(10, text::seconds);
+            let fails = fails.and_then(|fails| fails.parse::<u64>().ok()).unwrap_or(1);
+            let passive = json!({
+                "unhealthy_threshold": fails, "unhealthy_status_codes": [],
+                "unhealthy_window_seconds": seconds, "healthy_after_seconds": seconds,
+            });
+            set(made, "health_checks", json!({ "passive": passive }));
+        }
+        if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
+            set(made, "slow_start_seconds", text::seconds(millis));
+        }
+    }
+}
+
+/// `sticky cookie NAME [expires=1h] [domain=D] [httponly] [secure] [path=P]`.
+fn sticky(directive: &Directive) -> Option<Value> {
+    let (method, name) = (directive.arguments.first()?, directive.arguments.get(1)?);
+    if method != "cookie" {
+        return None;
+    }
+    let mut config = Map::new();
+    set(&mut config, "ttl_seconds", 0);
+    set(&mut config, "http_only", false);
+    for argument in directive.arguments.iter().skip(2) {
+        match argument.split_once('=') {
+            Some(("expires", time)) => set(&mut config, "ttl_seconds", text::millis(time, 1000)? / 1000),
+            Some((key @ ("domain" | "path"), value)) => set(&mut config, key, value),
+            None if argument == "httponly" => set(&mut config, "http_only", true),
+            None if argument == "secure" => set(&mut config, "secure", true),
+            _ => return None,
+        }
+    }
+    Some(json!({ "cookie": name, "cookie_config": config }))
+}

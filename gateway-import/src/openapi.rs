@@ -1,0 +1,311 @@
+//! OpenAPI 3: each path with its methods becomes a proxy to the description's server.
+//!
+//! What `security` asks for is closed unless a plugin stands for it: `apiKey` and HTTP `basic` need consumers, which a
+//! description does not have, and OpenID needs an issuer.
+
+use serde_json::{Map, Value, json};
+
+use crate::draft::{Import, Plug, Route, To, set};
+use crate::error::Failure;
+use crate::text;
+use crate::tree::{self, Node};
+
+/// Paths of one description.
+const MAX_PATHS: usize = 20_000;
+const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+const TODO: &str = "add consumers with credentials, or an issuer, then remove `request_termination`";
+
+/// Imports a description.
+///
+/// # Errors
+/// When it is none of version 3.
+pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(), Failure> {
+    let file = out.report.file(name);
+    let document = tree::one(name, file, source)?;
+    let version = document.get("openapi").and_then(Node::plain).unwrap_or_default();
+    if !version.starts_with("3.") {
+        return Err(Failure::new(name, 1, "this is not OpenAPI 3"));
+    }
+    let paths = document.get("paths").cloned().unwrap_or_default();
+    if paths.entries().len() > MAX_PATHS {
+        return Err(Failure::new(name, 0, format!("more than {MAX_PATHS} paths")));
+    }
+    for key in ["webhooks", "x-kong-plugin-key-auth", "x-google-backend", "x-amazon-apigateway-integration"] {
+        if let Some(node) = document.get(key) {
+            out.lost(node.at, key, "it is not translated", "");
+        }
+    }
+    let mut this = OpenApi { out, document: &document };
+    let servers = document.get("servers");
+    for (path, item) in paths.entries() {
+        if path.starts_with('/') {
+            this.path(path, item, servers);
+        }
+    }
+    if this.out.proxies.is_empty() {
+        return Err(Failure::new(name, 1, "there are no paths in it"));
+    }
+    Ok(())
+}
+
+struct OpenApi<'o, 'd> {
+    out: &'o mut Import,
+    document: &'d Node,
+}
+
+/// What operations of one path have in common, so that they are one proxy.
+#[derive(Debug, Clone, PartialEq)]
+struct Operation {
+    to: To,
+    settings: Map<String, Value>,
+    plugins: Vec<Plug>,
+}
+
+impl OpenApi<'_, '_> {
+    fn path(&mut self, path: &str, item: &Node, servers: Option<&Node>) {
+        let what = format!("path {path}");
+        if item.get("$ref").is_some() {
+            self.out.lost(
+                item.at,
+                what,
+                "references of paths are not followed; it is not served",
+                "bundle the description",
+            );
+            return;
+        }
+        let Some(matched) = template(path) else {
+            self.out.lost(item.at, what, "this path can't be said here; it is not served", "");
+            return;
+        };
+        let mut groups: Vec<(Operation, Vec<String>)> = Vec::new();
+        for (method, operation) in item.entries().iter().filter(|(key, _)| METHODS.contains(&key.as_str())) {
+            let what = format!("{} {path}", method.to_ascii_uppercase());
+            let servers = operation.get("servers").or_else(|| item.get("servers")).or(servers);
+            let made = self.operation(&what, operation, servers);
+            let method = method.to_ascii_uppercase();
+            match groups.iter_mut().find(|(known, _)| *known == made) {
+                Some((_, methods)) => methods.push(method),
+                None => groups.push((made, vec![method])),
+            }
+        }
+        for (operation, methods) in groups {
+            let base =
+                operation.settings.get("__prefix").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let mut route = Route::new(format!("{}{path}", methods.join("-")), operation.to);
+            route.settings = operation.settings;
+            route.settings.shift_remove("__prefix");
+            let full = match &matched {
+                Value::Object(how) => {
+                    let (key, value) = how.iter().next().map_or(("exact", ""), |(key, value)| {
+                        (key.as_str(), value.as_str().unwrap_or_default())
+                    });
+                    let value = if key == "regex" {
+                        format!("{}{value}", text::literal(&base))
+                    } else {
+                        format!("{base}{value}")
+                    };
+                    json!({ key: value })
+                }
+                other => other.clone(),
+            };
+            route.matches.push(json!({ "path": full, "methods": methods }));
+            route.plugins = operation.plugins;
+            self.out.route(route);
+        }
+    }
+
+    fn operation(&mut self, what: &str, operation: &Node, servers: Option<&Node>) -> Operation {
+        let mut made = Operation { to: To::Closed, settings: Map::new(), plugins: Vec::new() };
+        let asked = operation.get("security").or_else(|| {
+            // An empty list of its own says that nothing is asked for.
+            let own = operation.entries().iter().any(|(key, _)| key == "security");
+            if own { None } else { self.document.get("security") }
+        });
+        let mut is_closed = false;
+        if let Some(asked) = asked.filter(|it| !it.items().is_empty()) {
+            is_closed = self.security(what, asked, &mut made.plugins);
+        }
+        let url = servers.and_then(|it| it.items().first()).map(|server| {
+            let mut url = server.text_of("url").unwrap_or_default().to_owned();
+            for (name, variable) in server.get("variables").map_or(&[][..], Node::entries) {
+                let default = variable.get("default").and_then(Node::plain).unwrap_or_default();
+                url = url.replace(&format!("{{{name}}}"), &default);
+            }
+            url
+        });
+        if let Some(servers) = servers.filter(|it| it.items().len() > 1) {
+            self.out.partial(
+                servers.at,
+                "servers",
+                "the first is the target; the others are not",
+                "add them as targets of an upstream",
+            );
+        }
+        match url.as_deref().and_then(text::url).filter(|url| matches!(url.scheme.as_str(), "http" | "https"))
+        {
+            _ if is_closed => {}
+            Some(url) => {
+                let is_tls = url.scheme == "https";
+                let base = url.path.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned();
+                made.to = To::Host {
+                    host: url.host,
+                    port: url.port.unwrap_or(if is_tls { 443 } else { 80 }),
+                    is_tls,
+                };
+                // Clients ask here as they would ask there.
+                set(&mut made.settings, "strip_listen_path", false);
+                set(&mut made.settings, "__prefix", base);
+                self.out.done(operation.at, what);
+            }
+            None => {
+                self.out.lost(
+                    operation.at,
+                    what,
+                    "its server has no whole URL; it answers 503",
+                    "write `servers` with scheme and host",
+                );
+            }
+        }
+        made
+    }
+
+    /// What an operation asks for. The alternatives have to be one scheme each; says whether it is closed.
+    fn security(&mut self, what: &str, asked: &Node, plugins: &mut Vec<Plug>) -> bool {
+        let optional = asked.items().iter().any(Node::is_empty);
+        if optional {
+            return self.out.guard(
+                asked.at,
+                format_args!("{what}: security"),
+                "it may be left out, which can't be translated",
+                TODO,
+            );
+        }
+        for alternative in asked.items() {
+            for (name, _) in alternative.entries() {
+                let scheme =
+                    self.document.path(&["components", "securitySchemes", name]).cloned().unwrap_or_default();
+                let kind = scheme.text_of("type").unwrap_or_default();
+                let bearer = kind == "http"
+                    && scheme.text_of("scheme").is_some_and(|it| it.eq_ignore_ascii_case("bearer"));
+                let issuer = scheme
+                    .text_of("openIdConnectUrl")
+                    .and_then(|url| url.strip_suffix("/.well-known/openid-configuration"));
+                let plug = match (kind, issuer) {
+                    ("openIdConnect", Some(issuer))
+                        if asked.items().len() == 1 && alternative.entries().len() == 1 =>
+                    {
+                        Some(Plug::new("jwks_auth", json!({ "providers": [{ "issuer": issuer }] })))
+                    }
+                    _ => None,
+                };
+                match plug {
+                    Some(plug) => {
+                        self.out.partial(
+                            asked.at,
+                            format_args!("{what}: security {name}"),
+                            "scopes are not looked at",
+                            "use `required_scopes` of the provider",
+                        );
+                        plugins.push(plug);
+                    }
+                    None => {
+                        let why = match kind {
+                            "apiKey" => {
+                                "keys are consumers' credentials, which the description does not have (`key_auth`)"
+                            }
+                            "http" if bearer => "whose tokens are good is not said (`jwks_auth`)",
+                            "http" => {
+                                "passwords are consumers' credentials, which the description does not have (`basic_auth`)"
+                            }
+                            "mutualTLS" => {
+                                "clients' certificates are asked for by the whole gateway (`mtls_auth`)"
+                            }
+                            _ => "it can't be translated (`oauth2_introspection`, `jwks_auth`)",
+                        };
+                        if self.out.guard(asked.at, format_args!("{what}: security {name}"), why, TODO) {
+                            return true;
+                        }
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+/// `/users/{id}` as a template, `/a/{b}.json` as a regex, `/a` as it is; `None` for what is no path.
+fn template(path: &str) -> Option<Value> {
+    if path.contains(['?', '#']) {
+        return None;
+    }
+    if !path.contains('{') {
+        return Some(json!({ "exact": path }));
+    }
+    let mut regex = String::new();
+    let mut rest = path;
+    while let Some((before, after)) = rest.split_once('{') {
+        regex.push_str(&text::literal(before));
+        regex.push_str("[^/]+");
+        rest = after.split_once('}')?.1;
+    }
+    regex.push_str(&text::literal(rest));
+    let mut names: Vec<&str> = Vec::new();
+    let whole =
+        path.split('/').all(|segment| match segment.strip_prefix('{').and_then(|it| it.strip_suffix('}')) {
+            Some(name) => {
+                let good = !name.is_empty()
+                    && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                    && !name.starts_with(|c: char| c.is_ascii_digit())
+                    && !names.contains(&name);
+                names.push(name);
+                good
+            }
+            None => !segment.contains(['{', '}']),
+        });
+    Some(if whole { json!({ "template": path }) } else { json!({ "regex": regex }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    fn made(text: &str) -> Result<Import, Failure> {
+        let mut out = Import::new(Options::default());
+        import(&mut out, ("api.yaml", text)).map(|()| out)
+    }
+
+    #[test]
+    fn paths_and_methods_become_proxies() {
+        let out = made(
+            "openapi: 3.0.3\nservers: [{url: 'https://api.test/v1'}]\nsecurity: [{key: []}]\npaths:\n  /a: {get: {security: []}, post: {}}\n  /b/{id}: {get: {security: []}}\n  /c/{x}.json: {get: {security: []}}\ncomponents: {securitySchemes: {key: {type: apiKey, in: header, name: x}}}\n",
+        )
+        .unwrap();
+        let path = |n: usize| out.proxies[n]["matches"][0].clone();
+        assert_eq!(path(0), json!({ "path": { "exact": "/v1/a" }, "methods": ["GET"] }));
+        assert_eq!(out.proxies[0]["backend_host"], "api.test");
+        assert_eq!(out.proxies[1]["backend_port"], 9, "a POST that asks for a key is closed");
+        assert_eq!(path(2)["path"], json!({ "template": "/v1/b/{id}" }));
+        assert_eq!(path(3)["path"], json!({ "regex": "/v1/c/[^/]+\\.json" }));
+        assert_eq!(out.report.count(crate::Outcome::Closed), 1);
+    }
+
+    #[test]
+    fn what_is_no_description_is_refused() {
+        for bad in [
+            "openapi: 2.0.0\npaths: {}",
+            "swagger: '2.0'",
+            "openapi: 3.0.0\npaths: {}",
+            "[",
+            "openapi: 3.1.0\npaths: {/a: {$ref: x}}",
+        ] {
+            assert!(made(bad).is_err(), "{bad}");
+        }
+        let deep = format!("openapi: 3.0.0\npaths: {{/a: {}1{}}}", "{a: ".repeat(500), "}".repeat(500));
+        assert!(made(&deep).is_err());
+        let odd =
+            made("openapi: 3.0.0\npaths: {'/a/{b': {get: {}}, '/c?d': {get: {}}, /e: {get: {}}}").unwrap();
+        assert_eq!(odd.proxies.len(), 1);
+        assert_eq!(odd.proxies[0]["backend_port"], 9, "without a server nothing is passed on");
+    }
+}

@@ -1,0 +1,235 @@
+//! What became of each construct of the original.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Findings that a report keeps; more are only counted.
+pub(crate) const MAX_FINDINGS: usize = 100_000;
+
+/// Where something is in the original.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct At {
+    /// Its place in [`Report::files`].
+    pub(crate) file: u16,
+    /// 1-based; 0 where it is not known.
+    pub(crate) line: u32,
+}
+
+/// What became of a construct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outcome {
+    /// It means the same here.
+    Converted,
+    /// It needs no counterpart: the gateway does so anyway, or it is about the other program's process.
+    Needless,
+    /// It is translated, and differs for some requests.
+    Partial,
+    /// It is not translated.
+    Lost,
+    /// What it guarded answers 503.
+    Closed,
+    /// It guarded something that is open now (`--open`).
+    Opened,
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing is lost.
+    Info,
+    /// Some requests are answered otherwise.
+    Warning,
+    /// Somebody is kept out who may come in, or let in who may not.
+    Danger,
+}
+
+impl Outcome {
+    /// How much it matters.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::Converted | Self::Needless => Severity::Info,
+            Self::Partial | Self::Lost => Severity::Warning,
+            Self::Closed | Self::Opened => Severity::Danger,
+        }
+    }
+
+    /// Whether the import says less than the original.
+    pub fn is_loss(self) -> bool {
+        self.severity() > Severity::Info
+    }
+
+    /// What to do about it, where the importer says nothing more exact.
+    fn todo(self) -> &'static str {
+        match self {
+            Self::Converted | Self::Needless => "",
+            Self::Partial => "check whether it matters",
+            Self::Lost => "write it by hand where it is needed",
+            Self::Closed => "guard it by hand, then remove `request_termination`; `--open` leaves it open",
+            Self::Opened => "guard it by hand before it takes traffic",
+        }
+    }
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converted => "converted",
+            Self::Needless => "not needed",
+            Self::Partial => "converted in part",
+            Self::Lost => "not converted",
+            Self::Closed => "closed (503)",
+            Self::Opened => "OPEN",
+        }
+    }
+}
+
+impl Severity {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Danger => "danger",
+        }
+    }
+}
+
+/// One construct, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The file it is in.
+    pub file: Arc<str>,
+    /// Its line, 1-based; 0 where it is not known.
+    pub line: u32,
+    /// What it is, as the original names it.
+    pub what: String,
+    /// Why it is not the same here. Empty for what is converted.
+    pub why: String,
+    /// What to do about it. Empty where nothing is to be done.
+    pub todo: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}: {}: {}", self.outcome.severity().name(), self.outcome.name(), self.what)?;
+        if !self.why.is_empty() {
+            write!(f, ": {}", self.why)?;
+        }
+        if !self.todo.is_empty() {
+            write!(f, " ({})", self.todo)?;
+        }
+        Ok(())
+    }
+}
+
+/// What became of all constructs.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    pub(crate) files: Vec<Arc<str>>,
+    findings: Vec<Finding>,
+    counts: [usize; 6],
+    pub(crate) notes: Vec<&'static str>,
+}
+
+const ORDER: [Outcome; 6] = [
+    Outcome::Converted,
+    Outcome::Needless,
+    Outcome::Partial,
+    Outcome::Lost,
+    Outcome::Closed,
+    Outcome::Opened,
+];
+
+impl Report {
+    pub(crate) fn add(&mut self, outcome: Outcome, at: At, (what, why, todo): (String, String, String)) {
+        let file = self.files.get(usize::from(at.file)).cloned().unwrap_or_else(|| Arc::from(""));
+        let todo = if todo.is_empty() { outcome.todo().to_owned() } else { todo };
+        let finding = Finding { outcome, file, line: at.line, what, why, todo };
+        // One construct is met several times where it holds for several proxies.
+        if self.findings.iter().rev().take(200).any(|known| *known == finding) {
+            return;
+        }
+        self.counts[ORDER.iter().position(|known| *known == outcome).unwrap_or(0)] += 1;
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(finding);
+        }
+    }
+
+    /// A file's place in the list, by which findings name it.
+    pub(crate) fn file(&mut self, name: &str) -> u16 {
+        let at = self.files.iter().position(|known| **known == *name).unwrap_or_else(|| {
+            self.files.push(Arc::from(name));
+            self.files.len() - 1
+        });
+        u16::try_from(at).unwrap_or(u16::MAX)
+    }
+
+    /// By file and line, so that a reader goes through the original from top to bottom.
+    pub(crate) fn sort(&mut self) {
+        self.findings.sort_by(|a, b| (&a.file, a.line, a.outcome).cmp(&(&b.file, b.line, b.outcome)));
+    }
+
+    /// What holds for all requests, and is no finding of any place.
+    pub fn notes(&self) -> &[&'static str] {
+        &self.notes
+    }
+
+    /// The report for machines.
+    pub fn to_json(&self) -> serde_json::Value {
+        let findings: Vec<serde_json::Value> = self
+            .findings
+            .iter()
+            .map(|finding| {
+                serde_json::json!({
+                    "outcome": finding.outcome.name(), "severity": finding.outcome.severity().name(),
+                    "file": *finding.file, "line": finding.line, "what": finding.what, "why": finding.why,
+                    "todo": finding.todo,
+                })
+            })
+            .collect();
+        let counts: serde_json::Map<String, serde_json::Value> =
+            ORDER.iter().map(|outcome| (outcome.name().to_owned(), self.count(*outcome).into())).collect();
+        serde_json::json!({ "counts": counts, "notes": self.notes, "findings": findings })
+    }
+
+    /// All findings, by file and line.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Those that say less than the original.
+    pub fn losses(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.outcome.is_loss())
+    }
+
+    /// How many constructs had this outcome.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        ORDER
+            .iter()
+            .position(|known| *known == outcome)
+            .and_then(|at| self.counts.get(at))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Whether the import says less than the original.
+    pub fn has_loss(&self) -> bool {
+        ORDER.iter().any(|outcome| outcome.is_loss() && self.count(*outcome) > 0)
+    }
+}
+
+impl fmt::Display for Report {
+    /// The summary, as one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted =
+            ORDER.iter().filter(|outcome| self.count(**outcome) > 0 || **outcome == Outcome::Converted);
+        let parts: Vec<String> =
+            counted.map(|outcome| format!("{} {}", self.count(*outcome), outcome.name())).collect();
+        f.write_str(&parts.join(", "))
+    }
+}

@@ -1,0 +1,188 @@
+//! What a proxy does with a request, step by step, as proxies of ours: the first whose conditions hold.
+
+use serde_json::{Map, Value, json};
+
+use crate::cond::Cond;
+use crate::draft::{Import, Plug, Route, To};
+use crate::report::At;
+
+/// Proxies that one site may become.
+const MAX_ITEMS: usize = 2000;
+
+/// A step of a request's way.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Something is done on the way.
+    Pass(Cond, Plug),
+    /// The way ends.
+    End(Cond, Ending),
+    /// A way within the way.
+    Inner { cond: Cond, steps: Vec<Self>, group: Option<String>, ends: bool },
+}
+
+/// Where a way ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending {
+    pub(crate) to: To,
+    pub(crate) settings: Map<String, Value>,
+    pub(crate) plugins: Vec<Plug>,
+}
+
+impl Ending {
+    pub(crate) fn new(_: At, to: To) -> Self {
+        Self { to, settings: Map::new(), plugins: Vec::new() }
+    }
+
+    pub(crate) fn answer(at: At, status: u16, body: &str) -> Self {
+        Self::new(at, To::Answer(status, "text/plain; charset=utf-8".to_owned(), body.to_owned()))
+    }
+}
+
+/// Requests and what becomes of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) cond: Cond,
+    pub(crate) ending: Ending,
+    pub(crate) plugins: Vec<Plug>,
+}
+
+/// Follows steps; says the plugins of those who go on, or `None` when nobody does.
+pub(crate) fn walk(
+    steps: &[Step],
+    cond: &Cond,
+    mut plugins: Vec<Plug>,
+    items: &mut Vec<Item>,
+) -> Option<Vec<Plug>> {
+    for (n, step) in steps.iter().enumerate() {
+        if items.len() > MAX_ITEMS {
+            items.push(Item {
+                cond: cond.clone(),
+                ending: Ending::new(At::default(), To::Closed),
+                plugins: Vec::new(),
+            });
+            return None;
+        }
+        match step {
+            Step::Pass(Cond::Never, _) => {}
+            Step::Pass(when, plug) => {
+                let mut plug = plug.clone();
+                plug.when = when.clone().and(plug.when.take().map_or(Cond::Always, Cond::Is)).when();
+                plugins.push(plug);
+            }
+            Step::End(when, ending) => {
+                let taken = cond.clone().and(when.clone());
+                if taken != Cond::Never {
+                    items.push(Item { cond: taken, ending: ending.clone(), plugins: plugins.clone() });
+                }
+                if *when == Cond::Always {
+                    return None;
+                }
+            }
+            Step::Inner { cond: when, steps: inner, group, ends } => {
+                let only_passes = inner.iter().all(|step| matches!(step, Step::Pass(..)));
+                if only_passes && group.is_none() && !ends {
+                    for step in inner {
+                        if let Step::Pass(own, plug) = step {
+                            let mut plug = plug.clone();
+                            plug.when = when
+                                .clone()
+                                .and(own.clone())
+                                .and(plug.when.take().map_or(Cond::Always, Cond::Is))
+                                .when();
+                            plugins.push(plug);
+                        }
+                    }
+                    continue;
+                }
+                let taken = cond.clone().and(when.clone());
+                if taken != Cond::Never
+                    && let Some(after) = walk(inner, &taken, plugins.clone(), items)
+                {
+                    let rest: Vec<Step> = steps
+                        .iter()
+                        .skip(n + 1)
+                        .filter(|step| !matches!(step, Step::Inner { group: other, .. } if group.is_some() && other == group))
+                        .cloned()
+                        .collect();
+                    let rest = if *ends { Vec::new() } else { rest };
+                    if let Some(last) = walk(&rest, &taken, after, items) {
+                        items.push(Item {
+                            cond: taken,
+                            ending: Ending::answer(At::default(), 200, ""),
+                            plugins: last,
+                        });
+                    }
+                }
+                if *when == Cond::Always {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(plugins)
+}
+
+/// A site's items as proxies.
+pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>) {
+    let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    for (n, item) in items.into_iter().enumerate() {
+        let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);
+        for facet in facets {
+            let mut one = item.cond.with_path(&json!({ "prefix": "/" }));
+            if let (Value::Object(one), Value::Object(facet)) = (&mut one, facet) {
+                for (key, value) in facet {
+                    if one.contains_key(key) {
+                        let mut all = one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
+                        all.push(json!({ key: value }));
+                        one.insert("all".to_owned(), Value::Array(all));
+                    } else {
+                        one.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+            route.matches.push(one);
+        }
+        route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10);
+        route.settings = item.ending.settings;
+        if let Some(prefix) = route.settings.shift_remove("__strip") {
+            for one in &mut route.matches {
+                one["path"] = json!({ "prefix": prefix });
+            }
+            route.settings.insert("strip_listen_path".to_owned(), json!(true));
+        }
+        route.plugins = item.plugins;
+        route.plugins.extend(item.ending.plugins);
+        join_rewrites(&mut route.plugins);
+        out.route(route);
+    }
+}
+
+/// One `rewrite` for the path and one for the host are one plugin.
+fn join_rewrites(plugins: &mut Vec<Plug>) {
+    let mut joined: Vec<Plug> = Vec::new();
+    for plug in plugins.drain(..) {
+        let same = joined.iter_mut().find(|known| {
+            known.name == "rewrite" && plug.name == "rewrite" && known.when == plug.when && {
+                let keys = |plug: &Plug| {
+                    plug.config
+                        .as_object()
+                        .map(|it| it.keys().cloned().collect::<Vec<_>>())
+                        .unwrap_or_default()
+                };
+                let (a, b) = (keys(known), keys(&plug));
+                a.iter().all(|key| !b.contains(key))
+                    && !(a.iter().chain(&b).any(|key| key == "prefix")
+                        && a.iter().chain(&b).any(|key| key == "regex" || key == "path"))
+            }
+        });
+        match same {
+            Some(known) => {
+                if let (Value::Object(known), Value::Object(more)) = (&mut known.config, plug.config) {
+                    known.extend(more);
+                }
+            }
+            None => joined.push(plug),
+        }
+    }
+    *plugins = joined;
+}

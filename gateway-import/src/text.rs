@@ -1,0 +1,233 @@
+//! Small readings that several formats share.
+
+/// `1h30m`, `500ms`, `2d`, `60`: milliseconds; a plain number counts `unit` milliseconds each.
+pub(crate) fn millis(text: &str, unit: u64) -> Option<u64> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let (number, after) = rest.split_at_checked(digits)?;
+        let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (word, after) = after.split_at_checked(letters)?;
+        let factor = match word {
+            "us" => 0,
+            "ms" => 1,
+            "s" => 1000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 7 * 86_400_000,
+            "M" => 30 * 86_400_000,
+            "y" => 365 * 86_400_000,
+            "" => unit,
+            _ => return None,
+        };
+        let part = match number.split_once('.') {
+            None => number.parse::<u64>().ok()?.checked_mul(factor)?,
+            Some(_) => {
+                let value: f64 = number.parse().ok()?;
+                let thousandths = (value * 1000.0).round();
+                if !(0.0..1e12).contains(&thousandths) {
+                    return None;
+                }
+                format!("{thousandths:.0}").parse::<u64>().ok()?.checked_mul(factor)? / 1000
+            }
+        };
+        total = total.checked_add(part)?;
+        rest = after.trim_start();
+    }
+    Some(total)
+}
+
+/// `10m`, `512k`, `1GiB`, `10MB`, `0`: bytes. Letters alone are powers of 1024, as are those with `i`; `KB`, `MB` and `GB`
+/// are powers of `thousand`.
+pub(crate) fn bytes(text: &str, thousand: u64) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = match unit.as_str() {
+        "" | "b" => 1,
+        "k" | "kib" | "ki" => 1 << 10,
+        "m" | "mib" | "mi" => 1 << 20,
+        "g" | "gib" | "gi" => 1 << 30,
+        "kb" => thousand,
+        "mb" => thousand.checked_pow(2)?,
+        "gb" => thousand.checked_pow(3)?,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Milliseconds as whole seconds, at least one.
+pub(crate) fn seconds(millis: u64) -> u64 {
+    millis.div_ceil(1000).max(1)
+}
+
+/// A URL's parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) scheme: String,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    /// From the first slash on; empty where there is none.
+    pub(crate) path: String,
+}
+
+/// Scheme, host, port and path of a URL.
+pub(crate) fn url(text: &str) -> Option<Url> {
+    let (scheme, rest) = text.split_once("://")?;
+    let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(at)?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = host_port(authority)?;
+    if host.is_empty() {
+        return None;
+    }
+    Some(Url { scheme: scheme.to_ascii_lowercase(), host, port, path: path.to_owned() })
+}
+
+/// `host`, `host:port`, `[::1]:port`, `::1`: the host without brackets, and the port. `None` when the port is none.
+pub(crate) fn host_port(text: &str) -> Option<(String, Option<u16>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        let port = match after.strip_prefix(':') {
+            None if after.is_empty() => None,
+            None => return None,
+            Some(port) => Some(port.parse().ok()?),
+        };
+        return Some((host.to_owned(), port));
+    }
+    match text.split_once(':') {
+        None => Some((text.to_owned(), None)),
+        // An IPv6 address without brackets.
+        Some((_, rest)) if rest.contains(':') => Some((text.to_owned(), None)),
+        Some((host, port)) => Some((host.to_owned(), Some(port.parse().ok()?))),
+    }
+}
+
+/// A text as a regex that matches nothing else.
+pub(crate) fn literal(text: &str) -> String {
+    regex::escape(text)
+}
+
+/// Whether a regex is one here too: lookarounds and backreferences are not.
+pub(crate) fn is_regex(text: &str) -> bool {
+    text.len() <= 4000 && regex::RegexBuilder::new(text).size_limit(1 << 20).build().is_ok()
+}
+
+/// A regex that is looked for anywhere as one over the whole value.
+pub(crate) fn anywhere(regex: &str) -> String {
+    // With alternatives at the top, the anchors belong to one of them only.
+    let has_choice = has_top_choice(regex);
+    let (before, inner) = match regex.strip_prefix('^').filter(|_| !has_choice) {
+        Some(rest) => ("", rest),
+        None => (".*", regex),
+    };
+    let ends = inner.ends_with('$') && !ends_escaped(inner) && !has_choice;
+    let (inner, after) = if ends { (inner.strip_suffix('$').unwrap_or(inner), "") } else { (inner, ".*") };
+    format!("{before}(?:{inner}){after}")
+}
+
+/// Whether what stands before the last character is an odd number of backslashes.
+fn ends_escaped(text: &str) -> bool {
+    let before = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
+    before.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1
+}
+
+/// Whether a regex has alternatives that are in no group.
+fn has_top_choice(regex: &str) -> bool {
+    let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
+    for c in regex.chars() {
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        match c {
+            '\\' => escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth = depth.saturating_sub(1),
+            '|' if !in_class && depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether a text is an address or a CIDR block.
+pub(crate) fn is_network(text: &str) -> bool {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let most = match address.parse() {
+        Ok(std::net::IpAddr::V4(_)) => 32,
+        Ok(std::net::IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes() {
+        for (text, expected) in [
+            ("60s", Some(60_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1.5s", Some(1500)),
+            ("250ms", Some(250)),
+            ("1d", Some(86_400_000)),
+            ("7", Some(7000)),
+            ("", None),
+            ("x", None),
+            ("9999999999999999999", None),
+        ] {
+            assert_eq!(millis(text, 1000), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("10m", Some(10 << 20)),
+            ("1KB", Some(1000)),
+            ("2MiB", Some(2 << 20)),
+            ("5 q", None),
+            ("0", Some(0)),
+        ] {
+            assert_eq!(bytes(text, 1000), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(host_port("a:80"), Some(("a".to_owned(), Some(80))));
+        assert_eq!(host_port("[::1]:80"), Some(("::1".to_owned(), Some(80))));
+        assert_eq!(host_port("::1"), Some(("::1".to_owned(), None)));
+        assert_eq!(host_port("a:x"), None);
+        assert_eq!(
+            url("http://u:p@a:1/x?y").map(|url| (url.host, url.port, url.path)),
+            Some(("a".into(), Some(1), "/x?y".into()))
+        );
+        assert_eq!(url("http:///x"), None);
+        assert!(
+            is_network("10.0.0.0/8") && is_network("::1") && !is_network("10.0.0.0/40") && !is_network("all")
+        );
+    }
+
+    #[test]
+    fn regexes_over_the_whole_value() {
+        for (regex, expected) in [
+            ("^/a$", "(?:/a)"),
+            ("a", ".*(?:a).*"),
+            (r"\.php$", r".*(?:\.php)"),
+            (r"a\$", r".*(?:a\$).*"),
+            ("^a|b$", ".*(?:^a|b$).*"),
+            ("^(a|b)$", "(?:(a|b))"),
+        ] {
+            assert_eq!(anywhere(regex), expected, "{regex}");
+        }
+        assert!(is_regex("a+") && !is_regex("(?=a)") && !is_regex(r"(a)\1"));
+    }
+}

@@ -1,0 +1,217 @@
+//! Traefik's rules: `Host(…) && (PathPrefix(…) || !Method(…))`, as conditions. Version 2 and 3 are both read.
+
+use serde_json::json;
+
+use crate::cond::Cond;
+use crate::text;
+
+/// Parentheses in one another.
+const MAX_DEPTH: usize = 32;
+/// Bytes of a rule.
+const MAX_RULE: usize = 16_384;
+
+/// A rule as a condition; `None` when it can't be said here.
+pub(super) fn parse(rule: &str) -> Option<Cond> {
+    if rule.len() > MAX_RULE {
+        return None;
+    }
+    let mut parser = Parser { rest: rule, depth: 0 };
+    let cond = parser.any()?;
+    parser.space();
+    (parser.rest.is_empty() && cond.depth() <= 14).then_some(cond)
+}
+
+/// The names that a rule of a stream asks for: `HostSNI(…)` alone. `*` is every name.
+pub(super) fn server_names(rule: &str) -> Option<Vec<String>> {
+    let inner = rule.trim().strip_prefix("HostSNI(")?.strip_suffix(')')?;
+    let mut parser = Parser { rest: inner, depth: 0 };
+    let names = parser.words()?;
+    parser.space();
+    parser.rest.is_empty().then_some(names)
+}
+
+struct Parser<'t> {
+    rest: &'t str,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn space(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        self.space();
+        match self.rest.strip_prefix(word) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn any(&mut self) -> Option<Cond> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return None;
+        }
+        let mut cond = self.all()?;
+        while self.take("||") {
+            cond = cond.or(self.all()?);
+        }
+        self.depth -= 1;
+        Some(cond)
+    }
+
+    fn all(&mut self) -> Option<Cond> {
+        let mut cond = self.one()?;
+        while self.take("&&") {
+            cond = cond.and(self.one()?);
+        }
+        Some(cond)
+    }
+
+    fn one(&mut self) -> Option<Cond> {
+        let mut negated = false;
+        while self.take("!") {
+            negated = !negated;
+        }
+        let cond = if self.take("(") {
+            let cond = self.any()?;
+            self.take(")").then_some(cond)?
+        } else {
+            self.space();
+            let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric())?;
+            let (name, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            self.take("(").then_some(())?;
+            let words = self.words()?;
+            self.take(")").then_some(())?;
+            matcher(name, &words)?
+        };
+        Some(if negated { cond.negate() } else { cond })
+    }
+
+    /// Texts in backticks or quotes, with commas between them.
+    fn words(&mut self) -> Option<Vec<String>> {
+        let mut words = Vec::new();
+        loop {
+            self.space();
+            let quote = self.rest.chars().next().filter(|c| matches!(c, '`' | '"' | '\''))?;
+            let inner = self.rest.get(1..)?;
+            let end = inner.find(quote)?;
+            words.push(inner.get(..end)?.to_owned());
+            self.rest = inner.get(end + 1..)?;
+            if !self.take(",") {
+                return Some(words);
+            }
+        }
+    }
+}
+
+fn matcher(name: &str, words: &[String]) -> Option<Cond> {
+    let first = words.first()?;
+    match name {
+        "Host" | "HostHeader" => {
+            let good = |name: &String| {
+                !name.is_empty()
+                    && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+            };
+            let names: Vec<String> = words.iter().map(|name| name.to_ascii_lowercase()).collect();
+            names.iter().all(good).then(|| Cond::is(json!({ "hosts": names })))
+        }
+        "HostRegexp" => hosts(words),
+        "Path" => paths(words, ""),
+        "PathPrefix" => paths(words, ".*"),
+        "PathRegexp" => {
+            let whole = text::anywhere(first);
+            text::is_regex(&whole).then(|| Cond::path("regex", &whole))
+        }
+        "Method" => {
+            let names: Vec<String> = words.iter().map(|it| it.to_ascii_uppercase()).collect();
+            Some(Cond::methods(&names.iter().map(String::as_str).collect::<Vec<_>>()))
+        }
+        "Headers" | "Header" => {
+            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): { "exact": words.get(1)? } } })))
+        }
+        "HeadersRegexp" | "HeaderRegexp" => {
+            let whole = text::anywhere(words.get(1)?);
+            let how = json!({ "headers": { first.to_ascii_lowercase(): { "regex": whole } } });
+            text::is_regex(&whole).then(|| Cond::is(how))
+        }
+        "Query" => {
+            let one = |word: &String| {
+                let (name, value) = word.split_once('=')?;
+                Some(Cond::is(json!({ "query": { name: { "exact": value } } })))
+            };
+            match words {
+                // Version 3: a name and a value.
+                [name, value] if !name.contains('=') => {
+                    Some(Cond::is(json!({ "query": { name: { "exact": value } } })))
+                }
+                [name] if !name.contains('=') => {
+                    Some(Cond::is(json!({ "query": { name: { "present": true } } })))
+                }
+                words => Some(Cond::all(words.iter().map(one).collect::<Option<Vec<_>>>()?)),
+            }
+        }
+        "ClientIP" => {
+            let good = words.iter().all(|it| text::is_network(it));
+            good.then(|| Cond::is(json!({ "clients": words })))
+        }
+        _ => None,
+    }
+}
+
+/// `Path` and `PathPrefix`, which may have `{name}` and `{name:regex}` in version 2.
+fn paths(words: &[String], after: &str) -> Option<Cond> {
+    let one = |word: &String| {
+        if !word.starts_with('/') {
+            return None;
+        }
+        if !word.contains('{') {
+            return Some(match (after, word.as_str()) {
+                ("", path) => Cond::path("exact", path),
+                (_, "/") => Cond::Always,
+                (after, path) => Cond::path("regex", &format!("{}{after}", text::literal(path))),
+            });
+        }
+        let mut regex = String::new();
+        let mut rest = word.as_str();
+        while let Some((before, tail)) = rest.split_once('{') {
+            regex.push_str(&text::literal(before));
+            let (name, tail) = tail.split_once('}')?;
+            let inner = name.split_once(':').map_or("[^/]+", |(_, regex)| regex);
+            regex.push_str(&format!("(?:{inner})"));
+            rest = tail;
+        }
+        regex.push_str(&text::literal(rest));
+        regex.push_str(after);
+        text::is_regex(&regex).then(|| Cond::path("regex", &regex))
+    };
+    Some(Cond::any(words.iter().map(one).collect::<Option<Vec<_>>>()?))
+}
+
+/// `{sub:[a-z]+}.example.com` and `^.+\.example\.com$`, where it stands for all names below one.
+fn hosts(words: &[String]) -> Option<Cond> {
+    let good = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+    };
+    let one = |word: &String| {
+        let rest = if let Some((label, rest)) = word.strip_prefix('{').and_then(|rest| rest.split_once("}."))
+        {
+            let regex = label.split_once(':').map_or("", |(_, regex)| regex);
+            matches!(regex, "" | "[a-z]+" | ".+" | ".*" | "[a-z0-9]+" | "[a-zA-Z0-9-]+" | "[a-z0-9-]+")
+                .then_some(rest.to_owned())?
+        } else {
+            let inner = word.strip_prefix('^').unwrap_or(word).strip_suffix('$')?;
+            let start = [r"[a-z0-9-]+\.", r"[a-zA-Z0-9-]+\.", r".+\.", r"[^.]+\.", r"[a-z]+\.", r".*\."];
+            let rest = start.iter().find_map(|start| inner.strip_prefix(start))?;
+            rest.replace("\\.", ".")
+        };
+        good(&rest).then(|| format!("*.{}", rest.to_ascii_lowercase()))
+    };
+    let names = words.iter().map(one).collect::<Option<Vec<_>>>()?;
+    Some(Cond::is(json!({ "hosts": names })))
+}

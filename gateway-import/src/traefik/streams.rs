@@ -1,0 +1,69 @@
+//! Traefik's routers of TCP and UDP.
+
+use serde_json::{Value, json};
+
+use super::{Traefik, rule};
+use crate::text;
+use crate::tree::Node;
+
+impl Traefik<'_> {
+    /// Routers of TCP and UDP, each with the port of its entry point.
+    pub(super) fn streams(&mut self, document: &Node) {
+        for kind in ["tcp", "udp"] {
+            for (name, router) in document.path(&[kind, "routers"]).map_or(&[][..], Node::entries) {
+                let what = format!("{kind} router {name}");
+                let service = router.text_of("service").unwrap_or(name);
+                let servers = document
+                    .path(&[kind, "services", service, "loadBalancer", "servers"])
+                    .map_or(&[][..], Node::items);
+                let targets: Vec<Value> = servers
+                    .iter()
+                    .filter_map(|server| server.text_of("address").and_then(text::host_port))
+                    .filter_map(|(host, port)| Some(json!({ "host": host, "port": port? })))
+                    .collect();
+                let names =
+                    router.text_of("rule").map_or_else(|| Some(vec!["*".to_owned()]), rule::server_names);
+                let guarded = !router.texts("middlewares").is_empty();
+                let points = router.texts("entryPoints");
+                let ports: Vec<u16> = points
+                    .iter()
+                    .filter_map(|point| self.entry_points.iter().find(|(name, ..)| name == point))
+                    .map(|it| it.2)
+                    .collect();
+                let (Some(names), false, false, false) =
+                    (names, targets.is_empty(), guarded, ports.is_empty())
+                else {
+                    let why = "its rule, servers, middlewares or entry points can't be translated; its port is not opened";
+                    self.out.guard(router.at, what, why, "write it as a stream proxy");
+                    continue;
+                };
+                let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
+                self.out.upstreams.push(json!({ "id": upstream, "targets": targets }));
+                let passthrough = router.path(&["tls", "passthrough"]).and_then(Node::bool) == Some(true);
+                for port in ports {
+                    let id = self.out.id("proxy", &format!("{kind}-{name}"));
+                    let mut made = json!({ "id": id, "listen_port": port, "backend_scheme": kind, "upstream_id": upstream });
+                    if passthrough {
+                        made["passthrough"] = json!(true);
+                        if names != ["*"] {
+                            made["hosts"] = json!(names);
+                        }
+                    } else if router.get("tls").is_some() {
+                        made["frontend_tls"] = json!(true);
+                    }
+                    if names != ["*"] && !passthrough {
+                        self.out.guard(
+                            router.at,
+                            &what,
+                            "names are only looked at where TLS passes through; its port is not opened",
+                            "",
+                        );
+                        continue;
+                    }
+                    self.out.proxies.push(made);
+                }
+                self.out.done(router.at, what);
+            }
+        }
+    }
+}

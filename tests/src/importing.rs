@@ -1,0 +1,14 @@
+//! Imported configurations beside the originals: nginx, HAProxy and Caddy get a configuration, the gateway what the
+//! importer makes of it, and both the same requests.
+//!
+//! What one of them lets through and the gateway refuses, or answers otherwise, has to be in the importer's report. What
+//! they refuse and the gateway lets through is a failure, whatever the report says.
+
+mod caddy;
+mod compare;
+mod haproxy;
+mod importers;
+mod kong;
+mod nginx;
+mod routes;
+mod server;

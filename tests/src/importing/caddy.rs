@@ -1,0 +1,222 @@
+//! Caddyfiles as people run them, with names of our own.
+
+use ferrum_edge::import::Format;
+
+use super::compare::{Case, compare};
+
+const HEAD: &str = "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\thttp_port @PORT@\n}\n";
+
+async fn run(config: &str, case: Case<'_>) {
+    let config = format!("{HEAD}{config}");
+    compare(Case { format: Format::Caddyfile, config: &config, ..case }).await;
+}
+
+#[tokio::test]
+async fn sites_with_handles() {
+    run(
+        "http://shop.test:@PORT@, http://www.shop.test:@PORT@ {
+	handle /api/* {
+		reverse_proxy @B@
+	}
+	handle_path /files/* {
+		reverse_proxy @C@
+	}
+	handle /health {
+		respond \"ok\" 200
+	}
+	handle {
+		reverse_proxy @A@
+	}
+}
+http://*.tenants.test:@PORT@ {
+	reverse_proxy @D@
+}
+http://closed.test:@PORT@ {
+	respond 403
+}
+",
+        Case {
+            hosts: &["shop.test", "www.shop.test", "one.tenants.test", "closed.test"],
+            paths: &[
+                "/",
+                "/api",
+                "/api/x",
+                "/API/x",
+                "/files/a/b?c",
+                "/files/",
+                "/files",
+                "/Files/x",
+                "/health",
+                "/healthx",
+                "/x",
+            ],
+            methods: &["GET", "POST", "DELETE"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn matchers_and_their_order() {
+    run(
+        "http://a.test:@PORT@ {
+	@post method POST
+	@v2 header X-Version v2*
+	@beta {
+		path /beta/*
+		header Cookie *beta=1*
+	}
+	@ids path_regexp ^/items/[0-9]+$
+	@admin {
+		path /admin/*
+		not remote_ip 10.0.0.0/8
+	}
+	@here remote_ip 127.0.0.1
+	respond @admin 403
+	respond @ids \"item\" 200
+	redir /old/* /new 301
+	redir /moved https://b.test{uri} permanent
+	reverse_proxy @post @B@
+	reverse_proxy @v2 @C@
+	reverse_proxy @beta @D@
+	reverse_proxy /here* @A@
+	respond /here/long \"no\" 404
+	reverse_proxy @A@
+}
+",
+        Case {
+            hosts: &["a.test"],
+            paths: &[
+                "/",
+                "/admin/x",
+                "/Admin/x",
+                "/admin",
+                "/items/7",
+                "/items/x",
+                "/old/x",
+                "/old",
+                "/moved",
+                "/moved/x",
+                "/beta/x",
+                "/here",
+                "/here/long",
+                "/hereafter",
+            ],
+            methods: &["GET", "POST"],
+            fields: &["", "x-version: v2.1", "cookie: a=1; beta=1"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn passwords_and_other_servers() {
+    run(
+        "(headers) {
+	header_up X-Team {args[0]}
+	header_up -X-Gone
+}
+http://a.test:@PORT@ {
+	basicauth /secret/* {
+		ann $2a$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW
+	}
+	forward_auth /asked/* @D@ {
+		uri /verify
+		copy_headers X-Origin
+	}
+	reverse_proxy @A@ {
+		import headers blue
+		header_up Host inner.test
+	}
+}
+",
+        Case {
+            hosts: &["a.test"],
+            paths: &["/", "/secret/x", "/SECRET/x", "/secret", "/asked/x"],
+            methods: &["GET", "POST"],
+            fields: &[
+                "",
+                "x-gone: here",
+                "authorization: Basic YW5uOndyb25n",
+                "authorization: Basic YW5uOnNlY3JldA==",
+            ],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn rewrites_and_routes() {
+    run(
+        "http://a.test:@PORT@ {
+	route /strip/* {
+		uri strip_prefix /strip
+		reverse_proxy @B@
+	}
+	route /fixed/* {
+		rewrite * /always{path}
+		reverse_proxy @C@
+	}
+	route {
+		request_header X-Added yes
+		request_header -X-Gone
+		respond /stop 410
+		reverse_proxy @A@
+	}
+}
+",
+        Case {
+            hosts: &["a.test"],
+            paths: &["/", "/strip/a/b?c=d", "/strip/", "/fixed/x?y", "/stop", "/stop/x", "/x"],
+            methods: &["GET", "POST"],
+            fields: &["", "x-gone: here", "x-added: no"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn files_and_balancing() {
+    run(
+        "http://files.test:@PORT@ {
+	root * @DIR@/www
+	file_server
+}
+http://app.test:@PORT@ {
+	root * @DIR@/www
+	try_files {path} /index.html
+	file_server
+}
+http://many.test:@PORT@ {
+	reverse_proxy @A@ {
+		lb_policy round_robin
+		health_uri /up
+		health_interval 60s
+		fail_duration 10s
+	}
+}
+http://unknown.test:@PORT@ {
+	@odd expression `{http.request.uri.path}.startsWith(\"/odd\")`
+	respond @odd 403
+	reverse_proxy @A@
+}
+",
+        Case {
+            hosts: &["files.test", "app.test", "many.test", "unknown.test"],
+            paths: &["/", "/index.html", "/a.txt", "/none", "/odd/x"],
+            methods: &["GET"],
+            known: &[
+                ("unknown.test", "@odd"),
+                ("files.test/index.html", "own answers"),
+                ("app.test/index.html", "own answers"),
+            ],
+            files: &[("www/index.html", "index"), ("www/a.txt", "a")],
+            ..Case::default()
+        },
+    )
+    .await;
+}

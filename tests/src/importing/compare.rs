@@ -1,0 +1,222 @@
+//! The same requests to an original and to the gateway with what was imported from it.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use ferrum_edge::import::{self, Disk, Format, Import, Options};
+use http::HeaderMap;
+use serde_json::Value;
+
+use super::server::{Original, folder, free_port};
+use crate::support::edge::Edge;
+use crate::support::h1::Talker;
+use crate::support::standing::Standing;
+use crate::support::wire::Wire;
+
+/// Header fields of requests in which the gateway differs from others; the report's notes name them.
+const NOT_COMPARED: &[&str] = &[
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "x-request-id",
+    "forwarded",
+    "authorization",
+];
+
+/// A configuration, the requests, and the differences that the report names.
+pub(super) struct Case<'c> {
+    pub(super) format: Format,
+    /// With `@PORT@` for the port, `@A@` to `@D@` for targets' addresses, and `@DIR@` for the folder.
+    pub(super) config: &'c str,
+    pub(super) hosts: &'c [&'c str],
+    pub(super) paths: &'c [&'c str],
+    pub(super) methods: &'c [&'c str],
+    /// Header fields of further requests, each as `name: value`; the empty one is no field.
+    pub(super) fields: &'c [&'c str],
+    /// What may differ: a piece of the request's line or fields, and of the finding that says so.
+    pub(super) known: &'c [(&'c str, &'c str)],
+    /// Files in the folder, by name.
+    pub(super) files: &'c [(&'c str, &'c str)],
+}
+
+impl Default for Case<'_> {
+    fn default() -> Self {
+        Self {
+            format: Format::Nginx,
+            config: "",
+            hosts: &["a.test"],
+            paths: &["/"],
+            methods: &["GET"],
+            fields: &[""],
+            known: &[],
+            files: &[],
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    status: u16,
+    /// Which target answered; empty where none did.
+    target: String,
+    location: String,
+    /// The line and the fields that the target saw.
+    seen: Vec<String>,
+}
+
+impl Answer {
+    fn is_refusal(&self) -> bool {
+        self.target.is_empty() && self.status >= 400
+    }
+}
+
+/// Sends every request of a case to both, and fails with all that differs.
+pub(super) async fn compare(case: Case<'_>) {
+    let names = ["A", "B", "C", "D"];
+    let mut targets = Vec::new();
+    for name in names {
+        targets.push(Standing::start(name).await);
+    }
+    let (folder, port) = (folder("compare"), free_port());
+    let mut text =
+        case.config.replace("@PORT@", &port.to_string()).replace("@DIR@", &folder.display().to_string());
+    for (name, target) in names.iter().zip(&targets) {
+        text = text.replace(&format!("@{name}@"), &target.address.to_string());
+    }
+    for (name, content) in case.files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    }
+    let imported = imported(case.format, &text, &folder);
+    let edge = edge(&imported);
+    let original = Original::start(case.format, &text, (&folder, port));
+    let mut wrong = String::new();
+    let (mut count, mut same) = (0, 0);
+    for host in case.hosts {
+        for path in case.paths {
+            for method in case.methods {
+                for field in case.fields {
+                    let request = (*method, *host, *path, *field);
+                    let theirs = ask(original.address, request).await;
+                    let ours = ask(edge.http(), request).await;
+                    count += 1;
+                    if theirs == ours {
+                        same += 1;
+                        continue;
+                    }
+                    let line = format!("{method} {host}{path} {field}");
+                    let is_open = theirs.is_refusal() && !ours.is_refusal();
+                    let is_named =
+                        |(piece, finding): &&(&str, &str)| line.contains(piece) && says(&imported, finding);
+                    if is_open || !case.known.iter().any(|known| is_named(&known)) {
+                        let kind = if is_open { "OPEN" } else { "not named" };
+                        writeln!(wrong, "{kind}: {line}\n  there {theirs:?}\n  here  {ours:?}")
+                            .expect("a text");
+                    }
+                }
+            }
+        }
+    }
+    drop(original);
+    assert!(count > 0 && same * 2 > count, "only {same} of {count} answers are the same\n{wrong}");
+    let findings: Vec<String> = imported.report.losses().map(ToString::to_string).collect();
+    assert!(wrong.is_empty(), "{wrong}\n{}\n{:#}", findings.join("\n"), imported.document());
+}
+
+fn says(imported: &Import, finding: &str) -> bool {
+    imported.report.findings().iter().any(|one| one.to_string().contains(finding))
+        || imported.report.notes().iter().any(|note| note.contains(finding))
+}
+
+/// What the importer makes of a text in a folder.
+pub(super) fn imported(format: Format, text: &str, folder: &Path) -> Import {
+    let name: PathBuf = folder.join(match format {
+        Format::Nginx => "nginx.conf",
+        Format::Haproxy => "haproxy.cfg",
+        _ => "Caddyfile",
+    });
+    let source = (name.display().to_string(), text.to_owned());
+    import::import(format, &[source], &Disk, Options::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The document without what needs files or ports that are not there.
+pub(super) fn spec(imported: &Import) -> (String, String) {
+    let document = imported.document();
+    let mut settings = String::new();
+    for (key, value) in document["gateway"].as_object().into_iter().flatten() {
+        if !matches!(key.as_str(), "http" | "https" | "tls" | "http3") {
+            writeln!(settings, "  {key}: {value}").expect("a text");
+        }
+    }
+    let mut spec = String::new();
+    for section in ["upstreams", "consumers", "plugin_configs", "proxies"] {
+        let list = document[section].as_array().cloned().unwrap_or_default();
+        if !list.is_empty() || section == "proxies" {
+            writeln!(spec, "{section}:").expect("a text");
+            list.iter().for_each(|one: &Value| writeln!(spec, "  - {one}").expect("a text"));
+        }
+    }
+    (settings, spec)
+}
+
+fn edge(imported: &Import) -> Edge {
+    let (settings, spec) = spec(imported);
+    Edge::start_with(&settings, &spec)
+}
+
+async fn ask(to: SocketAddr, (method, host, path, field): (&str, &str, &str, &str)) -> Answer {
+    let mut talker = Talker::new(Wire::open(to).await);
+    let field = if field.is_empty() { String::new() } else { format!("{field}\r\n") };
+    let length = if method == "POST" || method == "PUT" { "content-length: 2\r\n" } else { "" };
+    let body = if length.is_empty() { "" } else { "hi" };
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{field}{length}connection: close\r\n\r\n{body}");
+    talker.wire.send(&request).await;
+    let parsed = method.parse().expect("a method");
+    let head = talker.response(&parsed).await.unwrap_or_else(|error| panic!("{request}: {error}"));
+    let body = talker.body().await.unwrap_or_default();
+    let target = head.field("x-origin").to_owned();
+    let seen = if target.is_empty() { Vec::new() } else { seen(&String::from_utf8_lossy(&body)) };
+    Answer { status: head.status(), target, location: location(&head.headers, to, host), seen }
+}
+
+/// The line and the fields that a target saw, as it wrote them.
+fn seen(body: &str) -> Vec<String> {
+    let mut lines = body.lines().skip(1);
+    let line = lines
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(" HTTP/1.0")
+        .trim_end_matches(" HTTP/1.1")
+        .to_owned();
+    let mut fields: Vec<String> = lines
+        .filter(|line| {
+            !NOT_COMPARED.contains(&line.split(':').next().unwrap_or_default().to_ascii_lowercase().as_str())
+        })
+        .map(str::to_owned)
+        .collect();
+    fields.sort();
+    fields.insert(0, line);
+    fields
+}
+
+/// Where a redirect leads, without what differs by the port.
+fn location(headers: &HeaderMap, to: SocketAddr, host: &str) -> String {
+    let text = headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let text = text.replace(&format!(":{}", to.port()), "");
+    // A path alone and the same with this host are one place.
+    text.strip_prefix(&format!("http://{host}")).unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,207 @@
+//! Configurations of HAProxy as people run them, with names of our own.
+
+use ferrum_edge::import::Format;
+
+use super::compare::{Case, compare};
+
+const HEAD: &str = "global\n  maxconn 100\ndefaults\n  mode http\n  timeout connect 2s\n  timeout client 10s\n  timeout server 10s\n  option forwardfor\n";
+
+async fn run(config: &str, case: Case<'_>) {
+    let config = format!("{HEAD}{config}");
+    compare(Case { format: Format::Haproxy, config: &config, ..case }).await;
+}
+
+#[tokio::test]
+async fn backends_by_host_and_path() {
+    run(
+        r"
+frontend web
+  bind 127.0.0.1:@PORT@
+  acl is_api hdr(host) -i api.test
+  acl is_static path_beg /static /img
+  acl is_picture path_end -i .png .jpg
+  acl is_admin path_beg /admin
+  acl is_put method PUT DELETE
+  http-request deny if is_admin !is_api
+  http-request deny deny_status 405 if is_put is_static
+  use_backend api if is_api
+  use_backend files if is_static or is_picture
+  default_backend web
+backend web
+  balance leastconn
+  server w1 @A@ check inter 60s
+backend api
+  http-request set-header X-Api yes
+  server a1 @B@
+backend files
+  server f1 @C@ weight 10
+",
+        Case {
+            hosts: &["api.test", "API.test", "www.test"],
+            paths: &[
+                "/",
+                "/static",
+                "/staticx",
+                "/static/a",
+                "/img/a",
+                "/x.PNG",
+                "/x.png?y",
+                "/admin",
+                "/admin/x",
+                "/administrator",
+                "/a/admin",
+            ],
+            methods: &["GET", "PUT", "DELETE", "POST"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn redirects_and_answers() {
+    run(
+        r#"
+frontend web
+  bind 127.0.0.1:@PORT@
+  monitor-uri /up
+  http-request redirect location https://new.test%[path] code 301 if { hdr(host) -i old.test }
+  http-request redirect prefix https://secure.test code 302 if { path_beg /login }
+  http-request return status 200 content-type text/plain string "ok" if { path /health }
+  http-request deny deny_status 404 if { path_reg ^/internal/[0-9]+$ }
+  redirect location /home code 303 if { path / }
+  default_backend web
+backend web
+  server w1 @A@
+"#,
+        Case {
+            hosts: &["old.test", "new.test"],
+            paths: &[
+                "/",
+                "/up",
+                "/login",
+                "/login/x?y=1",
+                "/health",
+                "/healthx",
+                "/internal/12",
+                "/internal/x",
+                "/x?y",
+            ],
+            methods: &["GET", "POST"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn guards_by_address_password_and_header() {
+    run(
+        r#"
+userlist staff
+  group admins users ann
+  user ann insecure-password secret
+  user bob insecure-password builder
+frontend web
+  bind 127.0.0.1:@PORT@
+  acl office src 10.0.0.0/8
+  acl here src 127.0.0.0/8
+  acl key hdr(x-key) sesame
+  acl bots hdr_sub(user-agent) -i badbot
+  acl staff http_auth(staff)
+  acl admins http_auth_group(staff) admins
+  http-request deny if { path_beg /office } !office
+  http-request deny if { path_beg /here } !here
+  http-request deny deny_status 401 if { path_beg /key } !key
+  http-request deny if bots
+  http-request auth realm Staff if { path_beg /staff } !staff
+  http-request auth realm Admins if { path_beg /admins } !admins
+  http-request deny unless METH_GET or METH_POST
+  default_backend web
+backend web
+  server w1 @A@
+"#,
+        Case {
+            paths: &["/", "/office/x", "/here/x", "/key/x", "/staff/x", "/admins/x"],
+            methods: &["GET", "POST", "PUT", "HEAD"],
+            fields: &[
+                "",
+                "x-key: sesame",
+                "x-key: other, sesame",
+                "user-agent: xBadBotx",
+                "authorization: Basic YW5uOnNlY3JldA==",
+                "authorization: Basic Ym9iOmJ1aWxkZXI=",
+                "authorization: Basic YW5uOndyb25n",
+            ],
+            // Somebody known who is not in the group gets 403 here, and is asked again there.
+            known: &[("/admins/x authorization: Basic Ym9i", "own answers")],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn rewrites_and_headers() {
+    run(
+        r"
+frontend web
+  bind 127.0.0.1:@PORT@
+  http-request set-header X-Client-Path %[path]
+  http-request del-header X-Gone
+  http-request add-header X-More more if { hdr(x-want) yes }
+  use_backend strip if { path_beg /strip/ }
+  use_backend regex if { path_beg /shop/ }
+  use_backend by_query if { url_param(v) 2 }
+  use_backend by_cookie if { cook(group) test }
+  default_backend web
+backend web
+  server w1 @A@
+backend strip
+  http-request replace-path /strip/(.*) /\1
+  server s1 @B@
+backend regex
+  http-request replace-path ^/shop/([a-z]+)/(.*)$ /\2/\1
+  server r1 @C@
+backend by_query
+  http-request set-path /v2%[path]
+  server q1 @D@
+backend by_cookie
+  http-request set-header Host inner.test
+  server c1 @D@
+",
+        Case {
+            paths: &["/", "/x?v=2", "/x?v=1", "/strip/a/b", "/strip/", "/shop/cart/7?x=1", "/shop/7"],
+            methods: &["GET", "POST"],
+            fields: &["", "x-gone: here", "x-want: yes", "x-client-path: forged", "cookie: group=test"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_closed() {
+    run(
+        r#"
+listen app
+  bind 127.0.0.1:@PORT@
+  acl odd path_len 5
+  acl listed hdr(host) -f @DIR@/hosts
+  http-request set-var(txn.x) str(y)
+  http-request deny if !listed
+  http-request deny if { path_beg /odd } odd
+  server a1 @A@
+  errorfile 503 @DIR@/503.http
+"#,
+        Case {
+            hosts: &["listed.test", "other.test", "third.test"],
+            paths: &["/", "/x", "/y", "/odd/x"],
+            methods: &["GET"],
+            known: &[("", "path_beg /odd } odd")],
+            files: &[("hosts", "listed.test\n# nobody\n"), ("503.http", "HTTP/1.0 503 No\r\n\r\n")],
+            ..Case::default()
+        },
+    )
+    .await;
+}

@@ -1,0 +1,124 @@
+//! The originals: nginx, HAProxy and Caddy as processes of a test.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ferrum_edge::import::Format;
+
+/// A running original in a folder of its own. Dropping it ends it.
+pub(super) struct Original {
+    running: Child,
+    pub(super) address: SocketAddr,
+    folder: PathBuf,
+}
+
+/// A folder that is nobody else's.
+pub(super) fn folder(name: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("ferrum-import-{name}-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A port that is free now.
+pub(super) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
+}
+
+fn found(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The program, installed where it is missing.
+fn program(name: &str) -> PathBuf {
+    static PREPARED: Once = Once::new();
+    if found(name).is_none() {
+        PREPARED.call_once(|| {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
+            let status = Command::new(&script).status().expect("tests/prepare");
+            assert!(status.success(), "{} could not install what is missing", script.display());
+        });
+    }
+    found(name).unwrap_or_else(|| panic!("{name} is missing"))
+}
+
+impl Original {
+    /// Starts the program whose configuration this is, on this port.
+    pub(super) fn start(format: Format, text: &str, (folder, port): (&Path, u16)) -> Self {
+        let file = folder.join(match format {
+            Format::Nginx => "nginx.conf",
+            Format::Haproxy => "haproxy.cfg",
+            _ => "Caddyfile",
+        });
+        fs::write(&file, text).expect("a file");
+        let log = fs::File::create(folder.join("log")).expect("a log");
+        let mut command = match format {
+            Format::Nginx => {
+                let mut command = Command::new(program("nginx"));
+                let settings = "daemon off; master_process off; pid nginx.pid; error_log stderr warn;";
+                command.arg("-p").arg(folder).arg("-c").arg(&file).args(["-g", settings]);
+                command
+            }
+            Format::Haproxy => {
+                let mut command = Command::new(program("haproxy"));
+                command.args(["-db", "-q", "-f"]).arg(&file);
+                command
+            }
+            _ => {
+                let mut command = Command::new(program("caddy"));
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
+                command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
+                command
+            }
+        };
+        let running = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{format:?}: {error}"));
+        let mut original =
+            Self { running, address: ([127, 0, 0, 1], port).into(), folder: folder.to_owned() };
+        original.wait();
+        original
+    }
+
+    /// Until it listens.
+    fn wait(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(false).expect("a listener");
+        for _ in 0..500 {
+            let ended = self.running.try_wait().expect("a process");
+            assert!(ended.is_none(), "it does not start: {}", self.log());
+            if TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_ok() {
+                return;
+            }
+            // A read that nobody answers, as a pause.
+            let quiet = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+            quiet.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+            drop(std::io::Read::read(&mut &quiet, &mut [0; 1]));
+        }
+        panic!("it does not listen on {}: {}", self.address, self.log());
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Original {
+    fn drop(&mut self) {
+        drop(self.running.kill());
+        drop(self.running.wait());
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
