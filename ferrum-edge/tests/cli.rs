@@ -12,6 +12,9 @@ mod doctor;
 mod exhaustion;
 #[path = "cli/files.rs"]
 mod files;
+#[cfg(feature = "import")]
+#[path = "cli/import.rs"]
+mod import;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/process.rs"]

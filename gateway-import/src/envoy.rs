@@ -33,7 +33,6 @@ struct Backend {
 /// What a listener says for all its routes.
 #[derive(Debug, Clone, Default)]
 struct Listener {
-    name: String,
     scheme: Option<&'static str>,
     plugins: Vec<Plug>,
     is_closed: bool,
@@ -142,7 +141,7 @@ impl Envoy<'_> {
                 let config = filters::config(filter);
                 match kind.as_str() {
                     "HttpConnectionManager" | "http_connection_manager" => {
-                        let mut made = Listener { name: name.clone(), ..Listener::default() };
+                        let mut made = Listener::default();
                         if others {
                             made.is_closed |= self.out.guard(
                                 chain.at,

@@ -121,6 +121,8 @@ const NOTES: &[&str] = &[
     "paths with `%2F`, backslashes, dot segments or double encoding are answered 400, unless `path_rules` says otherwise",
     "`Location` and `Set-Cookie` of targets pass as they are",
     "bodies of the gateway's own answers have other texts",
+    "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",
+    "answers of the gateway's own (redirects, fixed answers, refusals by rule) go before the question who it is",
 ];
 
 /// The format of a file, by its name and what is in it; `None` when neither tells.

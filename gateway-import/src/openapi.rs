@@ -141,20 +141,19 @@ impl OpenApi<'_, '_> {
                 "add them as targets of an upstream",
             );
         }
-        match url.as_deref().and_then(text::url).filter(|url| matches!(url.scheme.as_str(), "http" | "https"))
-        {
+        let url = url.as_deref().and_then(text::url);
+        if let Some(url) = &url {
+            // Clients ask here as they would ask there.
+            let base = url.path.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned();
+            set(&mut made.settings, "__prefix", base);
+        }
+        match url.filter(|url| matches!(url.scheme.as_str(), "http" | "https")) {
             _ if is_closed => {}
             Some(url) => {
                 let is_tls = url.scheme == "https";
-                let base = url.path.split('?').next().unwrap_or_default().trim_end_matches('/').to_owned();
-                made.to = To::Host {
-                    host: url.host,
-                    port: url.port.unwrap_or(if is_tls { 443 } else { 80 }),
-                    is_tls,
-                };
-                // Clients ask here as they would ask there.
+                let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
+                made.to = To::Host { host: url.host, port, is_tls };
                 set(&mut made.settings, "strip_listen_path", false);
-                set(&mut made.settings, "__prefix", base);
                 self.out.done(operation.at, what);
             }
             None => {

@@ -392,6 +392,18 @@ impl Caddy<'_> {
                 );
                 return Ending::new(line.at, To::Closed);
             }
+            let mut plain = plain;
+            if plain.last().is_some_and(|last| !last.contains("{path}"))
+                && let Some(file) = plain.pop()
+            {
+                let why = "the last file is for paths without an ending, and clients that take HTML";
+                self.out.partial(line.at, "try_files", why, "");
+                set(&mut config, "spa_fallback", file);
+            }
+            plain.retain(|it| it.matches("{path}").count() == 1);
+            if plain.is_empty() {
+                plain.push("{path}".to_owned());
+            }
             set(&mut config, "try_files", plain);
         }
         self.out.done(line.at, line.text());

@@ -79,31 +79,31 @@ impl Caddy<'_> {
             }
             "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
             "health_interval" => {
-                drop(millis.map(|it| set(&mut proxy.active, "interval_seconds", text::seconds(it))))
+                maybe(&mut proxy.active, "interval_seconds", millis.map(|it| text::seconds(it)))
             }
-            "health_timeout" => drop(millis.map(|it| set(&mut proxy.active, "timeout_ms", it.max(1)))),
+            "health_timeout" => maybe(&mut proxy.active, "timeout_ms", millis.map(|it| it.max(1))),
             "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
                 Some(status) if status >= 100 => {
                     set(&mut proxy.active, "healthy_status_codes", json!([status]))
                 }
                 _ => self.out.lost(line.at, what, "only one status is known here", ""),
             },
-            "fail_duration" => drop(millis.map(|it| {
-                set(&mut proxy.passive, "unhealthy_window_seconds", text::seconds(it));
-                set(&mut proxy.passive, "healthy_after_seconds", text::seconds(it));
-            })),
-            "max_fails" => drop(
-                first
-                    .and_then(|it| it.parse::<u32>().ok())
-                    .map(|it| set(&mut proxy.passive, "unhealthy_threshold", it)),
-            ),
+            "fail_duration" => {
+                maybe(&mut proxy.passive, "unhealthy_window_seconds", millis.map(text::seconds));
+                maybe(&mut proxy.passive, "healthy_after_seconds", millis.map(text::seconds));
+            }
+            "max_fails" => {
+                let most = first.and_then(|it| it.parse::<u32>().ok());
+                maybe(&mut proxy.passive, "unhealthy_threshold", most);
+            }
             "flush_interval" | "buffer_requests" | "buffer_responses" | "request_buffers"
             | "response_buffers" | "stream_timeout" | "stream_close_delay" | "max_buffer_size" => {
                 self.out.needless(line.at, what, "bodies pass as they come")
             }
-            "lb_retries" => drop(first.and_then(|it| it.parse::<u32>().ok()).map(|it| {
-                set(&mut proxy.settings, "retry", json!({ "max_retries": it.min(100) }));
-            })),
+            "lb_retries" => {
+                let most = first.and_then(|it| it.parse::<u32>().ok());
+                maybe(&mut proxy.settings, "retry", most.map(|it| json!({ "max_retries": it.min(100) })));
+            }
             "lb_try_duration" | "lb_try_interval" => {
                 self.out.partial(
                     line.at,
@@ -164,13 +164,13 @@ impl Caddy<'_> {
                     }
                 }
                 "dial_timeout" => {
-                    drop(millis.map(|it| set(&mut proxy.settings, "backend_connect_timeout_ms", it.max(1))))
+                    maybe(&mut proxy.settings, "backend_connect_timeout_ms", millis.map(|it| it.max(1)))
                 }
                 "response_header_timeout" => {
-                    drop(millis.map(|it| set(&mut proxy.settings, "backend_first_byte_timeout_ms", it)))
+                    maybe(&mut proxy.settings, "backend_first_byte_timeout_ms", millis.map(|it| it))
                 }
                 "read_timeout" | "write_timeout" => {
-                    drop(millis.map(|it| set(&mut proxy.settings, "backend_idle_timeout_ms", it)))
+                    maybe(&mut proxy.settings, "backend_idle_timeout_ms", millis.map(|it| it))
                 }
                 "versions" if inner.arguments().iter().any(|it| it == "h2c") => proxy.is_h2 = true,
                 "versions"
@@ -321,5 +321,12 @@ impl Caddy<'_> {
             }
         };
         set(made, "algorithm", algorithm);
+    }
+}
+
+/// Adds a field where there is a value.
+fn maybe(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        set(object, key, value);
     }
 }

@@ -221,17 +221,30 @@ impl Caddy<'_> {
             let cond = self.matcher_set(line, scope);
             scope.named.insert(line.name().to_owned(), cond);
         }
-        let position =
-            |line: &Line| ORDER.iter().position(|name| *name == line.name()).unwrap_or(ORDER.len());
-        let mut lines: Vec<&Line> = lines.iter().filter(|line| !line.name().starts_with('@')).collect();
-        let specific = |line: &Line| {
-            let path = line.arguments().first().filter(|it| it.starts_with('/'));
-            let length = path
-                .map_or(0, |path| path.trim_end_matches('*').len() * 2 + usize::from(!path.ends_with('*')));
-            let any = line.arguments().first().is_some_and(|it| it.starts_with(['/', '@']));
-            (usize::from(any), length)
+        let named_path = |name: &str| {
+            let set = lines.iter().find(|line| line.name() == name)?;
+            let own = (set.word(1) == "path").then(|| set.word(2).to_owned());
+            let inner = set.inner().iter().find(|line| line.name() == "path");
+            own.or_else(|| inner.map(|line| line.word(1).to_owned()))
         };
-        lines.sort_by_key(|line| (position(line), std::cmp::Reverse(specific(line))));
+        let rank = |line: &Line| {
+            // `handle_path` is a `handle`.
+            let name = if line.name() == "handle_path" { "handle" } else { line.name() };
+            let position = ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+            let matcher = line.arguments().first().filter(|it| it.starts_with(['/', '@']));
+            let path =
+                matcher.and_then(|it| if it.starts_with('/') { Some(it.clone()) } else { named_path(it) });
+            let length =
+                |path: String| path.trim_end_matches('*').len() * 2 + usize::from(!path.ends_with('*'));
+            Rank { position, has_matcher: matcher.is_some(), length: path.map_or(0, length) }
+        };
+        let mut ranked: Vec<(Rank, &Line)> = lines
+            .iter()
+            .filter(|line| !line.name().starts_with('@'))
+            .map(|line| (rank(line), line))
+            .collect();
+        sort(&mut ranked);
+        let lines: Vec<&Line> = ranked.into_iter().map(|(_, line)| line).collect();
         self.in_order(&lines, scope)
     }
 
@@ -445,6 +458,39 @@ impl Caddy<'_> {
                     "",
                 );
             }
+        }
+    }
+}
+
+/// What Caddy sorts directives by.
+#[derive(Debug, Clone, Copy)]
+struct Rank {
+    position: usize,
+    has_matcher: bool,
+    /// Of the first path that its matcher asks for; 0 where it asks for none.
+    length: usize,
+}
+
+impl Rank {
+    fn is_before(self, other: Self) -> bool {
+        if self.position != other.position {
+            return self.position < other.position;
+        }
+        if self.length == 0 || other.length == 0 {
+            return self.has_matcher && !other.has_matcher;
+        }
+        self.length > other.length
+    }
+}
+
+/// Sorts as Caddy does: neighbours change places until none is before the other. The order does not hold among three, so
+/// that the way of sorting counts.
+fn sort(lines: &mut [(Rank, &Line)]) {
+    for n in 1..lines.len() {
+        let mut at = n;
+        while at > 0 && lines[at].0.is_before(lines[at - 1].0) {
+            lines.swap(at, at - 1);
+            at -= 1;
         }
     }
 }

@@ -31,6 +31,11 @@ impl Line {
         self.words.get(1..).unwrap_or_default()
     }
 
+    /// A word as text; empty where there is none.
+    pub(super) fn word(&self, n: usize) -> &str {
+        self.words.get(n).map_or("", String::as_str)
+    }
+
     pub(super) fn inner(&self) -> &[Self] {
         self.block.as_deref().unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! Annotations of an Ingress: ingress-nginx's, and those of others, of which none may open what they guard.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Common, Ingress, defaults};
 use crate::draft::{Plug, set};

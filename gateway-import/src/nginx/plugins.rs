@@ -238,13 +238,31 @@ impl Nginx<'_> {
                 );
                 continue;
             };
-            self.out.done(header.at, what);
-            if cases.len() > 1 {
+            let own = |cond: &Cond| matches!(cond, Cond::Is(value) if value.to_string().contains(&format!("\"{lower}\"")));
+            if cases.len() > 2 && cases.iter().any(|(cond, _)| own(cond)) {
                 rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
+                self.out.lost(
+                    header.at,
+                    what,
+                    "its cases go by the field that it sets; the field is removed",
+                    "",
+                );
+                continue;
             }
-            for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
-                let rule = json!({ "operation": "set", "target": "header", "key": name, "value": text });
-                rules.push((cond.when(), rule));
+            self.out.done(header.at, what);
+            for (cond, text) in cases {
+                let remove = json!({ "operation": "remove", "target": "header", "key": name });
+                if text.is_empty() {
+                    rules.push((cond.when(), remove));
+                    continue;
+                }
+                // nginx sends no field whose value is empty.
+                let there = not_empty(&text);
+                let set = json!({ "operation": "set", "target": "header", "key": name, "value": text });
+                rules.push((cond.clone().and(there.clone()).when(), set));
+                if there != Cond::Always {
+                    rules.push((cond.and(there.negate()).when(), remove));
+                }
             }
         }
         grouped("request_transformer", rules, made);
@@ -265,6 +283,20 @@ fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut 
     made.extend(
         groups.into_iter().map(|(when, rules)| Plug::new(plugin, json!({ "rules": rules })).when(when)),
     );
+}
+
+/// When a text that is one header, parameter or cookie is not empty.
+fn not_empty(text: &str) -> Cond {
+    let name = text
+        .strip_prefix("${request.")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .filter(|name| !name.contains('$'));
+    for (family, kind) in [("header.", "headers"), ("query.", "query"), ("cookie.", "cookies")] {
+        if let Some(name) = name.and_then(|name| name.strip_prefix(family)) {
+            return Cond::is(json!({ kind: { name: { "regex": ".+" } } }));
+        }
+    }
+    Cond::Always
 }
 
 fn gzip(levels: &[&Directive]) -> Plug {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::Nginx;
 use super::blocks::Directive;
 use super::location::{Base, Turn, Way};
 use super::rewrite::{Item, Rewritten, place};
 use super::server::Site;
-use super::{Nginx, first, innermost};
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set};
 use crate::text;
@@ -26,11 +26,13 @@ pub(super) const HANDLERS: &[&str] = &[
 ];
 
 /// Where to, and what the proxy says besides.
-struct Passed {
-    cond: Cond,
-    to: To,
-    settings: Map<String, Value>,
-    rewrite: Option<Value>,
+pub(super) struct Passed {
+    pub(super) cond: Cond,
+    pub(super) to: To,
+    pub(super) settings: Map<String, Value>,
+    pub(super) rewrite: Option<Value>,
+    /// In the place of those of the location, where another one's settings hold.
+    pub(super) plugins: Option<Vec<Plug>>,
 }
 
 impl<'d> Nginx<'_> {
@@ -122,7 +124,7 @@ impl<'d> Nginx<'_> {
             item.settings.clone_from(&settings);
             item.settings.extend(passed.settings);
             item.plugins.clone_from(&guards.plugins);
-            item.plugins.extend(plugins.iter().cloned());
+            item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
             if let Some(config) = passed.rewrite {
                 join_rewrite(&mut item.plugins, config);
             }
@@ -131,7 +133,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// Where requests go, by cases.
-    fn handled(
+    pub(super) fn handled(
         &mut self,
         site: &Site<'d>,
         (place, levels): (&str, &[&'d Directive]),
@@ -145,8 +147,15 @@ impl<'d> Nginx<'_> {
             return vec![self.files(site, (place, levels), way, rewritten)];
         };
         let what = format!("{place}: {handler}");
-        let closed =
-            || vec![Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None }];
+        let closed = || {
+            vec![Passed {
+                cond: Cond::Always,
+                to: To::Closed,
+                settings: Map::new(),
+                rewrite: None,
+                plugins: None,
+            }]
+        };
         if !matches!(handler.name.as_str(), "proxy_pass" | "grpc_pass") {
             let (why, todo) = match handler.name.as_str() {
                 "fastcgi_pass" | "uwsgi_pass" | "scgi_pass" => {
@@ -221,13 +230,13 @@ impl<'d> Nginx<'_> {
                 let made = rewrite.get_or_insert_with(|| json!({}));
                 made["host"] = json!(url.host);
             }
-            return Some(Passed { cond: Cond::Always, to, settings, rewrite });
+            return Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None });
         }
         let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
         let to = To::Host { host: url.host.clone(), port, is_tls };
         let (changes, rewrite) = self.forwarded((handler, what), &url.path, way, rewritten);
         settings.extend(changes);
-        Some(Passed { cond: Cond::Always, to, settings, rewrite })
+        Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None })
     }
 
     /// Which path the target gets: the request's, or that of `proxy_pass` in the place of what the location matched.
@@ -281,166 +290,6 @@ impl<'d> Nginx<'_> {
         let from = format!("^{}(.*)$", text::literal(own));
         let to = format!("{}${{1}}", path.replace('$', "$$"));
         (settings, Some(json!({ "regex": [{ "from": from, "to": to }] })))
-    }
-
-    /// Files beneath `root` or `alias`, by `try_files` and `index`.
-    fn files(
-        &mut self,
-        site: &Site<'d>,
-        (place, levels): (&str, &[&'d Directive]),
-        way: &Way,
-        rewritten: &Rewritten,
-    ) -> Passed {
-        let answer = |to: To| Passed { cond: Cond::Always, to, settings: Map::new(), rewrite: None };
-        let at = levels.last().map(|level| level.at).unwrap_or_default();
-        let own = levels.last().filter(|level| level.name == "location");
-        let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
-        let root = alias.or_else(|| innermost(levels, "root"));
-        let tried = levels
-            .iter()
-            .rev()
-            .take(2)
-            .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
-        let Some(folder) = root.and_then(|root| root.arguments.first()) else {
-            if let Some(tried) = tried
-                && let Some(passed) = self.fallback(site, (place, tried), None)
-            {
-                return passed;
-            }
-            self.out.lost(
-                at,
-                place,
-                "it neither passes on nor answers; it answers 503",
-                "say where its files are",
-            );
-            return answer(To::Closed);
-        };
-        let what = format!("{place}: {}", root.map(ToString::to_string).unwrap_or_default());
-        let path = self.folder.join(folder);
-        let is_prefix = matches!(way, Way::Prefix(_));
-        if folder.contains('$')
-            || *rewritten != Rewritten::No
-            || alias.is_some() && !is_prefix
-            || !path.is_absolute()
-        {
-            self.out.lost(
-                at,
-                what,
-                "these files can't be served here; it answers 503",
-                "use the plugin `static_files`",
-            );
-            return answer(To::Closed);
-        }
-        let mut config = Map::new();
-        set(&mut config, "root", path.display().to_string());
-        if let Some(index) = innermost(levels, "index") {
-            let names: Vec<&String> =
-                index.arguments.iter().filter(|name| !name.contains(['$', '/'])).collect();
-            set(&mut config, "index", json!(names));
-        }
-        if first(levels, "autoindex") == Some("on") {
-            set(&mut config, "listing", true);
-        }
-        if let Some(kind) = first(levels, "default_type") {
-            set(&mut config, "default_type", kind);
-        }
-        // nginx serves files whose names begin with a dot.
-        set(&mut config, "dotfiles", true);
-        set(&mut config, "charset", first(levels, "charset").unwrap_or(""));
-        self.out.done(at, &what);
-        let mut settings = Map::from_iter([("strip_listen_path".to_owned(), json!(alias.is_some()))]);
-        if let Some(tried) = tried {
-            let candidates: Vec<&String> = tried.arguments.iter().rev().skip(1).rev().collect();
-            let plain = |text: &str| text.replace("$uri", "{path}");
-            let known: Vec<String> = candidates
-                .iter()
-                .filter(|it| it.as_str() != "$uri/")
-                .map(|it| plain(it).trim_start_matches('/').to_owned())
-                .collect();
-            if known.iter().any(|it| it.contains('$')) {
-                self.out.lost(
-                    tried.at,
-                    format_args!("{place}: {tried}"),
-                    "only `$uri` is known in it; it answers 503",
-                    "",
-                );
-                return answer(To::Closed);
-            }
-            let mut known = if known.is_empty() { vec!["{path}".to_owned()] } else { known };
-            match self.fallback(site, (place, tried), Some(&mut known)) {
-                Some(passed) => {
-                    if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
-                        set(&mut config, "passthrough", true);
-                        set(&mut config, "try_files", known);
-                        let mut passed = passed;
-                        passed.settings.insert("__files".to_owned(), Value::Object(config));
-                        return passed;
-                    }
-                    return passed;
-                }
-                None => set(&mut config, "try_files", known),
-            }
-        }
-        settings.retain(|_, value| *value != json!(true) || alias.is_some());
-        Passed { cond: Cond::Always, to: To::Files(Value::Object(config)), settings, rewrite: None }
-    }
-
-    /// The last word of `try_files`: `=404`, a file, or a named location. `None` where files are all there is.
-    fn fallback(
-        &mut self,
-        site: &Site<'d>,
-        (place, tried): (&str, &Directive),
-        known: Option<&mut Vec<String>>,
-    ) -> Option<Passed> {
-        let what = format!("{place}: {tried}");
-        let last = tried.arguments.last()?;
-        let closed = Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None };
-        if last.starts_with('@') {
-            let location = site.locations.iter().find(|it| it.way == Way::Named(last.clone())).cloned();
-            let plain = location.filter(|it| {
-                !it.directive.block.iter().any(|it| {
-                    matches!(it.name.as_str(), "rewrite" | "if" | "return" | "try_files")
-                        || super::guards::NAMES.contains(&it.name.as_str())
-                })
-            });
-            let Some(location) = plain else {
-                self.out.guard(tried.at, what, "this named location can't be translated", "");
-                return Some(closed);
-            };
-            let levels = [site.http, site.directive, location.directive];
-            let inner = super::rewrite::place(site, &levels);
-            for directive in &location.directive.block {
-                self.known(&inner, directive);
-            }
-            let mut passed = self.handled(site, (&inner, &levels), &location.way, &Rewritten::No);
-            self.out.done(tried.at, what);
-            return if passed.len() == 1 { passed.pop() } else { Some(closed) };
-        }
-        if let Some(status) = last.strip_prefix('=') {
-            if status != "404" {
-                self.out.partial(tried.at, what, "what is not found is answered with 404", "");
-            } else {
-                self.out.done(tried.at, what);
-            }
-            return None;
-        }
-        let file = last.split('?').next().unwrap_or(last);
-        // A last file that only falls back to a location by its ending is that location's.
-        let is_handled = site.locations.iter().any(|location| match &location.way {
-            Way::Regex(regex, ignores) => super::values::Test::Regex(regex, *ignores).fits_text(file),
-            _ => false,
-        });
-        match known {
-            Some(known) if !file.contains('$') && !is_handled => {
-                known.push(file.trim_start_matches('/').to_owned());
-                self.out.done(tried.at, what);
-                None
-            }
-            _ => {
-                self.out.lost(tried.at, what, "its last word leads to another location; it answers 503", "");
-                Some(closed)
-            }
-        }
     }
 
     /// Makes proxies of a server's items, the first with the highest priority.

@@ -229,6 +229,7 @@ impl<'d> Nginx<'_> {
             self.out.needless(directive.at, &place, "no request reaches it: another server has its names");
             return;
         }
+        self.out.done(directive.at, &place);
         self.certificate(directive);
         for inner in &directive.block {
             self.known(&place, inner);
@@ -267,6 +268,8 @@ impl<'d> Nginx<'_> {
         if !said(&levels, "root").is_empty() || !said(&levels, "try_files").is_empty() {
             self.turn(site, &rest, items);
         } else {
+            let why = "what no location takes is answered 404; nginx looks for files of its own there";
+            self.out.needless(site.directive.at, &site.place, why);
             let answer = crate::draft::To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(super::rewrite::Item::new(&rest.base, answer, "rest"));
         }

@@ -23,7 +23,11 @@ impl Nginx<'_> {
         let (mut targets, mut algorithm) = (Vec::new(), "weighted_round_robin");
         for directive in &upstream.block {
             match directive.name.as_str() {
-                "server" => targets.extend(self.target(&place, directive)),
+                "server" => {
+                    if let Some(target) = self.target(&place, directive) {
+                        join(&mut targets, target);
+                    }
+                }
                 "least_conn" => algorithm = "least_connections",
                 "random" => {
                     algorithm = if directive.arguments.first().is_some_and(|it| it == "two") {
@@ -182,6 +186,18 @@ impl Nginx<'_> {
         if let Some(millis) = millis(slow).filter(|millis| *millis > 0) {
             set(made, "slow_start_seconds", text::seconds(millis));
         }
+    }
+}
+
+/// Adds a target; one that is there already gets more weight.
+fn join(targets: &mut Vec<Value>, target: Value) {
+    let same = |known: &&mut Value| known["host"] == target["host"] && known["port"] == target["port"];
+    match targets.iter_mut().find(same) {
+        Some(known) => {
+            let weight = |target: &Value| target["weight"].as_u64().unwrap_or(1);
+            known["weight"] = json!((weight(known) + weight(&target)).min(65_535));
+        }
+        None => targets.push(target),
     }
 }
 

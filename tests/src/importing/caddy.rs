@@ -4,7 +4,7 @@ use ferrum_edge::import::Format;
 
 use super::compare::{Case, compare};
 
-const HEAD: &str = "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\thttp_port @PORT@\n}\n";
+const HEAD: &str = "{\n\tadmin off\n\tauto_https off\n\thttp_port @PORT@\n}\n";
 
 async fn run(config: &str, case: Case<'_>) {
     let config = format!("{HEAD}{config}");
@@ -115,7 +115,7 @@ async fn matchers_and_their_order() {
 async fn passwords_and_other_servers() {
     run(
         "(headers) {
-	header_up X-Team {args[0]}
+	header_up X-Team {args.0}
 	header_up -X-Gone
 }
 http://a.test:@PORT@ {

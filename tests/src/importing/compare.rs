@@ -32,6 +32,9 @@ const NOT_COMPARED: &[&str] = &[
     "x-request-id",
     "forwarded",
     "authorization",
+    "x-consumer-groups",
+    "x-consumer-id",
+    "x-consumer-username",
 ];
 
 /// A configuration, the requests, and the differences that the report names.
@@ -164,7 +167,9 @@ pub(super) fn spec(imported: &Import) -> (String, String) {
     let mut spec = String::new();
     for section in ["upstreams", "consumers", "plugin_configs", "proxies"] {
         let list = document[section].as_array().cloned().unwrap_or_default();
-        if !list.is_empty() || section == "proxies" {
+        if list.is_empty() && section == "proxies" {
+            spec.push_str("proxies: []\n");
+        } else if !list.is_empty() {
             writeln!(spec, "{section}:").expect("a text");
             list.iter().for_each(|one: &Value| writeln!(spec, "  - {one}").expect("a text"));
         }

@@ -134,7 +134,11 @@ backend web
                 "authorization: Basic YW5uOndyb25n",
             ],
             // Somebody known who is not in the group gets 403 here, and is asked again there.
-            known: &[("/admins/x authorization: Basic Ym9i", "own answers")],
+            known: &[
+                ("/admins/x authorization: Basic Ym9i", "own answers"),
+                ("PUT a.test/staff/x", "go before the question"),
+                ("PUT a.test/admins/x", "go before the question"),
+            ],
             ..Case::default()
         },
     )

@@ -67,6 +67,7 @@ http {
             "/e/f", "/e", "/f", "/f/", "/fg", "/g", "/gh", "/h", "/h/i", "/h/ij", "/h/j", "/hi", "/", "/x",
         ],
         methods: &["GET", "PUT"],
+        known: &[("PUT", "what no location takes")],
         ..Case::default()
     })
     .await;
@@ -244,6 +245,7 @@ http {
 "#,
         hosts: &["a.test", "b.test", "x.c.test", "c.test", "B.TEST"],
         paths: &["/", "/x?y", "/version/x", "/cookie/x"],
+        known: &[("B.TEST", "sent as it came")],
         methods: &["GET", "POST"],
         fields: &["", "x-version: v2", "x-version: V2", "x-version: beta-7", "x-version: beta-x", "cookie: group=test", "cookie: group=x"],
         ..Case::default()
@@ -340,7 +342,7 @@ http {
             "/run/x",
         ],
         methods: &["GET", "HEAD"],
-        known: &[("/run/", "fastcgi_pass")],
+        known: &[("/run/", "fastcgi_pass"), ("/app/", "the last file is")],
         files: &[
             ("www/index.html", "index"),
             ("www/a.txt", "a"),
@@ -399,7 +401,7 @@ async fn what_is_not_known_is_closed() {
         config: r#"
 events {}
 http {
-    upstream many { least_conn; server @A@ weight=2; server @A@ backup; }
+    upstream many { least_conn; server @A@ weight=2; server @A@; server @D@ backup; }
     server {
         listen 127.0.0.1:@PORT@;
         server_name a.test;

@@ -1,0 +1,221 @@
+//! Files: `root`, `alias`, `index` and `try_files`.
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::Directive;
+use super::location::Way;
+use super::rewrite::Rewritten;
+use super::serve::Passed;
+use super::server::Site;
+use super::{Nginx, first, innermost};
+use crate::cond::Cond;
+use crate::draft::{To, set};
+
+impl<'d> Nginx<'_> {
+    /// Files beneath `root` or `alias`, by `try_files` and `index`.
+    pub(super) fn files(
+        &mut self,
+        site: &Site<'d>,
+        (place, levels): (&str, &[&'d Directive]),
+        way: &Way,
+        rewritten: &Rewritten,
+    ) -> Passed {
+        let answer =
+            |to: To| Passed { cond: Cond::Always, to, settings: Map::new(), rewrite: None, plugins: None };
+        let at = levels.last().map(|level| level.at).unwrap_or_default();
+        let own = levels.last().filter(|level| level.name == "location");
+        let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
+        let root = alias.or_else(|| innermost(levels, "root"));
+        let tried = levels
+            .iter()
+            .rev()
+            .take(2)
+            .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
+        let Some(folder) = root.and_then(|root| root.arguments.first()) else {
+            if let Some(tried) = tried
+                && let Some(passed) = self.fallback(site, (place, tried), None)
+            {
+                return passed;
+            }
+            self.out.lost(
+                at,
+                place,
+                "it neither passes on nor answers; it answers 503",
+                "say where its files are",
+            );
+            return answer(To::Closed);
+        };
+        let what = format!("{place}: {}", root.map(ToString::to_string).unwrap_or_default());
+        let path = self.folder.join(folder);
+        let is_prefix = matches!(way, Way::Prefix(_));
+        if folder.contains('$')
+            || *rewritten != Rewritten::No
+            || alias.is_some() && !is_prefix
+            || !path.is_absolute()
+        {
+            self.out.lost(
+                at,
+                what,
+                "these files can't be served here; it answers 503",
+                "use the plugin `static_files`",
+            );
+            return answer(To::Closed);
+        }
+        let config = folder_config(levels, &path.display().to_string());
+        self.out.done(at, &what);
+        // `root` has the whole path beneath it, `alias` what the location leaves of it.
+        let strips = alias.is_some();
+        match tried {
+            Some(tried) => self.tried(site, (place, tried), config, strips),
+            None => files_of(config, strips),
+        }
+    }
+
+    /// `try_files` of a location with files.
+    fn tried(
+        &mut self,
+        site: &Site<'d>,
+        (place, tried): (&str, &Directive),
+        mut config: Map<String, Value>,
+        strips: bool,
+    ) -> Passed {
+        let what = format!("{place}: {tried}");
+        let candidates = tried.arguments.split_last().map_or(&[][..], |(_, before)| before);
+        let mut known: Vec<String> = candidates
+            .iter()
+            .filter(|it| it.as_str() != "$uri/")
+            .map(|it| it.replace("$uri", "{path}").trim_start_matches('/').to_owned())
+            .collect();
+        if known.iter().any(|it| it.contains('$')) {
+            self.out.lost(tried.at, what, "only `$uri` is known in it; it answers 503", "");
+            return Passed {
+                cond: Cond::Always,
+                to: To::Closed,
+                settings: Map::new(),
+                rewrite: None,
+                plugins: None,
+            };
+        }
+        if known.is_empty() {
+            known.push("{path}".to_owned());
+        }
+        if let Some(mut passed) = self.fallback(site, (place, tried), Some(&mut known)) {
+            if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
+                set(&mut config, "passthrough", true);
+                set(&mut config, "try_files", known);
+                passed.settings.insert("__files".to_owned(), Value::Object(config));
+            }
+            return passed;
+        }
+        if known.last().is_some_and(|last| !last.contains("{path}"))
+            && let Some(file) = known.pop()
+        {
+            let why = "the last file is for paths without an ending, and clients that take HTML";
+            self.out.partial(tried.at, what, why, "");
+            set(&mut config, "spa_fallback", file);
+        }
+        known.retain(|it| it.matches("{path}").count() == 1);
+        if known.is_empty() {
+            known.push("{path}".to_owned());
+        }
+        set(&mut config, "try_files", known);
+        files_of(config, strips)
+    }
+
+    /// The last word of `try_files`: `=404`, a file, or a named location. `None` where files are all there is.
+    fn fallback(
+        &mut self,
+        site: &Site<'d>,
+        (place, tried): (&str, &Directive),
+        known: Option<&mut Vec<String>>,
+    ) -> Option<Passed> {
+        let what = format!("{place}: {tried}");
+        let last = tried.arguments.last()?;
+        let closed =
+            Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None };
+        if last.starts_with('@') {
+            let location = site.locations.iter().find(|it| it.way == Way::Named(last.clone())).cloned();
+            let plain = location.filter(|it| {
+                !it.directive.block.iter().any(|it| {
+                    matches!(it.name.as_str(), "rewrite" | "if" | "return" | "try_files")
+                        || super::guards::NAMES.contains(&it.name.as_str())
+                })
+            });
+            let Some(location) = plain else {
+                self.out.guard(tried.at, what, "this named location can't be translated", "");
+                return Some(closed);
+            };
+            let levels = [site.http, site.directive, location.directive];
+            let inner = super::rewrite::place(site, &levels);
+            for directive in &location.directive.block {
+                self.known(&inner, directive);
+            }
+            let mut passed = self.handled(site, (&inner, &levels), &location.way, &Rewritten::No);
+            let plugins = self.plugins(&inner, &levels);
+            let settings = self.settings(&inner, &levels);
+            for one in &mut passed {
+                let own = std::mem::replace(&mut one.settings, settings.clone());
+                one.settings.extend(own);
+                one.plugins = Some(plugins.clone());
+            }
+            self.out.done(tried.at, what);
+            return if passed.len() == 1 { passed.pop() } else { Some(closed) };
+        }
+        if let Some(status) = last.strip_prefix('=') {
+            if status != "404" {
+                self.out.partial(tried.at, what, "what is not found is answered with 404", "");
+            } else {
+                self.out.done(tried.at, what);
+            }
+            return None;
+        }
+        let file = last.split('?').next().unwrap_or(last);
+        // A last file that only falls back to a location by its ending is that location's.
+        let is_handled = site.locations.iter().any(|location| match &location.way {
+            Way::Regex(regex, ignores) => super::values::Test::Regex(regex, *ignores).fits_text(file),
+            _ => false,
+        });
+        match known {
+            Some(known) if !file.contains('$') && !is_handled => {
+                known.push(file.trim_start_matches('/').to_owned());
+                self.out.done(tried.at, what);
+                None
+            }
+            _ => {
+                self.out.lost(tried.at, what, "its last word leads to another location; it answers 503", "");
+                Some(closed)
+            }
+        }
+    }
+}
+
+fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
+    let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
+    Passed {
+        cond: Cond::Always,
+        to: To::Files(Value::Object(config)),
+        settings,
+        rewrite: None,
+        plugins: None,
+    }
+}
+
+/// Settings of `static_files` for a folder.
+fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
+    let mut config = Map::new();
+    set(&mut config, "root", path);
+    if let Some(index) = innermost(levels, "index") {
+        let names: Vec<&String> = index.arguments.iter().filter(|name| !name.contains(['$', '/'])).collect();
+        set(&mut config, "index", json!(names));
+    }
+    if first(levels, "autoindex") == Some("on") {
+        set(&mut config, "listing", true);
+    }
+    if let Some(kind) = first(levels, "default_type") {
+        set(&mut config, "default_type", kind);
+    }
+    // nginx serves files whose names begin with a dot.
+    set(&mut config, "dotfiles", true);
+    set(&mut config, "charset", first(levels, "charset").unwrap_or(""));
+    config
+}
