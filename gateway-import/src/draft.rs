@@ -113,6 +113,11 @@ impl Import {
         self.report.add(outcome, at, (what.to_string(), why.to_string(), todo.to_owned()));
     }
 
+    /// Notes something that is closed whatever is asked for: it leads nowhere that could be opened.
+    pub(crate) fn closed(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
+        self.note(Outcome::Closed, at, (what, why, todo));
+    }
+
     /// A plugin config of one proxy.
     pub(crate) fn plugin(&mut self, proxy: &str, plugin: &str, config: Value) -> String {
         self.plugin_when(proxy, plugin, config, None)

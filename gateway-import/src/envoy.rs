@@ -172,7 +172,7 @@ impl Envoy<'_> {
                     // Those of a stream that come before its proxy make it closed there.
                     _ => {
                         let why = "this filter may guard; the port is not opened for streams";
-                        self.out.guard(filter.at, format_args!("{what}: {kind}"), why, "");
+                        self.out.closed(filter.at, format_args!("{what}: {kind}"), why, "");
                     }
                 }
             }
@@ -371,7 +371,7 @@ impl Envoy<'_> {
             backend.filter(|_| alone)
         else {
             let why = "other filters come before it, or its cluster is not known; the port is not opened";
-            self.out.guard(filter.at, what, why, "write it as a stream proxy");
+            self.out.closed(filter.at, what, why, "write it as a stream proxy");
             return;
         };
         let id = self.out.id("proxy", &format!("tcp-{port}"));

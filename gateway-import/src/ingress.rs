@@ -194,7 +194,7 @@ impl Ingress<'_> {
                     json!({ "regex": whole })
                 } else {
                     let why = "this regex is none here";
-                    self.out.guard(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
+                    self.out.closed(path.at, format_args!("{what}: path {text}"), why, "write it otherwise");
                     route.to = To::Closed;
                     json!({ "prefix": "/" })
                 }

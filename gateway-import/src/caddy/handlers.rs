@@ -135,7 +135,7 @@ impl Caddy<'_> {
                 )
             }
             _ => {
-                self.out.guard(
+                self.out.closed(
                     line.at,
                     line.text(),
                     "this redirect can't be translated",
@@ -364,7 +364,7 @@ impl Caddy<'_> {
             || !scope.stripped.is_empty() && scope.tries.is_some()
         {
             let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
-            self.out.guard(line.at, line.text(), why, "use the plugin `static_files`");
+            self.out.closed(line.at, line.text(), why, "use the plugin `static_files`");
             return Ending::new(line.at, To::Closed);
         }
         let mut config =

@@ -256,7 +256,7 @@ impl Caddy<'_> {
                     )
                 }
                 None => {
-                    self.out.guard(
+                    self.out.closed(
                         handler.at,
                         what,
                         "this redirect can't be translated",

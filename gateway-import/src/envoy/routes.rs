@@ -160,7 +160,7 @@ impl Envoy<'_> {
             match redirected(redirect) {
                 Some(config) => To::Redirect(config),
                 None => {
-                    self.out.guard(
+                    self.out.closed(
                         redirect.at,
                         &what,
                         "this redirect can't be translated",
@@ -265,7 +265,7 @@ impl Envoy<'_> {
                     set(&mut rewrite, "regex", json!([{ "from": regex, "to": to }]));
                 }
                 None => {
-                    self.out.guard(
+                    self.out.closed(
                         regex.at,
                         what,
                         "this rewrite can't be translated",

@@ -55,7 +55,7 @@ impl Haproxy<'_, '_> {
             match plain(&asked).and_then(|cond| server_names(&cond)) {
                 Some(names) => ways.push((names, line.word(1).to_owned())),
                 None => {
-                    self.out.guard(
+                    self.out.closed(
                         line.at,
                         line.text(),
                         "only names that clients ask for (SNI) are known here; the port is not opened",

@@ -142,7 +142,7 @@ impl<'d> Nginx<'_> {
                 })
             });
             let Some(location) = plain else {
-                self.out.guard(tried.at, what, "this named location can't be translated", "");
+                self.out.closed(tried.at, what, "this named location can't be translated", "");
                 return Some(closed);
             };
             let levels = [site.http, site.directive, location.directive];

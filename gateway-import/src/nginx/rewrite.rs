@@ -100,7 +100,7 @@ impl<'d> Nginx<'_> {
                     To::Redirect(config)
                 }
                 None => {
-                    self.out.guard(answer.at, what, "this redirect can't be translated", TODO);
+                    self.out.closed(answer.at, what, "this redirect can't be translated", TODO);
                     To::Closed
                 }
             };
@@ -108,7 +108,7 @@ impl<'d> Nginx<'_> {
         let Some(status) =
             status.filter(|status| !(300..400).contains(status) && (200..600).contains(status))
         else {
-            self.out.guard(answer.at, what, "this answer can't be translated", TODO);
+            self.out.closed(answer.at, what, "this answer can't be translated", TODO);
             return To::Closed;
         };
         let body = text.cloned().unwrap_or_default();
@@ -150,7 +150,7 @@ impl<'d> Nginx<'_> {
         };
         let (from, ignores) = from.strip_prefix("(?i)").map_or((from, false), |rest| (rest, true));
         let Some(whole) = flagged(from, ignores) else {
-            self.out.guard(
+            self.out.closed(
                 directive.at,
                 &what,
                 "this regex is none here; all that it may take is closed",
@@ -173,7 +173,7 @@ impl<'d> Nginx<'_> {
                     To::Redirect(config)
                 }
                 None => {
-                    self.out.guard(directive.at, what, "this redirect can't be translated", TODO);
+                    self.out.closed(directive.at, what, "this redirect can't be translated", TODO);
                     To::Closed
                 }
             };
@@ -183,7 +183,7 @@ impl<'d> Nginx<'_> {
         let Some(path) =
             self.vars_here.template(to.trim_end_matches('?')).filter(|path| path.starts_with('/'))
         else {
-            self.out.guard(directive.at, what, "its new path can't be said here", TODO);
+            self.out.closed(directive.at, what, "its new path can't be said here", TODO);
             items.push(Item::new(&taken, To::Closed, "rewrite"));
             return;
         };
@@ -225,7 +225,7 @@ impl<'d> Nginx<'_> {
             }
             None => {
                 let why = "which location it leads to is not known beforehand";
-                self.out.guard(directive.at, what, why, TODO);
+                self.out.closed(directive.at, what, why, TODO);
                 items.push(Item::new(&taken, To::Closed, "rewrite"));
             }
         }

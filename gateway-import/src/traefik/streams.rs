@@ -34,7 +34,7 @@ impl Traefik<'_> {
                     (names, targets.is_empty(), guarded, ports.is_empty())
                 else {
                     let why = "its rule, servers, middlewares or entry points can't be translated; its port is not opened";
-                    self.out.guard(router.at, what, why, "write it as a stream proxy");
+                    self.out.closed(router.at, what, why, "write it as a stream proxy");
                     continue;
                 };
                 let upstream = self.out.id("upstream", &format!("{kind}-{service}"));
@@ -52,7 +52,7 @@ impl Traefik<'_> {
                         made["frontend_tls"] = json!(true);
                     }
                     if names != ["*"] && !passthrough {
-                        self.out.guard(
+                        self.out.closed(
                             router.at,
                             &what,
                             "names are only looked at where TLS passes through; its port is not opened",
