@@ -5,6 +5,7 @@
 mod handlers;
 mod json;
 mod matchers;
+mod order;
 mod proxy;
 mod sites;
 mod tokens;
@@ -77,7 +78,7 @@ impl<'o> Caddy<'o> {
 pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
     let file = out.report.file(name);
     let lines = tokens::parse((name, file), text)?;
-    let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
+    let folder = Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned();
     let mut reader = Reader::new(files);
     let mut imports = Imports { snippets: HashMap::new(), reader: &mut reader, count: 0 };
     let mut lines = imports.expand(out, (lines, &folder), 0)?;
@@ -139,24 +140,7 @@ impl Caddy<'_> {
                     Some("disable_redirects") => self.no_redirects = true,
                     _ => {}
                 },
-                ("servers", _) => {
-                    for inner in line.inner() {
-                        match (inner.name(), inner.arguments()) {
-                            ("trusted_proxies", [kind, ranges @ ..]) if kind == "static" => {
-                                if let Some(crate::cond::Cond::Is(value)) = matchers::clients(ranges) {
-                                    set(&mut self.out.gateway, "trusted_proxies", value["clients"].clone());
-                                    self.out.done(inner.at, inner.text());
-                                }
-                            }
-                            _ => self.out.lost(
-                                inner.at,
-                                inner.text(),
-                                "there is nothing like it here",
-                                "see gateway.client_timeouts",
-                            ),
-                        }
-                    }
-                }
+                ("servers", _) => self.servers(line),
                 (
                     "admin" | "email" | "acme_ca" | "storage" | "grace_period" | "debug" | "persist_config"
                     | "default_sni" | "local_certs" | "skip_install_trust",
@@ -173,6 +157,30 @@ impl Caddy<'_> {
                     self.out.lost(line.at, line.text(), why, "write them in a `route` block");
                 }
                 _ => self.out.lost(line.at, line.text(), "there is nothing like it here", ""),
+            }
+        }
+    }
+}
+
+impl Caddy<'_> {
+    /// The global option `servers`.
+    fn servers(&mut self, line: &Line) {
+        for inner in line.inner() {
+            let trusted = match inner.arguments() {
+                [kind, ranges @ ..] if kind == "static" && inner.name() == "trusted_proxies" => {
+                    matchers::clients(ranges)
+                }
+                _ => None,
+            };
+            match trusted {
+                Some(crate::cond::Cond::Is(value)) => {
+                    set(&mut self.out.gateway, "trusted_proxies", value["clients"].clone());
+                    self.out.done(inner.at, inner.text());
+                }
+                _ => {
+                    let why = "there is nothing like it here";
+                    self.out.lost(inner.at, inner.text(), why, "see gateway.client_timeouts");
+                }
             }
         }
     }

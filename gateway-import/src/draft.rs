@@ -1,6 +1,7 @@
 //! The configuration that is being made, and how importers add to it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -167,11 +168,10 @@ impl Import {
             if *count == 1 {
                 return id;
             }
-            let n = *count;
-            id = format!("{slug}-{n}");
-            if !self.ids.contains_key(&format!("{kind}/{id}")) {
-                self.ids.insert(format!("{kind}/{id}"), 1);
-                return id;
+            let numbered = format!("{slug}-{count}");
+            if let Entry::Vacant(free) = self.ids.entry(format!("{kind}/{numbered}")) {
+                free.insert(1);
+                return numbered;
             }
             id.clone_from(&slug);
         }
@@ -181,6 +181,20 @@ impl Import {
 /// Adds a field to an object that is being made.
 pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     object.insert(key.to_owned(), value.into());
+}
+
+/// An entry of `matches` with further keys. One that it has already has to hold, too.
+pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
+    for (key, value) in facet.as_object().into_iter().flatten() {
+        if one.get(key).is_none() {
+            one[key] = value.clone();
+            continue;
+        }
+        let mut all = one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
+        all.push(json!({ key: value }));
+        one["all"] = Value::Array(all);
+    }
+    one
 }
 
 /// Where a proxy's requests go.

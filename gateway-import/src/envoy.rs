@@ -91,6 +91,7 @@ pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(
 }
 
 impl Envoy<'_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn listener(&mut self, listener: &Node) {
         let name = listener.text_of("name").unwrap_or("listener").to_owned();
         let what = format!("listener {name}");
@@ -232,6 +233,7 @@ impl Envoy<'_> {
         made
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn make_cluster(&mut self, name: &str, cluster: &Node) -> Option<Backend> {
         let what = format!("cluster {name}");
         let mut targets = Vec::new();

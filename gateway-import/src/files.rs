@@ -94,7 +94,7 @@ impl<'f> Reader<'f> {
     /// The files that a pattern means, whose last part may have `*` and `?`.
     pub(crate) fn matching(&self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let last = pattern.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        let folder = pattern.parent().unwrap_or(Path::new(""));
+        let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
         if !last.contains(['*', '?']) {
             return Ok(vec![pattern.to_owned()]);
         }

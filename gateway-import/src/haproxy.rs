@@ -63,6 +63,7 @@ pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn F
 }
 
 impl Haproxy<'_, '_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn all(mut self, name: &str) -> Result<(), Failure> {
         let sections = self.sections.clone();
         let fronts: Vec<&Section> = sections
@@ -95,10 +96,9 @@ impl Haproxy<'_, '_> {
         }
         let ports = [main_port(&http, false), main_port(&http, true)];
         for (key, is_tls) in [("http", false), ("https", true)] {
-            let all = http.iter().flat_map(|(_, binds)| binds.iter());
-            let found = all
-                .filter(|bind| bind.is_tls == is_tls && Some(bind.port) == ports[usize::from(is_tls)])
-                .next();
+            let mut all = http.iter().flat_map(|(_, binds)| binds.iter());
+            let found =
+                all.find(|bind| bind.is_tls == is_tls && Some(bind.port) == ports[usize::from(is_tls)]);
             match found {
                 Some(bind) if bind.host.contains(':') => {
                     set(&mut self.out.gateway, key, format!("[{}]:{}", bind.host, bind.port))

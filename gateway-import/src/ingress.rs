@@ -47,6 +47,7 @@ struct Common {
 ///
 /// # Errors
 /// When there is no Ingress in them.
+#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(), Failure> {
     let mut documents = Vec::new();
     for (name, text) in sources {
@@ -125,7 +126,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
 impl Ingress<'_> {
     fn ingress(&mut self, namespace: &str, name: &str, ingress: &Node) {
         let what = format!("Ingress {namespace}/{name}");
-        let mut common = self.common(&what, namespace, ingress);
+        let common = self.common(&what, namespace, ingress);
         let spec = ingress.get("spec").cloned().unwrap_or_default();
         let tls_hosts: Vec<String> = spec.each("tls").iter().flat_map(|tls| tls.texts("hosts")).collect();
         for tls in spec.each("tls") {
@@ -139,7 +140,7 @@ impl Ingress<'_> {
             );
         }
         if let Some(backend) = spec.get("defaultBackend") {
-            let route = self.route(&what, (namespace, name), backend, &mut common);
+            let route = self.route(&what, (namespace, name), backend, &common);
             self.place(Route { listen_path: Some("/".to_owned()), ..route }, &common, false);
         }
         for rule in spec.each("rules") {
@@ -149,13 +150,12 @@ impl Ingress<'_> {
                 self.out.lost(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
                 continue;
             }
-            let redirects_plain = tls_hosts.iter().any(|it| *it == host)
-                && !annotations::denies(ingress, "ssl-redirect")
+            let redirects_plain = tls_hosts.contains(&host) && !annotations::denies(ingress, "ssl-redirect")
                 || annotations::says(ingress, "force-ssl-redirect");
             let paths = rule.path(&["http", "paths"]).map_or(&[][..], Node::items);
             for path in paths {
                 let Some(backend) = path.get("backend") else { continue };
-                let mut route = self.route(&what, (namespace, name), backend, &mut common);
+                let mut route = self.route(&what, (namespace, name), backend, &common);
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
@@ -228,7 +228,7 @@ impl Ingress<'_> {
         what: &str,
         (namespace, name): (&str, &str),
         backend: &Node,
-        common: &mut Common,
+        common: &Common,
     ) -> Route {
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,

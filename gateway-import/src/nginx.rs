@@ -176,8 +176,8 @@ pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn F
     let mut reader = Reader::new(files);
     let directives = dump::read(out, (name, text), &mut reader)?;
     let folder = match out.report.files.iter().find(|file| file.ends_with("nginx.conf")) {
-        Some(main) => Path::new(&**main).parent().unwrap_or(Path::new("")).to_owned(),
-        None => Path::new(name).parent().unwrap_or(Path::new("")).to_owned(),
+        Some(main) => Path::new(&**main).parent().unwrap_or_else(|| Path::new("")).to_owned(),
+        None => Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned(),
     };
     let mut nginx = Nginx::new(std::mem::take(out), reader, folder);
     // A file of `sites-enabled` is a piece of the `http` block.
@@ -286,11 +286,9 @@ impl<'f> Nginx<'f> {
             || settings::NAMES.contains(&name)
             || serve::HANDLERS.contains(&name)
             || name == guards::UNREAD;
-        if SILENT.contains(&name) {
-            self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
-        } else if (name == "access_log" || name == "proxy_redirect" || name == "proxy_cache")
-            && directive.arguments.first().is_some_and(|it| it == "off")
-        {
+        let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache")
+            && directive.arguments.first().is_some_and(|it| it == "off");
+        if SILENT.contains(&name) || is_off {
             self.out.needless(directive.at, format_args!("{place}: {directive}"), "");
         } else if !is_translated {
             self.unknown(place, directive);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, Route, To};
+use crate::draft::{Import, Plug, Route, To, with_facet};
 use crate::report::At;
 
 /// Proxies that one site may become.
@@ -128,19 +128,8 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
     for (n, item) in items.into_iter().enumerate() {
         let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);
         for facet in facets {
-            let mut one = item.cond.with_path(&json!({ "prefix": "/" }));
-            if let (Value::Object(one), Value::Object(facet)) = (&mut one, facet) {
-                for (key, value) in facet {
-                    if one.contains_key(key) {
-                        let mut all = one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
-                        all.push(json!({ key: value }));
-                        one.insert("all".to_owned(), Value::Array(all));
-                    } else {
-                        one.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-            route.matches.push(one);
+            let one = item.cond.with_path(&json!({ "prefix": "/" }));
+            route.matches.push(with_facet(one, facet));
         }
         route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10);
         route.settings = item.ending.settings;

@@ -99,6 +99,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
 
 impl Traefik<'_> {
     /// The static settings: entry points.
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn fixed(&mut self, document: &Node) {
         let mut taken: [Option<u16>; 2] = [None, None];
         for (name, point) in document.get("entryPoints").map_or(&[][..], Node::entries) {
@@ -188,6 +189,7 @@ impl Traefik<'_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn router(&mut self, name: &str, router: &Node) {
         let what = format!("router {name}");
         let rule = router.text_of("rule").unwrap_or_default();
@@ -271,7 +273,7 @@ impl Traefik<'_> {
                 self.entry_points
                     .iter()
                     .find(|(known, ..)| known == entry)
-                    .map_or(Some(entry.contains("secure")), |it| it.1)
+                    .map_or_else(|| Some(entry.contains("secure")), |it| it.1)
             })
             .collect();
         let is_tls = router.get("tls").is_some();

@@ -13,6 +13,7 @@ use crate::text;
 const TODO: &str = "use a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
 
 impl Caddy<'_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn handler(
         &mut self,
         line: &Line,

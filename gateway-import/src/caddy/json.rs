@@ -113,7 +113,7 @@ impl Caddy<'_> {
     }
 
     /// Any of the matcher sets, of which all parts have to hold.
-    fn matched_sets(&mut self, route: &Node) -> Option<Cond> {
+    fn matched_sets(&self, route: &Node) -> Option<Cond> {
         let sets = route.each("match");
         if sets.is_empty() {
             return Some(Cond::Always);
@@ -121,6 +121,7 @@ impl Caddy<'_> {
         sets.iter().map(matcher_set).collect::<Option<Vec<_>>>().map(Cond::any)
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn json_handler(&mut self, handler: &Node, steps: &mut Vec<Step>, depth: usize) {
         let name = handler.text_of("handler").unwrap_or_default().to_owned();
         let what = format!("handler {name}");

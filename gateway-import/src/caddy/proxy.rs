@@ -28,6 +28,7 @@ pub(super) struct Proxying {
 }
 
 impl Caddy<'_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn proxy_line(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
         let what = format!("{}: {}", whole.text(), line.text());
         let first = line.arguments().first().map(String::as_str);
@@ -78,9 +79,7 @@ impl Caddy<'_> {
                 }
             }
             "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
-            "health_interval" => {
-                maybe(&mut proxy.active, "interval_seconds", millis.map(|it| text::seconds(it)))
-            }
+            "health_interval" => maybe(&mut proxy.active, "interval_seconds", millis.map(text::seconds)),
             "health_timeout" => maybe(&mut proxy.active, "timeout_ms", millis.map(|it| it.max(1))),
             "health_status" => match first.and_then(|status| status.parse::<u16>().ok()) {
                 Some(status) if status >= 100 => {
@@ -167,10 +166,10 @@ impl Caddy<'_> {
                     maybe(&mut proxy.settings, "backend_connect_timeout_ms", millis.map(|it| it.max(1)))
                 }
                 "response_header_timeout" => {
-                    maybe(&mut proxy.settings, "backend_first_byte_timeout_ms", millis.map(|it| it))
+                    maybe(&mut proxy.settings, "backend_first_byte_timeout_ms", millis)
                 }
                 "read_timeout" | "write_timeout" => {
-                    maybe(&mut proxy.settings, "backend_idle_timeout_ms", millis.map(|it| it))
+                    maybe(&mut proxy.settings, "backend_idle_timeout_ms", millis)
                 }
                 "versions" if inner.arguments().iter().any(|it| it == "h2c") => proxy.is_h2 = true,
                 "versions"

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::order::{Rank, sort};
 use super::tokens::Line;
 use super::{Caddy, matchers};
 use crate::cond::Cond;
@@ -171,7 +172,7 @@ impl Caddy<'_> {
                 items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
             }
             self.out.done(site.line.at, site.line.text());
-            place(&mut self.out, name, &facets, items);
+            place(self.out, name, &facets, items);
             self.redirects(site, name);
         }
     }
@@ -458,39 +459,6 @@ impl Caddy<'_> {
                     "",
                 );
             }
-        }
-    }
-}
-
-/// What Caddy sorts directives by.
-#[derive(Debug, Clone, Copy)]
-struct Rank {
-    position: usize,
-    has_matcher: bool,
-    /// Of the first path that its matcher asks for; 0 where it asks for none.
-    length: usize,
-}
-
-impl Rank {
-    fn is_before(self, other: Self) -> bool {
-        if self.position != other.position {
-            return self.position < other.position;
-        }
-        if self.length == 0 || other.length == 0 {
-            return self.has_matcher && !other.has_matcher;
-        }
-        self.length > other.length
-    }
-}
-
-/// Sorts as Caddy does: neighbours change places until none is before the other. The order does not hold among three, so
-/// that the way of sorting counts.
-fn sort(lines: &mut [(Rank, &Line)]) {
-    for n in 1..lines.len() {
-        let mut at = n;
-        while at > 0 && lines[at].0.is_before(lines[at - 1].0) {
-            lines.swap(at, at - 1);
-            at -= 1;
         }
     }
 }

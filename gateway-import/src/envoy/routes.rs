@@ -28,6 +28,7 @@ impl Envoy<'_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn host(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) {
         let called = host.text_of("name").unwrap_or("host");
         let what = format!("{what}, virtual host {called}");
@@ -187,6 +188,7 @@ impl Envoy<'_> {
     }
 
     /// `route:` of a route.
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn forwarded(
         &mut self,
         what: &str,

@@ -49,6 +49,7 @@ impl Haproxy<'_, '_> {
         made
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn make_servers(&mut self, section: &Section) -> Option<Backend> {
         let place = format!("{} {}", section.kind, section.name);
         let defaults: Vec<String> =
@@ -309,6 +310,7 @@ pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
 }
 
 /// A line that is not translated anywhere, and harmless: about logs, the process, or what the gateway does anyway.
+#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(super) fn is_needless(line: &Line) -> bool {
     const OPTIONS: &[&str] = &[
         "forwardfor",

@@ -51,9 +51,12 @@ impl Haproxy<'_, '_> {
     pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<Step> {
         let mut steps = Vec::new();
         // What requests are counted, for how long.
-        let table =
-            section.lines.iter().find(|line| line.name() == "stick-table").or(self.tables.get(&section.name));
-        let period = table.and_then(|line| rate_period(line));
+        let table = section
+            .lines
+            .iter()
+            .find(|line| line.name() == "stick-table")
+            .or_else(|| self.tables.get(&section.name));
+        let period = table.and_then(rate_period);
         for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
             self.tcp_request(line, acls, &mut steps);
         }
@@ -85,7 +88,7 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn tcp_request(&mut self, line: &Line, acls: &mut Acls, steps: &mut Vec<Step>) {
+    fn tcp_request(&mut self, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let action = words.get(1).map_or("", String::as_str);
         match (action, plain(&ways)) {
@@ -107,6 +110,7 @@ impl Haproxy<'_, '_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn http_request(&mut self, line: &Line, acls: &mut Acls, period: Option<&str>, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let Some((action, rest)) = words.split_first() else { return };
@@ -267,7 +271,7 @@ impl Haproxy<'_, '_> {
     }
 
     /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
-    fn redirect(&mut self, line: &Line, words: &[String], acls: &mut Acls, steps: &mut Vec<Step>) {
+    fn redirect(&mut self, line: &Line, words: &[String], acls: &Acls, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(words, acls);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let after =
@@ -398,7 +402,7 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn http_response(&mut self, line: &Line, acls: &mut Acls, steps: &mut Vec<Step>) {
+    fn http_response(&mut self, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let Some((action, rest)) = words.split_first() else { return };
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();

@@ -10,6 +10,7 @@ use crate::draft::{To, set};
 use crate::text;
 
 impl Haproxy<'_, '_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn stream(&mut self, section: &Section) {
         let what = format!("{} {}", section.kind, section.name);
         let acls = self.acls(section);

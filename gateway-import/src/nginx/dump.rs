@@ -24,7 +24,7 @@ pub(super) fn read(
         Included { reader, parsed: Vec::new(), folder: PathBuf::new(), count: 0, trail: Vec::new() };
     let mut main = match files.split_first() {
         None => {
-            included.folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
+            included.folder = Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned();
             let file = out.report.file(name);
             parse((name, file), text)?
         }

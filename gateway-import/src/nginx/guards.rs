@@ -297,7 +297,8 @@ impl Nginx<'_> {
             Some(denied) => {
                 self.out.done(limit.at, what);
                 let denied = others.and(denied);
-                made.denied = Some(made.denied.take().map_or(denied.clone(), |known| known.or(denied)));
+                made.denied =
+                    Some(made.denied.take().map_or_else(|| denied.clone(), |known| known.or(denied.clone())));
             }
             None => {
                 made.is_closed |=

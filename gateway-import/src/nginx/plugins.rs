@@ -185,6 +185,7 @@ impl Nginx<'_> {
     }
 
     /// What `proxy_set_header` sets beside the gateway's own fields.
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn request_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
         let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
         let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));

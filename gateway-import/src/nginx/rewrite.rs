@@ -134,6 +134,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// `rewrite REGEX TO [FLAG]`.
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn rewrite(
         &mut self,
         site: &Site<'d>,
@@ -280,23 +281,20 @@ impl<'d> Nginx<'_> {
         if goes_on && serves {
             self.serve(site, &taken, (&inner, &Way::Prefix("/".to_owned()), &Rewritten::No), items);
         } else if goes_on && others {
-            for it in &directive.block {
-                if !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if") {
-                    let what = format!("{place}: if: {it}");
-                    if super::guards::NAMES.contains(&it.name.as_str()) {
-                        if self.out.guard(it.at, what, "it guards only some requests", TODO) {
-                            items.push(Item::new(&taken, To::Closed, "if"));
-                            break;
-                        }
-                    } else {
-                        self.out.lost(
-                            it.at,
-                            what,
-                            "it is not translated within `if`",
-                            "use a plugin with `when`",
-                        );
-                    }
-                }
+            self.left_out(&place, directive, &taken, items);
+        }
+    }
+
+    /// What an `if` says besides, which holds for its requests only.
+    fn left_out(&mut self, place: &str, directive: &Directive, taken: &Base, items: &mut Vec<Item>) {
+        let done = ["set", "rewrite", "return", "break", "if"];
+        for it in directive.block.iter().filter(|it| !done.contains(&it.name.as_str())) {
+            let what = format!("{place}: if: {it}");
+            if !super::guards::NAMES.contains(&it.name.as_str()) {
+                self.out.lost(it.at, what, "it is not translated within `if`", "use a plugin with `when`");
+            } else if self.out.guard(it.at, what, "it guards only some requests", TODO) {
+                items.push(Item::new(taken, To::Closed, "if"));
+                return;
             }
         }
     }

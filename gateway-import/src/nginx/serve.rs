@@ -8,7 +8,7 @@ use super::location::{Base, Turn, Way};
 use super::rewrite::{Item, Rewritten, place};
 use super::server::Site;
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To, set};
+use crate::draft::{Plug, Route, To, set, with_facet};
 use crate::text;
 
 /// Directives that say where requests go.
@@ -303,20 +303,7 @@ impl<'d> Nginx<'_> {
             let mut route = Route::new(format!("{}-{}", site.called, item.label), item.to);
             for facet in &site.facets {
                 for path in &item.base.paths {
-                    let mut one = item.base.cond.with_path(path);
-                    if let (Value::Object(one), Value::Object(facet)) = (&mut one, facet) {
-                        for (key, value) in facet {
-                            if key == "scheme" && one.contains_key("scheme") {
-                                let mut all =
-                                    one.get("all").and_then(Value::as_array).cloned().unwrap_or_default();
-                                all.push(json!({ "scheme": value }));
-                                one.insert("all".to_owned(), Value::Array(all));
-                            } else {
-                                one.insert(key.clone(), value.clone());
-                            }
-                        }
-                    }
-                    route.matches.push(one);
+                    route.matches.push(with_facet(item.base.cond.with_path(path), facet));
                 }
             }
             let n = i64::try_from(n).unwrap_or(0);

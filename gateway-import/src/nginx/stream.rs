@@ -41,6 +41,7 @@ impl Nginx<'_> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn stream_server(&mut self, server: &Directive, stream: &Directive) {
         let place = "stream server";
         let levels = [stream, server];

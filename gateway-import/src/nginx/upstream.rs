@@ -16,6 +16,7 @@ pub(super) struct Upstream {
 }
 
 impl Nginx<'_> {
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn upstream(&mut self, upstream: &Directive) {
         let Some(called) = upstream.arguments.first() else { return };
         let place = format!("upstream {called}");

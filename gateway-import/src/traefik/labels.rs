@@ -8,6 +8,7 @@ use crate::tree::{Kind, Node};
 const MAX_LABELS: usize = 50_000;
 
 /// The dynamic configuration that the labels of a Compose file's services make.
+#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
     let mut made = Node { at: document.at, value: Kind::Map(Vec::new()) };
     let mut count = 0;
@@ -165,6 +166,7 @@ fn put(root: &mut Node, keys: &[&str], value: Node) {
 }
 
 /// Labels ignore case; the keys of files are spelled so.
+#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 fn spelled(key: &str) -> &str {
     const KEYS: &[&str] = &[
         "entryPoints",

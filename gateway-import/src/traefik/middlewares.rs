@@ -50,6 +50,7 @@ impl Traefik<'_> {
         Some(made)
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn one(&mut self, what: &str, kind: &str, settings: &Node, made: &mut Made) {
         let at = settings.at;
         match kind {
@@ -313,6 +314,7 @@ impl Traefik<'_> {
         self.out.done(settings.at, what);
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn headers(&mut self, what: &str, settings: &Node, made: &mut Made) {
         const SECURITY: &[(&str, &str, &str)] = &[
             ("frameDeny", "X-Frame-Options", "DENY"),

@@ -30,6 +30,7 @@ impl Traefik<'_> {
         made
     }
 
+    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn service(&mut self, name: &str, node: &Node) -> Option<Backend> {
         let what = format!("service {name}");
         let Some(balancer) = node.get("loadBalancer") else {

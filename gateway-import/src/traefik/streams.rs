@@ -43,11 +43,11 @@ impl Traefik<'_> {
                 for port in ports {
                     let id = self.out.id("proxy", &format!("{kind}-{name}"));
                     let mut made = json!({ "id": id, "listen_port": port, "backend_scheme": kind, "upstream_id": upstream });
+                    if passthrough && names != ["*"] {
+                        made["hosts"] = json!(names);
+                    }
                     if passthrough {
                         made["passthrough"] = json!(true);
-                        if names != ["*"] {
-                            made["hosts"] = json!(names);
-                        }
                     } else if router.get("tls").is_some() {
                         made["frontend_tls"] = json!(true);
                     }
