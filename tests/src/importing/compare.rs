@@ -108,35 +108,39 @@ pub(super) async fn compare(case: Case<'_>) {
     let original = Original::start(case.format, &text, (&folder, port));
     let mut wrong = String::new();
     let (mut count, mut same) = (0, 0);
-    for host in case.hosts {
-        for path in case.paths {
-            for method in case.methods {
-                for field in case.fields {
-                    let request = (*method, *host, *path, *field);
-                    let theirs = ask(original.address, request).await;
-                    let ours = ask(edge.http(), request).await;
-                    count += 1;
-                    if theirs == ours {
-                        same += 1;
-                        continue;
-                    }
-                    let line = format!("{method} {host}{path} {field}");
-                    let is_open = theirs.is_refusal() && !ours.is_refusal();
-                    let is_named =
-                        |(piece, finding): &&(&str, &str)| line.contains(piece) && says(&imported, finding);
-                    if is_open || !case.known.iter().any(|known| is_named(&known)) {
-                        let kind = if is_open { "OPEN" } else { "not named" };
-                        writeln!(wrong, "{kind}: {line}\n  there {theirs:?}\n  here  {ours:?}")
-                            .expect("a text");
-                    }
-                }
-            }
+    for request in requests(&case) {
+        let theirs = ask(original.address, request).await;
+        let ours = ask(edge.http(), request).await;
+        count += 1;
+        if theirs == ours {
+            same += 1;
+            continue;
+        }
+        let line = format!("{} {}{} {}", request.0, request.1, request.2, request.3);
+        let is_open = theirs.is_refusal() && !ours.is_refusal();
+        let is_named = |known: &&(&str, &str)| line.contains(known.0) && says(&imported, known.1);
+        if is_open || !case.known.iter().any(|known| is_named(&known)) {
+            let kind = if is_open { "OPEN" } else { "not named" };
+            writeln!(wrong, "{kind}: {line}\n  there {theirs:?}\n  here  {ours:?}").expect("a text");
         }
     }
     drop(original);
     assert!(count > 0 && same * 2 > count, "only {same} of {count} answers are the same\n{wrong}");
     let findings: Vec<String> = imported.report.losses().map(ToString::to_string).collect();
     assert!(wrong.is_empty(), "{wrong}\n{}\n{:#}", findings.join("\n"), imported.document());
+}
+
+/// Method, host, path and a header field of each request.
+fn requests<'c>(case: &Case<'c>) -> Vec<(&'c str, &'c str, &'c str, &'c str)> {
+    let mut made = Vec::new();
+    for host in case.hosts {
+        for path in case.paths {
+            let each =
+                case.methods.iter().flat_map(|method| case.fields.iter().map(move |field| (method, field)));
+            made.extend(each.map(|(method, field)| (*method, *host, *path, *field)));
+        }
+    }
+    made
 }
 
 fn says(imported: &Import, finding: &str) -> bool {
