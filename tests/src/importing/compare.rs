@@ -100,7 +100,7 @@ pub(super) async fn compare(case: Case<'_>) {
     }
     for (name, content) in case.files {
         let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+        std::fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("/"))).expect("a folder");
         std::fs::write(path, content).expect("a file");
     }
     let imported = imported(case.format, &text, &folder);
