@@ -80,7 +80,8 @@ pub(crate) struct Config {
     /// The status while the other server fails or does not answer in time, 400 to 599. Default 503.
     #[schemars(range(min = 400, max = 599))]
     status_on_error: u16,
-    /// Lets requests pass while the other server fails or does not answer in time. Not with `caller_header`. Default false.
+    /// Lets requests pass while the other server fails or does not answer in time. With the convention `envoy_grpc`, fields that
+    /// the other server would have set are then as the client sent them. Not with `caller_header`. Default false.
     failure_mode_allow: bool,
 }
 

@@ -65,8 +65,9 @@ pub(crate) struct Config {
     /// What happens when that is used up: `evict` forgets the oldest answers, whose requests would then be carried out
     /// again; `refuse` answers new requests with 503. Default `evict`.
     on_full: OnFull,
-    /// Stores in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`. Default
-    /// none: each gateway stores for itself, in memory.
+    /// Stores in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`. Requests that
+    /// come while the store is away, with `on_error: local`, are known to one gateway only. Default none: each gateway stores
+    /// for itself, in memory.
     pub(super) redis: Option<RedisConfig>,
 }
 
