@@ -97,3 +97,51 @@ fn what_a_key_is_for_is_obeyed() {
         assert_eq!(is_good, expected, "{more}");
     }
 }
+
+/// Published vectors that are judged differently on purpose, by number, with what they are.
+const DIFFERENT: [(u64, &str); 8] = [
+    (346, "valid, but its key is for another algorithm"),
+    (347, "valid, but its key is for an algorithm that does not exist"),
+    (350, "as 346"),
+    (351, "as 347"),
+    (367, "invalid for padding, which is not there: the token is the valid one"),
+    (370, "as 367"),
+    (372, "valid, with a character that base64 does not have"),
+    (373, "as 372"),
+];
+
+/// The vectors that Wycheproof publishes, where a file with them is named; see CONTRIBUTING.md.
+#[test]
+fn published_vectors_are_judged_alike() {
+    let Some(path) = std::env::var_os("FERRUM_WYCHEPROOF") else { return };
+    let text = std::fs::read_to_string(&path).expect("the file with vectors");
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    let (mut judged, mut wrong) = (0, Vec::new());
+    for group in document["testGroups"].as_array().expect("groups") {
+        let jwk = if group["public"].is_object() { &group["public"] } else { &group["private"] };
+        let secret = jwk["k"].as_str().map(|secret| Key::shared(&decoded(secret)));
+        let public = jwk::KeySet::read(json!({ "keys": [jwk] }).to_string().as_bytes());
+        let passes = |text: &str| {
+            let Ok(token) = Token::read_any(text.as_bytes()) else { return false };
+            // Of a secret the settings say which algorithms it is for.
+            let is_meant = jwk["alg"].as_str().and_then(Algorithm::named) == Some(token.algorithm);
+            match (&secret, &public) {
+                (Some(secret), _) => is_meant && token.is_signed_with(secret),
+                (None, Some(public)) => public.verify(&token) == Some(true),
+                (None, None) => false,
+            }
+        };
+        for test in group["tests"].as_array().expect("tests") {
+            judged += 1;
+            let is_valid = test["result"] == "valid";
+            let expected = is_valid != DIFFERENT.iter().any(|(number, _)| test["tcId"] == *number);
+            if passes(test["jws"].as_str().unwrap_or_default()) != expected {
+                wrong.push(format!(
+                    "{} {} {}: {}",
+                    group["comment"], test["tcId"], test["comment"], test["result"]
+                ));
+            }
+        }
+    }
+    assert!(judged > 100 && wrong.is_empty(), "{} of {judged}:\n{}", wrong.len(), wrong.join("\n"));
+}
