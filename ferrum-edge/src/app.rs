@@ -7,8 +7,8 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,6 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
-use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::tls::server::ServerTlsError;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
@@ -43,8 +42,6 @@ pub struct Gateway {
     threads: Vec<JoinHandle<()>>,
     control: Control,
     reconciler: Option<Arc<Reconciler>>,
-    /// Metrics are pushed for as long as these are kept.
-    _pushes: Vec<TaskHandle>,
 }
 
 /// Where the gateway listens; ephemeral ports are settled.
@@ -242,18 +239,19 @@ impl Gateway {
             shared,
             telemetry,
             audit,
+            pushes: Mutex::default(),
             frontend,
             admin_tls,
             addresses,
-            compiler: std::sync::Mutex::new(compiler),
+            compiler: Mutex::new(compiler),
             streams,
             orders: orders.into(),
             draining: AtomicBool::new(false),
             revision: watch::Sender::new(revision),
         });
         control.tend(&engine);
-        let pushes = pushes.start(&engine, &engine.tasks);
-        Ok(Self { engine, threads, control, reconciler: None, _pushes: pushes })
+        engine.push_by(pushes);
+        Ok(Self { engine, threads, control, reconciler: None })
     }
 
     /// What the admin listener serves.

@@ -17,14 +17,20 @@ mod files;
 mod import;
 #[path = "cli/output.rs"]
 mod output;
+#[path = "cli/phases.rs"]
+mod phases;
 #[path = "cli/process.rs"]
 mod process;
+#[path = "cli/reloading.rs"]
+mod reloading;
 #[path = "cli/remote.rs"]
 mod remote;
 #[path = "cli/replacing.rs"]
 mod replacing;
 #[path = "cli/serving.rs"]
 mod serving;
+#[path = "cli/tls_sinks.rs"]
+mod tls_sinks;
 #[cfg(feature = "top")]
 #[path = "cli/top.rs"]
 mod top;

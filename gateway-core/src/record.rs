@@ -115,6 +115,10 @@ pub const FIELDS: &[&str] = &[
     "upstream.address",
     "upstream.attempts",
     "http.client.request.duration",
+    "upstream.queue.duration",
+    "upstream.dns.duration",
+    "upstream.connect.duration",
+    "upstream.tls.duration",
     "session.end",
     "session.duration",
     "session.bytes_up",
@@ -167,6 +171,8 @@ pub mod metric {
         PROXY_DURATION: histogram = "ferrum_proxy_request_duration_seconds";
         /// From the start of the attempt that answered to the head of its response, by proxy; for the first thousand proxies.
         PROXY_UPSTREAM_DURATION: histogram = "ferrum_proxy_upstream_duration_seconds";
+        /// How long new connections to targets take, by upstream and phase (dns, connect, tls), for the first thousand upstreams.
+        UPSTREAM_CONNECTION: histogram = "ferrum_upstream_connection_duration_seconds";
         /// Exchanges that the gateway answered itself or that were cut off, by reason.
         REPLIES: counter = "ferrum_replies_total";
         /// Attempts after the first.

@@ -62,6 +62,17 @@ pub struct Call<'a> {
     pub client_version: http::Version,
 }
 
+/// How long the steps to a new connection took. Beside the answer in its extensions, where its exchange waited for one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// Until the target's name was resolved; `None` where it is an address.
+    pub dns: Option<Duration>,
+    /// Until the target took the connection; over QUIC with the handshake.
+    pub connect: Option<Duration>,
+    /// The TLS handshake.
+    pub tls: Option<Duration>,
+}
+
 /// A target's answer.
 pub struct Answer {
     /// The final response; hop-by-hop fields still in it.

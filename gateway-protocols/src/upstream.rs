@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::dns::Dns;
 use crate::tls::client::ClientConfigs;
+use crate::worker::ConnectionRecorder;
 use alternative::Alternatives;
 use dial::{Destination, DialError, Dialled, Dialler};
 pub use stream::Inbound;
@@ -92,8 +93,17 @@ const MAX_LEARNED: usize = 100_000;
 impl Outbound {
     /// A way out with empty pools.
     pub fn new(dns: Arc<Dns>, tls: Arc<ClientConfigs>) -> Self {
-        let inner = Inner { dialler: Dialler { dns, tls }, pools: AtomicRefCell::new(Pools::default()) };
-        Self { inner: Arc::new(inner) }
+        Self::recorded(dns, tls, None)
+    }
+
+    /// The same; each new connection is told of.
+    pub(crate) fn recorded(
+        dns: Arc<Dns>,
+        tls: Arc<ClientConfigs>,
+        recorder: Option<Arc<dyn ConnectionRecorder>>,
+    ) -> Self {
+        let dialler = Dialler { dns, tls, recorder };
+        Self { inner: Arc::new(Inner { dialler, pools: AtomicRefCell::new(Pools::default()) }) }
     }
 
     /// Closes kept connections that have waited too long. To be called every few seconds.
@@ -336,7 +346,8 @@ impl Inner {
         body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
-        if dialled.version == Version::Http2 {
+        let phases = Box::new(dialled.phases);
+        let sent = if dialled.version == Version::Http2 {
             if let (None | Some(Version::Http1), Ok(mut pools)) =
                 (self.version(call), self.pools.try_borrow_mut())
             {
@@ -344,9 +355,15 @@ impl Inner {
                 pools.learned.insert(key(call), Version::Http2);
             }
             self.adopt(dialled, call);
-            return self.share(call, body, downstream).await;
-        }
-        h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, body, downstream).await
+            self.share(call, body, downstream).await
+        } else {
+            h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, body, downstream).await
+        };
+        sent.map(|mut answer| {
+            answer.reused = false;
+            answer.response.extensions_mut().insert(*phases);
+            answer
+        })
     }
 
     /// Sends to a target whose version is not known yet: one exchange finds out, the others wait for it.

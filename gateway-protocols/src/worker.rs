@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt;
+use gateway_core::config::model::Id;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::pipeline::{Aside, Pipeline};
 use gateway_core::limit::concurrency::Permit;
@@ -19,6 +20,7 @@ use gateway_core::limit::overload::Overload;
 use gateway_core::record::Recorder;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::sessions::Sessions;
+use gateway_core::upstream::Phases;
 use http::HeaderValue;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -75,6 +77,8 @@ pub trait ConnectionRecorder: Send + Sync {
     fn closed(&self);
     /// A task panicked and was caught.
     fn panicked(&self);
+    /// A connection to a target of this upstream was made.
+    fn dialled(&self, upstream: &Id, phases: Phases);
 }
 
 /// One worker.
@@ -178,7 +182,8 @@ impl Worker {
     where
         R: Recorder + ConnectionRecorder,
     {
-        let outbound = Outbound::new(shared.dns.clone(), shared.client_tls.clone());
+        let (dns, tls) = (shared.dns.clone(), shared.client_tls.clone());
+        let outbound = Outbound::recorded(dns, tls, Some(recorder.clone()));
         Arc::new_cyclic(|worker| Self {
             index,
             pipeline: Pipeline::new(outbound.clone(), recorder.clone(), shared.overload.clone())

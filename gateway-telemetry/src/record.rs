@@ -222,6 +222,17 @@ pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Ext
     if let Some(first_byte) = record.first_byte {
         line.seconds("http.client.request.duration", first_byte);
     }
+    let phases = exchange.phases().unwrap_or_default();
+    for (name, duration) in [
+        ("upstream.queue.duration", exchange.queued()),
+        ("upstream.dns.duration", phases.dns),
+        ("upstream.connect.duration", phases.connect),
+        ("upstream.tls.duration", phases.tls),
+    ] {
+        if let Some(duration) = duration {
+            line.seconds(name, duration);
+        }
+    }
 }
 
 /// What is said of a session.

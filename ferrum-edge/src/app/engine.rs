@@ -7,9 +7,11 @@ use std::time::Duration;
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
+use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::world::meters::Meters;
+use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -18,6 +20,8 @@ use super::tls::{AdminTls, Frontend};
 use super::{Addresses, ReloadError, StartError};
 use crate::audit::recorder::Recorder;
 use crate::control::PluginTasks;
+use crate::export::push::Pushes;
+use crate::export::sinks::Sink;
 use crate::export::{Telemetry, prometheus};
 
 /// The running parts of a gateway that outlive any one configuration.
@@ -27,6 +31,8 @@ pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) audit: Arc<Recorder>,
+    /// Metrics are pushed for as long as these are kept.
+    pub(super) pushes: Mutex<Vec<TaskHandle>>,
     pub(crate) frontend: Arc<Frontend>,
     pub(crate) admin_tls: AdminTls,
     pub(crate) addresses: Addresses,
@@ -166,23 +172,28 @@ impl Engine {
     }
 
     /// Puts a whole model in use; says its revision.
-    pub(crate) fn reload(&self, model: &Model) -> Result<u64, ReloadError> {
+    pub(crate) fn reload(self: &Arc<Self>, model: &Model) -> Result<u64, ReloadError> {
         self.resettle(Changes::between(&self.snapshot(), model), Ports::All)
     }
 
     /// Puts other settings in use; everything else stays.
-    pub(crate) fn reload_settings(&self, settings: Arc<Settings>, revision: u64) -> Result<(), ReloadError> {
+    pub(crate) fn reload_settings(
+        self: &Arc<Self>,
+        settings: Arc<Settings>,
+        revision: u64,
+    ) -> Result<(), ReloadError> {
         let changes = Changes { settings: Some(settings), revision: Some(revision), ..Changes::default() };
         self.resettle(changes, Ports::Possible).map(drop)
     }
 
-    fn resettle(&self, changes: Changes, ports: Ports) -> Result<u64, ReloadError> {
+    fn resettle(self: &Arc<Self>, changes: Changes, ports: Ports) -> Result<u64, ReloadError> {
         let refused = |error: ReloadError| {
             self.telemetry.refused(&error);
             error
         };
         let previous = self.snapshot();
         let settings = changes.settings.clone().unwrap_or_else(|| previous.settings.clone());
+        let prepared = self.prepare(&previous.settings, &settings).map_err(|error| refused(error.into()))?;
         self.audit.log_to(settings.audit_log.as_deref()).map_err(|error| refused(error.into()))?;
         self.frontend.reload(&settings.tls).map_err(|error| refused(error.into()))?;
         let staged = match self.stage(changes, ports) {
@@ -195,6 +206,13 @@ impl Engine {
                 return Err(refused(error.into()));
             }
         };
+        if let Err(error) = self.telemetry.sinks.replace(prepared.0, &self.tasks) {
+            self.discard(staged);
+            return Err(refused(StartError::Thread(error).into()));
+        }
+        if let Some(pushes) = prepared.1 {
+            self.push_by(pushes);
+        }
         for fixed in fixed_at_start(&previous.settings, &settings) {
             tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
         }
@@ -205,10 +223,30 @@ impl Engine {
         Ok(revision)
     }
 
+    /// Prepares what records go to and what metrics are pushed by; the latter where it is different.
+    fn prepare(&self, before: &Settings, after: &Settings) -> Result<Prepared, Problems> {
+        let compiler = self.compiler();
+        let world = compiler.registry().world();
+        let sinks = self.telemetry.sinks.prepare(&after.log_sinks, world)?;
+        let is_changed = before.metrics_push != after.metrics_push;
+        let pushes = is_changed.then(|| Pushes::build(&after.metrics_push, world)).transpose()?;
+        Ok((sinks, pushes))
+    }
+
+    /// Pushes metrics by these from now on; those before push once more, and end.
+    pub(super) fn push_by(self: &Arc<Self>, pushes: Pushes) {
+        let mut running = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
+        running.clear();
+        *running = pushes.start(self, &self.tasks);
+    }
+
     fn compiler(&self) -> MutexGuard<'_, Compiler> {
         self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What a reload puts in the place of what is there.
+type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
 
 /// Starts the tasks of plugins that are new; those of the others run already.
 pub(super) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
@@ -237,8 +275,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.
         ("gateway.tls.early_data", !before.http3 || before.tls.early_data == after.tls.early_data),
         ("gateway.workers", before.workers == after.workers),
-        ("gateway.access_log", before.access_log == after.access_log && before.log_sinks == after.log_sinks),
-        ("gateway.metrics", before.metrics_push == after.metrics_push),
+        ("gateway.access_log.path", before.access_log == after.access_log),
     ] {
         if !same {
             changed.push(name);

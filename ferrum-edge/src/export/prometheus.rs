@@ -1,5 +1,6 @@
 //! The Prometheus text format, version 0.0.4. Reads the workers' numbers and never makes a worker wait.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use super::histogram::{BOUNDS, Merged};
 use super::process::Process;
-use super::shard::{CLASSES, SESSIONS, VERSIONS, WorkerTelemetry};
+use super::shard::{CLASSES, PHASES, SESSIONS, VERSIONS, WorkerTelemetry};
 use super::{CertificateEnd, Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
@@ -29,6 +30,7 @@ pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, (connections, tasks): 
     connections_and_sessions(&mut page, telemetry, connections);
     proxies(&mut page, telemetry);
     timings(&mut page, telemetry);
+    dials(&mut page, telemetry);
     targets(&mut page, telemetry, snapshot);
     configuration(&mut page, telemetry, snapshot);
     program(&mut page, tasks);
@@ -129,7 +131,7 @@ fn exchanges(page: &mut Page, telemetry: &Telemetry) {
     page.single(&metric::RETRIES, sum(telemetry, |worker| &worker.retries));
     page.single(&metric::PANICS, sum(telemetry, |worker| &worker.panics));
     page.head(&metric::REPLIES);
-    let mut reasons = std::collections::BTreeMap::<&str, u64>::new();
+    let mut reasons = BTreeMap::<&str, u64>::new();
     for (reason, count) in telemetry.workers.iter().flat_map(|worker| worker.reasons.iter()) {
         *reasons.entry(reason).or_default() += count;
     }
@@ -154,7 +156,7 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
         page.sample(metric::SESSIONS.name, format_args!("protocol=\"{protocol}\""), ended);
     }
     page.head(&metric::SESSION_ENDS);
-    let mut ends = std::collections::BTreeMap::<(usize, &str), u64>::new();
+    let mut ends = BTreeMap::<(usize, &str), u64>::new();
     for (end, count) in telemetry.workers.iter().flat_map(|worker| worker.ends.iter()) {
         *ends.entry(end).or_default() += count;
     }
@@ -209,6 +211,18 @@ fn timings(page: &mut Page, telemetry: &Telemetry) {
     for (id, timings) in timed.iter().filter(|(_, timings)| timings.first_byte.count() > 0) {
         let labels = format!("proxy=\"{}\"", Label(id.as_str()));
         page.histogram(metric::PROXY_UPSTREAM_DURATION.name, &labels, &timings.first_byte);
+    }
+}
+
+fn dials(page: &mut Page, telemetry: &Telemetry) {
+    let mut sums = BTreeMap::new();
+    telemetry.workers.iter().for_each(|worker| worker.dials.add_to(&mut sums));
+    page.head(&metric::UPSTREAM_CONNECTION);
+    for (upstream, merged) in &sums {
+        for (phase, merged) in PHASES.iter().zip(merged).filter(|(_, merged)| merged.count() > 0) {
+            let labels = format!("upstream=\"{}\",phase=\"{phase}\"", Label(upstream.as_str()));
+            page.histogram(metric::UPSTREAM_CONNECTION.name, &labels, merged);
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! One worker's share of the numbers. Only its thread writes, so that no write ever waits for another core.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gateway_core::balance::Target;
+use gateway_core::config::model::Id;
 use gateway_core::health::HealthChange;
 use gateway_core::http::reply::Cause;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
+use gateway_core::upstream::Phases;
 use gateway_protocols::worker::ConnectionRecorder;
 use gateway_telemetry::record::Record;
 use http::Version;
 
 use super::access_log::Share;
-use super::histogram::{Count, Histogram};
+use super::histogram::{Count, Histogram, Merged};
 use super::open_metrics::Exemplars;
 use super::sinks::Sinks;
 
@@ -57,6 +60,7 @@ pub struct WorkerTelemetry {
     pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
     pub(super) ends: Ends,
+    pub(super) dials: Dials,
     log: Option<Arc<Share>>,
     sinks: Arc<Sinks>,
 }
@@ -123,6 +127,35 @@ impl Ends {
     /// What has happened so far.
     pub(super) fn iter(&self) -> impl Iterator<Item = (End, u64)> {
         self.0.iter().filter_map(|(end, count)| Some((*end.get()?, count.value())))
+    }
+}
+
+/// How long new connections take, by upstream and phase. Touched once a connection, so a lock costs nothing.
+#[derive(Default)]
+pub(super) struct Dials(Mutex<HashMap<Id, Box<[Histogram; PHASES.len()]>>>);
+
+/// The steps to a connection, as a label.
+pub(super) const PHASES: [&str; 3] = ["dns", "connect", "tls"];
+
+impl Dials {
+    fn observe(&self, upstream: &Id, phases: Phases) {
+        let mut dials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if dials.len() >= MAX_PROXY_HISTOGRAMS && !dials.contains_key(upstream) {
+            return;
+        }
+        let histograms = dials.entry(upstream.clone()).or_default();
+        for (histogram, took) in histograms.iter().zip([phases.dns, phases.connect, phases.tls]) {
+            took.into_iter().for_each(|took| histogram.observe(took));
+        }
+    }
+
+    /// Adds what was seen so far.
+    pub(super) fn add_to(&self, sums: &mut BTreeMap<Id, [Merged; PHASES.len()]>) {
+        let dials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (upstream, histograms) in &*dials {
+            let sums = sums.entry(upstream.clone()).or_default();
+            sums.iter_mut().zip(&**histograms).for_each(|(sum, histogram)| sum.add(histogram));
+        }
     }
 }
 
@@ -283,6 +316,10 @@ impl ConnectionRecorder for WorkerTelemetry {
 
     fn panicked(&self) {
         self.panics.add(1);
+    }
+
+    fn dialled(&self, upstream: &Id, phases: Phases) {
+        self.dials.observe(upstream, phases);
     }
 }
 

@@ -10,11 +10,12 @@ mod stream;
 mod udp;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use gateway_core::config::model::{Id, LogDestination, LogServer, LogSink, LogTransport};
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
@@ -39,22 +40,24 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// All sinks of one gateway.
 #[derive(Default)]
 pub(crate) struct Sinks {
-    list: Vec<Sink>,
+    /// How many there are: where there are none, nobody looks any further.
+    count: AtomicUsize,
+    list: ArcSwap<Vec<Arc<Sink>>>,
     /// Those who follow by the admin API.
     pub(crate) tails: Arc<Tails>,
-    running: Mutex<Running>,
-    reopen: Vec<Arc<AtomicBool>>,
 }
 
+/// What sends a sink's records.
 #[derive(Default)]
 struct Running {
-    handles: Vec<TaskHandle>,
-    threads: Vec<JoinHandle<()>>,
+    handle: Option<TaskHandle>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// One sink.
-struct Sink {
+pub(crate) struct Sink {
     rules: Arc<LogSink>,
+    running: Mutex<Running>,
     layout: Layout,
     envelope: Envelope,
     has_sessions: bool,
@@ -92,20 +95,52 @@ impl Sinks {
     /// # Errors
     /// What can't be used: a file that can't be opened, a certificate.
     pub(crate) fn build(rules: &[Arc<LogSink>], world: &World) -> Result<Self, Problems> {
-        let mut problems = Problems::default();
-        let mut sinks = Self::default();
+        let sinks = Self::default();
+        sinks.put(sinks.prepare(rules, world)?);
+        Ok(sinks)
+    }
+
+    /// The sinks of other settings; those that stay the same are the same ones.
+    ///
+    /// # Errors
+    /// As [`Self::build`]; nothing has changed then.
+    pub(crate) fn prepare(&self, rules: &[Arc<LogSink>], world: &World) -> Result<Vec<Arc<Sink>>, Problems> {
+        let (mut problems, mut next) = (Problems::default(), Vec::with_capacity(rules.len()));
+        let list = self.list.load();
         for (n, rules) in rules.iter().enumerate() {
+            if let Some(same) = list.iter().find(|sink| sink.rules == *rules) {
+                next.push(same.clone());
+                continue;
+            }
             match Sink::build(rules, world) {
-                Ok(sink) => {
-                    if let Way::File(writer) = &sink.way {
-                        sinks.reopen.push(writer.reopen.clone());
-                    }
-                    sinks.list.push(sink);
-                }
+                Ok(sink) => next.push(Arc::new(sink)),
                 Err(message) => drop(problems.add(format!("gateway.access_log.sinks[{n}]"), message)),
             }
         }
-        problems.into_result(sinks)
+        problems.into_result(next)
+    }
+
+    /// Has records go to these from now on. Those that are not among them send what waits, and end.
+    ///
+    /// # Errors
+    /// When a thread can't be started; nothing has changed then.
+    pub(crate) fn replace(&self, next: Vec<Arc<Sink>>, tasks: &dyn Tasks) -> io::Result<()> {
+        for sink in next.iter().filter(|sink| !sink.is_running()) {
+            sink.start(tasks)?;
+        }
+        let before = self.put(next);
+        let list = self.list.load();
+        for gone in before.iter().filter(|sink| !list.iter().any(|kept| Arc::ptr_eq(kept, sink))) {
+            drop(std::mem::take(&mut *gone.running()));
+        }
+        Ok(())
+    }
+
+    fn put(&self, next: Vec<Arc<Sink>>) -> Arc<Vec<Arc<Sink>>> {
+        let count = next.len();
+        let before = self.list.swap(Arc::new(next));
+        self.count.store(count, Ordering::Relaxed);
+        before
     }
 
     /// Starts the threads and tasks that send.
@@ -113,19 +148,17 @@ impl Sinks {
     /// # Errors
     /// When a thread can't be started.
     pub(crate) fn start(&self, tasks: &dyn Tasks) -> io::Result<()> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        for sink in &self.list {
-            sink.start(tasks, &mut running)?;
-        }
-        Ok(())
+        self.list.load().iter().try_for_each(|sink| sink.start(tasks))
     }
 
     /// Hands a record to every sink that wants it.
     #[inline]
     pub(crate) fn record(&self, record: Record<'_>) {
-        for sink in &self.list {
-            if sink.wants(record) {
-                sink.push(record);
+        if self.count.load(Ordering::Relaxed) > 0 {
+            for sink in self.list.load().iter() {
+                if sink.wants(record) {
+                    sink.push(record);
+                }
             }
         }
         self.tails.record(record);
@@ -133,15 +166,20 @@ impl Sinks {
 
     /// Opens files anew, after the old ones were moved away.
     pub(crate) fn reopen(&self) {
-        self.reopen.iter().for_each(|flag| flag.store(true, Ordering::Release));
+        for sink in self.list.load().iter() {
+            if let Way::File(writer) = &sink.way {
+                writer.reopen.store(true, Ordering::Release);
+            }
+        }
     }
 
     /// Writes what waits for files, and ends them all. What waits for a server that could not take it in time is lost.
     pub(crate) fn close(&self) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.handles.clear();
+        let list = self.list.load();
+        list.iter().for_each(|sink| drop(sink.running().handle.take()));
         let until = std::time::Instant::now() + LAST;
-        for thread in running.threads.drain(..) {
+        for sink in list.iter() {
+            let Some(thread) = sink.running().thread.take() else { continue };
             while !thread.is_finished() && std::time::Instant::now() < until {
                 thread::sleep(Duration::from_millis(2));
             }
@@ -150,7 +188,7 @@ impl Sinks {
                 tracing::error!("the thread of a log sink panicked");
             }
         }
-        for sink in self.list.iter().filter(|sink| sink.batches.waiting() > 0) {
+        for sink in list.iter().filter(|sink| sink.batches.waiting() > 0) {
             let records = sink.batches.waiting();
             tracing::error!(
                 sink = &*sink.rules.name,
@@ -185,7 +223,16 @@ impl Sink {
             counts: Counts { sent: count("sent"), failed: count("failed"), refused: count("refused") },
             way,
             rules: rules.clone(),
+            running: Mutex::default(),
         })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_running(&self) -> bool {
+        self.running().handle.is_some()
     }
 
     /// Whether a record passes the sink's filters.
@@ -243,7 +290,8 @@ impl Sink {
         }
     }
 
-    fn start(&self, tasks: &dyn Tasks, running: &mut Running) -> io::Result<()> {
+    fn start(&self, tasks: &dyn Tasks) -> io::Result<()> {
+        let running = &mut *self.running();
         match &self.way {
             Way::File(writer) => self.thread(writer.clone(), running)?,
             Way::Stdout(writer) => self.thread(writer.clone(), running)?,
@@ -273,15 +321,14 @@ impl Sink {
             // It comes to nothing else.
             drop(runtime.block_on(sending));
         })?;
-        running.handles.push(handle);
-        running.threads.push(thread);
+        *running = Running { handle: Some(handle), thread: Some(thread) };
         Ok(())
     }
 
     /// Sends in a task beside the plugins'.
     fn task<D: Deliver>(&self, to: Arc<D>, tasks: &dyn Tasks, running: &mut Running) {
         let (handle, control) = TaskControl::new();
-        running.handles.push(handle);
+        running.handle = Some(handle);
         let Ok(config) = self.rules.name.parse::<Id>() else { return };
         let name = TaskName { owner: Owner { plugin: Arc::from("access_log"), config }, task: "send" };
         let (batches, how, called) = (self.batches.clone(), (self.pace(), self.counts.clone()), self.name());

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
@@ -25,6 +26,7 @@ use crate::consumer::Identity;
 use crate::plugin::Seat;
 use crate::route::{Captures, forward_path};
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
+use crate::upstream::{Answer, Phases};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 
 /// One request with its response.
@@ -83,6 +85,8 @@ struct Rare {
     waits: Vec<Waited>,
     answered: Option<Box<(StatusCode, HeaderMap)>>,
     detached: Option<Box<Fork>>,
+    queued: Option<Duration>,
+    phases: Option<Phases>,
 }
 
 /// The client's end of a connection; one for all its exchanges.
@@ -355,6 +359,39 @@ impl Exchange {
     /// The fields that plugins added.
     pub fn fields(&self) -> &[(&'static str, Field)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.fields)
+    }
+
+    /// How long it waited for a target with room; `None` where it did not.
+    pub fn queued(&self) -> Option<Duration> {
+        self.rare.as_ref()?.queued
+    }
+
+    /// How long the steps to its connection took; `None` where the target was asked over a kept one.
+    pub fn phases(&self) -> Option<Phases> {
+        self.rare.as_ref()?.phases
+    }
+
+    /// Notes that it waited for a target with room.
+    #[cold]
+    pub(crate) fn note_queued(&mut self, since: Instant) {
+        let waited = since.elapsed();
+        let queued = &mut self.rare().queued;
+        *queued = Some(queued.unwrap_or_default() + waited);
+    }
+
+    /// When an answer to an attempt that began then was there. Notes how long the steps to its connection took, where it
+    /// came over a new one.
+    #[inline]
+    pub(crate) fn answered_at(&mut self, begun: Instant, answer: &mut Answer) -> Instant {
+        if answer.reused { begun + answer.first_byte } else { self.note_phases(answer) }
+    }
+
+    #[cold]
+    fn note_phases(&mut self, answer: &mut Answer) -> Instant {
+        if let Some(phases) = answer.response.extensions_mut().remove::<Phases>() {
+            self.rare().phases = Some(phases);
+        }
+        Instant::now()
     }
 
     /// Notes that a plugin's hook waited, where the exchange is traced.

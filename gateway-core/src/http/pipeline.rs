@@ -300,10 +300,7 @@ impl<U: Upstream> Pipeline<U> {
         loop {
             let pick = match destination.pick(&end.exchange, &tried) {
                 Some(pick) => pick,
-                None => {
-                    let key = (end.exchange.started, destination.key(&end.exchange));
-                    Box::pin(destination.wait(key, &tried)).await?
-                }
+                None => Box::pin(destination.queued(&mut end.exchange, &tried)).await?,
             };
             let begun = Instant::now();
             attempts.begin();
@@ -321,11 +318,11 @@ impl<U: Upstream> Pipeline<U> {
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
             downstream.asking();
             let pause = match self.upstream.send(call, body, downstream).await {
-                Ok(answer) => {
+                Ok(mut answer) => {
                     let (status, first_byte) = (answer.response.status(), answer.first_byte);
                     route.chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
                     let outcome = Outcome::Response { status, first_byte };
-                    let now = if answer.reused { begun + first_byte } else { Instant::now() };
+                    let now = end.exchange.answered_at(begun, &mut answer);
                     end.settle(pick.report(outcome, now));
                     end.first_byte = Some(first_byte);
                     end.tunnel = answer.tunnel;

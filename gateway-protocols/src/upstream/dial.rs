@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::balance::Target;
-use gateway_core::config::model::{Backend, BackendHttp, BackendTls, PoolRules, Timeouts, socket_path};
+use gateway_core::config::model::{Backend, BackendHttp, BackendTls, Id, PoolRules, Timeouts, socket_path};
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Call, Failure};
+use gateway_core::upstream::{Call, Failure, Phases};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::{Version, h3, socket, wanted};
@@ -22,6 +23,7 @@ use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
 use crate::tls::is_about_certificate;
+use crate::worker::ConnectionRecorder;
 
 /// For QUIC to a target whose connect timeout is off.
 const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,12 +32,15 @@ const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Dialler {
     pub(crate) dns: Arc<Dns>,
     pub(crate) tls: Arc<ClientConfigs>,
+    /// Told of each connection, where somebody counts.
+    pub(crate) recorder: Option<Arc<dyn ConnectionRecorder>>,
 }
 
 /// Everything a connection depends on, independent of the exchange that asks for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub(crate) key: u64,
+    upstream: Id,
     pub(crate) rules: PoolRules,
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
@@ -70,6 +75,7 @@ impl Destination {
     pub(crate) fn to(backend: &Backend, timeouts: &Timeouts, target: &Target) -> Self {
         Self {
             key: 0,
+            upstream: backend.upstream.id.clone(),
             rules: *backend.pool,
             host: target.rules.host.clone(),
             port: target.rules.port,
@@ -102,6 +108,7 @@ impl Destination {
 pub(crate) struct Dialled {
     pub(crate) link: Link,
     pub(crate) version: Version,
+    pub(crate) phases: Phases,
 }
 
 /// Why no connection was made.
@@ -152,61 +159,87 @@ impl DialError {
 impl Dialler {
     /// Resolves, connects and, where wanted, encrypts, all within the connect timeout.
     pub(crate) async fn dial(&self, to: &Destination) -> Result<Dialled, DialError> {
-        if to.timeout.is_zero() {
-            return self.connect(to).await;
+        let dialled = match to.timeout.is_zero() {
+            true => self.connect(to).await,
+            false => tokio::time::timeout(to.timeout, self.connect(to))
+                .await
+                .unwrap_or(Err(DialError::Timeout(to.timeout))),
+        };
+        dialled.inspect(|dialled| self.tell(to, dialled.phases))
+    }
+
+    fn tell(&self, to: &Destination, phases: Phases) {
+        if let Some(recorder) = &self.recorder {
+            recorder.dialled(&to.upstream, phases);
         }
-        tokio::time::timeout(to.timeout, self.connect(to))
-            .await
-            .unwrap_or(Err(DialError::Timeout(to.timeout)))
+    }
+
+    /// The target's addresses.
+    async fn addresses(&self, to: &Destination, phases: &mut Phases) -> Result<Vec<SocketAddr>, DialError> {
+        if let Some(address) = to.dns_override {
+            return Ok(vec![SocketAddr::new(address, to.port)]);
+        }
+        let begun = Instant::now();
+        let addresses = self.dns.resolve(&to.host, to.port, to.dns_ttl).await?;
+        if to.host.parse::<IpAddr>().is_err() {
+            phases.dns = Some(begun.elapsed());
+        }
+        Ok(addresses)
     }
 
     /// Resolves and connects over QUIC, within half of the connect timeout: the other half is for TLS.
     pub(crate) async fn dial_quic(&self, to: &Destination) -> Result<h3::Connection, DialError> {
         let connecting = async {
+            let mut phases = Phases::default();
             let rules = to.tls.as_ref().ok_or(DialError::NoHttp2)?;
-            let addresses = match to.dns_override {
-                Some(address) => vec![SocketAddr::new(address, to.port)],
-                None => self.dns.resolve(&to.host, to.port, to.dns_ttl).await?,
-            };
+            let addresses = self.addresses(to, &mut phases).await?;
             let mut config = ClientConfig::clone(&*self.tls.of(rules, Some(BackendHttp::Http3))?);
             config.alpn_protocols = vec![b"h3".to_vec()];
             let name = rules.server_name.as_deref().unwrap_or(&to.host);
-            Ok(h3::Connection::open((&addresses, name), Arc::new(config), to.alt_used()).await?)
+            let begun = Instant::now();
+            let connection =
+                h3::Connection::open((&addresses, name), Arc::new(config), to.alt_used()).await?;
+            phases.connect = Some(begun.elapsed());
+            self.tell(to, phases);
+            Ok(connection)
         };
         let timeout = if to.timeout.is_zero() { QUIC_TIMEOUT } else { to.timeout / 2 };
         tokio::time::timeout(timeout, connecting).await.unwrap_or(Err(DialError::Timeout(timeout)))
     }
 
     async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {
-        let tcp = self.tcp(to).await?;
+        let mut phases = Phases::default();
+        let tcp = self.tcp(to, &mut phases).await?;
         let Some(rules) = &to.tls else {
             let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
-            return Ok(Dialled { link: Link::Tcp(tcp), version });
+            return Ok(Dialled { link: Link::Tcp(tcp), version, phases });
         };
+        let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
         let name = server_name(rules, &to.host)?;
         let tls = TlsConnector::from(config).connect(name, Rewound::from(tcp)).await;
         let tls = tls.map_err(|source| DialError::Handshake { host: to.host.clone(), source })?;
+        phases.tls = Some(begun.elapsed());
         let link = Link::from(TlsStream::Client(tls));
         let version = if link.alpn() == Some(b"h2") { Version::Http2 } else { Version::Http1 };
         if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);
         }
-        Ok(Dialled { link, version })
+        Ok(Dialled { link, version, phases })
     }
 
     /// Tries the target's addresses in turn.
-    async fn tcp(&self, to: &Destination) -> Result<TcpStream, DialError> {
+    async fn tcp(&self, to: &Destination, phases: &mut Phases) -> Result<TcpStream, DialError> {
+        let begun = Instant::now();
         if let Some(path) = socket_path(&to.host) {
             let failed = |source| DialError::Socket { host: to.host.clone(), source };
             let mut stream = socket::connect(path).await.map_err(failed)?;
+            phases.connect = Some(begun.elapsed());
             stream.write_all(&to.preface).await.map_err(failed)?;
             return Ok(stream);
         }
-        let addresses = match to.dns_override {
-            Some(address) => vec![SocketAddr::new(address, to.port)],
-            None => self.dns.resolve(&to.host, to.port, to.dns_ttl).await?,
-        };
+        let addresses = self.addresses(to, phases).await?;
+        let begun = Instant::now();
         // One address that swallows everything must not use up the time of the others.
         let share = to.timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
@@ -220,6 +253,7 @@ impl Dialler {
             };
             match connected {
                 Ok(mut tcp) => {
+                    phases.connect = Some(begun.elapsed());
                     let failed = |source| DialError::Connect { address, source };
                     // Requests are written whole; waiting for more to send would only delay them.
                     tcp.set_nodelay(true).map_err(failed)?;

@@ -78,14 +78,26 @@ impl<'s> Destination<'s> {
     }
 
     /// What decides which target a request goes to where that is by hash, to be kept while it waits.
-    pub(super) fn key(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+    fn key(&self, exchange: &Exchange) -> Option<Vec<u8>> {
         let address = exchange.client_address.to_string();
         self.targets.hash_on().map(|on| self.hash_key(on, exchange, &address).to_vec())
     }
 
+    /// As [`Self::wait`]; notes how long that took.
+    pub(super) async fn queued(
+        &self,
+        exchange: &mut Exchange,
+        tried: &[usize],
+    ) -> Result<Pick<'s>, Box<Reply>> {
+        let (key, since) = ((exchange.started, self.key(exchange)), Instant::now());
+        let pick = self.wait(key, tried).await?;
+        exchange.note_queued(since);
+        Ok(pick)
+    }
+
     /// Waits for a target with room, where the upstream has a queue. The reply says why there is none.
     /// `key` is what [`Self::key`] says.
-    pub(super) async fn wait(
+    async fn wait(
         &self,
         (started, key): (Instant, Option<Vec<u8>>),
         tried: &[usize],
