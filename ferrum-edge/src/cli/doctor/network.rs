@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use gateway_core::config::model::{BackendTls, Model, Proxy, Scheme};
+use gateway_core::config::model::{BackendTls, Model, Proxy, Scheme, socket_path};
 use gateway_protocols::dns::Dns;
 use gateway_protocols::tls::client;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -117,6 +117,13 @@ fn targets(model: &Model) -> Vec<Tried> {
 }
 
 async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
+    if let Some(path) = socket_path(&tried.host) {
+        return match timeout(limit, UnixStream::connect(path)).await {
+            Ok(Ok(_)) => Outcome::Good("the socket takes connections".to_owned()),
+            Ok(Err(error)) => Outcome::Connect(error.to_string()),
+            Err(_) => Outcome::Connect("it does not answer in time".to_owned()),
+        };
+    }
     let addresses = match tried.fixed {
         Some(address) => vec![SocketAddr::new(address, tried.port)],
         None => match timeout(limit, dns.resolve(&tried.host, tried.port, None)).await {
