@@ -540,6 +540,26 @@ proxies:
 }
 
 #[test]
+fn a_sighup_during_a_reload_is_another_reload() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &process::spec(1, "one"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let made = std::process::Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap();
+    assert!(made.success());
+    std::fs::hard_link(folder.path("pipe"), folder.path("ferrum.next")).unwrap();
+    folder.rename("ferrum.next", "ferrum.yaml");
+    gateway.signal("HUP");
+    // Succeeds once the gateway reads; it goes on when this is written and closed.
+    let mut held = std::fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap();
+    folder.write("ferrum.yaml", &process::spec(1, "three"));
+    gateway.signal("HUP");
+    held.write_all(process::spec(1, "two").as_bytes()).unwrap();
+    drop(held);
+    process::until("the second one is in use", || process::get(gateway.http, "/").ends_with("three"));
+    assert_eq!(gateway.status()["config"]["revision"], 3);
+}
+
+#[test]
 fn sigterm_does_not_wait_for_a_reload_that_hangs() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &process::spec(1, "one"));

@@ -145,7 +145,7 @@ fn failed(error: impl std::fmt::Display) -> u8 {
     FAILED
 }
 
-/// Tells what verifying found; `found` is the entry that has to be the expected one.
+/// Prints what verifying found; `found` is the entry that has to be the expected one.
 fn told(args: &AuditArgs, verified: &Value, found: Option<Tip>) -> Result<u8, u8> {
     let number = |key: &str| verified[key].as_u64().unwrap_or_default();
     let newest = format!("{}:{}", number("last"), verified["hash"].as_str().unwrap_or_default());

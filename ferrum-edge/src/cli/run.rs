@@ -211,6 +211,13 @@ enum Told {
     Stop(&'static str),
 }
 
+/// Signals that came while nobody could act on them.
+#[derive(Debug, Default)]
+struct Missed {
+    reload: bool,
+    reopen: bool,
+}
+
 impl Signals {
     fn new() -> io::Result<Self> {
         Ok(Self {
@@ -222,11 +229,13 @@ impl Signals {
         })
     }
 
-    /// The next signal to stop; others are for nobody meanwhile.
-    async fn stopped(&mut self) -> &'static str {
+    /// The next signal to stop, and which others came before it.
+    async fn stopped(&mut self, missed: &mut Missed) -> &'static str {
         loop {
-            if let Told::Stop(signal) = self.next().await {
-                return signal;
+            match self.next().await {
+                Told::Stop(signal) => return signal,
+                Told::Reload => missed.reload = true,
+                Told::Reopen => missed.reopen = true,
             }
         }
     }
@@ -294,22 +303,38 @@ impl<'s> Process<'s> {
         loop {
             match signals.next().await {
                 Told::Reload => {
-                    let stopped = tokio::select! {
-                        () = self.reload() => None,
-                        signal = signals.stopped() => Some(signal),
-                    };
-                    if let Some(signal) = stopped {
+                    if let Some(signal) = self.reload_while(&mut signals).await {
                         tracing::warn!("a reload is given up: the gateway stops");
                         return self.stop(signal, signals).await;
                     }
                 }
-                Told::Reopen => {
-                    self.gateway.telemetry().reopen_log();
-                    self.gateway.engine().audit.reopen();
-                }
+                Told::Reopen => self.reopen_logs(),
                 Told::Stop(signal) => return self.stop(signal, signals).await,
             }
         }
+    }
+
+    /// Reloads, and once more for those who asked meanwhile: they mean the file as it is then. The signal to stop that ends
+    /// this early.
+    async fn reload_while(&self, signals: &mut Signals) -> Option<&'static str> {
+        loop {
+            let mut missed = Missed::default();
+            let stopped = tokio::select! {
+                () = self.reload() => None,
+                signal = signals.stopped(&mut missed) => Some(signal),
+            };
+            if missed.reopen {
+                self.reopen_logs();
+            }
+            if stopped.is_some() || !missed.reload {
+                return stopped;
+            }
+        }
+    }
+
+    fn reopen_logs(&self) {
+        self.gateway.telemetry().reopen_log();
+        self.gateway.engine().audit.reopen();
     }
 
     async fn stop(self, signal: &'static str, signals: Signals) -> u8 {
