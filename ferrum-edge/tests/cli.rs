@@ -555,7 +555,7 @@ fn a_sighup_during_a_reload_is_another_reload() {
     gateway.signal("HUP");
     held.write_all(process::spec(1, "two").as_bytes()).unwrap();
     drop(held);
-    process::until("the second one is in use", || process::get(gateway.http, "/").ends_with("three"));
+    until("the second one is in use", || get(gateway.http, "/").ends_with("three"));
     assert_eq!(gateway.status()["config"]["revision"], 3);
 }
 

@@ -73,6 +73,7 @@ impl AdminArgs {
     }
 
     /// A gateway that runs; a database has no traffic.
+    #[cfg(feature = "top")]
     pub(super) fn open_running(&self, registry: Registry) -> Result<Admin, u8> {
         if self.database.is_given() {
             print::error("This is about a running gateway; name it by --admin, not a database");
