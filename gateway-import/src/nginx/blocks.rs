@@ -133,16 +133,26 @@ impl Tokens<'_> {
         let mut word = String::new();
         while let Some(c) = self.bump() {
             match c {
-                '\\' => match self.bump() {
-                    Some(c) if c == quote || c == '\\' => word.push(c),
-                    Some(c) => word.extend(['\\', c]),
-                    None => break,
-                },
+                '\\' => self.escaped(&mut word),
                 c if c == quote => return Ok(word),
                 c => word.push(c),
             }
         }
         Err(self.wrong("a quoted text has no end"))
+    }
+
+    /// What a backslash stands for; before other characters it stays, as regexes need it.
+    fn escaped(&mut self, word: &mut String) {
+        match self.bump() {
+            Some(c @ ('"' | '\'' | '\\')) => word.push(c),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            c => {
+                word.push('\\');
+                word.extend(c);
+            }
+        }
     }
 
     fn word(&mut self) -> String {
@@ -159,8 +169,8 @@ impl Tokens<'_> {
                     }
                 }
                 '\\' => {
-                    word.extend(self.bump());
-                    word.extend(self.bump());
+                    self.bump();
+                    self.escaped(&mut word);
                 }
                 '{' | '}' | ';' => break,
                 c if c.is_whitespace() => break,

@@ -113,3 +113,14 @@ fn servers_of_other_ports_are_left_out() {
     );
     assert!(made.report.has_loss());
 }
+
+#[test]
+fn backslashes_mean_what_they_mean_to_nginx() {
+    let import = import(
+        r#"http { server { location = /a { return 200 "one\n\ttwo \"three\" \d"; } location = /b { return 200 a\nb; } } }"#,
+        &NoFiles,
+    );
+    let document = import.expect("it can be read").document().to_string();
+    assert!(document.contains(r#""body":"one\n\ttwo \"three\" \\d""#), "{document}");
+    assert!(document.contains(r#""body":"a\nb""#), "{document}");
+}
