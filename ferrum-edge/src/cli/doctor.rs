@@ -270,6 +270,7 @@ fn shown(args: &DoctorArgs, findings: &Findings) -> u8 {
             print::line(format_args!("{:<23}-> {remedy}", ""));
         }
     }
-    print::line(format_args!("{errors} errors, {warnings} warnings"));
+    let some = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    print::line(format_args!("{}, {}", some(errors, "error"), some(warnings, "warning")));
     code
 }

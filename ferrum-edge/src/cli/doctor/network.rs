@@ -54,7 +54,10 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
     });
     let mut tries = futures_util::stream::iter(tries).buffered(AT_ONCE);
     while let Some((tried, outcome)) = tries.next().await {
-        let about = format!("{}://{}:{}", tried.scheme.as_str(), tried.host, tried.port);
+        let about = match socket_path(&tried.host) {
+            Some(_) => format!("{} over {}", tried.scheme.as_str(), tried.host),
+            None => format!("{}://{}:{}", tried.scheme.as_str(), tried.host, tried.port),
+        };
         let proxy = tried.proxy;
         match outcome {
             Outcome::Good(message) => findings.ok("target", about, message),
