@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::process::{Folder, Gateway, ferrum_edge, get, spec, until};
 
@@ -24,15 +25,25 @@ fn replacing(folder: &Folder) -> Gateway {
     Gateway::start(folder, |command| _ = command.args(["--replace", "--pid-file", "pid"]))
 }
 
+/// A gateway that stops waits for a second for the next request of a client. One that a busy machine lets ask so late
+/// may find its connection closed.
+const LATE: Duration = Duration::from_millis(500);
+
+/// A connection, and when its last answer came.
+type Kept = (BufReader<TcpStream>, Instant);
+
 /// Asks over one connection as long as it is kept; `None` when a request on it got no answer.
-fn ask(kept: &mut Option<BufReader<TcpStream>>, to: SocketAddr) -> Option<()> {
+fn ask(kept: &mut Option<Kept>, to: SocketAddr) -> Option<()> {
     let is_new = kept.is_none();
-    let mut tcp = match kept.take() {
-        Some(tcp) => tcp,
-        None => BufReader::new(TcpStream::connect(to).ok()?),
+    let (mut tcp, last) = match kept.take() {
+        Some(kept) => kept,
+        None => (BufReader::new(TcpStream::connect(to).ok()?), Instant::now()),
     };
+    let mut is_late = false;
     let answer = (|| {
-        tcp.get_mut().write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").ok()?;
+        let sent = tcp.get_mut().write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        is_late = last.elapsed() > LATE;
+        sent.ok()?;
         let (mut length, mut closes, mut line) = (0, false, String::new());
         loop {
             line.clear();
@@ -50,11 +61,11 @@ fn ask(kept: &mut Option<BufReader<TcpStream>>, to: SocketAddr) -> Option<()> {
     })();
     match answer {
         Some(closes) => {
-            *kept = (!closes).then_some(tcp);
+            *kept = (!closes).then(|| (tcp, Instant::now()));
             Some(())
         }
         // The kernel resets a connection that was made in the moment in which the listener closed: try another.
-        None => is_new.then_some(()),
+        None => (is_new || is_late).then_some(()),
     }
 }
 
