@@ -108,7 +108,9 @@ pub enum StartError {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "; another process listens there: stop it or choose another port",
+        io::ErrorKind::AddrInUse => {
+            "; another process listens there: stop it, choose another port, or have both share it (`gateway.share_ports`)"
+        }
         io::ErrorKind::PermissionDenied => {
             "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose another port or grant it"
         }

@@ -156,7 +156,7 @@ impl Caddy<'_> {
                     let why = "directives run in Caddy's usual order here";
                     self.out.lost(line.at, line.text(), why, "write them in a `route` block");
                 }
-                _ => self.out.lost(line.at, line.text(), "there is nothing like it here", ""),
+                _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
             }
         }
     }
@@ -178,7 +178,7 @@ impl Caddy<'_> {
                     self.out.done(inner.at, inner.text());
                 }
                 _ => {
-                    let why = "there is nothing like it here";
+                    let why = "the gateway does not support this";
                     self.out.lost(inner.at, inner.text(), why, "see gateway.client_timeouts");
                 }
             }

@@ -64,7 +64,7 @@ pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(
             "admin" | "node" | "stats_config" | "layered_runtime" | "overload_manager" | "stats_sinks" => {
                 out.needless(value.at, key, "it is about Envoy's process");
             }
-            _ => out.lost(value.at, key, "there is nothing like it here", ""),
+            _ => out.lost(value.at, key, "the gateway does not support this", ""),
         }
     }
     let clusters =
@@ -121,7 +121,7 @@ impl Envoy<'_> {
                 _ => self.out.lost(
                     filter.at,
                     format_args!("{what}: {kind}"),
-                    "there is nothing like it here",
+                    "the gateway does not support this",
                     "",
                 ),
             }

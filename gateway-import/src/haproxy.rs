@@ -80,7 +80,7 @@ impl Haproxy<'_, '_> {
                 kind => self.out.lost(
                     section.at,
                     format_args!("{kind} {}", section.name),
-                    "there is nothing like it here",
+                    "the gateway does not support this",
                     "",
                 ),
             }
@@ -324,7 +324,7 @@ impl Haproxy<'_, '_> {
                         ("pages for errors are not translated", "use the plugin `error_pages`")
                     }
                     "filter" => ("filters are not translated", ""),
-                    _ => ("there is nothing like it here", ""),
+                    _ => ("the gateway does not support this", ""),
                 };
                 self.out.lost(line.at, what, why, todo);
             }

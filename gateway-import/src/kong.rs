@@ -36,7 +36,7 @@ pub(crate) fn import(out: &mut Import, (file, text): (&str, &str)) -> Result<(),
         let is_known = SECTIONS.contains(&key.as_str()) || SILENT.contains(&key.as_str());
         if !is_known && !value.is_empty() {
             kong.out.here = value.at;
-            kong.out.miss(key, "there is nothing like it here");
+            kong.out.miss(key, "the gateway does not support this");
         }
     }
     for upstream in list(document, "upstreams") {
@@ -122,7 +122,7 @@ impl Kong {
             let says_nothing = value.is_empty();
             self.out.here = value.at;
             if !says_nothing && !known.contains(&key.as_str()) && !SILENT.contains(&key.as_str()) {
-                self.out.miss(format_args!("{place}.{key}"), "there is nothing like it here");
+                self.out.miss(format_args!("{place}.{key}"), "the gateway does not support this");
             }
         }
     }

@@ -272,7 +272,7 @@ impl<'f> Nginx<'f> {
             }
             "mirror" => ("nothing is mirrored", "use the plugin `request_mirror`"),
             "expires" => ("no `Expires` is set", "use the plugin `response_transformer`"),
-            _ => ("there is nothing like it here", ""),
+            _ => ("the gateway does not support this", ""),
         };
         self.out.lost(directive.at, what, why, todo);
     }

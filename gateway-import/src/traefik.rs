@@ -184,7 +184,7 @@ impl Traefik<'_> {
                         "see `ferrum-edge settings`",
                     );
                 }
-                _ => self.out.lost(value.at, key, "there is nothing like it here", ""),
+                _ => self.out.lost(value.at, key, "the gateway does not support this", ""),
             }
         }
     }

@@ -102,7 +102,7 @@ impl Caddy<'_> {
             }
             "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
             | "intercept" => {
-                self.out.lost(at, what, "there is nothing like it here", "");
+                self.out.lost(at, what, "the gateway does not support this", "");
                 if matches!(line.name(), "metrics" | "acme_server" | "invoke") {
                     steps.push(Step::End(cond, Ending::new(at, To::Closed)));
                 }

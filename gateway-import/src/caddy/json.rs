@@ -18,7 +18,7 @@ impl Caddy<'_> {
         };
         for (key, app) in document.get("apps").map_or(&[][..], Node::entries) {
             if key != "http" && key != "tls" {
-                self.out.lost(app.at, format_args!("apps.{key}"), "there is nothing like it here", "");
+                self.out.lost(app.at, format_args!("apps.{key}"), "the gateway does not support this", "");
             }
         }
         for pair in
@@ -74,7 +74,12 @@ impl Caddy<'_> {
             let known =
                 ["listen", "routes", "automatic_https", "tls_connection_policies", "logs", "protocols"];
             if !known.contains(&key.as_str()) {
-                self.out.lost(value.at, format_args!("{what}: {key}"), "there is nothing like it here", "");
+                self.out.lost(
+                    value.at,
+                    format_args!("{what}: {key}"),
+                    "the gateway does not support this",
+                    "",
+                );
             }
         }
         if facets.is_empty() {
@@ -194,7 +199,7 @@ impl Caddy<'_> {
                 None => self.out.lost(handler.at, what, "no size that is understood", ""),
             },
             "vars" | "tracing" | "log_append" | "push" => {
-                self.out.lost(handler.at, what, "there is nothing like it here", "")
+                self.out.lost(handler.at, what, "the gateway does not support this", "")
             }
             "file_server" => {
                 let root =

@@ -119,7 +119,7 @@ impl Caddy<'_> {
                 "set gateway.trusted_proxies",
             ),
             _ => {
-                self.out.lost(line.at, &what, "there is nothing like it here", "");
+                self.out.lost(line.at, &what, "the gateway does not support this", "");
                 if matches!(line.name(), "dynamic" | "method" | "rewrite" | "handle_response" | "@")
                     || line.name().starts_with('@')
                 {
@@ -191,7 +191,7 @@ impl Caddy<'_> {
                 _ => self.out.lost(
                     inner.at,
                     format_args!("{}: {}", whole.text(), inner.text()),
-                    "there is nothing like it here",
+                    "the gateway does not support this",
                     "",
                 ),
             }

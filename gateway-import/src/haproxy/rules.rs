@@ -180,7 +180,7 @@ impl Haproxy<'_, '_> {
                 self.out.needless(line.at, line.text(), "limits count by themselves")
             }
             name if HARMLESS.iter().any(|known| name.starts_with(known)) => {
-                self.out.lost(line.at, line.text(), "there is nothing like it here", "");
+                self.out.lost(line.at, line.text(), "the gateway does not support this", "");
             }
             _ => self.closed(line, "this action is not known, and may guard", steps),
         }
@@ -412,7 +412,7 @@ impl Haproxy<'_, '_> {
                 self.header(line, (action, &rest), cond, "response_transformer", steps);
             }
             "deny" => self.closed(line, "responses are not refused by rules", steps),
-            _ => self.out.lost(line.at, line.text(), "there is nothing like it here", ""),
+            _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
         }
     }
 }

@@ -271,7 +271,7 @@ impl Ingress<'_> {
             name if name.contains("auth") || name.contains("deny") || name.contains("allow") => {
                 return self.closed(what, value, "it may guard, and is not known", made);
             }
-            _ => return self.out.lost(at, what, "there is nothing like it here", ""),
+            _ => return self.out.lost(at, what, "the gateway does not support this", ""),
         }
         self.out.done(at, what);
     }

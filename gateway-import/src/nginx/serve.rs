@@ -162,7 +162,7 @@ impl<'d> Nginx<'_> {
                     ("the gateway speaks HTTP to servers", "put an HTTP server in front of the application")
                 }
                 "stub_status" => ("it answers 503", "see /metrics and /v1/status of the admin port"),
-                _ => ("there is nothing like it here; it answers 503", ""),
+                _ => ("the gateway does not support this; it answers 503", ""),
             };
             self.out.lost(handler.at, what, why, todo);
             return closed();

@@ -106,7 +106,7 @@ impl Nginx<'_> {
                     word => match word.strip_prefix("http_").and_then(|status| status.parse::<u16>().ok()) {
                         Some(status) => statuses.push(status),
                         None => {
-                            let why = format!("`{word}`: there is nothing like it here");
+                            let why = format!("`{word}`: the gateway does not support this");
                             self.out.partial(next.at, format_args!("{place}: {next}"), why, "");
                         }
                     },

@@ -148,7 +148,7 @@ impl Nginx<'_> {
                 _ => self.out.partial(
                     server.at,
                     &what,
-                    format_args!("`{argument}`: there is nothing like it here"),
+                    format_args!("`{argument}`: the gateway does not support this"),
                     "",
                 ),
             }

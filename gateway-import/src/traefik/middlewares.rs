@@ -290,7 +290,7 @@ impl Traefik<'_> {
         let unknown =
             ["authResponseHeadersRegex", "addAuthCookiesToResponse", "forwardBody", "preserveRequestMethod"];
         let Some(address) = address.filter(|_| unknown.iter().all(|key| settings.get(key).is_none())) else {
-            let why = "its address is no URL, or it has settings that have no counterpart";
+            let why = "its address is not a URL, or it has settings that have no counterpart";
             made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `forward_auth`");
             return;
         };
@@ -378,7 +378,7 @@ impl Traefik<'_> {
                     None => self.out.lost(
                         value.at,
                         format_args!("{what}.{key}"),
-                        "there is nothing like it here",
+                        "the gateway does not support this",
                         "",
                     ),
                 },

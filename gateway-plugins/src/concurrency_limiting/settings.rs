@@ -17,7 +17,7 @@ pub(crate) struct Config {
     #[schemars(range(min = 1, max = 1_000_000))]
     max_concurrent: u64,
     /// By what callers are told apart, as in `rate_limiting`: `address`, `consumer`, `group`, `route` (the proxy),
-    /// `header:NAME`, `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller.
+    /// `grpc_method` (the service and method of a gRPC call), `header:NAME`, `cookie:NAME`, `claim:NAME`, `template:TEXT`; or a list, whose values together make one caller.
     /// Default `address`.
     limit_by: OneOrMany,
     /// Bits of an IPv4 address that count, 1 to 32. Default 32.
