@@ -435,7 +435,7 @@ fn the_service_manager_is_told() {
     let folder = Folder::new();
     folder.write("ferrum.yaml", &process::spec(1, "answer"));
     let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
-    socket.set_read_timeout(Some(process::PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(process::TIMEOUT)).unwrap();
     let mut gateway = Gateway::start(&folder, |command| {
         command.env("NOTIFY_SOCKET", folder.path("notify"));
     });

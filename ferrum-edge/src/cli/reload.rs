@@ -31,7 +31,7 @@ pub(super) struct ReloadArgs {
 }
 
 /// How long a reload may take until we stop waiting.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// From one look at the status to the next.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -88,7 +88,7 @@ impl State {
 
 /// Looks until the status shows what became of the reload.
 fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = match status(admin) {
             Ok(status) => status,
@@ -111,7 +111,7 @@ fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
             return BAD_CONFIG;
         }
         if Instant::now() > deadline {
-            print::error(format_args!("Nothing changed within {PATIENCE:?}; the gateway's log may say why."));
+            print::error(format_args!("Nothing changed within {TIMEOUT:?}; the gateway's log may say why."));
             return FAILED;
         }
         std::thread::sleep(PAUSE);

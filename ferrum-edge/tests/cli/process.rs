@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder that goes when its test ends.
 pub(crate) struct Folder(PathBuf);
@@ -141,7 +141,7 @@ impl Gateway {
                 }
             }
         });
-        let record = starts.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
+        let record = starts.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
         let address = |name: &str| record[name].as_str().unwrap().parse().unwrap();
         Self { http: address("http"), admin: address("admin"), child, log }
     }
@@ -203,7 +203,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> String {
 
 /// Waits for something another process does.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         thread::park_timeout(Duration::from_millis(5));

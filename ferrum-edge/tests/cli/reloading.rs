@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use super::process::{Folder, Gateway, PATIENCE, get, spec, until};
+use super::process::{Folder, Gateway, TIMEOUT, get, spec, until};
 
 /// The configuration with these settings of the gateway.
 fn with(gateway: &str) -> String {
@@ -42,7 +42,7 @@ fn metrics_are_pushed_where_the_newest_configuration_says() {
     folder.write("ferrum.yaml", &spec(1, "hi"));
     let gateway = Gateway::start(&folder, |_| {});
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let at = socket.local_addr().unwrap();
     folder.write(
         "ferrum.yaml",

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::mpsc::{self, Receiver};
 
 use super::phases::{Stream, server};
-use super::process::{Folder, Gateway, PATIENCE, get, spec, until};
+use super::process::{Folder, Gateway, TIMEOUT, get, spec, until};
 
 /// A server that hands on what it reads: its port, its certificate, and the texts.
 fn reader() -> (u16, String, Receiver<String>) {
@@ -23,7 +23,7 @@ fn reader() -> (u16, String, Receiver<String>) {
 fn whole(received: &Receiver<String>, is_whole: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     while !is_whole(&text) {
-        text += &received.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no more than {text:?}"));
+        text += &received.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no more than {text:?}"));
     }
     text
 }

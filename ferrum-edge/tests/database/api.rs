@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, PATIENCE, target};
+use crate::client::{Answer, Client, TIMEOUT, target};
 use crate::place::{
     ADMIN, Api, Folder, JWT, READ, Running, WRITE, consumer, key_auth, protected, proxy, text,
 };
@@ -454,7 +454,7 @@ fn who_may_not_is_told_so_before_a_body_is_read() {
     ] {
         for line in asked {
             let mut tcp = TcpStream::connect(running.admin).unwrap();
-            tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+            tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
             let head = format!(
                 "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-length: 100000000\r\n\r\n"
             );

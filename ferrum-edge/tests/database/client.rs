@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// An answer.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl Client {
             return Some(answer);
         }
         let tcp = TcpStream::connect(self.at).ok()?;
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
         tcp.set_nodelay(true).unwrap();
         self.over(BufReader::new(tcp), &text, body)
     }
@@ -154,7 +154,7 @@ fn serve(name: &str, tcp: TcpStream) -> Option<()> {
 
 /// Waits for something that happens elsewhere.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         thread::park_timeout(Duration::from_millis(5));

@@ -9,7 +9,7 @@ use ferrum_edge::store::{Engine, Location, Options, Store};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 
-use crate::client::{PATIENCE, target, until};
+use crate::client::{TIMEOUT, target, until};
 use crate::place::{Folder, Running, consumer, protected, proxy, text};
 use crate::servers::{Server, shared};
 
@@ -36,9 +36,9 @@ pub(crate) fn database(server: &Server, name: &str) -> Location {
 /// Waits for a busy machine as long as it takes.
 pub(crate) fn start(location: &Location) -> Running {
     let options = Options {
-        connect_timeout: PATIENCE,
-        busy_timeout: PATIENCE,
-        statement_timeout: PATIENCE * 2,
+        connect_timeout: TIMEOUT,
+        busy_timeout: TIMEOUT,
+        statement_timeout: TIMEOUT * 2,
         ..Options::default()
     };
     Running::on(Database { options, ..Running::database(location.clone()) })

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::place::{Place, delete, options, put, write};
 
 /// Far longer than it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn what_has_changed_can_be_asked_for(engine: Engine) {
     let (place, store) = Place::new(engine).await;
@@ -51,15 +51,15 @@ pub(crate) async fn another_store_s_revision_is_told(engine: Engine) {
     let mut signal = follower.watch();
     let seen =
         |revision| move |it: &ferrum_edge::store::Signal| it.revision == Some(revision) && it.away.is_none();
-    timeout(PATIENCE, signal.wait_for(seen(0))).await.unwrap().unwrap();
+    timeout(TIMEOUT, signal.wait_for(seen(0))).await.unwrap().unwrap();
     for revision in 1..=5 {
         assert_eq!(write(&store, vec![put(Kind::Proxies, "p", revision.to_string())]).await, revision);
-        timeout(PATIENCE, signal.wait_for(seen(revision))).await.unwrap().unwrap();
+        timeout(TIMEOUT, signal.wait_for(seen(revision))).await.unwrap().unwrap();
     }
     // One's own are told at once.
     let revision = write(&follower, vec![put(Kind::Proxies, "p", "own")]).await;
     assert_eq!(signal.borrow_and_update().revision, Some(revision));
     // The task ends with the store.
     drop(follower);
-    timeout(PATIENCE, async { while signal.changed().await.is_ok() {} }).await.unwrap();
+    timeout(TIMEOUT, async { while signal.changed().await.is_ok() {} }).await.unwrap();
 }

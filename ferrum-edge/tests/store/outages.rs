@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::place::{Place, ann, options, put, refused, write};
 use crate::servers::{Server, shared};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn a_server_that_is_killed_and_started_again(engine: Engine) {
     let mut server = Server::start(engine);
@@ -21,7 +21,7 @@ async fn a_server_that_is_killed_and_started_again(engine: Engine) {
     store.migrate().await.unwrap();
     assert_eq!(write(&store, vec![put(Kind::Proxies, "p", "1")]).await, 1);
     let mut signal = store.watch();
-    timeout(PATIENCE, signal.wait_for(|it| it.revision == Some(1))).await.unwrap().unwrap();
+    timeout(TIMEOUT, signal.wait_for(|it| it.revision == Some(1))).await.unwrap().unwrap();
     for round in 2..=3 {
         let mut change = store.begin(ann()).await.unwrap();
         change.put(vec![put(Kind::Proxies, "lost", "x")]).await.unwrap();
@@ -34,16 +34,16 @@ async fn a_server_that_is_killed_and_started_again(engine: Engine) {
             assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
             assert!(error.is_passing() && !error.to_string().contains("hush"), "{error}");
         }
-        let away = timeout(PATIENCE, signal.wait_for(|it| it.away.is_some())).await.unwrap().unwrap().clone();
+        let away = timeout(TIMEOUT, signal.wait_for(|it| it.away.is_some())).await.unwrap().unwrap().clone();
         assert_eq!(away.revision, Some(round - 1));
         assert!(!away.away.unwrap().cause.contains("hush"));
         assert!(server.run());
-        timeout(PATIENCE, signal.wait_for(|it| it.away.is_none())).await.unwrap().unwrap();
+        timeout(TIMEOUT, signal.wait_for(|it| it.away.is_none())).await.unwrap().unwrap();
         // The same store works on, and what was acknowledged is there.
         assert_eq!(store.revision().await.unwrap(), round - 1);
         assert_eq!(write(&store, vec![put(Kind::Proxies, "p", round.to_string())]).await, round);
         assert_eq!(store.get(Kind::Proxies, "lost").await.unwrap(), None);
-        timeout(PATIENCE, signal.wait_for(|it| it.revision == Some(round))).await.unwrap().unwrap();
+        timeout(TIMEOUT, signal.wait_for(|it| it.revision == Some(round))).await.unwrap().unwrap();
     }
 }
 
@@ -71,15 +71,15 @@ async fn a_commit_waits_for_other_databases_commits_on_the_server() {
     store.migrate().await.unwrap();
     admin.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
     admin.sql("SELECT pg_reload_conf()").await.unwrap();
-    let held = timeout(PATIENCE, admin.held(&server)).await.unwrap();
+    let held = timeout(TIMEOUT, admin.held(&server)).await.unwrap();
     let writing = tokio::spawn(async move { write(&store, vec![put(Kind::Proxies, "p", "1")]).await });
-    timeout(PATIENCE, admin.waits("Lock")).await.unwrap();
+    timeout(TIMEOUT, admin.waits("Lock")).await.unwrap();
     // Long past the writers' timeout.
-    timeout(PATIENCE, admin.waits_for("Lock", busy_timeout * 3)).await.unwrap();
+    timeout(TIMEOUT, admin.waits_for("Lock", busy_timeout * 3)).await.unwrap();
     assert!(!writing.is_finished());
     admin.sql("ALTER SYSTEM RESET synchronous_standby_names").await.unwrap();
     admin.sql("SELECT pg_reload_conf()").await.unwrap();
-    assert_eq!(timeout(PATIENCE, writing).await.unwrap().unwrap(), 1);
+    assert_eq!(timeout(TIMEOUT, writing).await.unwrap().unwrap(), 1);
     held.await.unwrap().unwrap();
 }
 

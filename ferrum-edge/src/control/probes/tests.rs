@@ -8,7 +8,7 @@ use super::*;
 use crate::{Gateway, source};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn spec(address: SocketAddr, checks: &str) -> String {
     let (host, port) = (address.ip(), address.port());
@@ -33,7 +33,7 @@ fn model(text: &str) -> gateway_core::config::model::Model {
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Clock::now() + PATIENCE;
+    let deadline = Clock::now() + TIMEOUT;
     while !is_so() {
         assert!(Clock::now() < deadline, "waited in vain until {what}");
         std::thread::park_timeout(Duration::from_millis(5));
