@@ -15,6 +15,7 @@ pub mod matrix;
 pub mod measure;
 pub mod output;
 pub mod process;
+pub mod relay;
 pub mod report;
 pub mod run;
 pub mod scale;
@@ -26,6 +27,8 @@ pub mod sweep;
 pub enum CommandError {
     #[error(transparent)]
     Target(#[from] TargetError),
+    #[error("the relay ended: {0}")]
+    Relay(#[source] std::io::Error),
     #[error("the round could not be run: {0}")]
     Round(#[from] Fault),
     #[error(transparent)]

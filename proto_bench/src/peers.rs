@@ -13,6 +13,7 @@ pub mod envoy;
 pub mod gateway;
 pub mod haproxy;
 pub mod nginx;
+mod relay;
 pub mod tests;
 
 pub use tests::Test;
@@ -24,6 +25,8 @@ pub enum Peer {
     Haproxy,
     Envoy,
     Caddy,
+    /// Reads and writes bytes and nothing else: the floor under every proxy.
+    Relay,
     Gateway,
 }
 
@@ -47,7 +50,8 @@ pub struct Setup {
 }
 
 impl Peer {
-    pub const ALL: [Self; 5] = [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Gateway];
+    pub const ALL: [Self; 6] =
+        [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Relay, Self::Gateway];
 
     /// The name in reports.
     #[must_use]
@@ -57,6 +61,7 @@ impl Peer {
             Self::Haproxy => "haproxy",
             Self::Envoy => "envoy",
             Self::Caddy => "caddy",
+            Self::Relay => "relay",
             Self::Gateway => "gateway",
         }
     }
@@ -66,6 +71,7 @@ impl Peer {
     pub fn program(self, gateway: Option<&Path>) -> Option<PathBuf> {
         match self {
             Self::Gateway => gateway::find_program(gateway),
+            Self::Relay => std::env::current_exe().ok(),
             peer => find(peer.name()),
         }
     }
@@ -75,7 +81,7 @@ impl Peer {
     pub fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Nginx | Self::Haproxy => &["-v"],
-            Self::Envoy => &["--version"],
+            Self::Envoy | Self::Relay => &["--version"],
             Self::Caddy | Self::Gateway => &["version"],
         }
     }
@@ -88,6 +94,7 @@ impl Peer {
             Self::Haproxy => haproxy::setup(test, program, site),
             Self::Envoy => envoy::setup(test, program, site),
             Self::Caddy => caddy::setup(test, program, site),
+            Self::Relay => relay::setup(test, program, site),
             Self::Gateway => gateway::setup(test, program, site),
         }
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 mod target;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub timing: Timing,
     pub message: Message,
     pub expect: Expect,
+    /// The body that every answer must have, where it is known beforehand.
+    pub content: Bytes,
     /// Threads of the generator; each has its own runtime and its share of the connections.
     pub threads: usize,
     /// Whether server certificates are verified against the system's or the given roots. Off by default, because
@@ -104,10 +107,20 @@ pub struct Expect {
 pub enum ExpectBody {
     /// The request's payload, every byte.
     Echo,
+    /// Exactly the bytes of [`Plan::content`], this many.
+    Content(usize),
     /// Exactly this many bytes, content unchecked.
     Size(usize),
     /// Nothing is checked but the framing.
     Unverified,
+}
+
+impl ExpectBody {
+    /// Whether every byte of an answer is checked.
+    #[must_use]
+    pub fn is_verified(self) -> bool {
+        matches!(self, Self::Echo | Self::Content(_))
+    }
 }
 
 impl Plan {
@@ -121,9 +134,16 @@ impl Plan {
             timing: Timing::default(),
             message: Message { method: Method::Post, payload: 64, headers: Vec::new(), fresh: false },
             expect: Expect { status: 200, body: ExpectBody::Echo },
+            content: Bytes::new(),
             threads,
             verify_tls: None,
         }
+    }
+
+    /// Expects these bytes as the body of every answer.
+    pub fn expect_content(&mut self, content: Bytes) {
+        self.expect.body = ExpectBody::Content(content.len());
+        self.content = content;
     }
 
     /// Requests in flight at most.

@@ -1,9 +1,10 @@
 //! What the HTTP echo servers answer, the same in every version of HTTP.
 //!
-//! `POST` anything gives the body back; `/size/N` gives N bytes; `/whoami/…` names the path that arrived and the
+//! `POST` anything gives the body back; `/size/N` gives N bytes, the same each time; `/whoami/…` names the path that arrived and the
 //! consumer that the gateway says it is; any other `GET` gives 64 bytes. A request's `x-bench-stamp` comes back.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// The parts of a request that decide its answer.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +29,7 @@ const FIXED: &[u8; 64] = b"sixty-four bytes, give or take none, from proto_bench
 pub fn body(asked: Asked<'_>) -> Option<Cow<'static, [u8]>> {
     if let Some((_, size)) = asked.path.split_once("/size/") {
         let size = size.split(['?', '/']).next().unwrap_or_default().parse::<usize>().unwrap_or(0);
-        return Some(Cow::Owned(vec![b'x'; size.min(LARGEST)]));
+        return Some(Cow::Owned(sized(size.min(LARGEST))));
     }
     if asked.path.contains("/whoami") {
         return Some(Cow::Owned(who(asked.path, asked.consumer)));
@@ -37,6 +38,22 @@ pub fn body(asked: Asked<'_>) -> Option<Cow<'static, [u8]>> {
         return None;
     }
     Some(Cow::Borrowed(FIXED))
+}
+
+/// The body of `/size/N`: no stretch of it looks like its neighbours, so that a lost or repeated piece shows.
+#[must_use]
+pub fn sized(size: usize) -> Vec<u8> {
+    const PIECE: usize = 1 << 20;
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut random = fastrand::Rng::with_seed(0x5eed);
+        (0..PIECE).map(|_| random.alphanumeric() as u8).collect()
+    });
+    let mut body = Vec::with_capacity(size);
+    while body.len() < size {
+        let piece = (size - body.len()).min(PIECE);
+        body.extend_from_slice(&PATTERN[..piece]);
+    }
+    body
 }
 
 /// The body of a `/whoami` answer.

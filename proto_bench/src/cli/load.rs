@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 
 use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Target, Timing};
@@ -16,12 +17,12 @@ pub struct LoadArgs {
     /// Requests in flight on each connection; HTTP/2, HTTP/3 and gRPC only.
     #[arg(short = 'm', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub streams: u32,
-    /// Measured time, such as 10s, 500ms or 2m.
-    #[arg(short = 'd', long, default_value = "10s", value_parser = parse_duration)]
-    pub duration: Duration,
-    /// Load before the measured time that is not counted.
-    #[arg(short = 'w', long, default_value = "2s", value_parser = parse_duration)]
-    pub warm_up: Duration,
+    /// Measured time, such as 10s, 500ms or 2m [default: 10s; of `compare`, 1s].
+    #[arg(short = 'd', long, value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Load before the measured time that is not counted [default: 2s; of `compare`, 300ms].
+    #[arg(short = 'w', long, value_parser = parse_duration)]
+    warm_up: Option<Duration>,
     /// Payload bytes of each request or message.
     #[arg(short = 's', long, default_value_t = 64, value_parser = payload_size)]
     pub size: usize,
@@ -40,7 +41,10 @@ pub struct LoadArgs {
     /// Status every answer must have.
     #[arg(long, default_value_t = 200)]
     pub expect_status: u16,
-    /// Body bytes every answer must have, content unchecked; for servers that do not echo.
+    /// File whose bytes every answer must have as its body.
+    #[arg(long, value_name = "FILE", value_parser = read_content, conflicts_with_all = ["expect_size", "no_verify_body"])]
+    pub expect_body: Option<Bytes>,
+    /// Body bytes every answer must have, content unchecked; the report says so.
     #[arg(long, visible_alias = "expect-body-bytes")]
     pub expect_size: Option<usize>,
     /// Accepts any body; the report says so.
@@ -55,9 +59,9 @@ pub struct LoadArgs {
     /// Verifies server certificates against this PEM file; any certificate is accepted without it.
     #[arg(long, value_name = "PEM")]
     pub verify_tls: Option<PathBuf>,
-    /// Runs of each row; medians are reported, with their spread.
-    #[arg(short = 'R', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub rounds: u32,
+    /// Runs of each row; medians are reported, with their spread [default: 1; of `compare`, 9].
+    #[arg(short = 'R', long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: Option<u32>,
     /// Repeats a round that other processes disturbed, up to this many times, once the machine is quiet.
     #[arg(long, default_value_t = 0, value_name = "TIMES")]
     pub repeat_disturbed: u32,
@@ -81,8 +85,41 @@ pub struct OutputArgs {
 }
 
 const LARGEST_PAYLOAD: usize = 64 * 1024 * 1024;
+/// A round of `compare`, the load before it, and how many there are.
+const SLICE: Duration = Duration::from_secs(1);
+const SLICE_WARM_UP: Duration = Duration::from_millis(300);
+const SLICES: u32 = 9;
 
 impl LoadArgs {
+    /// With short rounds, and more of them, unless told otherwise: a machine that is disturbed now and then then spoils
+    /// some of them and not all.
+    #[must_use]
+    pub fn in_slices(&self) -> Self {
+        let mut sliced = self.clone();
+        sliced.duration.get_or_insert(SLICE);
+        sliced.warm_up.get_or_insert(SLICE_WARM_UP);
+        sliced.rounds.get_or_insert(SLICES);
+        sliced
+    }
+
+    /// Measured time of a round.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.duration.unwrap_or_else(|| Timing::default().duration)
+    }
+
+    /// Load before it.
+    #[must_use]
+    pub fn warm_up(&self) -> Duration {
+        self.warm_up.unwrap_or_else(|| Timing::default().warm_up)
+    }
+
+    /// Runs of each row.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(1)
+    }
+
     /// The plan of one round against this target.
     #[must_use]
     pub fn plan(&self, target: Target) -> Plan {
@@ -98,8 +135,8 @@ impl LoadArgs {
         let pace = self.rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
         plan.load = Load { connections: self.connections, streams, pace };
         plan.timing = Timing {
-            warm_up: self.warm_up,
-            duration: self.duration,
+            warm_up: self.warm_up(),
+            duration: self.duration(),
             patience: self.timeout,
             ..Timing::default()
         };
@@ -110,6 +147,9 @@ impl LoadArgs {
             fresh: self.fresh,
         };
         plan.expect = Expect { status: self.expect_status, body };
+        if let Some(content) = &self.expect_body {
+            plan.expect_content(content.clone());
+        }
         plan.threads = self.threads.map_or(plan.threads, usize::from);
         plan.verify_tls.clone_from(&self.verify_tls);
         plan
@@ -145,6 +185,14 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
         return Err("control characters in a header value".to_owned());
     }
     Ok((name.to_ascii_lowercase(), value.to_owned()))
+}
+
+fn read_content(path: &str) -> Result<Bytes, String> {
+    let content = std::fs::read(path).map_err(|error| error.to_string())?;
+    if content.len() > LARGEST_PAYLOAD {
+        return Err("bodies end at 64 MiB".to_owned());
+    }
+    Ok(content.into())
 }
 
 fn payload_size(text: &str) -> Result<usize, String> {

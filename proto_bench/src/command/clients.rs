@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
             plan,
         ));
     }
-    for _ in 0..args.load.rounds {
+    for _ in 0..args.load.rounds() {
         for (row, plan) in document.rows.iter_mut().zip(&plans) {
             teller.label(row.label.clone());
             row.rounds.push(teller.round(plan, &watched(args.pid))?);

@@ -1,16 +1,18 @@
-//! `compare`: proxies side by side, each alone on a core, generator and backend on another, in turns.
+//! `compare`: proxies side by side, on a core of their own, generator and backend on another. All are up at once and are
+//! measured in short slices in turns, so that whatever changes on the machine changes for each of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::matrix::entry;
 use super::measure::Teller;
-use super::process::{BackendProcess, find, pin_self};
+use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
 use super::stand::{Stand, probe};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched, machine};
 use crate::peers::{self, Peer, Test};
+use crate::plan::Plan;
 use crate::report::model::{Row, Verdict};
 use crate::report::{Document, Kind};
 
@@ -46,12 +48,20 @@ pub struct Args {
     output: OutputArgs,
 }
 
-/// What a round needs beside its test.
+/// What a slice needs beside its test.
 struct Bench<'a> {
     args: &'a Args,
+    load: LoadArgs,
     stand: Stand,
     backend: BackendProcess,
     found: Vec<(Peer, PathBuf)>,
+}
+
+/// A proxy that is up for a test.
+struct Subject {
+    peer: Peer,
+    server: Server,
+    plan: Plan,
 }
 
 /// Requests in flight on each connection of HTTP/2, HTTP/3 and gRPC tests, unless told.
@@ -70,99 +80,123 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let backend = BackendProcess::start(&arguments, Some(core))?;
     let program = |peer: &Peer| Some((*peer, peer.program(args.gateway.as_deref())?));
     let found: Vec<_> = args.peers.iter().filter_map(program).collect();
-    let mut document = begin(args, &found);
+    let bench = Bench { args, load: args.load.in_slices(), stand, backend, found };
+    let mut document = bench.begin();
     let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
-    let bench = Bench { args, stand, backend, found };
-    for _ in 0..args.load.rounds {
-        check::rounds(&bench, &mut document, &teller)?;
-        for test in &args.tests {
-            for (peer, program) in &bench.found {
-                bench.round(*test, (*peer, program), &mut document, &mut teller)?;
-            }
-        }
+    check::rounds(&bench, &mut document, &teller)?;
+    for test in &args.tests {
+        bench.measure(*test, &mut document, &mut teller)?;
     }
     document.rows.iter_mut().for_each(Row::conclude);
     teller.confess(&mut document);
     output::deliver(document, &args.output)
 }
 
-fn begin(args: &Args, found: &[(Peer, PathBuf)]) -> Document {
-    let mut document = Document::begin(Kind::Compare);
-    document.versions.extend(peers::versions(found));
-    for checker in &args.check_with {
-        let (name, version) = checker.version_command();
-        document.versions.extend(machine::versions(&[(name, name, version)]));
-    }
-    for peer in &args.peers {
-        if !found.iter().any(|(present, _)| present == peer) {
-            document.notes.push(format!("{} is not installed here.", peer.name()));
+impl Bench<'_> {
+    fn begin(&self) -> Document {
+        let (args, load) = (self.args, &self.load);
+        let mut document = Document::begin(Kind::Compare);
+        document.versions.extend(peers::versions(&self.found));
+        for checker in &args.check_with {
+            let (name, version) = checker.version_command();
+            document.versions.extend(machine::versions(&[(name, name, version)]));
         }
-    }
-    let settings = [
-        (
-            "cores",
-            format!(
-                "proxy on core {}, generator and backend on core {}",
-                args.server_core, args.generator_core
+        for peer in &args.peers {
+            if !self.found.iter().any(|(present, _)| present == peer) {
+                document.notes.push(format!("{} is not installed here.", peer.name()));
+            }
+        }
+        let settings = [
+            (
+                "cores",
+                format!(
+                    "proxy on core {}, generator and backend on core {}",
+                    args.server_core, args.generator_core
+                ),
             ),
-        ),
-        ("workers", "one for each proxy".to_owned()),
-        (
-            "connections",
-            format!("{}; HTTP/2, HTTP/3 and gRPC {}", args.load.connections, args.multiplexed_connections),
-        ),
-        (
-            "rounds",
-            format!(
-                "{} of {:?} after {:?} of warm-up, proxies in turns",
-                args.load.rounds, args.load.duration, args.load.warm_up
+            ("workers", "one for each proxy".to_owned()),
+            (
+                "connections",
+                format!("{}; HTTP/2, HTTP/3 and gRPC {}", load.connections, args.multiplexed_connections),
             ),
-        ),
-        ("tls", "X25519, full handshakes; in front, never to the backend".to_owned()),
-    ];
-    document.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
-    document.notes.push(
+            (
+                "slices",
+                format!(
+                    "{} of {:?} each after {:?} of warm-up, in turns, all proxies up at once",
+                    load.rounds(),
+                    load.duration(),
+                    load.warm_up()
+                ),
+            ),
+            ("tls", "X25519, full handshakes; in front, never to the backend".to_owned()),
+        ];
+        document.settings.extend(settings.map(|(name, value)| (name.to_owned(), value)));
+        document.notes.push(
         "Generator and backend share a core, so the proxy is seldom at its limit: rates and latencies show the whole \
          chain, CPU time a request shows the proxy."
             .to_owned(),
     );
-    document
-}
+        document
+    }
 
-impl Bench<'_> {
-    fn round(
+    /// All slices of a test.
+    fn measure(&self, test: Test, document: &mut Document, teller: &mut Teller) -> Result<(), CommandError> {
+        let mut subjects = Vec::new();
+        for (peer, program) in &self.found {
+            subjects.extend(self.start(test, (*peer, program), document)?);
+        }
+        for slice in 0..test.slices(self.load.rounds()) {
+            // Nobody is always the one behind the same other.
+            let first = slice as usize % subjects.len().max(1);
+            for at in 0..subjects.len() {
+                let subject = &subjects[(first + at) % subjects.len()];
+                self.slice(test, subject, document, teller)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a proxy, unless it can't do the test.
+    fn start(
         &self,
         test: Test,
-        (peer, program): (Peer, &std::path::Path),
+        (peer, program): (Peer, &Path),
+        document: &mut Document,
+    ) -> Result<Option<Subject>, CommandError> {
+        let listen = self.stand.port()?;
+        let mut plan = self.load.plan(Stand::target(test, listen));
+        plan.threads = 1;
+        let streams = if self.load.streams > 1 { self.load.streams } else { STREAMS };
+        test.shape(&mut plan, self.args.multiplexed_connections, streams);
+        let core = Some(self.args.server_core);
+        let started = self.stand.start(peer, test, program, (&self.backend.ports, listen, 1, core));
+        match started.and_then(|started| probe(&plan).map(|()| started)) {
+            Ok((server, setup)) => {
+                document.configurations.insert(format!("{} {}", peer.name(), test.id()), setup.text());
+                note_limits(document, &plan);
+                Ok(Some(Subject { peer, server, plan }))
+            }
+            Err(reason) => {
+                entry(document, test, peer.name(), &plan).verdict = Verdict::Unavailable(reason.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn slice(
+        &self,
+        test: Test,
+        Subject { peer, server, plan }: &Subject,
         document: &mut Document,
         teller: &mut Teller,
     ) -> Result<(), CommandError> {
-        let listen = self.stand.port()?;
-        let mut plan = self.args.load.plan(Stand::target(test, listen));
-        plan.threads = 1;
-        let streams = if self.args.load.streams > 1 { self.args.load.streams } else { STREAMS };
-        test.shape(&mut plan, self.args.multiplexed_connections, streams);
-        if matches!(entry(document, test, peer.name(), &plan).verdict, Verdict::Unavailable(_)) {
-            return Ok(());
-        }
         teller.label(format!("{} {}", test.label(), peer.name()));
-        let core = Some(self.args.server_core);
-        let started = self.stand.start(peer, test, program, (&self.backend.ports, listen, 1, core));
-        let (server, setup) = match started.and_then(|started| probe(&plan).map(|()| started)) {
-            Ok(started) => started,
-            Err(reason) => {
-                entry(document, test, peer.name(), &plan).verdict = Verdict::Unavailable(reason.to_string());
-                return Ok(());
-            }
-        };
-        document.configurations.insert(format!("{} {}", peer.name(), test.id()), setup.text());
-        note_limits(document, &plan);
         let watched = [
             Watched { role: Role::Subject, name: peer.name().to_owned(), pid: server.pid(), cores: 1.0 },
             Watched { role: Role::Backend, name: "backend".to_owned(), pid: self.backend.pid(), cores: 1.0 },
         ];
-        let round = teller.round(&plan, &watched)?;
-        entry(document, test, peer.name(), &plan).rounds.push(round);
+        let round = teller.round(plan, &watched)?;
+        entry(document, test, peer.name(), plan).rounds.push(round);
         Ok(())
     }
 

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let program = if args.direct_only { None } else { Peer::Gateway.program(args.gateway.as_deref()) };
     let mut document = begin(args, program.as_deref());
     let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
-    for _ in 0..args.load.rounds {
+    for _ in 0..args.load.rounds() {
         for test in &args.tests {
             direct_round(args, *test, &backend, (&mut document, &mut teller))?;
             if !args.direct_only {
@@ -78,7 +78,9 @@ fn begin(args: &Args, program: Option<&Path>) -> Document {
             "rounds",
             format!(
                 "{} of {:?} after {:?} of warm-up",
-                args.load.rounds, args.load.duration, args.load.warm_up
+                args.load.rounds(),
+                args.load.duration(),
+                args.load.warm_up()
             ),
         ),
         (

@@ -150,5 +150,6 @@ pub fn row(id: &str, label: &str, subject: &str, plan: &Plan) -> Row {
         verdict: Verdict::Valid,
         summary: None,
         marks: Vec::new(),
+        left_out: 0,
     }
 }

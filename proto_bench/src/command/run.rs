@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     teller.label(plan.target.url());
     let mut result = row("run", &plan.target.url(), "target", &plan);
-    for _ in 0..args.load.rounds {
+    for _ in 0..args.load.rounds() {
         result.rounds.push(teller.round(&plan, &watched(args.pid))?);
     }
     result.conclude();

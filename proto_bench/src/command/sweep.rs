@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         note_limits(&mut document, plan);
         document.rows.push(row(&format!("rate-{rate:.0}"), &format!("{rate:.0}/s"), "target", plan));
     }
-    for _ in 0..args.load.rounds {
+    for _ in 0..args.load.rounds() {
         for (row, plan) in document.rows.iter_mut().zip(&plans) {
             teller.label(row.label.clone());
             row.rounds.push(teller.round(plan, &watched(args.pid))?);

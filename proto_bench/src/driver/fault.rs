@@ -113,3 +113,15 @@ impl FaultKind {
         }
     }
 }
+
+/// Compares an answer's body with what was expected, byte by byte.
+pub(super) fn compare(got: &[u8], expected: &[u8]) -> Result<(), Fault> {
+    if got.len() != expected.len() {
+        return Err(Fault::Length { got: got.len(), expected: expected.len() });
+    }
+    if got == expected {
+        return Ok(());
+    }
+    let at = got.iter().zip(expected).position(|(got, expected)| got != expected).unwrap_or_default();
+    Err(Fault::Content { at })
+}

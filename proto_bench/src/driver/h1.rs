@@ -3,6 +3,9 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
+
+use super::fault::compare;
 use super::link::Linker;
 use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
 use crate::plan::{Expect, ExpectBody, Method, Plan};
@@ -26,6 +29,7 @@ struct Shape {
     template: Template,
     pattern: Pattern,
     expect: Expect,
+    content: Bytes,
 }
 
 /// One keep-alive connection.
@@ -46,6 +50,7 @@ impl H1 {
             template: Template::new(plan, payload),
             pattern: Pattern::new(payload),
             expect: plan.expect,
+            content: plan.content.clone(),
         };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape) })
     }
@@ -90,6 +95,7 @@ impl Shape {
                 self.pattern.check(stamp, got)?;
                 stamped = true;
             }
+            ExpectBody::Content(_) => compare(got, &self.content)?,
             ExpectBody::Size(expected) if got.len() != expected => {
                 return Err(Fault::Length { got: got.len(), expected });
             }

@@ -9,6 +9,7 @@ use h2::client::{self, SendRequest};
 use http::{HeaderMap, HeaderName, HeaderValue, Method as HttpMethod, Request, Uri, Version};
 use tokio::task::spawn_local;
 
+use super::fault::compare;
 use super::link::Linker;
 use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
 use crate::plan::{Expect, ExpectBody, Method, Plan};
@@ -25,6 +26,7 @@ pub(super) struct Shape {
     pub(super) head: Head,
     pub(super) pattern: Pattern,
     pub(super) expect: Expect,
+    pub(super) content: Bytes,
 }
 
 /// A request's head, to be cloned for each request.
@@ -54,7 +56,12 @@ impl H2 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = Shape { head: Head::new(plan)?, pattern: Pattern::new(payload), expect: plan.expect };
+        let shape = Shape {
+            head: Head::new(plan)?,
+            pattern: Pattern::new(payload),
+            expect: plan.expect,
+            content: plan.content.clone(),
+        };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape), streams: plan.load.streams.max(1) })
     }
 }
@@ -151,6 +158,7 @@ pub(super) fn verify(
             shape.pattern.check(stamp, body)?;
             stamped = true;
         }
+        ExpectBody::Content(_) => compare(body, &shape.content)?,
         ExpectBody::Size(expected) if body.len() != expected => {
             return Err(Fault::Length { got: body.len(), expected });
         }

@@ -44,7 +44,12 @@ impl H3 {
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
         let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
-        let shape = Shape { head: Head::new(plan)?, pattern: Pattern::new(payload), expect: plan.expect };
+        let shape = Shape {
+            head: Head::new(plan)?,
+            pattern: Pattern::new(payload),
+            expect: plan.expect,
+            content: plan.content.clone(),
+        };
         Ok(Self {
             address: plan.address(),
             host: plan.target.host.clone(),

@@ -74,7 +74,7 @@ fn reservations(plan: &Plan, round: &Round) -> Vec<String> {
     mark(round.machine.foreign > DISTURBED, marks::DISTURBED);
     mark(round.machine.stolen > 0.05, marks::STOLEN);
     mark(round.unstamped > 0, marks::UNSTAMPED);
-    mark(plan.expect.body != ExpectBody::Echo, marks::UNVERIFIED);
+    mark(!plan.expect.body.is_verified(), marks::UNVERIFIED);
     mark(round.open_loop.is_some_and(|open| !open.sustained), marks::UNSUSTAINED);
     let late = round.generator_lateness.as_ref().is_some_and(|late| {
         // Lateness shows in every latency; it is of no account while it is small against them.
@@ -97,7 +97,7 @@ pub fn limits_of(plan: &Plan) -> Vec<String> {
         );
     }
     match plan.expect.body {
-        ExpectBody::Echo => {}
+        ExpectBody::Echo | ExpectBody::Content(_) => {}
         ExpectBody::Size(size) => {
             notes.push(format!("Contents of answers are not verified, only that they have {size} bytes."));
         }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::model::{CheckRun, Document, Kind, Row, Spread, Verdict};
+use super::model::{Document, Kind, Row, Spread, Verdict};
 use super::published;
 use super::terminal::mebibytes;
 
+mod compare;
 mod scale;
 mod table;
 
@@ -32,7 +33,7 @@ pub fn render(document: &Document) -> String {
 pub fn tables(document: &Document) -> String {
     let mut out = match document.kind {
         Kind::Matrix => matrix(document),
-        Kind::Compare => compare(document),
+        Kind::Compare => compare::render(document),
         Kind::Scale => scale::render(document),
         Kind::Run | Kind::Clients | Kind::Sweep => list(&document.rows).render(),
     };
@@ -150,72 +151,6 @@ fn matrix(document: &Document) -> String {
         ]);
     }
     table.render()
-}
-
-fn compare(document: &Document) -> String {
-    let subjects = subjects(document);
-    let mut out = String::new();
-    let mut section = |title: &str, figure: &dyn Fn(&Row) -> Option<f64>, lowest_wins: bool| {
-        writeln!(out, "**{title}**\n").ok();
-        let mut table = Table::new(&[&["test"], &subjects[..]].concat());
-        for first in ids(document) {
-            let rows: Vec<Option<&Row>> =
-                subjects.iter().map(|subject| document.row(&first.id, subject)).collect();
-            let values = rows.iter().flatten().filter(|row| row.is_valid()).filter_map(|row| figure(row));
-            let best = if lowest_wins { values.reduce(f64::min) } else { values.reduce(f64::max) };
-            let mut cells = vec![first.label.clone()];
-            cells.extend(rows.iter().map(|row| {
-                cell(*row, |row| {
-                    let value = figure(row)?;
-                    let text = if lowest_wins { format!("{value:.1}") } else { thousands(value) };
-                    Some(if best == Some(value) { format!("**{text}**") } else { text })
-                })
-            }));
-            table.row(cells);
-        }
-        out.push_str(&table.render());
-        out.push('\n');
-    };
-    section(
-        "CPU microseconds a request",
-        &|row| Some(row.summary.as_ref()?.cpu_us_per_request?.median),
-        true,
-    );
-    section("Requests a second", &|row| Some(row.summary.as_ref()?.rate.median), false);
-    section("p99 microseconds", &|row| Some(row.summary.as_ref()?.p99_us.median), true);
-    let memory = |row: &Row| Some(row.summary.as_ref()?.resident_bytes?.median / (1024.0 * 1024.0));
-    section("Resident MiB at the end", &memory, true);
-    out.push_str(&checks(document));
-    out
-}
-
-/// Our generator beside others: rates with their spread, and what each costs.
-fn checks(document: &Document) -> String {
-    let mut table = Table::new(&[
-        "generator check on nginx",
-        "generator",
-        "/s",
-        "from",
-        "to",
-        "generator CPU us",
-        "nginx CPU us",
-    ]);
-    for check in &document.checks {
-        for (name, runs) in [("proto_bench", &check.ours), (check.other.as_str(), &check.theirs)] {
-            let spread = |figure: fn(&CheckRun) -> f64| Spread::of(runs.iter().map(figure));
-            let rate = spread(|run| run.rate);
-            table.row(vec![
-                check.test.clone(),
-                name.to_owned(),
-                thousands(rate.median),
-                thousands(rate.min),
-                thousands(rate.max),
-                format!("{:.2}", spread(|run| run.generator_us_per_request).median),
-                format!("{:.2}", spread(|run| run.server_us_per_request).median),
-            ]);
-        }
-    }
-    if document.checks.is_empty() { String::new() } else { table.render() }
 }
 
 fn list(rows: &[Row]) -> Table {

@@ -79,6 +79,9 @@ pub struct Row {
     pub summary: Option<Summary>,
     /// Remarks such as `generator-limited`.
     pub marks: Vec<String>,
+    /// Disturbed rounds that the summary leaves out, since enough others are there.
+    #[serde(default)]
+    pub left_out: usize,
 }
 
 /// Whether a row may be quoted.
@@ -376,7 +379,7 @@ impl Row {
     /// Whether other processes used the machine meanwhile.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
-        self.marks.iter().any(|mark| mark == marks::DISTURBED)
+        self.marks.iter().any(|mark| mark == marks::DISTURBED || mark == marks::STOLEN)
     }
 }
 

@@ -1,6 +1,18 @@
 //! From rounds to rows: medians, spreads, and a verdict over all.
 
+use super::judge::marks;
 use super::model::{Latency, Round, Row, Spread, Summary, Verdict};
+
+/// Undisturbed rounds that are enough to leave the others out.
+const ENOUGH: usize = 3;
+
+impl Round {
+    /// Whether other processes, or other guests of the host, used the machine meanwhile.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.marks.iter().any(|mark| mark == marks::DISTURBED || mark == marks::STOLEN)
+    }
+}
 
 impl Row {
     /// Fills in verdict, summary and marks from the rounds.
@@ -17,13 +29,17 @@ impl Row {
                 })
             })
             .collect();
-        let mut marks: Vec<String> = self.rounds.iter().flat_map(|round| round.marks.clone()).collect();
+        let clean: Vec<&Round> = self.rounds.iter().filter(|round| !round.is_disturbed()).collect();
+        // The choice looks at what others did, never at the figures.
+        let kept = if clean.len() >= ENOUGH { clean } else { self.rounds.iter().collect() };
+        let mut marks: Vec<String> = kept.iter().flat_map(|round| round.marks.clone()).collect();
         marks.sort_unstable();
         marks.dedup();
+        self.left_out = self.rounds.len() - kept.len();
         self.marks = marks;
         if reasons.is_empty() && !self.rounds.is_empty() {
             self.verdict = Verdict::Valid;
-            self.summary = Some(Summary::new(&self.rounds));
+            self.summary = Some(Summary::new(&kept));
         } else {
             self.verdict = Verdict::Void(reasons);
             self.summary = None;
@@ -34,8 +50,8 @@ impl Row {
 impl Summary {
     /// Medians and spreads of these rounds.
     #[must_use]
-    pub fn new(rounds: &[Round]) -> Self {
-        let spread = |figure: &dyn Fn(&Round) -> f64| Spread::of(rounds.iter().map(figure));
+    pub fn new(rounds: &[&Round]) -> Self {
+        let spread = |figure: &dyn Fn(&Round) -> f64| Spread::of(rounds.iter().copied().map(figure));
         let latency = |figure: &dyn Fn(&Latency) -> f64| spread(&|round: &Round| figure(&round.latency));
         let watched = rounds.iter().all(|round| round.subject.is_some());
         let subject = |figure: &dyn Fn(&super::model::Usage) -> f64| {
@@ -60,6 +76,13 @@ impl Summary {
 }
 
 impl Spread {
+    /// The same in another unit.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        let Self { median, min, max, cv_percent } = self;
+        Self { median: median * factor, min: min * factor, max: max * factor, cv_percent }
+    }
+
     /// Median, extremes and coefficient of variation.
     #[must_use]
     pub fn of(values: impl Iterator<Item = f64>) -> Self {

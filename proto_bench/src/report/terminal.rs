@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::markdown;
 use super::model::{Document, Kind, Latency, Round, Row, Verdict};
+use crate::plan::ExpectBody;
 
 /// The document as text: details for one row, tables for many.
 #[must_use]
@@ -52,7 +53,7 @@ fn run_row(out: &mut String, row: &Row) {
         if several {
             writeln!(out, "round {number}").ok();
         }
-        run_round(out, round);
+        run_round(out, round, row.expect.body);
     }
     if let (true, Some(summary)) = (several, &row.summary) {
         let rate = summary.rate;
@@ -75,8 +76,13 @@ fn pace(row: &Row) -> String {
     }
 }
 
-fn run_round(out: &mut String, round: &Round) {
-    writeln!(out, "  {} verified answers in {:.2} s", round.completed, round.window_seconds).ok();
+fn run_round(out: &mut String, round: &Round, expected: ExpectBody) {
+    let answers = match expected {
+        ExpectBody::Echo | ExpectBody::Content(_) => "verified answers",
+        ExpectBody::Size(_) => "answers (only their size was checked)",
+        ExpectBody::Unverified => "answers (neither content nor size was checked)",
+    };
+    writeln!(out, "  {} {answers} in {:.2} s", round.completed, round.window_seconds).ok();
     writeln!(out, "  rate        {:.0}/s", round.rate).ok();
     latency_line(out, "latency", &round.latency);
     if let Some(service) = &round.service {

@@ -104,6 +104,62 @@ fn compare_measures_a_peer_where_one_is_installed() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
     assert_eq!(document.rows.len(), 2);
+    assert!(document.rows.iter().all(|row| row.rounds.len() == 9), "slices are the default");
     assert!(document.versions.contains_key("nginx"));
     assert!(document.configurations.keys().all(|name| name.starts_with("nginx ")));
+}
+
+#[test]
+fn the_relay_is_measured_where_bytes_are_enough() {
+    let arguments = ["compare", "--peers", "relay", "--tests", "h1,tcp,fixed", "-R", "2", "--json", "-"];
+    let output = proto_bench(&[&arguments[..], &SHORT].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Document = serde_json::from_slice(&output.stdout).expect("a result");
+    for test in ["h1", "tcp"] {
+        let row = document.row(test, "relay").expect("a row");
+        assert!(row.is_valid(), "{:?}", row.verdict);
+        assert!(
+            row.rounds
+                .iter()
+                .all(|round| round.subject.as_ref().is_some_and(|usage| usage.cpu_us_per_request > 0.0))
+        );
+    }
+    let fixed = document.row("fixed", "relay").expect("a row");
+    assert!(matches!(fixed.verdict, Verdict::Unavailable(_)), "a relay answers nothing by itself");
+}
+
+#[test]
+fn contents_are_compared_with_a_file() {
+    let backend = backend();
+    let url = format!("http://{}/size/5000", backend.ports.http.expect("served"));
+    let directory = std::env::temp_dir().join(format!("proto_bench-content-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let mut body = proto_bench::backend::answer::sized(5_000);
+    let (right, wrong) = (directory.join("right"), directory.join("wrong"));
+    std::fs::write(&right, &body).expect("written");
+    body[4_321] ^= 1;
+    std::fs::write(&wrong, &body).expect("written");
+    let run = |file: &std::path::Path| {
+        let file = file.to_string_lossy();
+        proto_bench(&[&["run", &url, "--method", "GET", "--expect-body", &*file][..], &SHORT].concat())
+    };
+    let output = run(&right);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(!text.contains("content-unverified"), "{text}");
+    let output = run(&wrong);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("byte 4321 of the answer is wrong"));
+    std::fs::remove_dir_all(&directory).ok();
+}
+
+#[test]
+fn answers_whose_content_is_not_checked_are_not_called_verified() {
+    let backend = backend();
+    let url = format!("http://{}/size/50", backend.ports.http.expect("served"));
+    let output =
+        proto_bench(&[&["run", &url, "--method", "GET", "--expect-size", "50"][..], &SHORT].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(!text.contains(" verified answers") && text.contains("only their size was checked"), "{text}");
 }

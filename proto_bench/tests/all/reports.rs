@@ -56,6 +56,56 @@ fn what_is_unavailable_is_named_and_is_not_void() {
     }
 }
 
+/// A comparison of one test: what a request costs each subject in each slice, and whether that was disturbed.
+fn comparison(subjects: [(&str, &[(f64, bool)]); 2]) -> Document {
+    let mut document = document(|_| {});
+    document.kind = Kind::Compare;
+    for (row, (subject, slices)) in document.rows.iter_mut().zip(subjects) {
+        row.subject = subject.to_owned();
+        let mut round = row.rounds[0].clone();
+        round.marks.clear();
+        round.void.clear();
+        let slice = |(cost, disturbed): &(f64, bool)| {
+            let mut slice = round.clone();
+            slice.marks.extend(disturbed.then(|| "disturbed".to_owned()));
+            let mut usage = round.generator.clone();
+            usage.cpu_us_per_request = *cost;
+            slice.subject = Some(usage);
+            slice
+        };
+        row.rounds = slices.iter().map(slice).collect();
+        row.conclude();
+    }
+    document
+}
+
+#[test]
+fn disturbed_slices_are_left_out_and_counted() {
+    let ours = [(8.0, false), (80.0, true), (8.2, false), (8.1, false)];
+    let theirs = [(10.0, false), (10.0, false), (10.4, false), (10.2, false)];
+    let document = comparison([("gateway", &ours), ("nginx", &theirs)]);
+    let row = document.row("h1", "gateway").expect("a row");
+    assert_eq!((row.left_out, row.is_disturbed()), (1, false));
+    let text = markdown::tables(&document);
+    assert!(text.contains("**8.1** ±1 %") && text.contains("0.79 (0.79–0.80) of nginx"), "{text}");
+    let left_out = text
+        .lines()
+        .any(|line| line.split('|').map(str::trim).eq(["", "HTTP/1.1", "gateway", "3", "1", "", ""]));
+    assert!(left_out, "{text}");
+}
+
+#[test]
+fn nothing_leads_where_slices_lie_over_each_other_or_were_disturbed() {
+    let theirs = [(10.0, false), (10.2, false), (10.1, false)];
+    let mixed = comparison([("gateway", &[(9.0, false), (9.0, false), (10.3, false)]), ("nginx", &theirs)]);
+    let disturbed = comparison([("gateway", &[(5.0, true), (5.0, true), (5.0, false)]), ("nginx", &theirs)]);
+    for document in [mixed, disturbed] {
+        let text = markdown::tables(&document);
+        let costs = text.split("**Requests a second**").next().expect("the first table");
+        assert!(!costs.contains("**9") && !costs.contains("**5"), "{text}");
+    }
+}
+
 #[test]
 fn the_page_is_self_contained_and_escapes() {
     let document = document(|_| {});

@@ -124,7 +124,7 @@ fn entry(document: &mut Document, checker: Checker) -> &mut Check {
 fn round(bench: &Bench<'_>, checker: Checker, nginx: &Path) -> Result<(CheckRun, CheckRun), CheckError> {
     let test = checker.test();
     let listen = bench.stand.port()?;
-    let mut plan = bench.args.load.plan(Stand::target(test, listen));
+    let mut plan = bench.load.plan(Stand::target(test, listen));
     // The others count from their first request, so ours must too.
     plan.timing.warm_up = Duration::ZERO;
     plan.threads = 1;

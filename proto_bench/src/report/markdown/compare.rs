@@ -1,0 +1,201 @@
+//! Proxies side by side: each figure with its spread, its marks, and a lead only where it is one.
+
+use std::fmt::Write;
+
+use super::{Table, cell, ids, subjects, thousands};
+use crate::report::judge::marks;
+use crate::report::model::{CheckRun, Document, Round, Row, Spread, Summary};
+
+/// The subject that ratios are of, and the one that is a floor and no competitor.
+const GATEWAY: &str = "gateway";
+const FLOOR: &str = "relay";
+
+/// A figure of the table.
+struct Figure {
+    title: &'static str,
+    of: fn(&Summary) -> Option<Spread>,
+    text: fn(f64) -> String,
+    lowest_wins: bool,
+    /// Marks with which a row leads nobody.
+    spoils: &'static [&'static str],
+}
+
+const FIGURES: [Figure; 4] = [
+    Figure {
+        title: "CPU microseconds a request",
+        of: |summary| summary.cpu_us_per_request,
+        text: |value| format!("{value:.1}"),
+        lowest_wins: true,
+        spoils: &[marks::DISTURBED, marks::STOLEN],
+    },
+    Figure {
+        title: "Requests a second",
+        of: |summary| Some(summary.rate),
+        text: thousands,
+        lowest_wins: false,
+        spoils: &[marks::DISTURBED, marks::STOLEN, marks::GENERATOR, marks::BACKEND],
+    },
+    Figure {
+        title: "p99 microseconds",
+        of: |summary| Some(summary.p99_us),
+        text: |value| format!("{value:.1}"),
+        lowest_wins: true,
+        spoils: &[marks::DISTURBED, marks::STOLEN, marks::LATE_GENERATOR],
+    },
+    Figure {
+        title: "Resident MiB at the end",
+        of: |summary| summary.resident_bytes.map(|bytes| bytes.scaled(1.0 / (1024.0 * 1024.0))),
+        text: |value| format!("{value:.1}"),
+        lowest_wins: true,
+        spoils: &[],
+    },
+];
+
+/// The tables.
+pub(super) fn render(document: &Document) -> String {
+    let mut out = String::new();
+    for figure in &FIGURES {
+        writeln!(out, "**{}**\n", figure.title).ok();
+        out.push_str(&figure.table(document));
+        out.push('\n');
+    }
+    out.push_str(&circumstances(document));
+    out.push_str(&checks(document));
+    out
+}
+
+impl Figure {
+    fn table(&self, document: &Document) -> String {
+        let subjects = subjects(document);
+        let ratios = self.title == FIGURES[0].title && subjects.contains(&GATEWAY) && subjects.len() > 1;
+        let mut heads = [&["test"], &subjects[..]].concat();
+        let floor = ratios && subjects.contains(&FLOOR);
+        if ratios {
+            heads.push("gateway / best other");
+        }
+        if floor {
+            heads.push("gateway / relay");
+        }
+        let mut table = Table::new(&heads);
+        for first in ids(document) {
+            let rows: Vec<Option<&Row>> =
+                subjects.iter().map(|subject| document.row(&first.id, subject)).collect();
+            let leader = self.leader(&rows.iter().flatten().copied().collect::<Vec<_>>());
+            let mut cells = vec![first.label.clone()];
+            cells.extend(rows.iter().map(|row| {
+                cell(*row, |row| {
+                    let spread = (self.of)(row.summary.as_ref()?)?;
+                    let text = (self.text)(spread.median);
+                    let text =
+                        if leader == Some(row.subject.as_str()) { format!("**{text}**") } else { text };
+                    let several = row.rounds.len() - row.left_out > 1;
+                    Some(if several { format!("{text} ±{:.0} %", spread.cv_percent) } else { text })
+                })
+            }));
+            let rows: Vec<&Row> = rows.into_iter().flatten().filter(|row| row.is_valid()).collect();
+            if ratios {
+                let best = cheapest_other(&rows)
+                    .and_then(|best| Some(format!("{} of {}", ratio(&rows, best)?, best.subject)));
+                cells.push(best.unwrap_or_else(|| "–".to_owned()));
+            }
+            if floor {
+                let relay = rows.iter().find(|row| row.subject == FLOOR);
+                cells.push(relay.and_then(|relay| ratio(&rows, relay)).unwrap_or_else(|| "–".to_owned()));
+            }
+            table.row(cells);
+        }
+        table.render()
+    }
+
+    /// Who leads: every slice of it beats the median of all others, and none of them has a mark that spoils the figure.
+    fn leader<'r>(&self, rows: &[&'r Row]) -> Option<&'r str> {
+        let rows: Vec<(&Row, Spread)> = rows
+            .iter()
+            .filter(|row| row.is_valid() && row.subject != FLOOR)
+            .filter_map(|row| Some((*row, (self.of)(row.summary.as_ref()?)?)))
+            .collect();
+        let spoilt = |row: &Row| row.marks.iter().any(|mark| self.spoils.contains(&mark.as_str()));
+        if rows.len() < 2 || rows.iter().any(|(row, _)| spoilt(row)) {
+            return None;
+        }
+        let beats = |own: &Spread, other: &Spread| {
+            if self.lowest_wins { own.max < other.median } else { own.min > other.median }
+        };
+        let leads = |(row, own): &&(&Row, Spread)| {
+            rows.iter().filter(|(other, _)| other.subject != row.subject).all(|(_, other)| beats(own, other))
+        };
+        rows.iter().find(leads).map(|(row, _)| row.subject.as_str())
+    }
+}
+
+/// The cheapest of the others by CPU time.
+fn cheapest_other<'r>(rows: &[&'r Row]) -> Option<&'r Row> {
+    let cpu = |row: &Row| Some(row.summary.as_ref()?.cpu_us_per_request?.median);
+    let others = rows.iter().filter(|row| row.subject != GATEWAY && row.subject != FLOOR);
+    let priced = others.filter_map(|row| Some((cpu(row)?, *row)));
+    priced.min_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, row)| row)
+}
+
+/// The gateway's CPU time over that of another, slice by slice, so that both had the same machine.
+fn ratio(rows: &[&Row], other: &Row) -> Option<String> {
+    let gateway = rows.iter().find(|row| row.subject == GATEWAY)?;
+    let cost = |round: &Round| {
+        let usage = round.subject.as_ref().filter(|_| !round.is_disturbed())?;
+        (usage.cpu_us_per_request > 0.0).then_some(usage.cpu_us_per_request)
+    };
+    let pairs = gateway.rounds.iter().zip(&other.rounds);
+    let ratios: Vec<f64> = pairs.filter_map(|(ours, theirs)| Some(cost(ours)? / cost(theirs)?)).collect();
+    let Spread { median, min, max, .. } = Spread::of(ratios.iter().copied());
+    match ratios.len() {
+        0 => None,
+        1 => Some(format!("{median:.2}")),
+        _ => Some(format!("{median:.2} ({min:.2}–{max:.2})")),
+    }
+}
+
+/// What each row is worth: its slices, those left out, its marks.
+fn circumstances(document: &Document) -> String {
+    let mut table = Table::new(&["test", "subject", "slices", "left out as disturbed", "marks"]);
+    for row in
+        document.rows.iter().filter(|row| row.is_valid() && (row.left_out > 0 || !row.marks.is_empty()))
+    {
+        table.row(vec![
+            row.label.clone(),
+            row.subject.clone(),
+            (row.rounds.len() - row.left_out).to_string(),
+            row.left_out.to_string(),
+            row.marks.join(", "),
+        ]);
+    }
+    let rows = table.render();
+    if rows.lines().count() > 2 { format!("{rows}\n") } else { String::new() }
+}
+
+/// Our generator beside others: rates with their spread, and what each costs.
+fn checks(document: &Document) -> String {
+    let mut table = Table::new(&[
+        "generator check on nginx",
+        "generator",
+        "/s",
+        "from",
+        "to",
+        "generator CPU us",
+        "nginx CPU us",
+    ]);
+    for check in &document.checks {
+        for (name, runs) in [("proto_bench", &check.ours), (check.other.as_str(), &check.theirs)] {
+            let spread = |figure: fn(&CheckRun) -> f64| Spread::of(runs.iter().map(figure));
+            let rate = spread(|run| run.rate);
+            table.row(vec![
+                check.test.clone(),
+                name.to_owned(),
+                thousands(rate.median),
+                thousands(rate.min),
+                thousands(rate.max),
+                format!("{:.2}", spread(|run| run.generator_us_per_request).median),
+                format!("{:.2}", spread(|run| run.server_us_per_request).median),
+            ]);
+        }
+    }
+    if document.checks.is_empty() { String::new() } else { table.render() }
+}
