@@ -1,13 +1,18 @@
-//! Read buffers, lent while something arrives: an idle connection has none.
+//! Buffers, lent while something arrives or leaves: an idle connection has none.
 //!
-//! A buffer's bytes are handed on as slices that share it (header values, pieces of bodies); once they are gone it can
-//! be used again. Each worker keeps a few of both sizes, so that neither memory nor the allocator is asked for every
-//! message.
+//! Small messages are read into a worker's one scratch buffer, and what came is copied into memory of its size: an exchange
+//! that waits for its target holds its head and no room beside it. Large ones are read into buffers whose bytes are handed
+//! on as slices that share them (pieces of bodies); once those are gone a buffer can be used again. Each worker keeps a few
+//! of both sizes, so that neither memory nor the allocator is asked for every message.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
+use tokio::io::{AsyncRead, ReadBuf};
 
 /// Bytes of a buffer for a message's head.
 pub(crate) const HEAD_BYTES: usize = 8 << 10;
@@ -22,6 +27,13 @@ const MAX_LARGE: usize = 16;
 /// Buffers a worker remembers until their slices are gone.
 const MAX_LENT: usize = 64;
 const MAX_LENT_LARGE: usize = 16;
+/// Bytes of the buffer that small messages are read into.
+const SCRATCH_BYTES: usize = 16 << 10;
+/// Buffers for heads on their way out that a worker keeps, and the bytes of the largest.
+const MAX_OUTGOING: usize = 64;
+const MAX_OUTGOING_BYTES: usize = 4 << 10;
+/// Bytes of such a buffer to begin with.
+const OUTGOING_BYTES: usize = 512;
 
 #[derive(Default)]
 struct Kept {
@@ -35,6 +47,41 @@ struct Kept {
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
+    static SCRATCH: RefCell<[u8; SCRATCH_BYTES]> = const { RefCell::new([0; SCRATCH_BYTES]) };
+    static OUTGOING: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads once into the scratch buffer, and what came into `buffer`, which is empty; `Ok(0)` is the end of the stream.
+pub(crate) fn poll_small<R: AsyncRead>(
+    reader: Pin<&mut R>,
+    cx: &mut Context<'_>,
+    buffer: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    give_back(buffer);
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut read = ReadBuf::new(scratch);
+        ready!(reader.poll_read(cx, &mut read))?;
+        let came = read.filled();
+        if !came.is_empty() {
+            *buffer = BytesMut::from(came);
+        }
+        Poll::Ready(Ok(came.len()))
+    })
+}
+
+/// An empty buffer for a head to be written into.
+pub(crate) fn outgoing() -> Vec<u8> {
+    OUTGOING.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(OUTGOING_BYTES))
+}
+
+/// Takes such a buffer back.
+pub(crate) fn sent(mut buffer: Vec<u8>) {
+    buffer.clear();
+    OUTGOING.with_borrow_mut(|kept| {
+        if kept.len() < MAX_OUTGOING && (1..=MAX_OUTGOING_BYTES).contains(&buffer.capacity()) {
+            kept.push(buffer);
+        }
+    });
 }
 
 /// The room for a connection's next message, given what the last took with its head: who sends large messages mostly
@@ -79,12 +126,15 @@ fn remember(lent: &mut VecDeque<BytesMut>, buffer: BytesMut, limit: usize) {
     lent.push_back(buffer);
 }
 
-/// Takes an empty buffer back.
+/// Takes an empty buffer back, also one that only keeps the memory of a message from others.
 pub(crate) fn give_back(buffer: &mut BytesMut) {
-    if !buffer.is_empty() || buffer.capacity() == 0 {
+    if !buffer.is_empty() {
         return;
     }
     let mut buffer = std::mem::take(buffer);
+    if buffer.capacity() == 0 {
+        return;
+    }
     // Works only when no slice of it is left.
     KEPT.with_borrow_mut(|kept| {
         if buffer.try_reclaim(BODY_BYTES) {

@@ -6,5 +6,6 @@
 pub mod body;
 pub mod chunked;
 pub mod head;
+mod name;
 pub(crate) mod send;
 pub mod write;

@@ -1,5 +1,7 @@
 //! One connection's bytes, plain or encrypted, whole or as two halves.
 
+mod rewound;
+
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -7,15 +9,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use atomic_refcell::AtomicRefCell;
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 use tokio_util::io::poll_read_buf;
 
-use crate::buffer;
+use crate::buffer::{self, HEAD_BYTES};
 use crate::tls::early::EarlyStream;
+pub use rewound::Rewound;
 
 /// A connection.
 #[derive(Debug)]
@@ -145,7 +148,9 @@ impl Link {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(tcp) => {
-                ready!(poll_arrival(tcp, cx, buffer))?;
+                if !is_small(buffer, wanted) {
+                    ready!(poll_arrival(tcp, cx, buffer))?;
+                }
                 poll_fill(Pin::new(tcp), cx, buffer, wanted)
             }
             Self::Tls(tls) => poll_fill(Pin::new(tls.as_mut()), cx, buffer, wanted),
@@ -162,7 +167,7 @@ impl Link {
             }
             Self::Tls(_) => {
                 let mut cx = Context::from_waker(std::task::Waker::noop());
-                self.poll_fill(&mut cx, buffer, buffer::HEAD_BYTES).is_pending()
+                self.poll_fill(&mut cx, buffer, HEAD_BYTES).is_pending()
             }
         }
     }
@@ -242,76 +247,6 @@ impl AsyncWrite for Link {
     }
 }
 
-/// A stream whose first bytes have been read already.
-#[derive(Debug)]
-pub struct Rewound<T> {
-    ahead: BytesMut,
-    inner: T,
-}
-
-impl<T> Rewound<T> {
-    /// `ahead` is read before anything else.
-    pub fn new(mut ahead: BytesMut, inner: T) -> Self {
-        // With nothing in it, it would only keep its memory from others for as long as the connection lives.
-        buffer::give_back(&mut ahead);
-        Self { ahead, inner }
-    }
-
-    /// What is below.
-    pub fn get_ref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T> From<T> for Rewound<T> {
-    fn from(inner: T) -> Self {
-        Self::new(BytesMut::new(), inner)
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Rewound<T> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.ahead.is_empty() {
-            return Pin::new(&mut this.inner).poll_read(cx, buf);
-        }
-        let take = this.ahead.len().min(buf.remaining());
-        buf.put_slice(&this.ahead[..take]);
-        this.ahead.advance(take);
-        if this.ahead.is_empty() {
-            // Gives the memory back: the connection may live long.
-            this.ahead = BytesMut::new();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Rewound<T> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
-    }
-}
-
 /// Both halves of a TLS link need the one session. They live in one task, so the cell is never contended: it checks,
 /// it never waits.
 type Shared = Arc<AtomicRefCell<Box<Tls>>>;
@@ -350,7 +285,9 @@ impl ReadHalf {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(half) => {
-                ready!(poll_arrival(half.as_ref(), cx, buffer))?;
+                if !is_small(buffer, wanted) {
+                    ready!(poll_arrival(half.as_ref(), cx, buffer))?;
+                }
                 poll_fill(Pin::new(half), cx, buffer, wanted)
             }
             Self::Tls(cell) => {
@@ -464,14 +401,19 @@ fn write_slices<W: AsyncWrite>(
     }
 }
 
-/// Waits until there may be something to read. Asked first, because every second read of an exchange finds that there
-/// is nothing, and room made for it would be given back at once.
+/// Waits until there may be something to read. Asked before room is made, which would be given back at once where there is
+/// nothing.
 fn poll_arrival(tcp: &TcpStream, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<()>> {
     let arrival = tcp.poll_read_ready(cx);
     if arrival.is_pending() {
         buffer::give_back(buffer);
     }
     arrival
+}
+
+/// Whether a read may go through the worker's scratch buffer.
+fn is_small(buffer: &BytesMut, wanted: usize) -> bool {
+    buffer.is_empty() && wanted <= HEAD_BYTES
 }
 
 /// One read into the buffer's spare capacity.
@@ -481,6 +423,9 @@ fn poll_fill<R: AsyncRead>(
     buffer: &mut BytesMut,
     wanted: usize,
 ) -> Poll<io::Result<usize>> {
+    if is_small(buffer, wanted) {
+        return buffer::poll_small(reader, cx, buffer);
+    }
     buffer::prepare(buffer, wanted);
     let read = poll_read_buf(reader, cx, buffer);
     if buffer.is_empty() {

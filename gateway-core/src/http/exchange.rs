@@ -1,11 +1,12 @@
 //! One request on its way through the gateway, as the plugins see it.
 
+mod client;
 mod field;
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -15,11 +16,9 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::dialect::Dialect;
-use super::early::Handshake;
 use super::fork::Fork;
 use super::forwarding::Forwarding;
 use super::reply::Reply;
-use crate::certificate::Names;
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
@@ -27,6 +26,7 @@ use crate::plugin::Seat;
 use crate::route::{Captures, forward_path};
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
 use crate::upstream::{Answer, Phases};
+pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 
 /// One request with its response.
@@ -67,6 +67,8 @@ pub struct Exchange {
     pub(crate) is_from_target: bool,
     /// How much of the path the route took.
     pub(crate) path_bytes: usize,
+    /// `Host` as the client sent it.
+    pub(crate) host: Option<HeaderValue>,
     rare: Option<Box<Rare>>,
 }
 
@@ -87,70 +89,6 @@ struct Rare {
     detached: Option<Box<Fork>>,
     queued: Option<Duration>,
     phases: Option<Phases>,
-}
-
-/// The client's end of a connection; one for all its exchanges.
-#[derive(Debug)]
-pub struct Client {
-    /// The other end of the socket, or what a trusted PROXY protocol header said.
-    pub peer: SocketAddr,
-    /// Our end of the socket.
-    pub local: SocketAddr,
-    /// The peer's address as text, ready to be appended to `X-Forwarded-For`.
-    pub peer_text: HeaderValue,
-    /// Whether the peer is a trusted proxy, whose forwarding headers are believed.
-    pub trusted: bool,
-    /// TLS facts; `None` on plain connections.
-    pub tls: Option<ClientTls>,
-    /// The handshake, where requests may come before it is over.
-    pub handshake: Option<Arc<Handshake>>,
-    /// The names in the client's certificate, read when they are first asked for.
-    names: OnceLock<Option<Box<Names>>>,
-}
-
-/// What the TLS handshake told.
-#[derive(Debug, Clone, Default)]
-pub struct ClientTls {
-    /// The name the client asked for.
-    pub server_name: Option<Arc<str>>,
-    /// `TLSv1.2` or `TLSv1.3`.
-    pub version: &'static str,
-    /// IANA name.
-    pub cipher: &'static str,
-    /// The client's verified leaf certificate, DER.
-    pub certificate: Option<Arc<[u8]>>,
-    /// What the client sent after its leaf, DER, in its order. Only those that lead to a trusted root were verified.
-    pub chain: Box<[Arc<[u8]>]>,
-}
-
-impl Client {
-    /// The client at the other end of a socket.
-    pub fn new(peer: SocketAddr, local: SocketAddr, trusted: bool, tls: Option<ClientTls>) -> Self {
-        let peer_text = HeaderValue::from_str(&canonical(peer.ip()).to_string())
-            .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Self { peer, local, peer_text, trusted, tls, handshake: None, names: OnceLock::new() }
-    }
-
-    /// Whether its handshake is still under way.
-    pub fn is_early(&self) -> bool {
-        self.handshake.as_ref().is_some_and(|handshake| !handshake.is_over())
-    }
-
-    /// The names in its certificate; `None` without one, or with one that can't be read.
-    pub fn certificate_names(&self) -> Option<&Names> {
-        let certificate = self.tls.as_ref()?.certificate.as_ref()?;
-        self.names.get_or_init(|| Names::read(certificate).map(Box::new)).as_deref()
-    }
-
-    /// `https` or `http`.
-    pub fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
-    }
-}
-
-/// IPv4 addresses that arrive through an IPv6 socket, as IPv4.
-pub fn canonical(address: IpAddr) -> IpAddr {
-    address.to_canonical()
 }
 
 impl Exchange {
@@ -177,6 +115,7 @@ impl Exchange {
             state: State::default(),
             is_from_target: false,
             path_bytes: 0,
+            host: None,
             rare: None,
         }
     }
@@ -328,6 +267,7 @@ impl Exchange {
             state: State::default(),
             is_from_target: false,
             path_bytes: self.path_bytes,
+            host: self.host.clone(),
             rare,
         };
         let (proxy, place) = (seat.route().proxy.clone(), seat.place());
@@ -454,6 +394,14 @@ impl Exchange {
     /// The client's HTTP version.
     pub fn version(&self) -> Version {
         self.request.version
+    }
+
+    /// The host that the client asked for, with its port where it named one; what plugins do to `Host` changes nothing.
+    pub(crate) fn asked_host(&self) -> Option<&str> {
+        match self.request.uri.authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => std::str::from_utf8(self.host.as_ref()?.as_bytes()).ok(),
+        }
     }
 
     /// The host the client asked for, with its port if it gave one: `:authority`, else `Host`.

@@ -23,6 +23,9 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 /// `X-Forwarded-Host`
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+const HTTP: HeaderValue = HeaderValue::from_static("http");
+const HTTPS: HeaderValue = HeaderValue::from_static("https");
+
 static NAMES: [HeaderName; 5] = [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED, VIA];
 
 /// What else only a trusted proxy may say about the way here; targets tend to believe it.
@@ -57,14 +60,18 @@ impl Forwarding {
         let client = &*exchange.client;
         let headers = &mut exchange.request.headers;
         // Looking once through the few fields there are costs less than looking each name up.
-        let any = headers.keys().any(|name| NAMES.contains(name) || CLAIMS.contains(name));
+        let any = headers.keys().any(|name| {
+            // The letters that the names begin with: most fields begin with others.
+            matches!(name.as_str().as_bytes(), [b'f' | b'v' | b'x', ..])
+                && (NAMES.contains(name) || CLAIMS.contains(name))
+        });
         if any && !client.trusted {
             for name in CLAIMS.iter().chain(&NAMES).filter(|name| **name != VIA) {
                 headers.remove(name);
             }
         }
         let mut earlier = |name: &HeaderName| if any { take(headers, name) } else { None };
-        let scheme = HeaderValue::from_static(client.scheme());
+        let scheme = if client.tls.is_some() { HTTPS } else { HTTP };
         let addresses = listed(earlier(&X_FORWARDED_FOR), client.peer_text.clone());
         let scheme = earlier(&X_FORWARDED_PROTO).unwrap_or(scheme);
         let name = earlier(&X_FORWARDED_HOST).or_else(|| host.clone());
@@ -102,7 +109,7 @@ fn overwritten(headers: &mut HeaderMap) {
 fn host(exchange: &Exchange) -> Option<HeaderValue> {
     match exchange.request.uri.authority() {
         Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
-        None => exchange.request.headers.get(http::header::HOST).cloned(),
+        None => exchange.host.clone(),
     }
 }
 
@@ -213,6 +220,7 @@ mod tests {
         let peer: SocketAddr = "10.0.0.9:1234".parse().unwrap();
         let client = Client::new(peer, "127.0.0.1:8000".parse().unwrap(), trusted, None);
         let mut exchange = Exchange::new(request, Arc::new(client));
+        exchange.host = exchange.request.headers.get(http::header::HOST).cloned();
         let mark = Mark::with("0123456789".to_owned(), settings.via.as_ref());
         let told = Forwarding::of(&mut exchange, settings, &mark).unwrap();
         let told = told.fields().map(|(name, value)| (name.to_string(), value.to_str().unwrap().into()));

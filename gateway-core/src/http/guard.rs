@@ -17,11 +17,11 @@ use crate::config::model::Limits;
 /// What is told to those who ask with a method the gateway never takes; a 405 has to tell (RFC 9110 §15.5.6).
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
-/// Checks a request's head.
+/// Checks a request's head. Gives its `Host`, which everybody who asks for it need not look up again.
 ///
 /// # Errors
 /// The refusal.
-pub fn check(exchange: &Exchange, limits: &Limits) -> Result<(), Box<Reply>> {
+pub fn check(exchange: &Exchange, limits: &Limits) -> Result<Option<HeaderValue>, Box<Reply>> {
     let request = &exchange.request;
     // CONNECT asks for a tunnel to anywhere, except in its extended form (RFC 8441, RFC 9220).
     if request.method == Method::TRACE || (request.method == Method::CONNECT && exchange.upgrade.is_none()) {
@@ -68,7 +68,11 @@ pub fn options(exchange: &mut Exchange) -> Result<(), Box<Reply>> {
 }
 
 /// RFC 9112 §3.2: exactly one valid Host in HTTP/1.1; `:authority` (or an absolute target) wins over it.
-fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<(), Box<Reply>> {
+fn check_host(
+    uri: &Uri,
+    headers: &HeaderMap,
+    version: http::Version,
+) -> Result<Option<HeaderValue>, Box<Reply>> {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next();
     if hosts.next().is_some() {
@@ -77,7 +81,7 @@ fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<
     if let Some(authority) = uri.authority() {
         check_target(uri, authority)?;
     }
-    match (first, uri.authority()) {
+    let checked = match (first, uri.authority()) {
         // RFC 9112 §3.2.2: the target wins over Host, which has to be there and valid all the same.
         (host, Some(_)) if version == http::Version::HTTP_11 => match host {
             Some(host) if is_host(host.as_bytes()) => Ok(()),
@@ -94,7 +98,8 @@ fn check_host(uri: &Uri, headers: &HeaderMap, version: http::Version) -> Result<
         (Some(host), None) if is_host(host.as_bytes()) => Ok(()),
         (None, None) if version < http::Version::HTTP_11 => Ok(()),
         _ => Err(Box::new(Reply::new(Cause::BadHost).closing())),
-    }
+    };
+    checked.map(|()| first.cloned())
 }
 
 /// What [`Uri`] lets pass: user information (RFC 9110 §4.2.4), ports that are none, schemes the gateway has no targets for.
@@ -118,9 +123,11 @@ fn is_port(port: &[u8]) -> bool {
     match port {
         [] | [b':'] => true,
         [b':', digits @ ..] => {
-            let digits =
-                std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|c| c.is_ascii_digit()));
-            digits.is_some_and(|text| text.parse::<u16>().is_ok())
+            let add = |port: u16, digit: &u8| match digit {
+                b'0'..=b'9' => port.checked_mul(10)?.checked_add(u16::from(digit - b'0')),
+                _ => None,
+            };
+            digits.iter().try_fold(0, add).is_some()
         }
         _ => false,
     }

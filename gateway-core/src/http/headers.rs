@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use http::header::{
-    ALT_SVC, CONNECTION, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{ALT_SVC, CONNECTION, HeaderName, TE};
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
@@ -17,17 +15,17 @@ use crate::config::model::{Settings, Underscores};
 use crate::config::snapshot::Route;
 
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
 
-/// What was said in fields that are gone.
+/// What was seen on the way through the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stripped {
-    /// The sender takes trailers (`TE: trailers`).
+    /// The sender takes trailers (`TE: trailers`, which is gone now).
     pub trailers: bool,
+    /// There is an `Early-Data`, which stays.
+    pub early: bool,
 }
 
 /// Which side a message comes from.
@@ -50,20 +48,25 @@ pub enum Side {
 /// hyphens.
 pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
     let mut doomed: SmallVec<[HeaderName; 8]> = SmallVec::new();
+    let mut early = false;
     for name in headers.keys() {
-        if is_hop_by_hop(name) || is_of_the_side(name, side) {
+        if is_hop_by_hop(name.as_str()) || is_of_the_side(name, side) {
             doomed.push(name.clone());
         }
+        early |= *name == EARLY_DATA;
     }
     if doomed.is_empty() {
-        return Stripped { trailers: false };
+        return Stripped { trailers: false, early };
     }
     let trailers = doomed.contains(&TE) && takes_trailers(headers);
     for value in headers.get_all(CONNECTION) {
-        for token in value.as_bytes().split(|c| *c == b',') {
-            // `close` and `keep-alive` name no field; framing and Host can't be declared hop-by-hop, or a client
-            // could have them removed behind a check.
-            if let Ok(name) = HeaderName::from_bytes(token.trim_ascii())
+        for token in value.as_bytes().split(|c| *c == b',').map(<[u8]>::trim_ascii) {
+            if token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive") {
+                // Names no field that is not in the list anyway.
+                continue;
+            }
+            // Framing and Host can't be declared hop-by-hop, or a client could have them removed behind a check.
+            if let Ok(name) = HeaderName::from_bytes(token)
                 && !is_end_to_end(&name)
             {
                 doomed.push(name);
@@ -73,7 +76,7 @@ pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
     for name in doomed {
         headers.remove(name);
     }
-    Stripped { trailers }
+    Stripped { trailers, early }
 }
 
 /// Whether `TE` has `trailers` among what it lists (RFC 9110 §10.1.4).
@@ -82,15 +85,18 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    *name == CONNECTION
-        || *name == KEEP_ALIVE
-        || *name == PROXY_CONNECTION
-        || *name == TE
-        || *name == TRANSFER_ENCODING
-        || *name == UPGRADE
-        || *name == PROXY_AUTHENTICATE
-        || *name == PROXY_AUTHORIZATION
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+    )
 }
 
 /// What a client may not say of itself, and what a target says of its own address: RFC 7838 speaks of the origin a client

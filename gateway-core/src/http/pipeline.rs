@@ -366,14 +366,15 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
     let timeout = exchange.dialect.timeout(&exchange.request.headers);
     exchange.deadline = timeout.map(|timeout| exchange.started + timeout);
-    guard::check(exchange, &settings.limits)?;
+    exchange.host = guard::check(exchange, &settings.limits)?;
     let oddities = normalise(exchange, settings.merge_slashes)?;
     guard::options(exchange)?;
     exchange.client_address = headers::client_address(exchange, &settings.trusted_proxies);
     headers::check_names(&exchange.request.headers, settings.underscores_in_headers)?;
     let side =
         Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
-    exchange.trailers = headers::strip(&mut exchange.request.headers, side).trailers;
+    let stripped = headers::strip(&mut exchange.request.headers, side);
+    exchange.trailers = stripped.trailers;
     let (mut route, mut path_bytes) = find(snapshot, exchange)?;
     end.route = Some(route);
     if route.quarantine.is_some() {
@@ -397,7 +398,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
             Reply::new(Cause::MethodNotAllowed).header(http::header::ALLOW, HeaderValue::clone(allow));
         return Err(Box::new(reply));
     }
-    if !rules.early_data && exchange.request.headers.contains_key(early::EARLY_DATA) {
+    if !rules.early_data && stripped.early {
         // Early on the way here: only the client can say it again, and it learns that from nothing but this.
         return Err(Box::new(Reply::new(Cause::TooEarly)));
     }
@@ -433,7 +434,7 @@ fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> R
 /// Finds the proxy of a request, and how much of the path it took.
 fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<(&'s Route, usize), Box<Reply>> {
     let path = exchange.request.uri.path();
-    let found = snapshot.routes.find(exchange.authority(), path, |condition| condition.holds(exchange));
+    let found = snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds(exchange));
     let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
     let (route, matched) = (found.route, found.matched);
     exchange.captures = found.captures(path);

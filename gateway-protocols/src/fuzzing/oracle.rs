@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -27,9 +28,18 @@ pub(super) struct Message {
     trailers: Vec<(String, Vec<u8>)>,
 }
 
+/// Whether our reader leaves the field out: it frames the body, or says of the connection only whether it stays.
+fn is_left_out(name: &HeaderName, value: &[u8]) -> bool {
+    let stays =
+        |token: &[u8]| token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive");
+    let mut tokens = value.split(|c| *c == b',').map(<[u8]>::trim_ascii);
+    *name == TRANSFER_ENCODING || (*name == CONNECTION && tokens.all(stays))
+}
+
 fn sorted(fields: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let seen = fields.iter().filter(|(name, value)| !is_left_out(name, value.as_bytes()));
     let mut fields: Vec<_> =
-        fields.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
+        seen.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     // Only the order of values of one name means something.
     fields.sort_by(|(first, _), (second, _)| first.cmp(second));
     fields

@@ -5,6 +5,8 @@ use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, TRANSFER_ENCO
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use smallvec::SmallVec;
 
+use super::name;
+
 /// Sizes a head must keep to.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadLimits {
@@ -215,15 +217,17 @@ impl Lines {
         self.ends.first().map_or(0, |end| *end as usize)
     }
 
-    /// The fields as a map whose values share the head's bytes.
+    /// The fields as a map whose values share the head's bytes, without those that say nothing to anybody but this
+    /// connection: they would be stripped later.
     fn fields(&self, head: &Bytes) -> Result<(HeaderMap, Seen), HeadError> {
         // Room for what the gateway adds, so that the map doesn't grow on the way.
         let mut map = HeaderMap::with_capacity(self.ends.len() - 1 + ADDED_FIELDS);
         let mut seen = Seen::default();
         for line in self.ends.windows(2) {
             let (name, value) = field(head, line[0] as usize + 2, line[1] as usize)?;
-            seen.note(&name, &value)?;
-            map.append(name, value);
+            if seen.note(&name, &value)? {
+                map.append(name, value);
+            }
         }
         Ok((map, seen))
     }
@@ -233,8 +237,8 @@ impl Lines {
 /// no line that continues another, all of which a name can't hold.
 fn field(head: &Bytes, start: usize, end: usize) -> Result<(HeaderName, HeaderValue), HeadError> {
     let line = &head[start..end];
-    let colon = line.iter().position(|c| *c == b':').ok_or(HeadError::Malformed("field name"))?;
-    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| HeadError::Malformed("field name"))?;
+    let colon = name::end(line).ok_or(HeadError::Malformed("field name"))?;
+    let name = name::read(&line[..colon]).map_err(|_| HeadError::Malformed("field name"))?;
     let blank = |c: &u8| matches!(c, b' ' | b'\t');
     let value = &line[colon + 1..];
     let value = match value.iter().position(|c| !blank(c)) {
@@ -278,7 +282,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), HeadError> {
+    /// Whether anybody else has to see the field.
+    fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<bool, HeadError> {
         if *name == CONTENT_LENGTH {
             // RFC 9112 §6.3: repeated, it is refused even when it agrees, since some readers take the last.
             if self.length.replace(content_length(value.as_bytes())?).is_some() {
@@ -293,13 +298,14 @@ impl Seen {
             if !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
                 return Err(other_coding(value.as_bytes()));
             }
+            return Ok(false);
         } else if *name == CONNECTION {
-            self.connection.note(value.as_bytes());
+            return Ok(self.connection.note(value.as_bytes()));
         } else {
             self.upgrade |= *name == UPGRADE;
             self.expect |= *name == EXPECT;
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -381,13 +387,21 @@ struct Connection {
 }
 
 impl Connection {
-    fn note(&mut self, value: &[u8]) {
+    /// Whether it names any field, which then is hop-by-hop too.
+    fn note(&mut self, value: &[u8]) -> bool {
+        let mut names = false;
         for token in value.split(|c| *c == b',') {
             let token = token.trim_ascii();
-            self.close |= token.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
-            self.upgrade |= token.eq_ignore_ascii_case(b"upgrade");
+            if token.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if token.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else {
+                self.upgrade |= token.eq_ignore_ascii_case(b"upgrade");
+                names = true;
+            }
         }
+        names
     }
 
     fn keeps_alive(&self, old: bool) -> bool {

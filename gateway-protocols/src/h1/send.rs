@@ -3,17 +3,20 @@
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use gateway_core::http::body::{Body, BodyError};
 
 use super::write::{self, Frame};
+use crate::buffer;
 use crate::link::Sink;
 
 /// A message on its way out.
 #[derive(Debug)]
 pub(crate) struct Sender {
     /// What goes first: the head, then size lines.
-    head: BytesMut,
+    head: Vec<u8>,
+    /// Bytes of it that are written.
+    written: usize,
     data: Bytes,
     tail: &'static [u8],
     body: Body,
@@ -48,38 +51,27 @@ const COPY_BYTES: usize = 2 << 10;
 
 impl Sender {
     /// `head` is sent first, then `body` in `frame`.
-    pub(crate) fn new(mut head: BytesMut, mut body: Body, frame: Frame) -> Self {
-        let left = if let Frame::Length(length) = frame { length } else { 0 };
-        let mut it = Self {
-            head: BytesMut::new(),
-            data: Bytes::new(),
-            tail: b"",
-            body: Body::empty(),
-            frame,
-            left,
-            stage: Stage::Sending,
-            sent: 0,
-            moved: false,
-        };
+    pub(crate) fn new(mut head: Vec<u8>, mut body: Body, frame: Frame) -> Self {
+        let (mut left, mut stage) = (0, Stage::Sending);
+        let (mut data, mut sent) = (Bytes::new(), 0);
         match frame {
-            Frame::Bare => it.stage = Stage::Flushing,
-            Frame::Length(_) => {
+            Frame::Bare => stage = Stage::Flushing,
+            Frame::Length(length) => {
+                left = length;
                 if let Some(bytes) = body.take_full() {
-                    it.sent = bytes.len() as u64;
-                    it.stage = Stage::Flushing;
+                    sent = bytes.len() as u64;
+                    stage = Stage::Flushing;
                     match bytes.len() <= COPY_BYTES {
                         true => head.extend_from_slice(&bytes),
-                        false => it.data = bytes,
+                        false => data = bytes,
                     }
                 } else if left == 0 {
-                    it.stage = Stage::Flushing;
+                    stage = Stage::Flushing;
                 }
             }
             Frame::Chunked | Frame::UntilClose => {}
         }
-        it.head = head;
-        it.body = body;
-        it
+        Self { head, written: 0, data, tail: b"", body, frame, left, stage, sent, moved: false }
     }
 
     /// Whether everything is on its way.
@@ -89,20 +81,13 @@ impl Sender {
 
     /// Whether framed bytes wait for the peer to take them.
     pub(crate) fn is_blocked(&self) -> bool {
-        !(self.head.is_empty() && self.data.is_empty() && self.tail.is_empty())
+        !(self.written == self.head.len() && self.data.is_empty() && self.tail.is_empty())
             || self.stage == Stage::Flushing
     }
 
     /// Whether bytes moved since last asked.
     pub(crate) fn moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
-    }
-
-    /// The buffer of the head, to be used for the next message.
-    pub(crate) fn into_buffer(self) -> BytesMut {
-        let mut buffer = self.head;
-        buffer.clear();
-        buffer
     }
 
     /// Sends what can be sent now; ready when all of it is.
@@ -128,6 +113,7 @@ impl Sender {
                 Stage::Flushing => {
                     ready!(sink.poll_flush(cx)).map_err(Stopped::Peer)?;
                     self.stage = Stage::Done;
+                    buffer::sent(std::mem::take(&mut self.head));
                 }
                 Stage::Sending if starved => {
                     // What was written must not wait in TLS while the body is slow.
@@ -141,7 +127,7 @@ impl Sender {
 
     fn poll_write<S: Sink>(&mut self, cx: &mut Context<'_>, sink: &mut S) -> Poll<io::Result<()>> {
         loop {
-            let parts = [&self.head[..], &self.data[..], self.tail];
+            let parts = [&self.head[self.written..], &self.data[..], self.tail];
             let mut slices = [IoSlice::new(b""); 3];
             let mut filled = 0;
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -161,8 +147,12 @@ impl Sender {
     }
 
     fn advance(&mut self, written: usize) {
-        let of_head = written.min(self.head.len());
-        self.head.advance(of_head);
+        let of_head = written.min(self.head.len() - self.written);
+        self.written += of_head;
+        if self.written == self.head.len() {
+            self.written = 0;
+            self.head.clear();
+        }
         let of_data = (written - of_head).min(self.data.len());
         self.data.advance(of_data);
         self.tail = self.tail.get(written - of_head - of_data..).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! Writing a message's head and its body's framing.
 
-use bytes::{BufMut, BytesMut};
 use gateway_core::upstream::Call;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -22,14 +21,14 @@ pub enum Frame {
 }
 
 /// Writes the head of a request to a target. Framing fields in its headers are ignored in favour of `frame`.
-pub fn request(out: &mut BytesMut, call: &Call<'_>, frame: Frame) {
+pub fn request(out: &mut Vec<u8>, call: &Call<'_>, frame: Frame) {
     out.reserve(256 + call.path.len());
-    out.put_slice(call.method.as_str().as_bytes());
-    out.put_slice(b" ");
-    out.put_slice(call.path.as_bytes());
-    out.put_slice(b" HTTP/1.1\r\nhost: ");
-    out.put_slice(call.host.as_bytes());
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(call.method.as_str().as_bytes());
+    out.extend_from_slice(b" ");
+    out.extend_from_slice(call.path.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(call.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
     for (name, value) in call.headers {
         if *name != HOST && *name != CONTENT_LENGTH {
             field(out, name.as_str(), value.as_bytes());
@@ -40,10 +39,10 @@ pub fn request(out: &mut BytesMut, call: &Call<'_>, frame: Frame) {
     }
     framing(out, frame);
     if let Some(protocol) = call.upgrade {
-        out.put_slice(b"connection: upgrade\r\n");
+        out.extend_from_slice(b"connection: upgrade\r\n");
         field(out, "upgrade", protocol.as_bytes());
     }
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What a response's head says about its connection.
@@ -60,7 +59,7 @@ pub struct Tail {
 }
 
 /// Writes a response's head. Framing fields in `headers` are ignored in favour of the tail's.
-pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tail: &Tail) {
+pub fn response(out: &mut Vec<u8>, status: StatusCode, headers: &HeaderMap, tail: &Tail) {
     out.reserve(256);
     status_line(out, status);
     let mut dated = false;
@@ -79,39 +78,39 @@ pub fn response(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap, tai
         field(out, "date", &(tail.date)());
     }
     if tail.close {
-        out.put_slice(b"connection: close\r\n");
+        out.extend_from_slice(b"connection: close\r\n");
     } else if tail.keep_alive {
-        out.put_slice(b"connection: keep-alive\r\n");
+        out.extend_from_slice(b"connection: keep-alive\r\n");
     }
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes an informational response.
-pub fn interim(out: &mut BytesMut, status: StatusCode, headers: &HeaderMap) {
+pub fn interim(out: &mut Vec<u8>, status: StatusCode, headers: &HeaderMap) {
     status_line(out, status);
     for (name, value) in headers {
         if *name != CONTENT_LENGTH && *name != TRANSFER_ENCODING && *name != CONNECTION {
             field(out, name.as_str(), value.as_bytes());
         }
     }
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the head of a switch to another protocol.
-pub fn switching(out: &mut BytesMut, headers: &HeaderMap, protocol: &HeaderValue) {
+pub fn switching(out: &mut Vec<u8>, headers: &HeaderMap, protocol: &HeaderValue) {
     status_line(out, StatusCode::SWITCHING_PROTOCOLS);
     for (name, value) in headers {
         if *name != CONTENT_LENGTH {
             field(out, name.as_str(), value.as_bytes());
         }
     }
-    out.put_slice(b"connection: upgrade\r\n");
+    out.extend_from_slice(b"connection: upgrade\r\n");
     field(out, "upgrade", protocol.as_bytes());
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes a chunk's size line.
-pub fn chunk_size(out: &mut BytesMut, mut bytes: usize) {
+pub fn chunk_size(out: &mut Vec<u8>, mut bytes: usize) {
     let mut digits = [0_u8; 16];
     let mut at = digits.len();
     loop {
@@ -122,50 +121,50 @@ pub fn chunk_size(out: &mut BytesMut, mut bytes: usize) {
             break;
         }
     }
-    out.put_slice(&digits[at..]);
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the last chunk with its trailers.
-pub fn last_chunk(out: &mut BytesMut, trailers: Option<&HeaderMap>) {
-    out.put_slice(b"0\r\n");
+pub fn last_chunk(out: &mut Vec<u8>, trailers: Option<&HeaderMap>) {
+    out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
         if may_trail(name) {
             field(out, name.as_str(), value.as_bytes());
         }
     }
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"\r\n");
 }
 
-fn status_line(out: &mut BytesMut, status: StatusCode) {
+fn status_line(out: &mut Vec<u8>, status: StatusCode) {
     if status == StatusCode::OK {
-        out.put_slice(b"HTTP/1.1 200 OK\r\n");
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;
     }
-    out.put_slice(b"HTTP/1.1 ");
-    out.put_slice(status.as_str().as_bytes());
-    out.put_slice(b" ");
-    out.put_slice(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.extend_from_slice(b" ");
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
-fn framing(out: &mut BytesMut, frame: Frame) {
+fn framing(out: &mut Vec<u8>, frame: Frame) {
     match frame {
         Frame::Bare | Frame::UntilClose => {}
         Frame::Length(length) => {
             let mut digits = itoa::Buffer::new();
             field(out, "content-length", digits.format(length).as_bytes());
         }
-        Frame::Chunked => out.put_slice(b"transfer-encoding: chunked\r\n"),
+        Frame::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
 }
 
-fn field(out: &mut BytesMut, name: &str, value: &[u8]) {
+fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name.as_bytes());
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// How a response is framed for a client of `version`, given what is known of its body.

@@ -40,7 +40,6 @@ pub(crate) struct Connection {
     buffer: BytesMut,
     /// The room to read the next response into.
     room: usize,
-    out: BytesMut,
     timer: Timer,
     /// When the exchange under way began, and once it is over when that was: read once for all who ask.
     pub(super) since: Instant,
@@ -55,9 +54,8 @@ const MAX_INTERIM: u32 = 16;
 
 impl Connection {
     pub(crate) fn new(link: Link) -> Self {
-        let (buffer, out) = (BytesMut::new(), BytesMut::new());
-        let (room, since) = (HEAD_BYTES, Instant::now());
-        Self { link, buffer, room, out, timer: Timer::default(), since, used: false }
+        let (buffer, room, since) = (BytesMut::new(), HEAD_BYTES, Instant::now());
+        Self { link, buffer, room, timer: Timer::default(), since, used: false }
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.
@@ -97,7 +95,7 @@ pub(crate) async fn send<D: Downstream>(
     let reused = connection.used;
     connection.used = true;
     let frame = request_frame(call, &body);
-    let mut head = std::mem::take(&mut connection.out);
+    let mut head = buffer::outgoing();
     write::request(&mut head, call, frame);
     let upload = Sender::new(head, body, frame);
     let mut exchange = Exchange { connection, upload, deaf: false, waited: false };
@@ -266,7 +264,6 @@ impl Exchange {
     fn give_back(mut self, home: &Home) {
         // Bytes beyond the response belong to no request: such a connection can't be trusted with another.
         if home.keep_alive && self.connection.buffer.is_empty() && !self.deaf {
-            self.connection.out = self.upload.into_buffer();
             buffer::give_back(&mut self.connection.buffer);
             home.pools.keep(self.connection, home.key, &home.rules);
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::pipeline::Close;
@@ -17,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 use super::super::{Entry, cut_by};
 use super::Reader;
 use super::expectation::Expectation;
+use crate::buffer;
 use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
@@ -29,7 +29,6 @@ pub(super) struct Responder<'e> {
     half: Option<WriteHalf>,
     /// The reading side, lent while the client asks for an upgrade.
     pub(super) reader: Option<Reader>,
-    out: BytesMut,
     timer: Timer,
     idle: Duration,
     method: Method,
@@ -52,7 +51,6 @@ impl<'e> Responder<'e> {
             entry,
             half: Some(half),
             reader: None,
-            out: BytesMut::new(),
             timer: Timer::default(),
             idle: Duration::from_secs(60),
             method: Method::GET,
@@ -141,13 +139,12 @@ impl Downstream for Responder<'_> {
             }
             return;
         }
-        let mut head = std::mem::take(&mut self.out);
+        let mut head = buffer::outgoing();
         write::interim(&mut head, status, headers);
         let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
         if poll_fn(|cx| self.poll_send(cx, &mut sender)).await.is_err() {
             self.keep_alive = false;
         }
-        self.out = sender.into_buffer();
     }
 
     fn asking(&mut self) {
@@ -158,7 +155,7 @@ impl Downstream for Responder<'_> {
 
     async fn upgrade(&mut self, response: Response<()>) -> Option<Tunnel> {
         self.keep_alive = false;
-        let mut head = std::mem::take(&mut self.out);
+        let mut head = buffer::outgoing();
         write::switching(&mut head, response.headers(), &HeaderValue::from_static("websocket"));
         let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
         poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
@@ -185,12 +182,11 @@ impl Downstream for Responder<'_> {
             keep_alive: self.keep_alive && self.version == Version::HTTP_10,
             date: crate::date::now,
         };
-        let mut head = std::mem::take(&mut self.out);
+        let mut head = buffer::outgoing();
         write::response(&mut head, parts.status, &parts.headers, &tail);
         let mut sender = Sender::new(head, body, frame);
         let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
         let bytes = sender.sent;
-        self.out = sender.into_buffer();
         if sent.is_err() {
             self.keep_alive = false;
         }

@@ -1,0 +1,73 @@
+//! Who sends requests over a connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+use http::HeaderValue;
+
+use super::super::early::Handshake;
+use crate::certificate::Names;
+
+/// The client's end of a connection; one for all its exchanges.
+#[derive(Debug)]
+pub struct Client {
+    /// The other end of the socket, or what a trusted PROXY protocol header said.
+    pub peer: SocketAddr,
+    /// Our end of the socket.
+    pub local: SocketAddr,
+    /// The peer's address as text, ready to be appended to `X-Forwarded-For`.
+    pub peer_text: HeaderValue,
+    /// Whether the peer is a trusted proxy, whose forwarding headers are believed.
+    pub trusted: bool,
+    /// TLS facts; `None` on plain connections.
+    pub tls: Option<ClientTls>,
+    /// The handshake, where requests may come before it is over.
+    pub handshake: Option<Arc<Handshake>>,
+    /// The names in the client's certificate, read when they are first asked for.
+    names: OnceLock<Option<Box<Names>>>,
+}
+
+/// What the TLS handshake told.
+#[derive(Debug, Clone, Default)]
+pub struct ClientTls {
+    /// The name the client asked for.
+    pub server_name: Option<Arc<str>>,
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub version: &'static str,
+    /// IANA name.
+    pub cipher: &'static str,
+    /// The client's verified leaf certificate, DER.
+    pub certificate: Option<Arc<[u8]>>,
+    /// What the client sent after its leaf, DER, in its order. Only those that lead to a trusted root were verified.
+    pub chain: Box<[Arc<[u8]>]>,
+}
+
+impl Client {
+    /// The client at the other end of a socket.
+    pub fn new(peer: SocketAddr, local: SocketAddr, trusted: bool, tls: Option<ClientTls>) -> Self {
+        let peer_text = HeaderValue::from_str(&canonical(peer.ip()).to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        Self { peer, local, peer_text, trusted, tls, handshake: None, names: OnceLock::new() }
+    }
+
+    /// Whether its handshake is still under way.
+    pub fn is_early(&self) -> bool {
+        self.handshake.as_ref().is_some_and(|handshake| !handshake.is_over())
+    }
+
+    /// The names in its certificate; `None` without one, or with one that can't be read.
+    pub fn certificate_names(&self) -> Option<&Names> {
+        let certificate = self.tls.as_ref()?.certificate.as_ref()?;
+        self.names.get_or_init(|| Names::read(certificate).map(Box::new)).as_deref()
+    }
+
+    /// `https` or `http`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+/// IPv4 addresses that arrive through an IPv6 socket, as IPv4.
+pub fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
