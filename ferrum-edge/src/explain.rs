@@ -5,6 +5,7 @@ mod losers;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use gateway_core::condition::Condition;
 use gateway_core::config::model::{HttpRules, Match, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
@@ -56,6 +57,8 @@ struct Chosen<'s> {
     /// What each target would be asked for.
     urls: Vec<String>,
     plugins: Vec<Value>,
+    /// The plugin that answers by itself, whatever else the request has.
+    answered_by: Option<Value>,
 }
 
 impl<'s> Explained<'s> {
@@ -78,6 +81,7 @@ impl<'s> Explained<'s> {
             Some(Chosen {
                 urls: urls(found.route, rules, (&target, found.matched)),
                 plugins: plugins(found.route, &exchange),
+                answered_by: answered_by(found.route, &exchange),
                 why: losers::reason(rules, rule, &path),
                 route: found.route,
                 rules,
@@ -113,6 +117,7 @@ impl<'s> Explained<'s> {
 impl Chosen<'_> {
     fn document(&self) -> Value {
         let proxy = &self.route.proxy;
+        let forwards = if self.answered_by.is_some() { &[] } else { self.urls.as_slice() };
         json!({
             "id": proxy.id.as_str(),
             "reason": self.why,
@@ -121,7 +126,8 @@ impl Chosen<'_> {
                 "id": proxy.backend.upstream.id.as_str(),
                 "algorithm": snake(&format!("{:?}", proxy.backend.upstream.algorithm)),
             },
-            "forwards": self.urls,
+            "answered_by": self.answered_by,
+            "forwards": forwards,
         })
     }
 }
@@ -160,6 +166,25 @@ fn plugins(route: &Route, exchange: &Exchange) -> Vec<Value> {
         json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "runs": runs })
     });
     members.collect()
+}
+
+/// The first plugin that runs for the request and answers it in any case, so that no target is asked.
+fn answered_by(route: &Route, exchange: &Exchange) -> Option<Value> {
+    let mut running = route.chain.members().filter(|(config, _)| {
+        let holds = |when: &Condition| !when.asks_for_caller() && when.holds(exchange);
+        config.when.as_deref().is_none_or(holds)
+    });
+    running.find_map(|(config, _)| {
+        let settings = config.config.value();
+        let status = |default: u16| settings["status_code"].as_u64().unwrap_or(default.into());
+        let status = match &*config.plugin_name {
+            "request_termination" if settings["trigger"].is_null() => Some(status(503)),
+            "redirect" if settings["location"].is_string() => Some(status(302)),
+            "static_files" => None,
+            _ => return None,
+        };
+        Some(json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "status": status }))
+    })
 }
 
 /// What each target would be asked for.

@@ -1,10 +1,14 @@
 //! What finding a route costs among few and among many, and what changing one costs.
 
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use gateway_core::condition::{self, written::Condition as Written};
 use gateway_core::config::model::{HostPattern, Match, PathPattern};
+use gateway_core::http::body::Body;
+use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::route::RouteTable;
 
 type Table = RouteTable<Arc<usize>>;
@@ -52,6 +56,37 @@ fn lookups(c: &mut Criterion) {
     });
 }
 
+/// Thirty thousand proxies whose methods, headers and priorities are looked at, beside as many without.
+fn conditions(c: &mut Criterion) {
+    const ROUTES: usize = 30_000;
+    let written = r#"{"methods": ["GET", "POST"], "headers": {"x-version": "2"}}"#;
+    let written: Written = serde_json::from_str(written).expect("is a condition");
+    let condition = Arc::new(condition::compile(&written, "", condition::Use::Route).expect("is good"));
+    let asked = http::Request::get("/").header("x-version", "2").body(Body::empty()).expect("a request");
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let exchange = Exchange::new(asked, Arc::new(Client::new(peer, peer, false, None)));
+    for (name, condition) in [("with nothing", None), ("with method, header, priority", Some(condition))] {
+        let mut table = Table::new();
+        for n in 0..ROUTES {
+            let rule = Match { condition: condition.clone(), ..rule(n, &[]) };
+            let priority = if condition.is_some() { i32::try_from(n % 3).unwrap_or(0) } else { 0 };
+            table.insert(&rule, priority, Arc::new(n)).expect("each path is used once");
+        }
+        let (mut next, mut path) = (0, String::with_capacity(64));
+        c.bench_function(&format!("find among {ROUTES}, {name}"), |b| {
+            b.iter(|| {
+                next = (next + 7919) % ROUTES;
+                path.clear();
+                path.push_str("/svc/");
+                path.push_str(itoa::Buffer::new().format(next));
+                path.push_str("/a/b");
+                let found = table.find(Some("api.test"), &path, |condition| condition.holds(&exchange));
+                black_box(found).map(|found| found.matched)
+            });
+        });
+    }
+}
+
 /// A thousand regexes on one host, none of which begins with text that tells them apart.
 fn regexes(c: &mut Criterion) {
     let mut table = Table::new();
@@ -91,5 +126,5 @@ fn changes(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, lookups, regexes, changes);
+criterion_group!(benches, lookups, conditions, regexes, changes);
 criterion_main!(benches);

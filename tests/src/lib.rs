@@ -3,6 +3,7 @@
 
 mod support;
 
+mod bad_input;
 mod certificates;
 mod dtls;
 mod early;

@@ -1,5 +1,7 @@
 //! `check`: every problem of a configuration at once.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::plugin::Registry;
@@ -12,6 +14,9 @@ use crate::source::warnings;
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
+    /// The configuration, in the place of --spec
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     spec: SpecArgs,
     /// Where the rest of the configuration comes from: with a database, the file has nothing but settings
@@ -28,7 +33,7 @@ pub(super) struct CheckArgs {
 /// Checks and says so.
 pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
     logs::init(Verbosity { verbose: 0 });
-    let Some(source) = args.spec.source(Vec::new()) else { return MISUSED };
+    let Some(source) = args.spec.or(args.file.clone()).source(Vec::new()) else { return MISUSED };
     let result = match args.mode {
         Mode::File => source.load(registry),
         Mode::Database => source.load_settings(registry),

@@ -122,6 +122,11 @@ fn tell(document: &Value) {
             let plugins: Vec<String> = list(&proxy["plugins"]).iter().map(plugin).collect();
             let plugins = if plugins.is_empty() { "none".to_owned() } else { plugins.join(", ") };
             print::line(format_args!("plugins:   {plugins}"));
+            if let Some(name) = proxy["answered_by"]["plugin_name"].as_str() {
+                let status = proxy["answered_by"]["status"].as_u64();
+                let status = status.map_or_else(String::new, |status| format!(", with {status}"));
+                print::line(format_args!("answered:  by {name}{status}; no target is asked"));
+            }
             let upstream = &proxy["upstream"];
             print::line(format_args!(
                 "upstream:  {} ({})",

@@ -81,6 +81,12 @@ const DIFFERENT: u8 = 4;
 
 /// Writes the configuration as a file.
 pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
+    if let Some(word @ ("json" | "yaml" | "text")) = args.output.as_deref().and_then(Path::to_str) {
+        print::error(format_args!(
+            "--output names a file; write --format {word}, or -o ./{word} for a file of this name"
+        ));
+        return MISUSED;
+    }
     told(args.admin.open_existing(registry).and_then(|admin| {
         let document = admin.ask("GET", "/v1/export", None)?;
         let text = match args.format {

@@ -42,7 +42,7 @@ enum From {
     Caddyfile,
     /// Caddy's JSON, as `caddy adapt` prints it
     CaddyJson,
-    /// Traefik's static and dynamic files in YAML, or a Compose file with its labels
+    /// Traefik's static and dynamic files in YAML or TOML, or a Compose file with its labels
     Traefik,
     /// haproxy.cfg
     Haproxy,

@@ -85,10 +85,33 @@ pub(super) fn settings() -> u8 {
         print::line(format_args!("{} (gateway.{})\n  {}", setting.name, setting.key, setting.doc));
     }
     for variable in VARIABLES {
-        print::line(format_args!("{} (database mode)\n  {}", variable.name, variable.doc));
+        let used = if variable.doc.starts_with("For commands") { "commands" } else { "database mode" };
+        print::line(format_args!("{} ({used})\n  {}", variable.name, variable.doc));
     }
+    for (name, doc) in COMMAND_LINE {
+        print::line(format_args!("{name} (command line)\n  {doc}"));
+    }
+    print::line(
+        "A name with _FILE behind it, such as FERRUM_ADMIN_TOKEN_FILE, names a file that has the value; those of the command line \
+         have no such form. Durations and sizes may have units: 30s, 1m30s, 10MiB. A flag goes before the environment, and that \
+         before the configuration file.",
+    );
     0
 }
+
+/// Variables that stand for flags.
+const COMMAND_LINE: &[(&str, &str)] = &[
+    (
+        "FERRUM_SPEC",
+        "The configuration file, as --spec. Default ./ferrum.yaml, ./ferrum.json, /etc/ferrum/ferrum.yaml.",
+    ),
+    ("FERRUM_FILE_CONFIG_PATH", "The older name of FERRUM_SPEC."),
+    ("FERRUM_PID_FILE", "The file with the process id, as --pid-file. Default none."),
+    (
+        "FERRUM_LOG_LEVEL",
+        "error, warn, info, debug or trace, in the place of -v; or directives such as `gateway_core=debug`. Default info: listeners, configuration changes and failures.",
+    ),
+];
 
 /// The version.
 pub(super) fn version(args: &VersionArgs) -> u8 {

@@ -118,13 +118,15 @@ fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
     }
 }
 
-/// The admin address of the configuration; a bad one, which is what is often reloaded, can't say.
+/// The admin address of the configuration. One with problems, which is what is often reloaded, says it as well.
 fn configured_admin(spec: &SpecArgs, registry: &Registry) -> AdminAddress {
     let source = spec.path().map(|path| Source { spec: Spec::File(path), flags: Vec::new() });
     let fallback = gateway_core::config::model::Settings::default();
-    let model =
-        source.and_then(|source| source.load(registry).or_else(|_| source.load_settings(registry)).ok());
-    let settings = model.map_or(fallback, |model| (*model.settings).clone());
+    let settings = source.and_then(|source| {
+        let model = source.load(registry).or_else(|_| source.load_settings(registry)).ok();
+        model.map(|model| (*model.settings).clone()).or_else(|| source.admin_of_broken())
+    });
+    let settings = settings.unwrap_or(fallback);
     match (settings.admin_socket, settings.admin) {
         (Some(socket), _) => AdminAddress::Unix(socket),
         (None, Some(address)) if settings.admin_tls.is_some() => {

@@ -29,6 +29,9 @@ const MAX_WARNINGS: usize = 50;
 /// Arguments of `run`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunArgs {
+    /// The configuration, in the place of --spec
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     spec: SpecArgs,
     /// Where the configuration comes from
@@ -101,13 +104,14 @@ impl Flags {
 pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
     let flags = args.flags.settings();
+    let spec = args.spec.or(args.file.clone());
     match args.mode {
         Mode::File => {
-            let Some(source) = args.spec.source(flags) else { return MISUSED };
+            let Some(source) = spec.source(flags) else { return MISUSED };
             serve((&source, None), &args.flags, registry, |_| {})
         }
         Mode::Database => {
-            let source = args.spec.settings(flags);
+            let source = spec.settings(flags);
             match args.database.database() {
                 Ok(database) => serve((&source, Some(database)), &args.flags, registry, |_| {}),
                 Err(problems) => {

@@ -21,6 +21,12 @@ pub struct SpecArgs {
 }
 
 impl SpecArgs {
+    /// The same with the file that was given by itself.
+    pub(super) fn or(&self, file: Option<PathBuf>) -> Self {
+        // The environment's is no flag, so that the argument goes before it.
+        Self { spec: file.or_else(|| self.spec.clone()) }
+    }
+
     /// The file meant: as said, else the first there is.
     pub(super) fn path(&self) -> Option<PathBuf> {
         let said = self.spec.clone().or_else(|| std::env::var_os(OTHER_VARIABLE).map(PathBuf::from));

@@ -17,7 +17,7 @@ pub(super) fn check(model: &Model) -> Problems {
     let rules = &model.settings.tls;
     for (n, files) in rules.certificates.iter().enumerate() {
         if let Err(error) = Certificates::default().load(std::slice::from_ref(files)) {
-            problems.add(format!("gateway.tls.certificates[{n}]"), error.to_string());
+            pair_problem(&mut problems, &format!("gateway.tls.certificates[{n}]"), &error.to_string());
         }
     }
     if let Some(path) = &rules.client_ca_path
@@ -32,7 +32,7 @@ pub(super) fn check(model: &Model) -> Problems {
             .as_deref()
             .map_or(Ok(()), |path| tls::pem::roots(path).map(drop).map_err(|error| error.to_string()));
         for error in [pair, roots].into_iter().filter_map(Result::err) {
-            problems.add("gateway.admin_tls", error);
+            pair_problem(&mut problems, "gateway.admin_tls", &error);
         }
     }
     if problems.0.is_empty() {
@@ -56,6 +56,25 @@ pub(super) fn check(model: &Model) -> Problems {
         }
     }
     problems
+}
+
+/// What is wrong with a certificate and its key, and what to do.
+fn pair_problem(problems: &mut Problems, at: &str, error: &str) {
+    let (message, remedy) = if let Some((files, _)) = error.split_once(": keys may not be consistent") {
+        let (certificate, key) = files.split_once(" and ").unwrap_or((files, "its key"));
+        (
+            format!("the key {key} does not belong to the certificate {certificate}"),
+            "name the key it was made with",
+        )
+    } else if error.contains("no certificate in this PEM file") {
+        (error.to_owned(), "`cert_path` is the file with BEGIN CERTIFICATE, leaf first")
+    } else if error.contains("no private key in this PEM file") {
+        (error.to_owned(), "`key_path` is the file with BEGIN PRIVATE KEY")
+    } else {
+        problems.add(at, error);
+        return;
+    };
+    problems.add(at, message).remedy = Some(remedy.to_owned());
 }
 
 /// When the certificates that a configuration names end: the leaves shown to clients and to targets.

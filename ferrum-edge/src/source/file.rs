@@ -5,8 +5,8 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
-use gateway_core::config::file::{Document, Gateway, Origin, References};
-use gateway_core::config::model::Model;
+use gateway_core::config::file::{self, Document, Gateway, Origin, Places, References};
+use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::resolve;
 use gateway_core::config::settings::{self, Layer};
@@ -81,6 +81,28 @@ impl Source {
         problems.into_result(model)
     }
 
+    /// What the document says about the admin listener, whatever is wrong with the rest of it. `None` when it says nothing
+    /// that can be used.
+    pub(crate) fn admin_of_broken(&self) -> Option<Settings> {
+        let Spec::File(path) = &self.spec else { return None };
+        let origin = Origin::file(path);
+        let text = text::read(path).ok()?;
+        let mut read = file::parse(&text, &origin, &Machine);
+        if !read.has_sections {
+            // The rest may be what can't be read at all.
+            read = file::parse(&gateway_section(&text), &origin, &Machine);
+        }
+        let read = read.gateway;
+        let mut written = Gateway {
+            admin: read.admin,
+            admin_socket: read.admin_socket,
+            admin_tls: read.admin_tls,
+            ..Gateway::default()
+        };
+        let _ignored = self.lay_over(&mut written);
+        resolve::settings(&written, resolve::Place { at: "gateway", folder: &origin.folder }).ok()
+    }
+
     fn read(&self, registry: &Registry, demand: impl FnOnce(&mut Document)) -> Result<Model, Problems> {
         let (text, origin) = match &self.spec {
             Spec::Text { name, text } => (text.clone(), named(name)),
@@ -98,7 +120,7 @@ impl Source {
             demand(document);
             self.lay_over(&mut document.gateway)
         })?;
-        with_files(model, &origin)
+        with_files(model, &text, &origin)
     }
 
     /// Lays the environment and the flags over the settings.
@@ -121,6 +143,14 @@ impl Source {
     }
 }
 
+/// The lines of the section `gateway` of a YAML text.
+fn gateway_section(text: &str) -> String {
+    let is_inside = |line: &&str| line.is_empty() || line.starts_with([' ', '#', '\t']);
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("gateway:"));
+    let first = lines.next().into_iter();
+    first.chain(lines.take_while(is_inside)).collect::<Vec<_>>().join("\n")
+}
+
 fn named(name: &str) -> Origin {
     Origin { name: name.to_owned(), folder: PathBuf::new(), format: None }
 }
@@ -135,16 +165,12 @@ pub fn parse(text: &str, name: &str, registry: &Registry) -> Result<Model, Probl
         document.require_sections();
         Problems::default()
     })?;
-    with_files(model, &origin)
+    with_files(model, text, &origin)
 }
 
 /// The model, when the files it names are of use, too.
-fn with_files(model: Model, origin: &Origin) -> Result<Model, Problems> {
-    let mut problems = certificates::check(&model);
-    for problem in &mut problems.0 {
-        problem.file.clone_from(&origin.name);
-    }
-    problems.into_result(model)
+fn with_files(model: Model, text: &str, origin: &Origin) -> Result<Model, Problems> {
+    Places::of(text, origin).locate(certificates::check(&model)).into_result(model)
 }
 
 /// What `${env:…}` and `${file:…}` refer to.

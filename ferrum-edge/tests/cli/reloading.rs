@@ -1,8 +1,8 @@
-//! Places that records and metrics go to follow a reload.
+//! What follows a reload, and what commands say of files that are broken or another program's.
 
 use std::net::UdpSocket;
 
-use super::process::{Folder, Gateway, TIMEOUT, get, spec, until};
+use super::process::{Folder, Gateway, TIMEOUT, ferrum_edge, get, spec, until};
 
 /// The configuration with these settings of the gateway.
 fn with(gateway: &str) -> String {
@@ -52,4 +52,55 @@ fn metrics_are_pushed_where_the_newest_configuration_says() {
     let mut buffer = [0; 65_536];
     let read = socket.recv(&mut buffer).unwrap();
     assert!(String::from_utf8_lossy(&buffer[..read]).contains("http"), "a push after the reload");
+}
+
+/// A broken file is what is reloaded most often by mistake: it still says where the gateway is.
+#[test]
+fn the_admin_address_is_found_in_a_broken_file() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let settings = format!("gateway:\n  http: '127.0.0.1:0'\n  admin: '{}'\n", gateway.admin);
+    for (rest, said) in [
+        ("proxies: [{id: a, listen_path: nope}]\n", "`nope` doesn't begin with `/`"),
+        ("proxies:\n  - id: a\n     listen_path: /\n", "this is not YAML"),
+        ("proxies: [\n", "this is not YAML"),
+    ] {
+        folder.write("ferrum.yaml", &format!("{settings}{rest}"));
+        let output = ferrum_edge(&folder).arg("reload").output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+    assert!(get(gateway.http, "/").contains("hi"), "the last good one serves");
+}
+
+#[test]
+fn check_and_dump_say_what_was_meant() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", "proxies: 5\n");
+    folder.write("good.yaml", &spec(1, "hi"));
+    let check = |arguments: &[&str]| ferrum_edge(&folder).arg("check").args(arguments).output().unwrap();
+    assert_eq!(check(&[]).status.code(), Some(3));
+    assert_eq!(check(&["good.yaml"]).status.code(), Some(0));
+    let kong = "_format_version: '3.0'\nservices: []\n";
+    folder.write("kong.yaml", kong);
+    let said = String::from_utf8(check(&["kong.yaml"]).stdout).unwrap();
+    assert!(said.contains("a configuration of Kong") && said.contains("ferrum-edge import"), "{said}");
+    let explained =
+        ferrum_edge(&folder).args(["explain", "GET", "/", "--spec", "good.yaml"]).output().unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    assert!(
+        explained.contains("answered:  by request_termination, with 200; no target is asked"),
+        "{explained}"
+    );
+    assert!(!explained.contains("forwards:"), "{explained}");
+    let dumped = ferrum_edge(&folder).args(["dump", "--output", "json"]).output().unwrap();
+    assert_eq!(dumped.status.code(), Some(2));
+    assert!(!folder.exists("json") && String::from_utf8_lossy(&dumped.stderr).contains("--format json"));
+    let settings = ferrum_edge(&folder).arg("settings").output().unwrap();
+    let settings = String::from_utf8(settings.stdout).unwrap();
+    for name in ["FERRUM_SPEC", "FERRUM_LOG_LEVEL", "FERRUM_PID_FILE", "_FILE", "FERRUM_PROXY_HTTP_PORT"] {
+        assert!(settings.contains(name), "{name}");
+    }
 }

@@ -6,7 +6,9 @@
 
 mod check;
 mod consumer;
+mod foreign;
 mod gateway;
+mod hints;
 mod json;
 mod log;
 mod places;
@@ -220,7 +222,17 @@ pub fn parse(text: &str, origin: &Origin, references: &dyn References) -> Docume
         return Document { problems: named(problems, origin), ..Document::default() };
     }
     let format = origin.format(text);
-    let mut document = match tree(text, format, &mut problems) {
+    let root = tree(text, format, &mut problems);
+    // Nothing else is to be said about a file of another program.
+    let other = match &root {
+        Some(Node { value: Value::Map(_), .. }) => root.as_ref().and_then(foreign::document),
+        Some(Node { value: Value::Null, .. }) => None,
+        _ => foreign::text(&origin.name, text),
+    };
+    if let Some(other) = other {
+        return Document { problems: named(Problems(vec![other]), origin), ..Document::default() };
+    }
+    let mut document = match root {
         Some(mut root) => {
             // A key that stands twice is read once; everything found from here on leaves a value unusable.
             let before = problems.0.len();

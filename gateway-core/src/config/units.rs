@@ -145,7 +145,15 @@ impl Unit {
         }
         let found = self.table().iter().find(|(unit, _)| *unit == name);
         let Some((_, scale)) = found else {
-            return Err(self.bad(format!("`{name}` in `{text}` is not a unit")));
+            let mut bad = self.bad(format!("`{name}` in `{text}` is not a unit"));
+            let letter = name.chars().next().unwrap_or_default().to_ascii_uppercase();
+            if self == Self::Bytes && matches!(letter, 'K' | 'M' | 'G' | 'T') && name.len() <= 2 {
+                let first = if letter == 'K' { 'k' } else { letter };
+                bad.remedy = format!(
+                    "write `{number}{letter}iB`, which counts by 1024, or `{number}{first}B`, which counts by 1000"
+                );
+            }
+            return Err(bad);
         };
         let power = 10_u128.pow(u32::try_from(decimals.len()).unwrap_or(0));
         let digits: u128 = whole.parse::<u128>().unwrap_or(0) * power

@@ -1,22 +1,22 @@
 //! What is valid and probably not meant. Each warning has a code, by which it can be silenced.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::model::{
-    Consumer, Credential, HostPattern, Id, Match, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic,
-    Upstream,
-};
+use super::model::{Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic, Upstream};
+
+mod covers;
+
+use covers::{Covers, Why};
 
 /// Every code, and what it says.
 pub const CODES: &[(&str, &str)] = &[
     ("no_proxies", "there is no proxy, so that nothing is served"),
-    ("proxy_shadowed", "a proxy with a higher priority takes every request of another one"),
+    ("proxy_shadowed", "a proxy that goes before another one takes every request of it"),
     ("plugin_unused", "no proxy names a plugin config of scope `proxy_group`"),
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
@@ -25,6 +25,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
     ("target_unverified", "a target's certificate is not checked"),
+    ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
+    ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
     ("admin_exposed", "the admin API can be reached from other machines"),
     ("certificate_expires", "a certificate has expired or does so within 30 days"),
 ];
@@ -64,6 +66,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     found.certificates(model);
     for proxy in &model.proxies {
         found.targets(proxy);
+        found.placeholders(proxy);
     }
     silenced(found.0, model)
 }
@@ -93,6 +96,7 @@ impl Found {
         if model.proxies.is_empty() {
             self.add("no_proxies", "proxies", "there are none, so that nothing is served", "add a proxy");
         }
+        self.listeners(model);
         let is_exposed = |address: &SocketAddr| !address.ip().is_loopback() && settings.admin_tls.is_none();
         if let Some(address) = settings.admin.filter(is_exposed) {
             let message =
@@ -106,8 +110,27 @@ impl Found {
         }
     }
 
-    /// Proxies that no request comes to because others with a higher priority take them all. Without priorities the more
-    /// specific goes first, and nothing is hidden. Costs as much as there are matches, however many proxies have a priority.
+    /// Proxies without a listener, and certificates that no listener shows.
+    fn listeners(&mut self, model: &Model) {
+        const CODE: &str = "setting_without_effect";
+        let settings = &model.settings;
+        let has_certificates = !settings.tls.certificates.is_empty();
+        let is_encrypted = settings.https.is_some() && has_certificates;
+        let any = |wanted: fn(&Traffic) -> bool| model.proxies.iter().any(|proxy| wanted(&proxy.traffic));
+        if any(|traffic| matches!(traffic, Traffic::Http(_))) && settings.http.is_none() && !is_encrypted {
+            let message = "no listener serves the HTTP proxies: `http` is off, and `https` is off or has no certificate";
+            self.add(CODE, "gateway.http", message, "give `http` an address, or `tls.certificates`");
+        }
+        let terminates = |traffic: &Traffic| matches!(traffic, Traffic::Stream(rules) if rules.frontend_tls);
+        if has_certificates && settings.https.is_none() && !any(terminates) {
+            let message =
+                "nobody is shown these certificates: `https` is off, and no proxy has `frontend_tls`";
+            self.add(CODE, "gateway.tls.certificates", message, "give `https` an address, or remove them");
+        }
+    }
+
+    /// Proxies that no request comes to because others take them all: those with a higher priority, and prefixes before
+    /// regexes of the same priority. Costs as much as there are matches, however many proxies have a priority.
     fn shadowed(&mut self, proxies: &[&Proxy]) {
         let http = |proxy: &&Proxy| matches!(proxy.traffic, Traffic::Http(_));
         let rules = |proxy: &'_ Proxy| match &proxy.traffic {
@@ -123,11 +146,39 @@ impl Found {
         for proxy in &all {
             let Some((priority, matches)) = rules(proxy) else { continue };
             let by: Option<Vec<_>> = matches.iter().map(|one| covers.above(one, priority)).collect();
-            if let Some(by) = by.as_ref().and_then(|by| by.first()) {
-                let message = format!("no request comes here: `{by}` has a higher priority and takes them");
-                let path = format!("proxies.{}", proxy.id);
-                self.add("proxy_shadowed", path, message, "change the priorities, or remove it");
+            let path = format!("proxies.{}", proxy.id);
+            match by.as_ref().and_then(|by| by.first()) {
+                Some((by, Why::Priority)) => {
+                    let message =
+                        format!("no request comes here: `{by}` has a higher priority and takes them");
+                    self.add("proxy_shadowed", path, message, "change the priorities, or remove it");
+                }
+                Some((by, Why::Kind)) => {
+                    let message =
+                        format!("no request comes here: the prefix of `{by}` goes before this regex");
+                    self.add("proxy_shadowed", path, message, "give it a higher `priority`, such as 1");
+                }
+                None => {}
             }
+        }
+    }
+
+    /// Segments that are names for other gateways.
+    fn placeholders(&mut self, proxy: &Proxy) {
+        let Traffic::Http(rules) = &proxy.traffic else { return };
+        let is_name = |segment: &&str| {
+            segment.strip_prefix(':').is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+        };
+        let mut paths = rules.matches.iter().filter_map(|one| match &one.path {
+            PathPattern::Prefix(path) | PathPattern::Exact(path) => path.split('/').find(is_name),
+            _ => None,
+        });
+        if let Some(segment) = paths.next() {
+            let name = segment.trim_start_matches(':');
+            let message =
+                format!("`{segment}` in its path is matched as it is written; a name is `{{{name}}}`");
+            let remedy = "write names in braces, as in `/users/{id}`";
+            self.add("path_placeholder", format!("proxies.{}", proxy.id), message, remedy);
         }
     }
 
@@ -254,78 +305,6 @@ impl Found {
             self.add("target_documentation", path(), message, "write the real target");
         }
     }
-}
-
-/// What unconditional matches take, by host and path, with the highest priority of each.
-#[derive(Default)]
-struct Covers<'p>(HashMap<(Option<HostPattern>, Cover), (i32, &'p Id)>);
-
-/// The paths that a match takes.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Cover {
-    Everything,
-    Under(Arc<str>),
-    Exactly(Arc<str>),
-    Regex(String),
-}
-
-impl<'p> Covers<'p> {
-    fn add(&mut self, one: &Match, priority: i32, proxy: &'p Proxy) {
-        let cover = match &one.path {
-            _ if one.condition.is_some() => return,
-            PathPattern::HostOnly => Cover::Everything,
-            PathPattern::Prefix(prefix) if &**prefix == "/" => Cover::Everything,
-            PathPattern::Prefix(prefix) => Cover::Under(prefix.clone()),
-            PathPattern::Exact(path) => Cover::Exactly(path.clone()),
-            PathPattern::Regex(regex) => Cover::Regex(regex.as_str().to_owned()),
-            PathPattern::Template(_) => return,
-        };
-        let mut put = |host, cover| {
-            let known = self.0.entry((host, cover)).or_insert((priority, &proxy.id));
-            if known.0 < priority {
-                *known = (priority, &proxy.id);
-            }
-        };
-        match one.hosts.as_slice() {
-            [] => put(None, cover),
-            hosts => hosts.iter().for_each(|host| put(Some(host.clone()), cover.clone())),
-        }
-    }
-
-    /// One of those that take everything this match takes, when there are such with a higher priority.
-    fn above(&self, taken: &Match, priority: i32) -> Option<&'p Id> {
-        let covers = covers_of(&taken.path);
-        let of_host = |host: Option<HostPattern>| {
-            let mut found = covers.iter().filter_map(|cover| self.0.get(&(host.clone(), cover.clone())));
-            found.find(|(by, _)| *by > priority).map(|(_, id)| *id)
-        };
-        match taken.hosts.as_slice() {
-            [] => of_host(None),
-            hosts => hosts
-                .iter()
-                .map(|host| of_host(Some(host.clone())))
-                .collect::<Option<Vec<_>>>()?
-                .first()
-                .copied(),
-        }
-    }
-}
-
-/// Everything that takes all of these paths.
-fn covers_of(path: &PathPattern) -> Vec<Cover> {
-    let mut covers = vec![Cover::Everything];
-    match path {
-        PathPattern::Prefix(path) | PathPattern::Exact(path) => {
-            let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
-            covers.extend(ends.filter_map(|end| Some(Cover::Under(Arc::from(path.get(..end)?)))));
-        }
-        PathPattern::Regex(regex) => covers.push(Cover::Regex(regex.as_str().to_owned())),
-        PathPattern::HostOnly | PathPattern::Template(_) => {}
-    }
-    if let PathPattern::Exact(path) = path {
-        covers.push(Cover::Exactly(path.clone()));
-    }
-    covers
 }
 
 /// Every text in a document.

@@ -5,8 +5,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gateway_core::config::problem::{Problem, Problems};
+use gateway_core::config::units::Unit;
 
 use super::{Database, Permitted};
 use crate::admin::{Access, AccessError, Role};
@@ -147,6 +149,21 @@ fn number(problems: &mut Problems, name: &str) -> Option<u64> {
     number
 }
 
+/// A duration above 0 whose plain number counts `unit`.
+fn duration(problems: &mut Problems, name: &str, unit: Duration) -> Option<Duration> {
+    let text = taken(problems, name)?;
+    let read = match text.trim().parse::<u32>() {
+        Ok(count) => Some(unit.saturating_mul(count)),
+        Err(_) => Unit::Milliseconds.read(&text).ok().map(Duration::from_millis),
+    };
+    let read = read.filter(|duration| !duration.is_zero());
+    if read.is_none() {
+        problems.add(name, format!("`{text}` is not a duration above 0")).remedy =
+            Some("such as 500ms, 1m or 30d".to_owned());
+    }
+    read
+}
+
 fn options(problems: &mut Problems) -> Options {
     let mut options = Options::default();
     if let Some(kept) = number(problems, "FERRUM_DB_KEEP_REVISIONS") {
@@ -155,11 +172,10 @@ fn options(problems: &mut Problems) -> Options {
     if let Some(kept) = number(problems, "FERRUM_DB_KEEP_AUDIT") {
         options.keep_audit = kept;
     }
-    if let Some(days) = number(problems, "FERRUM_DB_KEEP_AUDIT_DAYS") {
-        options.keep_audit_for = std::time::Duration::from_secs(days.saturating_mul(86_400));
+    if let Some(kept) = duration(problems, "FERRUM_DB_KEEP_AUDIT_DAYS", Duration::from_secs(86_400)) {
+        options.keep_audit_for = kept;
     }
-    let interval = number(problems, "FERRUM_DB_POLL_INTERVAL_MS");
-    options.poll_interval = interval.map(std::time::Duration::from_millis);
+    options.poll_interval = duration(problems, "FERRUM_DB_POLL_INTERVAL_MS", Duration::from_millis(1));
     options
 }
 

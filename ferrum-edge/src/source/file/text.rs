@@ -41,9 +41,21 @@ fn read_once(path: &Path) -> io::Result<(io::Result<String>, Metadata, Metadata)
     if bytes.len() > MAX_BYTES {
         return Err(too_long());
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()));
+    let text = String::from_utf8(bytes).map_err(not_utf8);
     Ok((text, before, file.metadata()?))
+}
+
+fn not_utf8(error: std::string::FromUtf8Error) -> io::Error {
+    let at = error.utf8_error().valid_up_to();
+    let bytes = error.into_bytes();
+    let is_utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    let what = if is_utf16 {
+        "it is UTF-16; save it as UTF-8".to_owned()
+    } else {
+        let line = bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line} is not UTF-8; save it as UTF-8")
+    };
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 fn too_long() -> io::Error {

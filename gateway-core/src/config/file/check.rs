@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use super::hints;
 use super::tree::{Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
 use crate::config::units::{self, Unit};
@@ -18,15 +19,6 @@ pub(super) fn check(root: &Json, schema: &Json, node: &mut Node, at: &str, probl
 pub(super) fn check_plugin(schema: &Json, node: &mut Node, at: &str, problems: &mut Problems) {
     Checker { root: schema, trail: Trail::at(at), problems, is_plugin: true }.check(schema, node);
 }
-
-/// Keys other gateways have or this one used to have, and what to write here.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("priority_override", "say `before: <plugin name>` or `after: <plugin name>`"),
-    ("service_discovery", "list the `targets`; discovery is not part of this version"),
-    ("routes", "write a proxy with `hosts` and `listen_path`"),
-    ("services", "write an upstream, and a proxy that names it by `upstream_id`"),
-    ("plugin", "the key is `plugin_name`"),
-];
 
 struct Checker<'s, 'p> {
     root: &'s Json,
@@ -45,6 +37,7 @@ impl<'s> Checker<'s, '_> {
         let schema = self.follow(schema);
         loosen(schema, node);
         self.unit(schema, node);
+        self.number_as_word(schema, node);
         if let Some(choices) = choices(schema) {
             return self.choose(choices, node);
         }
@@ -75,6 +68,16 @@ impl<'s> Checker<'s, '_> {
                 // Nothing more is to be said about it.
                 node.value = Value::Null;
             }
+        }
+    }
+
+    /// Reads `1.2` as text where the words to choose from are numbers, as versions are.
+    fn number_as_word(&self, schema: &'s Json, node: &mut Node) {
+        let Value::Number(number) = &node.value else { return };
+        let all = choices(schema).unwrap_or_default();
+        let words = all.iter().map(|choice| self.follow(choice)).chain([schema]).flat_map(allowed);
+        if words.into_iter().any(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
+            node.value = Value::Text { text: number.to_string(), loose: false };
         }
     }
 
@@ -151,7 +154,15 @@ impl<'s> Checker<'s, '_> {
         let (is, remedy) = match &node.value {
             Value::Null => ("nothing", None),
             Value::Bool(_) => ("a truth value", None),
-            Value::Number(_) if number_wanted => ("a number with a fraction or a sign", None),
+            Value::Number(_) if number_wanted => {
+                let may_have_unit = types.contains(&"string");
+                let remedy = if may_have_unit {
+                    "a whole number, or one with a unit, such as `1500ms` or `1.5s`"
+                } else {
+                    "write a whole number"
+                };
+                ("a number with a fraction or a sign", Some(remedy.to_owned()))
+            }
             Value::Number(_) => {
                 ("a number", types.contains(&"string").then(|| "put it in quotes".to_owned()))
             }
@@ -159,7 +170,15 @@ impl<'s> Checker<'s, '_> {
             Value::List(_) => ("a list", None),
             Value::Map(_) => ("a map", None),
         };
-        let remedy = remedy.or_else(|| match node.value {
+        let wants_map = types.contains(&"object");
+        let hint =
+            if self.is_plugin { None } else { hints::value(self.trail.as_str(), &node.value, wants_map) };
+        // A number in quotes is a number.
+        let hint = hint.filter(|_| !number_wanted || remedy.is_none());
+        let remedy = hint.or(remedy).or_else(|| match node.value {
+            Value::Text { .. } if number_wanted => Some("write a number".to_owned()),
+            Value::Bool(true) if wants_map => Some("write its settings, or `{}` for the defaults".to_owned()),
+            Value::Bool(false) if wants_map => Some("leave it out".to_owned()),
             Value::List(_) | Value::Map(_) => None,
             _ => types.contains(&"array").then(|| "write a list, even of one: `[…]`".to_owned()),
         });
@@ -212,10 +231,7 @@ impl<'s> Checker<'s, '_> {
         if words.contains(&text) {
             return;
         }
-        let remedy = match nearest(text, words.iter().copied()) {
-            Some(word) => format!("did you mean `{word}`?"),
-            None => format!("one of: {}", words.join(", ")),
-        };
+        let remedy = hints::word(text, words);
         self.problem(line, format!("`{text}` is not known here")).remedy = Some(remedy);
     }
 
@@ -271,12 +287,17 @@ impl<'s> Checker<'s, '_> {
             self.problem(line, String::new());
             return;
         }
-        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == key && !self.is_plugin);
-        let elsewhere = elsewhere.map(|(_, remedy)| (*remedy).to_owned());
+        let elsewhere = if self.is_plugin { None } else { hints::key(self.trail.as_str(), key) };
+        let elsewhere = elsewhere.map(str::to_owned);
         let near = nearest(key, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
         let remedy = elsewhere.or_else(|| near.map(|near| format!("did you mean `{near}`?")));
-        self.problem(line, "this key is not known".to_owned()).remedy =
-            remedy.or_else(|| Some("remove it".to_owned()));
+        self.problem(line, "this key is not known".to_owned()).remedy = remedy.or_else(|| {
+            let other = match self.is_plugin {
+                true => "`ferrum-edge plugins NAME` lists a plugin's settings",
+                false => hints::other_key(self.trail.as_str(), key),
+            };
+            Some(other.to_owned())
+        });
     }
 }
 

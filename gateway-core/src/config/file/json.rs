@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::de::IgnoredAny;
 
+use super::hints;
 use super::tree::{Entry, Node, Trail, Value};
 use super::yaml::duplicate;
 use crate::config::problem::{Problem, Problems};
@@ -15,7 +16,10 @@ use crate::config::problem::{Problem, Problems};
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         let line = u32::try_from(error.line()).unwrap_or(0);
-        problems.push(Problem { line, ..Problem::new("", format!("this is not JSON: {error}")) });
+        let message = error.to_string();
+        let remedy = hints::json(&message, text, (error.line(), error.column()));
+        problems.push(Problem { line, ..Problem::new("", format!("this is not JSON: {message}")) }).remedy =
+            remedy.map(str::to_owned);
         return None;
     }
     let mut scanner = Scanner { text, at: 0, line: 1, trail: Trail::default(), problems };

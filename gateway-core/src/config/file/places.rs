@@ -56,11 +56,11 @@ fn line(root: &Node, path: &str) -> u32 {
             Value::Map(entries) => {
                 entries.iter().find(|entry| entry.key == step).map(|entry| (&entry.value, entry.line))
             }
-            Value::List(nodes) => step
-                .strip_prefix('[')
-                .and_then(|step| step.strip_suffix(']')?.parse::<usize>().ok())
-                .and_then(|n| nodes.get(n))
-                .map(|node| (node, node.line)),
+            Value::List(nodes) => match step.strip_prefix('[').and_then(|step| step.strip_suffix(']')) {
+                Some(n) => n.parse::<usize>().ok().and_then(|n| nodes.get(n)),
+                None => nodes.iter().find(|node| node.id() == Some(step)),
+            }
+            .map(|node| (node, node.line)),
             _ => None,
         };
         let Some(next) = next else {

@@ -168,7 +168,8 @@ impl Expander<'_> {
         match self.references.file(&path) {
             // Editors and `echo` end a file with a line break that nobody means.
             Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-            Err(error) => Err(Problem::new("", format!("{} can't be read: {error}", path.display()))),
+            Err(error) => Err(Problem::new("", format!("{} can't be read: {error}", path.display()))
+                .remedy("relative paths start at the folder of this file")),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 
+use super::hints;
 use super::tree::{Entry, Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
 
@@ -16,6 +17,7 @@ const MAX_ALIASED: usize = 100_000;
 /// Reads a text; `None` when it isn't YAML at all, which is then a problem.
 pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     let mut composer = Composer {
+        text,
         parser: Parser::new_from_str(text),
         anchors: HashMap::new(),
         aliased: 0,
@@ -24,8 +26,8 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     };
     match composer.document() {
         Ok(root) => Some(root),
-        Err(Broken { line, message }) => {
-            problems.push(Problem { line, ..Problem::new("", message) });
+        Err(Broken { line, message, remedy }) => {
+            problems.push(Problem { line, ..Problem::new("", message) }).remedy = remedy.map(str::to_owned);
             None
         }
     }
@@ -35,9 +37,17 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
 struct Broken {
     line: u32,
     message: String,
+    remedy: Option<&'static str>,
+}
+
+impl Broken {
+    fn new(line: u32, message: impl Into<String>, remedy: &'static str) -> Self {
+        Self { line, message: message.into(), remedy: Some(remedy) }
+    }
 }
 
 struct Composer<'t, 'p> {
+    text: &'t str,
     parser: Parser<'t, StrInput<'t>>,
     anchors: HashMap<usize, Node>,
     aliased: usize,
@@ -49,10 +59,15 @@ impl<'t> Composer<'t, '_> {
     fn next(&mut self) -> Result<(Event<'t>, u32), Broken> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, line(span))),
-            Some(Err(error)) => Err(Broken {
-                line: u32::try_from(error.marker().line()).unwrap_or(0),
-                message: format!("this is not YAML: {}", error.info()),
-            }),
+            Some(Err(error)) => {
+                let line = error.marker().line();
+                let source = self.text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+                Err(Broken {
+                    line: u32::try_from(line).unwrap_or(0),
+                    message: format!("this is not YAML: {}", error.info()),
+                    remedy: hints::yaml(&error.info(), source),
+                })
+            }
             None => Ok((Event::StreamEnd, 0)),
         }
     }
@@ -64,7 +79,11 @@ impl<'t> Composer<'t, '_> {
                 (Event::StreamStart | Event::DocumentEnd, _) => {}
                 (Event::StreamEnd, _) => return Ok(root.unwrap_or(Node { line: 1, value: Value::Null })),
                 (Event::DocumentStart(..), line) if root.is_some() => {
-                    return Err(Broken { line, message: "a second document begins; one is read".to_owned() });
+                    return Err(Broken::new(
+                        line,
+                        "a second document begins; one is read",
+                        "remove the line `---`",
+                    ));
                 }
                 (Event::DocumentStart(..), _) => {
                     let (event, line) = self.next()?;
@@ -77,10 +96,8 @@ impl<'t> Composer<'t, '_> {
 
     fn node(&mut self, event: Event<'t>, line: u32, depth: usize) -> Result<Node, Broken> {
         if depth > MAX_DEPTH {
-            return Err(Broken {
-                line,
-                message: format!("more than {MAX_DEPTH} levels stand in one another"),
-            });
+            let message = format!("there are more than {MAX_DEPTH} nested levels");
+            return Err(Broken::new(line, message, "write it flatter"));
         }
         let (node, anchor) = match event {
             Event::Alias(anchor) => return self.alias(anchor, line),
@@ -107,7 +124,7 @@ impl<'t> Composer<'t, '_> {
 
     fn alias(&mut self, anchor: usize, line: u32) -> Result<Node, Broken> {
         let Some(node) = self.anchors.get(&anchor) else {
-            return Err(Broken { line, message: "this alias stands inside its own anchor".to_owned() });
+            return Err(Broken::new(line, "this alias is inside its own anchor", "remove it"));
         };
         let node = node.clone();
         self.copied(&node, line)?;
@@ -119,7 +136,7 @@ impl<'t> Composer<'t, '_> {
         self.aliased += node.size();
         if self.aliased > MAX_ALIASED {
             let message = format!("anchors and aliases unfold to more than {MAX_ALIASED} values");
-            return Err(Broken { line, message });
+            return Err(Broken::new(line, message, "use fewer of them"));
         }
         Ok(())
     }
@@ -146,8 +163,17 @@ impl<'t> Composer<'t, '_> {
             let (key, line) = match self.next()? {
                 (Event::MappingEnd, _) => break,
                 (Event::Scalar(key, ..), line) => (key.into_owned(), line),
-                (_, line) => return Err(Broken { line, message: "a key has to be plain text".to_owned() }),
+                (_, line) => {
+                    return Err(Broken::new(
+                        line,
+                        "a key has to be plain text",
+                        "put `{{ … }}` of a template in quotes",
+                    ));
+                }
             };
+            if key.contains('\u{a0}') {
+                return Err(Broken::new(line, "there is a no-break space here", "write a plain space"));
+            }
             let back = self.trail.key(&key);
             let (event, value_line) = self.next()?;
             let value = self.node(event, value_line, depth + 1)?;

@@ -206,8 +206,14 @@ fn address(text: &str, default: SocketAddr) -> Result<Option<SocketAddr>, Fault>
             Fault::new(format!("`{text}` is not an address")).remedy(format!("write `0.0.0.0:{port}`"))
         );
     }
-    Err(Fault::new(format!("`{text}` is not an address with a port"))
-        .remedy(format!("such as `{default}`, or `off`")))
+    let bare = text.split_once("://").map_or(text, |(_, rest)| rest.split('/').next().unwrap_or(rest));
+    let remedy = match bare.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
+        Some(("localhost", Ok(port))) => format!("write `127.0.0.1:{port}`"),
+        Some(("*" | "", Ok(port))) => format!("write `0.0.0.0:{port}`"),
+        Some((host, Ok(port))) if words::address(host).is_ok() => format!("write `{host}:{port}`"),
+        _ => format!("such as `{default}`, or `off`"),
+    };
+    Err(Fault::new(format!("`{text}` is not an address with a port")).remedy(remedy))
 }
 
 fn tls(notes: &mut Notes<'_>, written: &file::Tls, folder: &Path) -> FrontendTls {

@@ -137,7 +137,8 @@ fn settings(
     if !plugins.is_known(&written.plugin_name)
         && let Some(names) = plugins.names()
     {
-        let remedy = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
+        let near = words::did_you_mean(&written.plugin_name, names.iter().map(String::as_str));
+        let remedy = near.or_else(|| Some("`ferrum-edge plugins` lists them".to_owned()));
         notes.add("plugin_name", format!("there is no plugin `{}`", written.plugin_name)).remedy = remedy;
         return (config, None);
     }

@@ -84,18 +84,37 @@ fn json_has_lines_too() {
 
 #[test]
 fn texts_that_are_no_documents() {
-    refused("{\"a\": ]}", "f:1: this is not JSON: expected value at line 1 column 7");
-    refused("a: 1\n b: 2", "f:2: this is not YAML: mapping values are not allowed in this context");
-    refused("a\n", "f:1: this has to be a map, and is text");
-    refused("a: *b", "f:1: this is not YAML: while parsing node, found unknown anchor");
+    refused(
+        "{\"a\": ]}",
+        "f:1: this is not JSON: expected value at line 1 column 7 (a value is a text in double quotes, a number, true, false, null, a list or a map)",
+    );
+    refused(
+        "{\"a\": [1,\n]}",
+        "f:2: this is not JSON: expected value at line 2 column 1 (remove the comma before it)",
+    );
+    refused(
+        "a: 1\n b: 2",
+        "f:2: this is not YAML: mapping values are not allowed in this context (keys of one item begin in the same column; put a text with `: ` in quotes)",
+    );
+    refused(
+        "a\n",
+        "f:1: this has to be a map, and is text (a configuration has sections such as `gateway:` and `proxies:`)",
+    );
+    refused(
+        "a: *b",
+        "f:1: this is not YAML: while parsing node, found unknown anchor (put a text that begins with `*` in quotes, as `'*.example.com'`, or define the anchor before it)",
+    );
     refused(
         "proxies: 5",
-        "f:1: proxies: this has to be a list, and is a number (write a list, even of one: `[…]`)",
+        "f:1: proxies: this has to be a list, and is a number (begin each proxy with `- id: NAME`)",
     );
-    refused("---\nproxies: []\n---\nproxies: []\n", "f:3: a second document begins; one is read");
+    refused(
+        "---\nproxies: []\n---\nproxies: []\n",
+        "f:3: a second document begins; one is read (remove the line `---`)",
+    );
     let deep: String = (0..70).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
-    refused(&deep, "f:66: more than 64 levels stand in one another");
-    refused("? [a]\n: b\n", "f:1: a key has to be plain text");
+    refused(&deep, "f:66: there are more than 64 nested levels (write it flatter)");
+    refused("? [a]\n: b\n", "f:1: a key has to be plain text (put `{{ … }}` of a template in quotes)");
     for empty in ["", "# nothing yet\n", "proxies:\n", "{}"] {
         assert!(good(empty).proxies.is_empty());
     }

@@ -1,6 +1,7 @@
 //! What traffic a proxy takes.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Fault, Notes, words};
 use crate::condition;
@@ -156,7 +157,7 @@ fn one_match(
     } else {
         let place = format!("{}{}{at}", notes.at, if notes.at.is_empty() { "" } else { "." });
         match condition::compile(&rest, &place, condition::Use::Route) {
-            Ok(condition) => Some(Arc::new(condition)),
+            Ok(condition) => Some(shared(condition)),
             Err(problems) => {
                 notes.problems.0.extend(problems.0);
                 None
@@ -165,6 +166,22 @@ fn one_match(
     };
     let is_good = notes.problems.0.len() == before;
     path.filter(|_| is_good).map(|path| Match { hosts, path, condition })
+}
+
+/// Conditions that are compared with the next ones.
+const RECENT: usize = 16;
+
+/// A condition, the same as a recent one where that is equal: thousands of proxies may ask for the same methods and headers.
+fn shared(condition: condition::Condition) -> Arc<condition::Condition> {
+    static KNOWN: Mutex<VecDeque<Weak<condition::Condition>>> = Mutex::new(VecDeque::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = known.iter().filter_map(Weak::upgrade).find(|other| **other == condition) {
+        return same;
+    }
+    let made = Arc::new(condition);
+    known.truncate(RECENT - 1);
+    known.push_front(Arc::downgrade(&made));
+    made
 }
 
 /// Sessions of one UDP proxy, each a socket.

@@ -39,6 +39,11 @@ pub(super) fn valid_id(text: &str) -> Result<Id, Fault> {
     if good {
         return Ok(Id(Arc::from(text)));
     }
+    if text.contains(['“', '”', '‘', '’']) {
+        return Err(
+            Fault::new(format!("`{text}` can't be an id")).remedy("write plain quotation marks, or none")
+        );
+    }
     Err(Fault::new(format!("`{text}` can't be an id"))
         .remedy("1 to 254 letters, digits, `.`, `_` and `-`, beginning with a letter or digit"))
 }
@@ -105,8 +110,18 @@ pub(super) fn target_host(text: &str) -> Result<Arc<str>, Fault> {
     if let Ok(address) = unbracketed.parse::<IpAddr>() {
         return Ok(address.to_string().into());
     }
-    if let Some((_, rest)) = lower.split_once("://") {
-        return Err(bad().remedy(format!("write only the name: `{}`", bare(rest))));
+    if let Some((scheme, rest)) = lower.split_once("://") {
+        let port =
+            rest.split('/').next().and_then(|authority| authority.rsplit_once(':')).map(|(_, port)| port);
+        let port = port.filter(|port| port.parse::<u16>().is_ok());
+        let port = port.map_or_else(String::new, |port| format!(", and {port} as the port"));
+        let remedy =
+            format!("write only the name: `{}`{port}; the scheme `{scheme}` is `backend_scheme`", bare(rest));
+        return Err(bad().remedy(remedy));
+    }
+    if let Some(name) = text.trim().strip_prefix('$') {
+        let name = name.trim_matches(['{', '}', '(', ')']);
+        return Err(bad().remedy(format!("write `${{env:{name}}}` for a variable of the environment")));
     }
     if let Some((name, port)) = lower.rsplit_once(':')
         && !name.contains(':')
@@ -129,6 +144,9 @@ pub(super) fn target_place(text: &str) -> Result<Arc<str>, Fault> {
     if !path.starts_with('/') || path.ends_with('/') {
         return bad("is not the absolute path of a Unix socket");
     }
+    if path.contains(":/") {
+        return bad("has a path after the socket's; put it into `backend_path`");
+    }
     if path.len() > MAX_SOCKET_PATH {
         return bad(&format!("has a path of more than {MAX_SOCKET_PATH} bytes"));
     }
@@ -148,14 +166,26 @@ pub(super) fn target_port(place: &str, written: Option<u32>) -> Result<u16, Faul
     }
 }
 
+/// A prefix, a path with names, or a regex.
 pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
+    if text.starts_with('/') && text.contains(['{', '}']) {
+        return template(text);
+    }
     if let Some(pattern) = text.strip_prefix('~') {
         return path_regex(pattern).map(PathPattern::Regex);
     }
+    prefix(text)
+}
+
+fn prefix(text: &str) -> Result<PathPattern, Fault> {
     if text.is_empty() {
         return Err(
             Fault::new("this is empty").remedy("write `/` for every path, or leave it out and give `hosts`")
         );
+    }
+    if let Some(exact) = text.strip_prefix("= ") {
+        return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
+            .remedy(format!("write `matches: [{{path: {{exact: {exact}}}}}]` for one path")));
     }
     if !text.starts_with('/') {
         return Err(Fault::new(format!("`{text}` doesn't begin with `/`"))
@@ -165,6 +195,10 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
         let prefix = if prefix.is_empty() { "/" } else { prefix };
         return Err(Fault::new("`*` means nothing in a path")
             .remedy(format!("write `{prefix}`, which takes all below")));
+    }
+    if text.split('/').any(|segment| matches!(segment, "*" | "**")) {
+        return Err(Fault::new("`*` means nothing in a path")
+            .remedy("write `{name}` for any one segment, such as `/users/{id}/posts`"));
     }
     if text.contains(['?', '#']) || text.contains(char::is_whitespace) || text.contains(char::is_control) {
         return Err(
@@ -185,9 +219,6 @@ pub(super) fn listen_path(text: &str) -> Result<PathPattern, Fault> {
 /// The path of a condition; a problem comes with the key it stands under.
 pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static str, Fault)> {
     let named = match written {
-        PathMatch::Text(text) if text.starts_with('/') && text.contains(['{', '}']) => {
-            return template(text).map_err(|fault| ("", fault));
-        }
         PathMatch::Text(text) => return listen_path(text).map_err(|fault| ("", fault)),
         PathMatch::Named(named) => named,
     };
@@ -198,7 +229,7 @@ pub(crate) fn path_match(written: &PathMatch) -> Result<PathPattern, (&'static s
             "prefix",
             Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"),
         )),
-        (None, Some(text), None, None) => listen_path(text).map_err(|fault| ("prefix", fault)),
+        (None, Some(text), None, None) => prefix(text).map_err(|fault| ("prefix", fault)),
         (None, None, Some(text), None) => template(text).map_err(|fault| ("template", fault)),
         (None, None, None, Some(text)) => {
             let text = text.strip_prefix('~').unwrap_or(text);
@@ -218,13 +249,11 @@ fn exact(text: &str) -> Result<PathPattern, Fault> {
         return Ok(PathPattern::Exact(text.into()));
     }
     let without_slash = text.strip_suffix('/').filter(|cut| !cut.is_empty()).unwrap_or(text);
-    listen_path(without_slash)?;
-    match text.strip_prefix('~') {
-        Some(_) => {
-            Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"))
-        }
-        None => Ok(PathPattern::Exact(text.into())),
+    if text.starts_with('~') {
+        return Err(Fault::new(format!("`{text}` doesn't begin with `/`")).remedy("write `regex` instead"));
     }
+    prefix(without_slash)?;
+    Ok(PathPattern::Exact(text.into()))
 }
 
 fn template(text: &str) -> Result<PathPattern, Fault> {
@@ -241,8 +270,15 @@ fn template(text: &str) -> Result<PathPattern, Fault> {
 
 fn path_regex(pattern: &str) -> Result<Regex, Fault> {
     RegexBuilder::new(&whole(pattern)).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
-        Fault::new(not_a_regex(pattern, &error))
-            .remedy("see docs.rs/regex for the syntax; a plain prefix has no `~`")
+        // nginx writes `~* regex`.
+        let remedy = match pattern
+            .strip_prefix('*')
+            .map_or_else(|| pattern.strip_prefix(' '), |it| it.strip_prefix(' '))
+        {
+            Some(regex) => format!("write `~(?i).*{regex}`: it is the whole path that has to match"),
+            None => "see docs.rs/regex for the syntax; a plain prefix has no `~`".to_owned(),
+        };
+        Fault::new(not_a_regex(pattern, &error)).remedy(remedy)
     })
 }
 

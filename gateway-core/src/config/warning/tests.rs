@@ -45,6 +45,14 @@ fn a_proxy_behind_one_that_takes_all() {
         ("matches: [{path: /, methods: [POST]}], priority: 1", "listen_path: /a", false),
         ("listen_path: /, priority: 1", "matches: [{path: /a, methods: [POST]}]", true),
         ("listen_path: '~/a/.*', priority: 1", "listen_path: /a/b", false),
+        ("listen_path: /", "listen_path: '~/items/\\d+'", true),
+        ("listen_path: /items", "listen_path: '~/items/\\d+'", true),
+        ("listen_path: /items", "listen_path: '~/items\\d+'", false),
+        ("listen_path: /items", "listen_path: '~/items/\\d+|/others'", false),
+        ("listen_path: /", "listen_path: '~/items/\\d+', priority: 1", false),
+        ("listen_path: /, hosts: [a.b]", "listen_path: '~/items/\\d+'", false),
+        ("matches: [{path: /, methods: [POST]}]", "listen_path: '~/items/\\d+'", false),
+        ("hosts: [a.b]", "listen_path: '~/items/\\d+', hosts: [a.b]", false),
     ] {
         let proxies = [proxy("high", high), proxy("low", low)].concat();
         let expected = if is_shadowed { one("proxy_shadowed", "proxies.low") } else { Vec::new() };
@@ -68,6 +76,13 @@ fn settings_without_effect() {
     };
     assert_eq!(with("admin: '0.0.0.0:9000'"), one("admin_exposed", "gateway.admin"));
     assert_eq!(with("admin: '127.0.0.1:9000'"), []);
+    assert_eq!(with("http: off"), one("setting_without_effect", "gateway.http"));
+    let tls = "tls: {certificates: [{cert_path: a, key_path: b}]}";
+    assert_eq!(
+        with(&format!("https: off, {tls}")),
+        one("setting_without_effect", "gateway.tls.certificates")
+    );
+    assert_eq!(with(&format!("http: off, {tls}")), []);
 }
 
 #[test]
