@@ -197,12 +197,17 @@ pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
     one
 }
 
+/// A target of an upstream; a Unix socket, `unix:/run/app.sock`, has no port.
+pub(crate) fn target(host: &str, port: u16) -> Value {
+    if host.starts_with("unix:") { json!({ "host": host }) } else { json!({ "host": host, "port": port }) }
+}
+
 /// Where a proxy's requests go.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum To {
     /// To a named group of targets.
     Upstream { id: String, is_tls: bool },
-    /// To one target.
+    /// To one target; the port of a Unix socket is not looked at.
     Host { host: String, port: u16, is_tls: bool },
     /// The gateway answers by itself: status, media type, body.
     Answer(u16, String, String),
@@ -293,27 +298,14 @@ impl Import {
         }
         let is_forwarded = matches!(route.to, To::Upstream { .. } | To::Host { .. });
         let is_files = matches!(route.to, To::Files(_));
-        match route.to {
-            To::Upstream { id, is_tls } => {
-                set(&mut proxy, "backend_scheme", if is_tls { "https" } else { "http" });
-                set(&mut proxy, "upstream_id", id);
-            }
-            To::Host { host, port, is_tls } => {
-                set(&mut proxy, "backend_scheme", if is_tls { "https" } else { "http" });
-                set(&mut proxy, "backend_host", host);
-                set(&mut proxy, "backend_port", port);
-            }
-            To::Answer(status, kind, body) => {
-                let config = json!({ "status_code": status, "content_type": kind, "body": body });
-                self.plugin(&id, "request_termination", config);
-            }
-            To::Redirect(config) => drop(self.plugin(&id, "redirect", config)),
-            To::Files(config) => drop(self.plugin(&id, "static_files", config)),
-            To::Closed => {
-                let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
-                self.plugin(&id, "request_termination", config);
-            }
-        }
+        // What answers is passed by the response on its way out where the other plugin came before it.
+        let answers = match &route.to {
+            To::Answer(..) | To::Closed => Some("request_termination"),
+            To::Redirect(_) => Some("redirect"),
+            To::Files(_) => Some("static_files"),
+            To::Upstream { .. } | To::Host { .. } => None,
+        };
+        self.lead(&id, route.to, &mut proxy);
         if is_forwarded {
             for (key, value) in route.settings {
                 set(&mut proxy, &key, value);
@@ -326,6 +318,11 @@ impl Import {
         }
         for plug in route.plugins {
             self.plugin_when(&id, plug.name, plug.config, plug.when.as_ref());
+            if let (Some(answers), "response_transformer", Some(made)) =
+                (answers, plug.name, self.plugin_configs.last_mut())
+            {
+                made["before"] = json!(answers);
+            }
         }
         if !route.shared.is_empty() {
             let named: Vec<Value> = route.shared.iter().map(|id| json!({ "plugin_config_id": id })).collect();
@@ -333,6 +330,34 @@ impl Import {
         }
         self.proxies.push(Value::Object(proxy));
         id
+    }
+
+    /// Where a proxy's requests go, and the plugin that answers them.
+    fn lead(&mut self, id: &str, to: To, proxy: &mut Map<String, Value>) {
+        match to {
+            To::Upstream { id: upstream, is_tls } => {
+                set(proxy, "backend_scheme", if is_tls { "https" } else { "http" });
+                set(proxy, "upstream_id", upstream);
+            }
+            To::Host { host, port, is_tls } => {
+                set(proxy, "backend_scheme", if is_tls { "https" } else { "http" });
+                // A Unix socket has no port.
+                if !host.starts_with("unix:") {
+                    set(proxy, "backend_port", port);
+                }
+                set(proxy, "backend_host", host);
+            }
+            To::Answer(status, kind, body) => {
+                let config = json!({ "status_code": status, "content_type": kind, "body": body });
+                self.plugin(id, "request_termination", config);
+            }
+            To::Redirect(config) => drop(self.plugin(id, "redirect", config)),
+            To::Files(config) => drop(self.plugin(id, "static_files", config)),
+            To::Closed => {
+                let config = json!({ "status_code": 503, "content_type": "text/plain", "body": CLOSED });
+                self.plugin(id, "request_termination", config);
+            }
+        }
     }
 }
 

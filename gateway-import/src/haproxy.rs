@@ -2,6 +2,7 @@
 
 mod acl;
 mod backend;
+mod maps;
 mod rules;
 mod sections;
 mod stream;
@@ -17,6 +18,7 @@ use crate::files::{Files, Reader};
 use crate::steps::{Ending, Step, place, walk};
 use crate::text;
 use acl::{Acls, plain};
+use backend::Left;
 use sections::{Line, Section};
 
 /// An import under way.
@@ -63,13 +65,10 @@ pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn F
 }
 
 impl Haproxy<'_, '_> {
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn all(mut self, name: &str) -> Result<(), Failure> {
         let sections = self.sections.clone();
-        let fronts: Vec<&Section> = sections
-            .iter()
-            .filter(|section| matches!(section.kind.as_str(), "frontend" | "listen"))
-            .collect();
+        let is_front = |section: &&Section| matches!(section.kind.as_str(), "frontend" | "listen");
+        let fronts: Vec<&Section> = sections.iter().filter(is_front).collect();
         if fronts.is_empty() {
             return Err(Failure::new(name, 1, "there is no frontend in it"));
         }
@@ -77,12 +76,10 @@ impl Haproxy<'_, '_> {
             match section.kind.as_str() {
                 "global" => self.global(section),
                 "frontend" | "listen" | "backend" | "defaults" | "userlist" => {}
-                kind => self.out.lost(
-                    section.at,
-                    format_args!("{kind} {}", section.name),
-                    "the gateway does not support this",
-                    "",
-                ),
+                kind => {
+                    let what = format!("{kind} {}", section.name);
+                    self.out.lost(section.at, what, "the gateway does not support this", "");
+                }
             }
         }
         let mut http: Vec<(&Section, Vec<Bind>)> = Vec::new();
@@ -95,57 +92,64 @@ impl Haproxy<'_, '_> {
             }
         }
         let ports = [main_port(&http, false), main_port(&http, true)];
-        for (key, is_tls) in [("http", false), ("https", true)] {
-            let mut all = http.iter().flat_map(|(_, binds)| binds.iter());
-            let found =
-                all.find(|bind| bind.is_tls == is_tls && Some(bind.port) == ports[usize::from(is_tls)]);
-            match found {
-                Some(bind) if bind.host.contains(':') => {
-                    set(&mut self.out.gateway, key, format!("[{}]:{}", bind.host, bind.port))
-                }
-                Some(bind) => set(&mut self.out.gateway, key, format!("{}:{}", bind.host, bind.port)),
-                None => set(&mut self.out.gateway, key, "off"),
-            }
-        }
-        let both = ports[0].is_some() && ports[1].is_some();
+        self.listeners(&http, ports);
         let mut taken = [false, false];
-        for (section, mut binds) in http {
-            let before = binds.len();
-            binds.retain(|bind| ports[usize::from(bind.is_tls)] == Some(bind.port));
-            if binds.len() < before {
-                let why = "the gateway has one port for http and one for https; what is served on others is left out";
-                self.out.lost(
-                    section.at,
-                    format_args!("{} {}: bind", section.kind, section.name),
-                    why,
-                    "run a second gateway for the other port",
-                );
-            }
-            let mut facets = Vec::new();
-            for is_tls in [false, true] {
-                if !binds.iter().any(|bind| bind.is_tls == is_tls) {
-                    continue;
-                }
-                if std::mem::replace(&mut taken[usize::from(is_tls)], true) {
-                    let why = "another frontend has this port on another address; here there is one";
-                    self.out.lost(section.at, format_args!("{} {}", section.kind, section.name), why, "");
-                    continue;
-                }
-                facets.push(if both {
-                    json!({ "scheme": if is_tls { "https" } else { "http" } })
-                } else {
-                    json!({})
-                });
-            }
-            if facets.len() == 2 {
-                facets = vec![json!({})];
-            }
+        for (section, binds) in http {
+            let facets = self.facets(section, binds, ports, &mut taken);
             if !facets.is_empty() {
                 self.frontend(section, &facets);
             }
         }
         self.tls();
         Ok(())
+    }
+
+    /// The gateway's own listeners.
+    fn listeners(&mut self, http: &[(&Section, Vec<Bind>)], ports: [Option<u16>; 2]) {
+        for (key, is_tls) in [("http", false), ("https", true)] {
+            let mut all = http.iter().flat_map(|(_, binds)| binds.iter());
+            let port = ports[usize::from(is_tls)];
+            let address = match all.find(|bind| bind.is_tls == is_tls && Some(bind.port) == port) {
+                Some(bind) if bind.host.contains(':') => format!("[{}]:{}", bind.host, bind.port),
+                Some(bind) => format!("{}:{}", bind.host, bind.port),
+                None => "off".to_owned(),
+            };
+            set(&mut self.out.gateway, key, address);
+        }
+    }
+
+    /// What the requests of a frontend have besides its rules: the scheme, where both are served.
+    fn facets(
+        &mut self,
+        section: &Section,
+        mut binds: Vec<Bind>,
+        ports: [Option<u16>; 2],
+        taken: &mut [bool; 2],
+    ) -> Vec<Value> {
+        let called = format!("{} {}", section.kind, section.name);
+        let before = binds.len();
+        binds.retain(|bind| ports[usize::from(bind.is_tls)] == Some(bind.port));
+        if binds.len() < before {
+            let why =
+                "the gateway has one port for http and one for https; what is served on others is left out";
+            let todo = "run a second gateway for the other port";
+            self.out.lost(section.at, format_args!("{called}: bind"), why, todo);
+        }
+        let both = ports.iter().all(Option::is_some);
+        let mut facets = Vec::new();
+        for is_tls in [false, true] {
+            if !binds.iter().any(|bind| bind.is_tls == is_tls) {
+                continue;
+            }
+            if std::mem::replace(&mut taken[usize::from(is_tls)], true) {
+                let why = "another frontend has this port on another address; here there is one";
+                self.out.lost(section.at, &called, why, "");
+                continue;
+            }
+            let scheme = if is_tls { "https" } else { "http" };
+            facets.push(if both { json!({ "scheme": scheme }) } else { json!({}) });
+        }
+        if facets.len() == 2 { vec![json!({})] } else { facets }
     }
 
     fn global(&mut self, section: &Section) {
@@ -264,24 +268,7 @@ impl Haproxy<'_, '_> {
         }
         steps.extend(self.rules(section, &mut acls));
         for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
-            let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
-            let inner = match line.word(1).contains('%') {
-                true => None,
-                false => self.backend(line.word(1)),
-            };
-            match (plain(&ways), inner) {
-                (Some(cond), Some(steps_of)) => {
-                    self.out.done(line.at, line.text());
-                    steps.push(Step::Inner { cond, steps: steps_of, group: None, ends: true });
-                }
-                (cond, _) => {
-                    let why = "its condition or backend is not known beforehand";
-                    if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
-                        let cond = cond.unwrap_or(Cond::Always);
-                        steps.push(Step::End(cond, Ending::new(line.at, To::Closed)));
-                    }
-                }
-            }
+            self.use_backend(section, line, &acls, &mut steps);
         }
         let default = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
         let last = match default {
@@ -305,6 +292,42 @@ impl Haproxy<'_, '_> {
         place(self.out, &section.name, facets, items);
     }
 
+    /// `use_backend NAME [if …]`, where the name may come from a map.
+    fn use_backend(&mut self, section: &Section, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
+        let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
+        let cond = plain(&ways);
+        let asks_path = ["path", "url", "base"].iter().any(|fetch| line.word(1).contains(fetch));
+        let is_dynamic = line.word(1).contains('%');
+        let mapped = match is_dynamic {
+            true if asks_path && acls.is_rewritten => Err("the path was changed before".to_owned()),
+            true => maps::mapped(line.word(1), &mut self.reader),
+            false => Ok(maps::Mapped { entries: Vec::new(), default: Some(line.word(1).to_owned()) }),
+        };
+        let why = match (cond.clone(), mapped) {
+            (Some(cond), Ok(mapped)) => {
+                // What a map has no backend for goes to the default one, past the rules that follow.
+                let fallback = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
+                let last = mapped.default.or_else(|| if is_dynamic { fallback.clone() } else { None });
+                let last = last.or_else(|| is_dynamic.then(String::new)).map(|name| (Cond::Always, name));
+                for (part, name) in mapped.entries.into_iter().chain(last) {
+                    let other = fallback.as_deref().filter(|_| is_dynamic);
+                    let found = self.backend(&name).or_else(|| self.backend(other?));
+                    let unknown = || vec![Step::End(Cond::Always, Ending::answer(line.at, 503, ""))];
+                    let inner = found.unwrap_or_else(unknown);
+                    let cond = cond.clone().and(part);
+                    steps.push(Step::Inner { cond, steps: inner, group: None, ends: true });
+                }
+                self.out.done(line.at, line.text());
+                return;
+            }
+            (None, _) => "its condition can't be translated".to_owned(),
+            (_, Err(why)) => why,
+        };
+        if self.out.guard(line.at, line.text(), why, "write it with `matches`") {
+            steps.push(Step::End(cond.unwrap_or(Cond::Always), Ending::new(line.at, To::Closed)));
+        }
+    }
+
     fn backend(&mut self, name: &str) -> Option<Vec<Step>> {
         let section = self
             .sections
@@ -318,15 +341,12 @@ impl Haproxy<'_, '_> {
     fn known(&mut self, section: &Section) {
         for line in &section.lines {
             let what = format!("{} {}: {}", section.kind, section.name, line.text());
-            if !backend::is_needless(line) {
-                let (why, todo) = match line.name() {
-                    "errorfile" | "errorfiles" | "http-error" => {
-                        ("pages for errors are not translated", "use the plugin `error_pages`")
-                    }
-                    "filter" => ("filters are not translated", ""),
-                    _ => ("the gateway does not support this", ""),
-                };
-                self.out.lost(line.at, what, why, todo);
+            match backend::left(line) {
+                Left::Read => {}
+                Left::Needless => {
+                    self.out.needless(line.at, what, "the gateway does so anyway, or it is about the process")
+                }
+                Left::Lost(why, todo) => self.out.lost(line.at, what, why, todo),
             }
         }
     }

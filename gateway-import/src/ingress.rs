@@ -2,6 +2,7 @@
 
 mod accounts;
 mod annotations;
+mod canary;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,6 +12,7 @@ use crate::draft::{Import, Plug, Route, To, set};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
+use crate::unread;
 
 /// Documents that one import may have.
 const MAX_DOCUMENTS: usize = 20_000;
@@ -26,6 +28,8 @@ struct Ingress<'o> {
     regex_hosts: HashSet<String>,
     /// Lists of accounts so far.
     accounts: usize,
+    /// What canaries have of the requests for a host and path.
+    shares: HashMap<canary::Place, canary::Share>,
 }
 
 /// What all paths of one Ingress have in common.
@@ -47,8 +51,47 @@ struct Common {
 ///
 /// # Errors
 /// When there is no Ingress in them.
-#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(), Failure> {
+    let documents = documents(out, sources)?;
+    let mut this = Ingress {
+        out,
+        services: HashMap::new(),
+        secrets: HashMap::new(),
+        regex_hosts: HashSet::new(),
+        accounts: 0,
+        shares: HashMap::new(),
+    };
+    let ingresses: Vec<Named> = documents.into_iter().filter_map(|document| this.sorted(document)).collect();
+    if ingresses.is_empty() {
+        let name = sources.first().map_or("", |(name, _)| name.as_str());
+        return Err(Failure::new(name, 1, "there is no Ingress of networking.k8s.io/v1 in it"));
+    }
+    for (_, ingress) in &ingresses {
+        let is_regex =
+            annotations::says(ingress, "use-regex") || annotations::get(ingress, "rewrite-target").is_some();
+        if is_regex {
+            let hosts = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
+            this.regex_hosts.extend(hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_owned()));
+        }
+    }
+    this.shares = this.shares(&ingresses);
+    for ((namespace, name), ingress) in &ingresses {
+        this.ingress(namespace, name, ingress);
+    }
+    this.duplicates();
+    for ((namespace, name), ingress) in &ingresses {
+        if let Some(spec) = ingress.get("spec") {
+            unread::name(out, &format!("Ingress {namespace}/{name}"), spec, &["ingressClassName"]);
+        }
+    }
+    Ok(())
+}
+
+/// An object with its namespace and name.
+type Named = ((String, String), Node);
+
+/// The objects of all files, those of lists one by one.
+fn documents(out: &mut Import, sources: &[(String, String)]) -> Result<Vec<Node>, Failure> {
     let mut documents = Vec::new();
     for (name, text) in sources {
         let file = out.report.file(name);
@@ -64,63 +107,36 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
             return Err(Failure::new(name, 0, format!("more than {MAX_DOCUMENTS} objects")));
         }
     }
-    let key = |document: &Node| {
+    Ok(documents)
+}
+
+impl Ingress<'_> {
+    /// Keeps what Ingresses refer to, and hands an Ingress back.
+    fn sorted(&mut self, document: Node) -> Option<Named> {
         let of = |key: &str| document.path(&["metadata", key]).and_then(Node::str).map(str::to_owned);
-        (of("namespace").unwrap_or_else(|| "default".to_owned()), of("name").unwrap_or_default())
-    };
-    let mut this = Ingress {
-        out,
-        services: HashMap::new(),
-        secrets: HashMap::new(),
-        regex_hosts: HashSet::new(),
-        accounts: 0,
-    };
-    let mut ingresses = Vec::new();
-    for document in documents {
-        let name = key(&document);
+        let name = (of("namespace").unwrap_or_else(|| "default".to_owned()), of("name").unwrap_or_default());
         match document.text_of("kind") {
             Some("Ingress") if document.text_of("apiVersion") == Some("networking.k8s.io/v1") => {
-                ingresses.push((name, document))
+                return Some((name, document));
             }
             Some("Ingress") => {
-                let why = "only networking.k8s.io/v1 is known";
-                this.out.lost(
-                    document.at,
-                    format_args!("Ingress {}", name.1),
-                    why,
-                    "convert it with `kubectl convert`",
-                );
+                let what = format!("Ingress {}", name.1);
+                let todo = "convert it with `kubectl convert`";
+                self.out.lost(document.at, what, "only networking.k8s.io/v1 is known", todo);
             }
-            Some("Service") => drop(this.services.insert(name, document)),
-            Some("Secret") => drop(this.secrets.insert(name, document)),
+            Some("Service") => drop(self.services.insert(name, document)),
+            Some("Secret") => drop(self.secrets.insert(name, document)),
             Some(kind @ ("Gateway" | "HTTPRoute" | "Middleware" | "IngressRoute" | "KongPlugin")) => {
-                this.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
+                self.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
             }
-            Some(kind) => this.out.needless(
-                document.at,
-                format_args!("{kind} {}", name.1),
-                "it is no part of the routing",
-            ),
-            None => this.out.lost(document.at, "an object", "it has no kind", ""),
+            Some(kind) => {
+                let what = format!("{kind} {}", name.1);
+                self.out.needless(document.at, what, "it is no part of the routing");
+            }
+            None => self.out.lost(document.at, "an object", "it has no kind", ""),
         }
+        None
     }
-    if ingresses.is_empty() {
-        let name = sources.first().map_or("", |(name, _)| name.as_str());
-        return Err(Failure::new(name, 1, "there is no Ingress of networking.k8s.io/v1 in it"));
-    }
-    for (_, ingress) in &ingresses {
-        let is_regex =
-            annotations::says(ingress, "use-regex") || annotations::get(ingress, "rewrite-target").is_some();
-        if is_regex {
-            let hosts = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
-            this.regex_hosts.extend(hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_owned()));
-        }
-    }
-    for ((namespace, name), ingress) in &ingresses {
-        this.ingress(namespace, name, ingress);
-    }
-    this.duplicates();
-    Ok(())
 }
 
 impl Ingress<'_> {
@@ -160,6 +176,22 @@ impl Ingress<'_> {
                     route.hosts = vec![host.clone()];
                 }
                 self.path(&what, path, &host, &common, &mut route);
+                let place =
+                    (namespace.to_owned(), host.clone(), path.text_of("path").unwrap_or("/").to_owned());
+                let share = self.shares.get(&place).filter(|_| !common.is_canary && !common.is_closed);
+                match share.map(|share| share.plug(common.is_tls)) {
+                    Some(Some(plug)) => route.plugins.push(plug),
+                    Some(None) => {
+                        let why = "its canary is asked in another way; the main one gets all requests";
+                        self.out.lost(
+                            path.at,
+                            format_args!("{what}: canary-weight"),
+                            why,
+                            "use the plugin `traffic_split`",
+                        );
+                    }
+                    None => {}
+                }
                 self.place(route, &common, redirects_plain);
             }
             if let Some(root) = &common.app_root {

@@ -4,6 +4,7 @@
 //! routes' proxies says.
 
 mod counterparts;
+mod identity;
 mod plugins;
 mod routes;
 
@@ -14,6 +15,40 @@ use serde_json::{Map, Value, json};
 use crate::draft::{Import, set};
 use crate::error::Failure;
 use crate::tree::{self, Node};
+use crate::unread;
+
+/// Keys at any depth that say nothing about traffic, or say what is so anyway.
+const SILENT_KEYS: &[&str] = &[
+    "id",
+    "tags",
+    "created_at",
+    "updated_at",
+    "ws_id",
+    "instance_name",
+    "_format_version",
+    "_transform",
+    "_comment",
+    "_info",
+    "_workspace",
+    "slots",
+    "fault_tolerant",
+    "sync_rate",
+    "redis",
+    "redis_host",
+    "redis_port",
+    "redis_database",
+    "redis_timeout",
+    "redis_ssl",
+    "redis_ssl_verify",
+    "redis_password",
+    "redis_username",
+    "redis_server_name",
+    "request_buffering",
+    "response_buffering",
+    "path_handling",
+    "https_redirect_status_code",
+    "name",
+];
 
 /// Keys of the document that are looked at.
 const SECTIONS: &[&str] = &["services", "routes", "upstreams", "consumers", "plugins"];
@@ -60,6 +95,7 @@ pub(crate) fn import(out: &mut Import, (file, text): (&str, &str)) -> Result<(),
         set(&mut kong.out.gateway, "host_fallthrough", true);
     }
     plugins::all_authenticate(&mut kong.out);
+    unread::name(&mut kong.out, "", document, SILENT_KEYS);
     *out = kong.out;
     Ok(())
 }

@@ -22,8 +22,10 @@ mod openapi;
 mod report;
 mod steps;
 mod text;
+mod toml;
 mod traefik;
 mod tree;
+mod unread;
 
 use std::path::Path;
 
@@ -54,7 +56,7 @@ pub enum Format {
     Caddyfile,
     /// Caddy's JSON, as `caddy adapt` prints it.
     CaddyJson,
-    /// Traefik's static and dynamic files in YAML, or a Compose file with its labels.
+    /// Traefik's static and dynamic files in YAML or TOML, or a Compose file with its labels.
     Traefik,
     /// `haproxy.cfg`.
     Haproxy,
@@ -145,6 +147,9 @@ pub fn detect(path: &Path, text: &str) -> Option<Format> {
     if name.starts_with("Caddyfile") || ending == "caddyfile" {
         return Some(Format::Caddyfile);
     }
+    if ending == "toml" {
+        return Some(Format::Traefik);
+    }
     let sections = ["frontend ", "backend ", "listen ", "defaults", "global"];
     if ending == "cfg"
         || name.contains("haproxy") && text.lines().any(|line| sections.iter().any(|it| line.starts_with(it)))
@@ -181,6 +186,7 @@ mod tests {
             ("envoy.yaml", "static_resources:\n", Some(Format::Envoy)),
             ("i.yaml", "apiVersion: networking.k8s.io/v1\n", Some(Format::Ingress)),
             ("docker-compose.yml", "services:\n  web:\n", Some(Format::Traefik)),
+            ("traefik.toml", "[entryPoints]\n", Some(Format::Traefik)),
             ("what", "hello", None),
         ] {
             assert_eq!(detect(Path::new(name), text), expected, "{name}");

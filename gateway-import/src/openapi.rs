@@ -118,7 +118,7 @@ impl OpenApi<'_, '_> {
         let mut made = Operation { to: To::Closed, settings: Map::new(), plugins: Vec::new() };
         let asked = operation.get("security").or_else(|| {
             // An empty list of its own says that nothing is asked for.
-            let own = operation.entries().iter().any(|(key, _)| key == "security");
+            let own = operation.has("security");
             if own { None } else { self.document.get("security") }
         });
         let mut is_closed = false;

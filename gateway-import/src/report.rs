@@ -1,5 +1,6 @@
 //! What became of each construct of the original.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub(crate) struct At {
     pub(crate) file: u16,
     /// 1-based; 0 where it is not known.
     pub(crate) line: u32,
+    /// Tells values on one line apart; 0 where it is not known.
+    pub(crate) column: u32,
 }
 
 /// What became of a construct.
@@ -133,6 +136,8 @@ pub struct Report {
     pub(crate) files: Vec<Arc<str>>,
     findings: Vec<Finding>,
     counts: [usize; 6],
+    /// Where something else than a plain translation was noted.
+    said: HashSet<At>,
     pub(crate) notes: Vec<&'static str>,
 }
 
@@ -150,6 +155,9 @@ impl Report {
         let file = self.files.get(usize::from(at.file)).cloned().unwrap_or_else(|| Arc::from(""));
         let todo = if todo.is_empty() { outcome.todo().to_owned() } else { todo };
         let finding = Finding { outcome, file, line: at.line, what, why, todo };
+        if outcome != Outcome::Converted {
+            self.said.insert(at);
+        }
         // One construct is met several times where it holds for several proxies.
         if self.findings.iter().rev().take(200).any(|known| *known == finding) {
             return;
@@ -158,6 +166,11 @@ impl Report {
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(finding);
         }
+    }
+
+    /// Whether it is noted of something there that it is not, or not wholly, translated.
+    pub(crate) fn names(&self, at: At) -> bool {
+        self.said.contains(&at)
     }
 
     /// A file's place in the list, by which findings name it.

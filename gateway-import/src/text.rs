@@ -170,6 +170,29 @@ pub(crate) fn is_network(text: &str) -> bool {
     bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= most))
 }
 
+/// Standard base64.
+pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut made = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for c in text.bytes().filter(|c| *c != b'=') {
+        let value = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(value)) & 0xff_ffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            made.push(u8::try_from(bits >> count & 0xff).ok()?);
+        }
+    }
+    Some(made)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,10 +11,16 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::cond::Cond;
-use crate::draft::{Import, Plug, Route, To, set};
+use crate::draft::{Import, Route, To, set};
 use crate::error::Failure;
 use crate::text;
 use crate::tree::{self, Node};
+use crate::unread;
+use middlewares::Made;
+
+/// Keys that say nothing about traffic.
+const SILENT: &[&str] =
+    &["asDefault", "ruleSyntax", "observability", "certResolver", "http.tls.domains", "router.tls.domains"];
 
 /// An import under way.
 struct Traefik<'o> {
@@ -31,6 +37,23 @@ struct Traefik<'o> {
     accounts: usize,
 }
 
+/// Static settings that say nothing about traffic.
+const OF_PROCESS: &[&str] = &[
+    "providers",
+    "api",
+    "log",
+    "global",
+    "ping",
+    "serversTransport",
+    "certificatesResolvers",
+    "experimental",
+    "hub",
+    "core",
+    "metrics",
+    "tracing",
+    "accessLog",
+];
+
 /// Where a service's requests go.
 #[derive(Debug, Clone)]
 struct Backend {
@@ -45,11 +68,12 @@ struct Backend {
 pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(), Failure> {
     let mut documents = Vec::new();
     for (name, text) in sources {
-        if name.ends_with(".toml") {
-            return Err(Failure::new(name, 0, "TOML is not read; write it as YAML"));
-        }
         let file = out.report.file(name);
-        for document in tree::all(name, file, text)? {
+        let read = match name.ends_with(".toml") {
+            true => vec![crate::toml::read(name, file, text)?],
+            false => tree::all(name, file, text)?,
+        };
+        for document in read {
             let is_compose = document.get("services").is_some() && document.get("http").is_none();
             documents.push(if is_compose {
                 // Its command line may have the static settings.
@@ -94,201 +118,128 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         this.streams(document);
         this.certificates(document);
     }
+    this.unused();
+    for document in &documents {
+        unread::name(out, "", document, SILENT);
+    }
     Ok(())
 }
 
 impl Traefik<'_> {
     /// The static settings: entry points.
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn fixed(&mut self, document: &Node) {
         let mut taken: [Option<u16>; 2] = [None, None];
         for (name, point) in document.get("entryPoints").map_or(&[][..], Node::entries) {
-            let what = format!("entryPoints.{name}");
-            let address = point.text_of("address").unwrap_or(":80");
-            let is_udp = address.ends_with("/udp");
-            let port = address
-                .split('/')
-                .next()
-                .and_then(|it| it.rsplit(':').next())
-                .and_then(|it| it.parse::<u16>().ok());
-            let Some(port) = port else {
-                self.out.lost(point.at, what, "its port is not known", "");
-                continue;
-            };
-            let is_tls = port == 443 || point.path(&["http", "tls"]).is_some() || name.contains("secure");
-            let slot = &mut taken[usize::from(is_tls)];
-            let usual = if is_tls { 443 } else { 80 };
-            let is_main = !is_udp && (slot.is_none() || port == usual);
-            if is_main {
-                *slot = Some(port);
-                let key = if is_tls { "https" } else { "http" };
-                set(&mut self.out.gateway, key, format!("0.0.0.0:{port}"));
-                for (_, known, _) in &mut self.entry_points {
-                    if *known == Some(is_tls) {
-                        *known = None;
-                    }
-                }
-                self.out.done(point.at, &what);
-            } else {
-                self.out.partial(
-                    point.at,
-                    &what,
-                    "it is for streams only: the gateway has one port for http and one for https",
-                    "run a second gateway for the other port",
-                );
-            }
-            self.entry_points.push((name.clone(), is_main.then_some(is_tls), port));
-            let to = point.path(&["http", "redirections", "entryPoint", "to"]).and_then(Node::str);
-            if to.is_some_and(|to| to.contains("secure") || to.ends_with("443")) {
-                let mut route = Route::new(
-                    format!("{name}-to-https"),
-                    To::Redirect(json!({
-                        "status_code": if point.path(&["http", "redirections", "entryPoint", "permanent"]).and_then(Node::bool) == Some(false) { 302 } else { 301 },
-                        "location": "https://${request.host}${request.target}", "query": "drop",
-                    })),
-                );
-                route.matches.push(json!({ "path": "/", "scheme": "http" }));
-                route.priority = Some(2_000_000_000);
-                self.out.route(route);
-            }
-            let before = point
-                .path(&["http", "middlewares"])
-                .map_or_else(Vec::new, |it| it.items().iter().filter_map(Node::plain).collect());
-            self.of_entry.insert(name.clone(), before);
-            if let Some(list) = point.path(&["forwardedHeaders", "trustedIPs"]) {
-                let list: Vec<String> =
-                    list.items().iter().filter_map(Node::plain).filter(|it| text::is_network(it)).collect();
-                set(&mut self.out.gateway, "trusted_proxies", list);
-            }
+            self.entry_point(name, point, &mut taken);
         }
         for (key, value) in document.entries() {
             match key.as_str() {
                 "entryPoints" | "http" | "tcp" | "udp" | "tls" => {}
-                "providers"
-                | "api"
-                | "log"
-                | "global"
-                | "ping"
-                | "serversTransport"
-                | "certificatesResolvers"
-                | "experimental"
-                | "hub"
-                | "core"
-                | "metrics"
-                | "tracing"
-                | "accessLog" => {
-                    self.out.lost(
-                        value.at,
-                        key,
-                        "it is about Traefik's own process",
-                        "see `ferrum-edge settings`",
-                    );
+                key if OF_PROCESS.contains(&key) => {
+                    let why = "it is about Traefik's own process";
+                    self.out.lost(value.at, key, why, "see `ferrum-edge settings`");
                 }
                 _ => self.out.lost(value.at, key, "the gateway does not support this", ""),
             }
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
+    fn entry_point(&mut self, name: &str, point: &Node, taken: &mut [Option<u16>; 2]) {
+        let what = format!("entryPoints.{name}");
+        let address = point.text_of("address").unwrap_or(":80");
+        let is_udp = address.ends_with("/udp");
+        let port = address.split('/').next().and_then(|it| it.rsplit(':').next());
+        let Some(port) = port.and_then(|it| it.parse::<u16>().ok()) else {
+            self.out.lost(point.at, what, "its port is not known", "");
+            return;
+        };
+        let is_tls = port == 443 || point.path(&["http", "tls"]).is_some() || name.contains("secure");
+        let slot = &mut taken[usize::from(is_tls)];
+        let usual = if is_tls { 443 } else { 80 };
+        let is_main = !is_udp && (slot.is_none() || port == usual);
+        if is_main {
+            *slot = Some(port);
+            let key = if is_tls { "https" } else { "http" };
+            set(&mut self.out.gateway, key, format!("0.0.0.0:{port}"));
+            for (_, known, _) in &mut self.entry_points {
+                if *known == Some(is_tls) {
+                    *known = None;
+                }
+            }
+            self.out.done(point.at, &what);
+        } else {
+            let why = "it is for streams only: the gateway has one port for http and one for https";
+            self.out.partial(point.at, &what, why, "run a second gateway for the other port");
+        }
+        self.entry_points.push((name.to_owned(), is_main.then_some(is_tls), port));
+        self.to_https(name, point);
+        let before = point
+            .path(&["http", "middlewares"])
+            .map_or_else(Vec::new, |it| it.items().iter().filter_map(Node::plain).collect());
+        self.of_entry.insert(name.to_owned(), before);
+        if let Some(list) = point.path(&["forwardedHeaders", "trustedIPs"]) {
+            let list = list.items().iter().filter_map(Node::plain).filter(|it| text::is_network(it));
+            set(&mut self.out.gateway, "trusted_proxies", list.collect::<Vec<String>>());
+        }
+    }
+
+    /// The redirection of an entry point.
+    fn to_https(&mut self, name: &str, point: &Node) {
+        let Some(entry) = point.path(&["http", "redirections", "entryPoint"]) else { return };
+        let to = entry.text_of("to");
+        let is_https = entry.text_of("scheme").is_none_or(|it| it == "https");
+        if !is_https || !to.is_some_and(|to| to.contains("secure") || to.ends_with("443")) {
+            let what = format!("entryPoints.{name}.http.redirections");
+            self.out.lost(
+                entry.at,
+                what,
+                "it leads to another port than that for https",
+                "use the plugin `redirect`",
+            );
+            return;
+        }
+        let status = if entry.get("permanent").and_then(Node::bool) == Some(false) { 302 } else { 301 };
+        let location = "https://${request.host}${request.target}";
+        let to = To::Redirect(json!({ "status_code": status, "location": location, "query": "drop" }));
+        let mut route = Route::new(format!("{name}-to-https"), to);
+        route.matches.push(json!({ "path": "/", "scheme": "http" }));
+        route.priority = Some(2_000_000_000);
+        self.out.route(route);
+    }
+
     fn router(&mut self, name: &str, router: &Node) {
         let what = format!("router {name}");
-        let rule = router.text_of("rule").unwrap_or_default();
-        let internal = router.text_of("service").is_some_and(|it| it.ends_with("@internal"));
-        if internal {
-            self.out.lost(
-                router.at,
-                &what,
-                "Traefik's own services are not there; it answers 503",
-                "see /metrics of the admin port",
-            );
+        let mut is_closed = router.text_of("service").is_some_and(|it| it.ends_with("@internal"));
+        if is_closed {
+            let why = "Traefik's own services are not there; it answers 503";
+            self.out.lost(router.at, &what, why, "see /metrics of the admin port");
         }
-        let cond = rule::parse(rule);
-        let mut is_closed = internal;
-        let length = i64::try_from(rule.len()).unwrap_or(0);
-        let said = router.get("priority").and_then(Node::plain).and_then(|it| it.parse::<i64>().ok());
-        let priority = said.filter(|it| *it != 0).unwrap_or(length).clamp(-1_000_000_000, 1_000_000_000);
-        let cond = cond.unwrap_or_else(|| {
-            // Which requests it takes is not known, so that any may be its.
-            is_closed |= self.out.guard(
-                router.at,
-                format_args!("{what}: {rule}"),
-                "this rule can't be translated; all that it may take is closed",
-                "write it with `matches`",
-            );
-            if is_closed { Cond::Always } else { Cond::Never }
-        });
+        let rule = router.text_of("rule").unwrap_or_default();
+        let cond = self.rule(&what, router, rule, &mut is_closed);
         if cond == Cond::Never {
             return;
         }
         let entries = router.texts("entryPoints");
-        let mut names: Vec<String> = Vec::new();
-        for entry in &entries {
-            names.extend(self.of_entry.get(entry).cloned().unwrap_or_default());
-        }
-        if entries.is_empty() {
-            names.extend(self.of_entry.values().flatten().cloned());
-        }
-        names.extend(router.texts("middlewares"));
-        let (mut plugins, mut retry) = (Vec::<Plug>::new(), None);
-        for middleware in &names {
-            match self.middleware(middleware, 0) {
-                Some(made) => {
-                    plugins.extend(made.plugins);
-                    is_closed |= made.is_closed;
-                    retry = retry.or(made.retry);
-                }
-                None => {
-                    let why = "there is no such middleware in the files, and it may guard";
-                    is_closed |= self.out.guard(
-                        router.at,
-                        format_args!("{what}: middleware {middleware}"),
-                        why,
-                        "give the file it is in",
-                    );
-                }
-            }
-        }
+        let Some(scheme) = self.scheme(&what, router, &entries) else { return };
+        let mut made = self.middlewares_of(&what, router, &entries);
+        made.is_closed |= is_closed;
         if let Some(options) = router.path(&["tls", "options"]) {
+            let what = format!("{what}: tls.options");
             let why = "it may ask for clients' certificates";
-            is_closed |= self.out.guard(
-                options.at,
-                format_args!("{what}: tls.options"),
-                why,
-                "set gateway.tls.client_ca_path",
-            );
+            made.is_closed |= self.out.guard(options.at, what, why, "set gateway.tls.client_ca_path");
         }
         let service = router.text_of("service").unwrap_or(name).to_owned();
-        let backend = if is_closed { None } else { self.backend(&what, router, &service) };
+        let backend = if made.is_closed { None } else { self.backend(&what, router, &service) };
         let mut route = match backend {
             Some(backend) => Route { settings: backend.settings, ..Route::new(name, backend.to) },
             None => Route::new(name, To::Closed),
         };
-        if let Some(tries) = retry {
-            set(&mut route.settings, "retry", json!({ "max_retries": tries.saturating_sub(1).min(100) }));
+        for (key, value) in [("retry", made.retry), ("circuit_breaker", made.breaker)] {
+            if let Some(value) = value {
+                set(&mut route.settings, key, value);
+            }
         }
         let mut one = cond.with_path(&json!({ "prefix": "/" }));
-        let schemes: Vec<Option<bool>> = entries
-            .iter()
-            .map(|entry| {
-                self.entry_points
-                    .iter()
-                    .find(|(known, ..)| known == entry)
-                    .map_or_else(|| Some(entry.contains("secure")), |it| it.1)
-            })
-            .collect();
-        let is_tls = router.get("tls").is_some();
-        let scheme = match (is_tls, schemes.as_slice()) {
-            (true, _) => Some("https"),
-            (false, []) => Some("http").filter(|_| !self.entry_points.is_empty()),
-            (false, list) if list.iter().all(|it| *it == Some(true)) => Some("https"),
-            (false, list) if list.iter().all(|it| *it == Some(false)) => Some("http"),
-            _ => None,
-        };
-        if !schemes.is_empty() && schemes.iter().all(Option::is_none) {
-            let why = "its entry point is on another port; it is left out";
-            self.out.lost(router.at, &what, why, "run a second gateway for the other port");
-            return;
-        }
         if let Some(scheme) = scheme {
             if one.get("scheme").is_some() {
                 one = json!({ "path": "/", "all": [one, { "scheme": scheme }] });
@@ -297,17 +248,88 @@ impl Traefik<'_> {
             }
         }
         route.matches.push(one);
-        route.priority = Some(priority + 1);
-        // Two rules of one length would tie: the one that comes first in the alphabet goes first.
-        while self.out.proxies.iter().any(|proxy| proxy["priority"] == json!(route.priority)) {
-            route.priority = route.priority.map(|it| it + 1);
-            if route.priority > Some(priority + 100_000) {
-                break;
-            }
-        }
-        route.plugins = plugins;
+        route.priority = Some(self.priority(router, rule));
+        route.plugins = made.plugins;
         self.out.done(router.at, what);
         self.out.route(route);
+    }
+
+    /// Which requests a rule means. Where that is not known, any may be its.
+    fn rule(&mut self, what: &str, router: &Node, rule: &str, is_closed: &mut bool) -> Cond {
+        if let Some(cond) = rule::parse(rule) {
+            return cond;
+        }
+        let why = "this rule can't be translated; all that it may take is closed";
+        let closes =
+            self.out.guard(router.at, format_args!("{what}: {rule}"), why, "write it with `matches`");
+        *is_closed |= closes;
+        if closes { Cond::Always } else { Cond::Never }
+    }
+
+    /// The middlewares of a router, and those that its entry points put before.
+    fn middlewares_of(&mut self, what: &str, router: &Node, entries: &[String]) -> Made {
+        let mut names: Vec<String> = Vec::new();
+        for entry in entries {
+            names.extend(self.of_entry.get(entry).cloned().unwrap_or_default());
+        }
+        if entries.is_empty() {
+            names.extend(self.of_entry.values().flatten().cloned());
+        }
+        names.extend(router.texts("middlewares"));
+        let mut all = Made::default();
+        for middleware in &names {
+            match self.middleware(middleware, 0) {
+                Some(made) => all.take(made),
+                None => {
+                    let what = format!("{what}: middleware {middleware}");
+                    let why = "there is no such middleware in the files, and it may guard";
+                    all.is_closed |= self.out.guard(router.at, what, why, "give the file it is in");
+                }
+            }
+        }
+        all
+    }
+
+    /// The scheme that a router's requests have; `None` where its entry points are not served.
+    fn scheme(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Option<&'static str>> {
+        let of_entry = |entry: &String| {
+            let known = self.entry_points.iter().find(|(known, ..)| known == entry);
+            known.map_or_else(|| Some(entry.contains("secure")), |it| it.1)
+        };
+        let schemes: Vec<Option<bool>> = entries.iter().map(of_entry).collect();
+        if !schemes.is_empty() && schemes.iter().all(Option::is_none) {
+            let why = "its entry point is on another port; it is left out";
+            self.out.lost(router.at, what, why, "run a second gateway for the other port");
+            return None;
+        }
+        Some(match (router.get("tls").is_some(), schemes.as_slice()) {
+            (true, _) => Some("https"),
+            (false, []) => Some("http").filter(|_| !self.entry_points.is_empty()),
+            (false, list) if list.iter().all(|it| *it == Some(true)) => Some("https"),
+            (false, list) if list.iter().all(|it| *it == Some(false)) => Some("http"),
+            _ => None,
+        })
+    }
+
+    /// The longer rule goes first. Two of one length would tie: the one that comes first in the files goes first.
+    fn priority(&self, router: &Node, rule: &str) -> i64 {
+        let length = i64::try_from(rule.len()).unwrap_or(0);
+        let said = router.get("priority").and_then(Node::plain).and_then(|it| it.parse::<i64>().ok());
+        let said = said.filter(|it| *it != 0).unwrap_or(length).clamp(-1_000_000_000, 1_000_000_000);
+        let is_taken =
+            |priority: &i64| self.out.proxies.iter().any(|proxy| proxy["priority"] == json!(priority));
+        (said + 1..said + 100_000).find(|priority| !is_taken(priority)).unwrap_or(said + 100_000)
+    }
+
+    /// Names middlewares and services that no router uses.
+    fn unused(&mut self) {
+        for (kind, map) in [("middleware", &self.middlewares), ("service", &self.services)] {
+            for (name, node) in map {
+                if !node.all_entries().iter().any(|(_, it)| it.is_seen()) {
+                    self.out.needless(node.at, format_args!("{kind} {name}"), "no router uses it");
+                }
+            }
+        }
     }
 
     fn certificates(&mut self, document: &Node) {

@@ -1,6 +1,8 @@
 //! YAML and JSON as a tree that knows the line of each value. JSON is read as the YAML it is.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 
@@ -19,6 +21,19 @@ const MAX_ALIASED: usize = 100_000;
 pub(crate) struct Node {
     pub(crate) at: At,
     pub(crate) value: Kind,
+    seen: Seen,
+}
+
+/// Whether an importer has asked for a value. Copies of a node share it, so that what is copied into a table and read there
+/// counts as read here.
+#[derive(Debug, Clone, Default)]
+struct Seen(Rc<Cell<bool>>);
+
+impl PartialEq for Seen {
+    /// No part of what a node says.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A value.
@@ -35,23 +50,46 @@ pub(crate) enum Kind {
 }
 
 impl Node {
+    pub(crate) fn new(at: At, value: Kind) -> Self {
+        Self { at, value, seen: Seen::default() }
+    }
+
     pub(crate) fn text(at: At, text: impl Into<String>) -> Self {
-        Self { at, value: Kind::Text(text.into()) }
+        Self::new(at, Kind::Text(text.into()))
     }
 
     pub(crate) fn list(at: At, list: Vec<Self>) -> Self {
-        Self { at, value: Kind::List(list) }
+        Self::new(at, Kind::List(list))
     }
 
     pub(crate) fn map(at: At, entries: Vec<(&str, Self)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Self { at, value: Kind::Map(entries) }
+        Self::new(at, Kind::Map(entries))
     }
 
     /// What a key of a map says; `None` also where it says nothing.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
-        let found = self.entries().iter().find(|(name, _)| name == key).map(|(_, value)| value);
-        found.filter(|node| node.value != Kind::Null)
+        let found = self.all_entries().iter().find(|(name, _)| name == key).map(|(_, value)| value)?;
+        found.seen.0.set(true);
+        Some(found).filter(|node| node.value != Kind::Null)
+    }
+
+    /// Whether a map has a key, also one that says nothing.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let found = self.all_entries().iter().find(|(name, _)| name == key);
+        found.inspect(|(_, value)| value.seen.0.set(true)).is_some()
+    }
+
+    /// Whether an importer has asked for it.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.seen.0.get()
+    }
+
+    /// Counts it as read, with all that is in it.
+    pub(crate) fn see_all(&self) {
+        self.seen.0.set(true);
+        self.all_entries().iter().for_each(|(_, value)| value.see_all());
+        self.all_items().iter().for_each(Self::see_all);
     }
 
     /// What a way of keys leads to.
@@ -59,16 +97,30 @@ impl Node {
         keys.iter().try_fold(self, |node, key| node.get(key))
     }
 
-    /// A map's entries; none for everything else.
+    /// A map's entries, which count as read; none for everything else.
     pub(crate) fn entries(&self) -> &[(String, Self)] {
+        let entries = self.all_entries();
+        entries.iter().for_each(|(_, value)| value.seen.0.set(true));
+        entries
+    }
+
+    /// A map's entries, without counting them as read.
+    pub(crate) fn all_entries(&self) -> &[(String, Self)] {
         match &self.value {
             Kind::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    /// A list's values; none for everything else.
+    /// A list's values, which count as read; none for everything else.
     pub(crate) fn items(&self) -> &[Self] {
+        let items = self.all_items();
+        items.iter().for_each(|item| item.seen.0.set(true));
+        items
+    }
+
+    /// A list's values, without counting them as read.
+    pub(crate) fn all_items(&self) -> &[Self] {
         match &self.value {
             Kind::List(list) => list,
             _ => &[],
@@ -125,7 +177,7 @@ impl Node {
     pub(crate) fn texts(&self, key: &str) -> Vec<String> {
         let Some(node) = self.get(key) else { return Vec::new() };
         match &node.value {
-            Kind::List(list) => list.iter().filter_map(Self::plain).collect(),
+            Kind::List(_) => node.items().iter().filter_map(Self::plain).collect(),
             _ => node.plain().into_iter().collect(),
         }
     }
@@ -189,12 +241,12 @@ impl<'t> Composer<'t> {
 
     fn next(&mut self) -> Result<(Event<'t>, At), Failure> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, At { file: self.file, line: line(span) })),
+            Some(Ok((event, span))) => Ok((event, place(self.file, span))),
             Some(Err(error)) => {
                 let line = u32::try_from(error.marker().line()).unwrap_or(0);
                 Err(self.wrong(line, format!("this is neither YAML nor JSON: {}", error.info())))
             }
-            None => Ok((Event::StreamEnd, At { file: self.file, line: 0 })),
+            None => Ok((Event::StreamEnd, At { file: self.file, ..At::default() })),
         }
     }
 
@@ -240,7 +292,7 @@ impl<'t> Composer<'t> {
             Event::MappingStart(_, anchor, _) => (Kind::Map(self.map(depth)?), anchor),
             _ => (Kind::Null, 0),
         };
-        let node = Node { at, value };
+        let node = Node::new(at, value);
         if anchor != 0 {
             self.count(&node, at)?;
             self.anchors.insert(anchor, node.clone());
@@ -340,8 +392,9 @@ fn number(text: &str) -> Option<Kind> {
     if is_float { text.parse().ok().map(Kind::Float) } else { None }
 }
 
-fn line(span: Span) -> u32 {
-    u32::try_from(span.start.line()).unwrap_or(0)
+fn place(file: u16, span: Span) -> At {
+    let short = |number: usize| u32::try_from(number).unwrap_or(0);
+    At { file, line: short(span.start.line()), column: short(span.start.col()) }
 }
 
 #[cfg(test)]

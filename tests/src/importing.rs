@@ -4,8 +4,10 @@
 //! What one of them lets through and the gateway refuses, or answers otherwise, has to be in the importer's report. What
 //! they refuse and the gateway lets through is a failure, whatever the report says.
 
+mod answers;
 mod caddy;
 mod compare;
+mod counterparts;
 mod haproxy;
 mod importers;
 mod kong;

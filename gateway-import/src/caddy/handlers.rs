@@ -176,7 +176,7 @@ impl Caddy<'_> {
         }
         let body = if line.name() == "error" { "" } else { body };
         if (200..600).contains(&status) {
-            Ending::answer(line.at, status, body)
+            super::json::fixed(line.at, status, body)
         } else {
             Ending::new(line.at, To::Closed)
         }
@@ -314,7 +314,7 @@ impl Caddy<'_> {
                 _ => is_good = false,
             }
         }
-        let target = words.first().and_then(|target| dialed(target));
+        let target = words.first().and_then(|target| super::proxy::dialed(target));
         match target.filter(|_| is_good && !uri.contains('{')) {
             Some((host, port, is_tls, _)) => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host };
@@ -416,27 +416,6 @@ impl Caddy<'_> {
         }
         ending
     }
-}
-
-/// Host, port and kind of a target: TLS, and HTTP/2 in plain. `None` for sockets and placeholders.
-pub(super) fn dialed(target: &str) -> Option<(String, u16, bool, bool)> {
-    if target.contains('{') || target.contains("unix/") || target.starts_with("srv+") {
-        return None;
-    }
-    let (scheme, rest) = target.split_once("://").map_or(("", target), |(scheme, rest)| (scheme, rest));
-    let (is_tls, is_h2) = match scheme {
-        "" | "http" => (false, false),
-        "https" => (true, false),
-        "h2c" => (false, true),
-        _ => return None,
-    };
-    let rest = rest.strip_prefix("tcp/").unwrap_or(rest);
-    let (host, port) = match rest.strip_prefix(':') {
-        Some(port) => ("127.0.0.1".to_owned(), Some(port.parse().ok()?)),
-        None => text::host_port(rest)?,
-    };
-    let usual = if is_tls { 443 } else { 80 };
-    (!host.is_empty() && !host.contains('/')).then(|| (host, port.unwrap_or(usual), is_tls, is_h2))
 }
 
 /// Settings of `compression`.

@@ -7,9 +7,21 @@ use super::{Caddy, matchers};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::error::Failure;
+use crate::report::At;
 use crate::steps::{Ending, Item, Step, place, walk};
 use crate::text;
 use crate::tree::Node;
+
+/// An answer with a body, whose media type Caddy takes from what it looks like.
+pub(super) fn fixed(at: At, status: u16, body: &str) -> Ending {
+    let text = body.trim();
+    let wrapped =
+        text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
+    if wrapped && serde_json::from_str::<Value>(text).is_ok() {
+        return Ending::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
+    }
+    Ending::answer(at, status, body)
+}
 
 impl Caddy<'_> {
     pub(super) fn document(&mut self, name: &str, document: &Node) -> Result<(), Failure> {
@@ -275,7 +287,7 @@ impl Caddy<'_> {
         let status = if handler.get("abort").and_then(Node::bool) == Some(true) { 403 } else { status };
         self.out.done(handler.at, what);
         if (200..600).contains(&status) {
-            Ending::answer(handler.at, status, handler.text_of("body").unwrap_or_default())
+            fixed(handler.at, status, handler.text_of("body").unwrap_or_default())
         } else {
             Ending::new(handler.at, To::Closed)
         }
@@ -326,7 +338,7 @@ impl Caddy<'_> {
             proxy.is_closed |= transport.text_of("protocol").is_some_and(|protocol| protocol != "http");
             if let Some(tls) = transport
                 .get("tls")
-                .or_else(|| transport.entries().iter().find(|(key, _)| key == "tls").map(|(_, it)| it))
+                .or_else(|| transport.all_entries().iter().find(|(key, _)| key == "tls").map(|(_, it)| it))
             {
                 proxy.is_tls = true;
                 if tls.get("insecure_skip_verify").and_then(Node::bool) == Some(true) {

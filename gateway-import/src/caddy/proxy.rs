@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::handlers::{dialed, header_rule};
+use super::handlers::header_rule;
 use super::tokens::Line;
 use super::{Caddy, matchers};
-use crate::draft::{Plug, To, set};
+use crate::draft::{Plug, To, set, target};
 use crate::report::At;
 use crate::steps::Ending;
 use crate::text;
@@ -28,56 +28,87 @@ pub(super) struct Proxying {
 }
 
 impl Caddy<'_> {
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn proxy_line(&mut self, whole: &Line, line: &Line, proxy: &mut Proxying) {
         let what = format!("{}: {}", whole.text(), line.text());
         let first = line.arguments().first().map(String::as_str);
-        let millis = first.and_then(|time| text::millis(time, 1_000));
         match line.name() {
             "to" => proxy.to.extend(line.arguments().iter().cloned()),
             "lb_policy" => proxy.policy = line.arguments().to_vec(),
             "header_up" if first.is_some_and(|name| name.eq_ignore_ascii_case("host")) => {
-                match line.arguments().get(1).map(String::as_str) {
-                    Some("{host}" | "{hostport}" | "{http.request.host}" | "{http.request.hostport}") => {}
-                    Some("{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}") => {
-                        proxy.host = Some(String::new());
-                    }
-                    Some(host) => match matchers::template(host) {
-                        Some(host) => proxy.host = Some(host),
-                        None => self.out.lost(line.at, what, "a placeholder in it has no counterpart", ""),
-                    },
-                    None => self.out.lost(line.at, what, "Host can't be removed", ""),
-                }
+                self.host_up(&what, line, proxy);
             }
-            name @ ("header_up" | "header_down") => {
-                let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
-                let own = first.is_some_and(|name| {
-                    ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own))
-                });
-                match header_rule(&words, name == "header_up") {
-                    _ if own && name == "header_up" => {
-                        self.out.needless(line.at, what, "the gateway sets it by itself")
-                    }
-                    Some(Some(rule)) if name == "header_up" => proxy.request.push(rule),
-                    Some(Some(rule)) => proxy.response.push(rule),
-                    Some(None) => {}
-                    None if name == "header_up" && words.len() == 2 => {
-                        // What a client sends under this name does not pass for what Caddy would have said.
-                        proxy
-                            .request
-                            .push(json!({ "operation": "remove", "target": "header", "key": words[0] }));
-                        self.out.lost(
-                            line.at,
-                            what,
-                            "a placeholder in it has no counterpart; the field is removed",
-                            "",
-                        );
-                    }
-                    None => {
-                        self.out.lost(line.at, what, "it has no counterpart", "use `request_transformer`")
-                    }
-                }
+            "header_up" | "header_down" => self.header_line(&what, line, proxy),
+            "health_uri" | "health_path" | "health_interval" | "health_timeout" | "health_status"
+            | "fail_duration" | "max_fails" => self.health_line(&what, line, proxy),
+            "flush_interval" | "buffer_requests" | "buffer_responses" | "request_buffers"
+            | "response_buffers" | "stream_timeout" | "stream_close_delay" | "max_buffer_size" => {
+                self.out.needless(line.at, what, "bodies pass as they come")
             }
+            "lb_retries" => {
+                let most = first.and_then(|it| it.parse::<u32>().ok());
+                maybe(&mut proxy.settings, "retry", most.map(|it| json!({ "max_retries": it.min(100) })));
+            }
+            "lb_try_duration" | "lb_try_interval" => {
+                let why = "another target is tried at once, each one time";
+                self.out.partial(line.at, what, why, "see `retry`");
+            }
+            "transport" => self.transport(whole, line, proxy),
+            "trusted_proxies" => {
+                let why = "it is set for the gateway as a whole";
+                self.out.lost(line.at, what, why, "set gateway.trusted_proxies");
+            }
+            name @ ("dynamic" | "method" | "rewrite" | "handle_response") => {
+                let why = format!("what `{name}` changes can't be translated");
+                proxy.is_closed |= self.out.guard(line.at, what, why, "");
+            }
+            name if name.starts_with('@') => {
+                proxy.is_closed |= self.out.guard(line.at, what, "what it changes can't be translated", "");
+            }
+            _ => self.out.lost(line.at, what, "the gateway does not support this", ""),
+        }
+    }
+
+    /// `header_up Host …`.
+    fn host_up(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+        match line.arguments().get(1).map(String::as_str) {
+            Some("{host}" | "{hostport}" | "{http.request.host}" | "{http.request.hostport}") => {}
+            Some("{upstream_hostport}" | "{http.reverse_proxy.upstream.hostport}") => {
+                proxy.host = Some(String::new());
+            }
+            Some(host) => match matchers::template(host) {
+                Some(host) => proxy.host = Some(host),
+                None => self.out.lost(line.at, what, "a placeholder in it has no counterpart", ""),
+            },
+            None => self.out.lost(line.at, what, "Host can't be removed", ""),
+        }
+    }
+
+    fn header_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+        let is_up = line.name() == "header_up";
+        let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
+        let own = words.first().is_some_and(|name| {
+            ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own))
+        });
+        match header_rule(&words, is_up) {
+            _ if own && is_up => self.out.needless(line.at, what, "the gateway sets it by itself"),
+            Some(Some(rule)) if is_up => proxy.request.push(rule),
+            Some(Some(rule)) => proxy.response.push(rule),
+            Some(None) => {}
+            None if is_up && words.len() == 2 => {
+                // What a client sends under this name does not pass for what Caddy would have said.
+                proxy.request.push(json!({ "operation": "remove", "target": "header", "key": words[0] }));
+                let why = "a placeholder in it has no counterpart; the field is removed";
+                self.out.lost(line.at, what, why, "");
+            }
+            None => self.out.lost(line.at, what, "it has no counterpart", "use `request_transformer`"),
+        }
+    }
+
+    /// Active and passive health checks.
+    fn health_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+        let first = line.arguments().first().map(String::as_str);
+        let millis = first.and_then(|time| text::millis(time, 1_000));
+        match line.name() {
             "health_uri" | "health_path" => set(&mut proxy.active, "http_path", first.unwrap_or("/")),
             "health_interval" => maybe(&mut proxy.active, "interval_seconds", millis.map(text::seconds)),
             "health_timeout" => maybe(&mut proxy.active, "timeout_ms", millis.map(|it| it.max(1))),
@@ -91,41 +122,9 @@ impl Caddy<'_> {
                 maybe(&mut proxy.passive, "unhealthy_window_seconds", millis.map(text::seconds));
                 maybe(&mut proxy.passive, "healthy_after_seconds", millis.map(text::seconds));
             }
-            "max_fails" => {
+            _ => {
                 let most = first.and_then(|it| it.parse::<u32>().ok());
                 maybe(&mut proxy.passive, "unhealthy_threshold", most);
-            }
-            "flush_interval" | "buffer_requests" | "buffer_responses" | "request_buffers"
-            | "response_buffers" | "stream_timeout" | "stream_close_delay" | "max_buffer_size" => {
-                self.out.needless(line.at, what, "bodies pass as they come")
-            }
-            "lb_retries" => {
-                let most = first.and_then(|it| it.parse::<u32>().ok());
-                maybe(&mut proxy.settings, "retry", most.map(|it| json!({ "max_retries": it.min(100) })));
-            }
-            "lb_try_duration" | "lb_try_interval" => {
-                self.out.partial(
-                    line.at,
-                    what,
-                    "another target is tried at once, each one time",
-                    "see `retry`",
-                );
-            }
-            "transport" => self.transport(whole, line, proxy),
-            "trusted_proxies" => self.out.lost(
-                line.at,
-                what,
-                "it is set for the gateway as a whole",
-                "set gateway.trusted_proxies",
-            ),
-            _ => {
-                self.out.lost(line.at, &what, "the gateway does not support this", "");
-                if matches!(line.name(), "dynamic" | "method" | "rewrite" | "handle_response" | "@")
-                    || line.name().starts_with('@')
-                {
-                    proxy.is_closed |=
-                        self.out.guard(line.at, what, "what it changes can't be translated", "");
-                }
             }
         }
     }
@@ -203,12 +202,7 @@ impl Caddy<'_> {
         let targets: Option<Vec<_>> = proxy.to.iter().map(|target| dialed(target)).collect();
         let Some(targets) = targets.filter(|targets| !targets.is_empty() && !proxy.is_closed) else {
             if !proxy.is_closed {
-                self.out.lost(
-                    at,
-                    what,
-                    "its targets are not known beforehand, or are sockets; it answers 503",
-                    "name them",
-                );
+                self.out.lost(at, what, "its targets are not known beforehand; it answers 503", "name them");
             }
             return Ending::new(at, To::Closed);
         };
@@ -243,8 +237,7 @@ impl Caddy<'_> {
         let to = match targets.first() {
             Some((host, port, ..)) if is_single => To::Host { host: host.clone(), port: *port, is_tls },
             _ => {
-                let list: Vec<Value> =
-                    targets.iter().map(|(host, port, ..)| json!({ "host": host, "port": port })).collect();
+                let list: Vec<Value> = targets.iter().map(|(host, port, ..)| target(host, *port)).collect();
                 let name = targets.first().map_or("targets", |(host, ..)| host.as_str()).to_owned();
                 let id = self.out.id("upstream", &name);
                 let mut made =
@@ -328,4 +321,30 @@ fn maybe(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Val
     if let Some(value) = value {
         set(object, key, value);
     }
+}
+
+/// Host, port and kind of a target: TLS, and HTTP/2 in plain. A socket has no port. `None` for placeholders.
+pub(super) fn dialed(target: &str) -> Option<(String, u16, bool, bool)> {
+    if target.contains('{') || target.starts_with("srv+") {
+        return None;
+    }
+    for (start, is_h2) in [("unix/", false), ("unix+h2c/", true)] {
+        if let Some(path) = target.strip_prefix(start).filter(|path| path.starts_with('/')) {
+            return Some((format!("unix:{path}"), 0, false, is_h2));
+        }
+    }
+    let (scheme, rest) = target.split_once("://").map_or(("", target), |(scheme, rest)| (scheme, rest));
+    let (is_tls, is_h2) = match scheme {
+        "" | "http" => (false, false),
+        "https" => (true, false),
+        "h2c" => (false, true),
+        _ => return None,
+    };
+    let rest = rest.strip_prefix("tcp/").unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix(':') {
+        Some(port) => ("127.0.0.1".to_owned(), Some(port.parse().ok()?)),
+        None => text::host_port(rest)?,
+    };
+    let usual = if is_tls { 443 } else { 80 };
+    (!host.is_empty() && !host.contains('/')).then(|| (host, port.unwrap_or(usual), is_tls, is_h2))
 }

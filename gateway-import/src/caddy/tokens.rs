@@ -77,7 +77,7 @@ fn block(
         match token {
             Token::Word(word, number) => {
                 if line.words.is_empty() {
-                    line.at = At { file, line: *number };
+                    line.at = At { file, line: *number, column: 0 };
                 }
                 line.words.push(word.clone());
             }

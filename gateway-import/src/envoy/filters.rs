@@ -7,7 +7,7 @@ use crate::draft::Plug;
 use crate::text;
 use crate::tree::Node;
 
-const TODO: &str = "guard it with a plugin, then remove `request_termination`";
+pub(super) const TODO: &str = "guard it with a plugin, then remove `request_termination`";
 
 /// A filter's kind: the last part of its type, or of its name where it says no type.
 pub(super) fn kind(filter: &Node) -> String {
@@ -22,6 +22,27 @@ pub(super) fn kind(filter: &Node) -> String {
 /// A filter's settings.
 pub(super) fn config(filter: &Node) -> &Node {
     filter.get("typed_config").or_else(|| filter.get("config")).unwrap_or(filter)
+}
+
+/// Host and port of a cluster's first endpoint.
+fn first_endpoint(cluster: &Node) -> Option<(String, u64)> {
+    let all = cluster.path(&["load_assignment", "endpoints"])?;
+    let endpoint = all.items().first()?.each("lb_endpoints").first()?;
+    let address = endpoint.path(&["endpoint", "address", "socket_address"])?;
+    Some((address.text_of("address")?.to_owned(), address.get("port_value")?.uint()?))
+}
+
+/// Whether the other server gets the body, and how much of it.
+fn authz_body(settings: &Node, config: &mut Value) {
+    let Some(body) = settings.get("with_request_body") else { return };
+    config["send_body"] = json!(true);
+    if let Some(bytes) = body.get("max_request_bytes").and_then(Node::uint).filter(|it| *it > 0) {
+        config["max_body_bytes"] = json!(bytes);
+    }
+    let partial = body.get("allow_partial_message").and_then(Node::bool) == Some(true);
+    if partial && config["convention"] == "envoy_grpc" {
+        config["allow_partial_body"] = json!(true);
+    }
 }
 
 impl Envoy<'_> {
@@ -44,9 +65,7 @@ impl Envoy<'_> {
                 "LocalRateLimit" | "local_ratelimit" => self.rate(&what, filter, settings, made),
                 "ExtAuthz" | "ext_authz" => self.ext_authz(&what, filter, settings, made),
                 "JwtAuthentication" | "jwt_authn" => self.jwt(&what, filter, settings, made),
-                "RBAC" | "rbac" => {
-                    made.is_closed |= self.out.guard(filter.at, what, "its policies are not translated", TODO)
-                }
+                "RBAC" | "rbac" => self.rbac(&what, filter, settings, made),
                 "Cors" | "CorsPolicy" | "cors" => {
                     self.out.needless(filter.at, what, "the policies are at the routes")
                 }
@@ -109,6 +128,9 @@ impl Envoy<'_> {
     }
 
     fn ext_authz(&mut self, what: &str, filter: &Node, settings: &Node, made: &mut Listener) {
+        if let Some(service) = settings.get("grpc_service") {
+            return self.grpc_authz(what, filter, (settings, service), made);
+        }
         let service = settings.get("http_service");
         let uri = service
             .and_then(|it| it.path(&["server_uri", "uri"]))
@@ -116,12 +138,8 @@ impl Envoy<'_> {
             .filter(|it| text::url(it).is_some());
         let lets_in = settings.get("failure_mode_allow").and_then(Node::bool) == Some(true);
         let Some(uri) = uri else {
-            made.is_closed |= self.out.guard(
-                filter.at,
-                what,
-                "only an HTTP service with a URL can be translated",
-                "use the plugin `forward_auth`",
-            );
+            let why = "only an HTTP service with a URL, or a gRPC service of a cluster, can be translated";
+            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `forward_auth`");
             return;
         };
         let prefix = service.and_then(|it| it.text_of("path_prefix")).unwrap_or_default();
@@ -139,9 +157,50 @@ impl Envoy<'_> {
         if !taken.is_empty() {
             config["response_headers"] = json!(taken);
         }
-        made.plugins.push(Plug::new("forward_auth", config));
         if lets_in {
-            self.out.partial(filter.at, what, "requests are refused while the service fails", "");
+            config["failure_mode_allow"] = json!(true);
+        }
+        if let Some(timeout) = service.and_then(|it| it.path(&["server_uri", "timeout"])) {
+            let millis = timeout.str().and_then(|it| text::millis(it, 1000));
+            config["timeout_ms"] = json!(millis.unwrap_or(5000).clamp(1, 60_000));
+        }
+        authz_body(settings, &mut config);
+        made.plugins.push(Plug::new("forward_auth", config));
+        self.out.done(filter.at, what);
+    }
+
+    /// The protocol `envoy.service.auth.v3`, spoken with the first endpoint of a cluster.
+    fn grpc_authz(
+        &mut self,
+        what: &str,
+        filter: &Node,
+        (settings, service): (&Node, &Node),
+        made: &mut Listener,
+    ) {
+        let version = settings.text_of("transport_api_version");
+        let name = service.path(&["envoy_grpc", "cluster_name"]).and_then(Node::str);
+        let cluster = name.and_then(|name| self.clusters.get(name)).cloned();
+        let endpoint = cluster.as_ref().and_then(first_endpoint);
+        let (Some(cluster), Some((host, port)), true) =
+            (&cluster, endpoint, matches!(version, None | Some("V3")))
+        else {
+            let why = "its cluster has no static endpoint, or it speaks an older version than V3";
+            made.is_closed |= self.out.guard(filter.at, what, why, "use the plugin `forward_auth`");
+            return;
+        };
+        let scheme = if cluster.get("transport_socket").is_some() { "https" } else { "http" };
+        let mut config = json!({ "url": format!("{scheme}://{host}:{port}"), "convention": "envoy_grpc", "status_on_error": 403 });
+        let timeout = service.text_of("timeout").and_then(|it| text::millis(it, 1000)).unwrap_or(200);
+        config["timeout_ms"] = json!(timeout.clamp(1, 60_000));
+        if settings.get("failure_mode_allow").and_then(Node::bool) == Some(true) {
+            config["failure_mode_allow"] = json!(true);
+        }
+        authz_body(settings, &mut config);
+        cluster.see_all();
+        self.named.insert(name.unwrap_or_default().to_owned());
+        made.plugins.push(Plug::new("forward_auth", config));
+        if cluster.path(&["load_assignment", "endpoints"]).map_or(0, |it| it.items().len()) > 1 {
+            self.out.partial(filter.at, what, "the first endpoint of its cluster is asked", "");
         } else {
             self.out.done(filter.at, what);
         }

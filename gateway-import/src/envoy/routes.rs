@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::forwarding::Forwarding;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To, set};
+use crate::draft::{Plug, Route, To};
 use crate::text;
 use crate::tree::Node;
 
@@ -144,8 +145,7 @@ impl Envoy<'_> {
                 );
             }
         }
-        let mut settings = serde_json::Map::new();
-        let mut plugins = listener.plugins.clone();
+        let mut forwarding = Forwarding { plugins: listener.plugins.clone(), ..Forwarding::default() };
         let to = if is_closed {
             To::Closed
         } else if let Some(answer) = route.get("direct_response") {
@@ -171,140 +171,20 @@ impl Envoy<'_> {
                 }
             }
         } else {
-            match self.forwarded(&what, route, &path, &mut settings, &mut plugins) {
+            match self.forwarded(&what, route, &path, &mut forwarding) {
                 Some(to) => to,
                 None => To::Closed,
             }
         };
         for level in [host, route] {
-            self.headers(&what, level, &mut plugins);
+            self.headers(&what, level, &mut forwarding.plugins);
         }
         let mut made = Route::new(called, to);
         made.matches.push(cond.with_path(&path));
-        made.settings = settings;
-        made.plugins = plugins;
+        made.settings = forwarding.settings;
+        made.plugins = forwarding.plugins;
         self.out.done(route.at, what);
         (true, Some(made))
-    }
-
-    /// `route:` of a route.
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
-    fn forwarded(
-        &mut self,
-        what: &str,
-        route: &Node,
-        path: &Value,
-        settings: &mut serde_json::Map<String, Value>,
-        plugins: &mut Vec<Plug>,
-    ) -> Option<To> {
-        let Some(action) = route.get("route") else {
-            self.out.lost(route.at, what, "what it does is not known; it answers 503", "");
-            return None;
-        };
-        let name = action.text_of("cluster").map(str::to_owned).or_else(|| {
-            let parts = action.path(&["weighted_clusters", "clusters"]).map_or(&[][..], Node::items);
-            let best = parts.iter().max_by_key(|it| {
-                it.get("weight")
-                    .and_then(|it| it.uint().or_else(|| it.get("value").and_then(Node::uint)))
-                    .unwrap_or(0)
-            })?;
-            self.out.lost(
-                action.at,
-                format_args!("{what}: weighted_clusters"),
-                "the cluster with the largest share gets all",
-                "use the plugin `traffic_split`",
-            );
-            best.text_of("name").map(str::to_owned)
-        });
-        let Some(name) = name else {
-            self.out.lost(action.at, what, "its cluster is not known beforehand; it answers 503", "");
-            return None;
-        };
-        let backend = self.cluster(&name, action.at)?;
-        settings.extend(backend.settings);
-        set(settings, "strip_listen_path", false);
-        set(settings, "preserve_host_header", true);
-        let timeout = action.text_of("timeout").map_or(Some(15_000), |it| text::millis(it, 1000));
-        if let Some(millis) = timeout {
-            set(settings, "total_timeout_ms", millis.min(86_400_000));
-        }
-        if let Some(policy) = action.get("retry_policy") {
-            let tries = policy
-                .get("num_retries")
-                .and_then(|it| it.uint().or_else(|| it.get("value").and_then(Node::uint)))
-                .unwrap_or(1);
-            let on = policy.text_of("retry_on").unwrap_or_default();
-            let mut codes: Vec<u16> = Vec::new();
-            if on.contains("5xx") {
-                codes.extend([500, 502, 503, 504]);
-            } else if on.contains("gateway-error") {
-                codes.extend([502, 503, 504]);
-            }
-            set(settings, "retry", json!({ "max_retries": tries.min(100), "retryable_status_codes": codes }));
-        }
-        let mut rewrite = serde_json::Map::new();
-        if let Some(to) = action.text_of("prefix_rewrite") {
-            let from = path
-                .get("prefix")
-                .or_else(|| path.get("exact"))
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .or_else(|| route.path(&["match", "prefix"]).and_then(Node::str).map(str::to_owned))?;
-            let from = format!("^{}(.*)$", text::literal(&from));
-            set(
-                &mut rewrite,
-                "regex",
-                json!([{ "from": from, "to": format!("{}${{1}}", to.replace('$', "$$")) }]),
-            );
-        } else if let Some(regex) = action.get("regex_rewrite") {
-            let pair =
-                regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
-            match pair.filter(|(regex, _)| text::is_regex(regex)) {
-                Some((regex, to)) => {
-                    let to = (0..10).fold(to.replace('$', "$$"), |to, n| {
-                        to.replace(&format!("\\{n}"), &format!("${{{n}}}"))
-                    });
-                    set(&mut rewrite, "regex", json!([{ "from": regex, "to": to }]));
-                }
-                None => {
-                    self.out.closed(
-                        regex.at,
-                        what,
-                        "this rewrite can't be translated",
-                        "use the plugin `rewrite`",
-                    );
-                    return None;
-                }
-            }
-        }
-        match action.text_of("host_rewrite_literal").or_else(|| action.text_of("host_rewrite")) {
-            Some(host) => set(&mut rewrite, "host", host),
-            None if action.get("auto_host_rewrite").is_some_and(|it| it.bool() == Some(true)) => {
-                set(settings, "preserve_host_header", false)
-            }
-            None => {}
-        }
-        if !rewrite.is_empty() {
-            plugins.push(Plug::new("rewrite", Value::Object(rewrite)));
-        }
-        for key in [
-            "hash_policy",
-            "request_mirror_policies",
-            "rate_limits",
-            "cors",
-            "max_stream_duration",
-            "upgrade_configs",
-        ] {
-            if let Some(node) = action.get(key) {
-                self.out.lost(
-                    node.at,
-                    format_args!("{what}: {key}"),
-                    "it is not translated",
-                    "see `ferrum-edge plugins`",
-                );
-            }
-        }
-        Some(backend.to)
     }
 
     /// Headers that a host or route adds or removes.
@@ -395,7 +275,7 @@ fn matched(node: &Node) -> Option<(Value, Cond)> {
     Some((path, cond))
 }
 
-fn header_matched(header: &Node) -> Option<Cond> {
+pub(super) fn header_matched(header: &Node) -> Option<Cond> {
     let name = header.text_of("name")?.to_ascii_lowercase();
     let inverts = header.get("invert_match").and_then(Node::bool) == Some(true);
     let how = match (header.get("string_match"), header.get("present_match").and_then(Node::bool)) {
@@ -437,7 +317,7 @@ fn header_matched(header: &Node) -> Option<Cond> {
     Some(if inverts { cond.negate() } else { cond })
 }
 
-fn string_matched(node: &Node) -> Option<Value> {
+pub(super) fn string_matched(node: &Node) -> Option<Value> {
     let mut how = match node.entries().iter().find(|(key, _)| key != "ignore_case")? {
         (key, value) if matches!(key.as_str(), "exact" | "prefix" | "suffix" | "contains") => {
             json!({ key: value.str()? })

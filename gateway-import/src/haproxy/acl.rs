@@ -215,7 +215,7 @@ pub(super) fn plain(ways: &Ways) -> Option<Cond> {
 }
 
 /// How values are compared, and with which.
-struct Test {
+pub(super) struct Test {
     values: Vec<String>,
     ignores_case: bool,
     /// What `-m` says.
@@ -223,6 +223,11 @@ struct Test {
 }
 
 impl Test {
+    /// One value, compared so.
+    pub(super) fn one(value: &str, how: &str, ignores_case: bool) -> Self {
+        Self { values: vec![value.to_owned()], ignores_case, how: Some(how.to_owned()) }
+    }
+
     fn read(words: &[&str], reader: &mut Reader<'_>) -> Option<Self> {
         let mut made = Self { values: Vec::new(), ignores_case: false, how: None };
         let mut rest = words.iter();
@@ -254,7 +259,7 @@ impl Test {
     }
 
     /// When a fetch has one of the values; `None` when it is not known here.
-    fn of(&self, name: &str, argument: &str) -> Option<Cond> {
+    pub(super) fn of(&self, name: &str, argument: &str) -> Option<Cond> {
         let (base, suffix) = match name.rsplit_once('_') {
             Some((base, suffix @ ("beg" | "end" | "sub" | "reg" | "dir" | "dom" | "len"))) => (base, suffix),
             _ => (name, ""),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Haproxy;
 use super::sections::{Line, Section};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, set};
+use crate::draft::{Plug, To, set, target};
 use crate::steps::{Ending, Step};
 use crate::text;
 
@@ -49,89 +49,27 @@ impl Haproxy<'_, '_> {
         made
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn make_servers(&mut self, section: &Section) -> Option<Backend> {
         let place = format!("{} {}", section.kind, section.name);
         let defaults: Vec<String> =
             section.said(&["default-server"]).iter().flat_map(|line| line.arguments().to_vec()).collect();
-        let mut settings = Map::new();
-        let mut targets = Vec::new();
+        let (mut settings, mut targets) = (Map::new(), Vec::new());
         let (mut is_checked, mut is_tls, mut inter, mut rise, mut fall) = (false, false, None, None, None);
         for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
-            if line.name() == "server-template" {
-                self.out.lost(
-                    line.at,
-                    line.text(),
-                    "servers that are found at run time are not known here",
-                    "name them",
-                );
-                continue;
-            }
             let mut words: Vec<String> = defaults.clone();
             words.extend(line.words.get(3..).unwrap_or_default().iter().cloned());
             let server = Server { words: &words };
-            let address = line.word(2).trim_start_matches("ipv4@").trim_start_matches("ipv6@");
-            let parsed = text::host_port(address)
-                .filter(|_| !address.contains(['$', '@', '/']) && !address.is_empty());
-            let Some((host, Some(port))) = parsed else {
-                self.out.lost(
-                    line.at,
-                    line.text(),
-                    "only hosts with ports are known, no sockets or variables",
-                    "",
-                );
-                continue;
-            };
-            if server.has("disabled") {
-                self.out.partial(line.at, line.text(), "it is disabled, and left out", "");
-                continue;
-            }
-            let mut target = json!({ "host": host, "port": port });
-            match server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
-                Some(0) => {
-                    self.out.partial(line.at, line.text(), "its weight is 0, and it is left out", "");
-                    continue;
-                }
-                Some(weight) => target["weight"] = json!(weight),
-                None => {}
-            }
-            if server.has("backup") {
-                target["priority"] = json!(1);
-            }
-            if let Some(most) =
-                server.value("maxconn").and_then(|it| it.parse::<u32>().ok()).filter(|it| *it > 0)
-            {
-                target["max_requests"] = json!(most.min(1_000_000));
-            }
+            let Some(target) = self.server(section, line, &server, &mut settings) else { continue };
             is_checked |= server.has("check");
             inter = inter.or_else(|| server.value("inter").and_then(|it| text::millis(it, 1)));
             rise = rise.or_else(|| server.value("rise").and_then(|it| it.parse::<u32>().ok()));
             fall = fall.or_else(|| server.value("fall").and_then(|it| it.parse::<u32>().ok()));
             is_tls |= server.has("ssl");
-            server.tls(&mut settings);
-            if section.is_tcp() && (server.has("send-proxy") || server.has("send-proxy-v2")) {
-                set(&mut settings, "send_proxy_protocol", if server.has("send-proxy-v2") { 2 } else { 1 });
-            } else if server.has("send-proxy") || server.has("send-proxy-v2") {
-                self.out.lost(
-                    line.at,
-                    line.text(),
-                    "HTTP targets get no PROXY protocol",
-                    "they get X-Forwarded-For",
-                );
-            }
-            if server.value("proto") == Some("h2") {
-                set(&mut settings, "backend_http_version", "2");
-            }
-            self.out.done(line.at, line.text());
             targets.push(target);
         }
         if targets.is_empty() {
-            self.out.lost(
-                section.at,
-                &place,
-                "it has no servers that could be translated; it answers 503",
-                "",
-            );
+            let why = "it has no servers that could be translated; it answers 503";
+            self.out.lost(section.at, &place, why, "");
             return None;
         }
         let mut made = Map::from_iter([("targets".to_owned(), json!(targets))]);
@@ -147,6 +85,58 @@ impl Haproxy<'_, '_> {
         self.out.upstreams.push(Value::Object(whole));
         self.out.done(section.at, place);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
+    }
+
+    /// One server as a target; `None` where it is left out.
+    fn server(
+        &mut self,
+        section: &Section,
+        line: &Line,
+        server: &Server<'_>,
+        settings: &mut Map<String, Value>,
+    ) -> Option<Value> {
+        let left_out = match server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
+            _ if line.name() == "server-template" => {
+                let why = "servers that are found at run time are not known here";
+                self.out.lost(line.at, line.text(), why, "name them");
+                return None;
+            }
+            _ if server.has("disabled") => Some("it is disabled, and left out"),
+            Some(0) => Some("its weight is 0, and it is left out"),
+            _ => None,
+        };
+        let Some((host, port)) = place(line.word(2)) else {
+            self.out.lost(line.at, line.text(), "it is neither a host with a port nor a socket", "");
+            return None;
+        };
+        if let Some(why) = left_out {
+            self.out.partial(line.at, line.text(), why, "");
+            return None;
+        }
+        let mut target = target(&host, port);
+        if let Some(weight) = server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
+            target["weight"] = json!(weight);
+        }
+        if server.has("backup") {
+            target["priority"] = json!(1);
+        }
+        let most = server.value("maxconn").and_then(|it| it.parse::<u32>().ok()).filter(|it| *it > 0);
+        if let Some(most) = most {
+            target["max_requests"] = json!(most.min(1_000_000));
+        }
+        server.tls(settings);
+        let sends = server.has("send-proxy") || server.has("send-proxy-v2");
+        if section.is_tcp() && sends {
+            set(settings, "send_proxy_protocol", if server.has("send-proxy-v2") { 2 } else { 1 });
+        } else if sends {
+            let why = "HTTP targets get no PROXY protocol";
+            self.out.lost(line.at, line.text(), why, "they get X-Forwarded-For");
+        }
+        if server.value("proto") == Some("h2") {
+            set(settings, "backend_http_version", "2");
+        }
+        self.out.done(line.at, line.text());
+        Some(target)
     }
 
     fn balance(&mut self, section: &Section, made: &mut Map<String, Value>) {
@@ -309,89 +299,135 @@ pub(super) fn times(section: &Section, settings: &mut Map<String, Value>) {
     }
 }
 
-/// A line that is not translated anywhere, and harmless: about logs, the process, or what the gateway does anyway.
-#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
-pub(super) fn is_needless(line: &Line) -> bool {
-    const OPTIONS: &[&str] = &[
-        "forwardfor",
-        "httplog",
-        "tcplog",
-        "dontlognull",
-        "http-server-close",
-        "httpclose",
-        "http-keep-alive",
-        "redispatch",
-        "httpchk",
-        "tcp-check",
-        "log-health-checks",
-        "http-use-htx",
-        "dontlog-normal",
-        "tcpka",
-        "clitcpka",
-        "srvtcpka",
-        "splice-auto",
-        "splice-request",
-        "splice-response",
-        "abortonclose",
-        "contstats",
-        "prefer-last-server",
-        "http-pretend-keepalive",
-        "log-separate-errors",
-        "logasap",
-        "http-buffer-request",
-        "socket-stats",
-        "allbackups",
-        "ssl-hello-chk",
-        "pgsql-check",
-        "mysql-check",
-        "redis-check",
-    ];
-    match line.name() {
-        "option" => OPTIONS.contains(&line.word(1)) || line.word(1).starts_with("no"),
-        "no"
-        | "log"
-        | "log-format"
-        | "log-tag"
-        | "maxconn"
-        | "fullconn"
-        | "http-reuse"
-        | "mode"
-        | "balance"
-        | "timeout"
-        | "retries"
-        | "server"
-        | "server-template"
-        | "default-server"
-        | "acl"
-        | "http-request"
-        | "http-response"
-        | "http-after-response"
-        | "tcp-request"
-        | "redirect"
-        | "use_backend"
-        | "default_backend"
-        | "bind"
-        | "cookie"
-        | "http-check"
-        | "tcp-check"
-        | "compression"
-        | "description"
-        | "id"
-        | "hash-type"
-        | "stick-table"
-        | "stick"
-        | "unique-id-format"
-        | "unique-id-header"
-        | "monitor-uri"
-        | "errorloc"
-        | "rate-limit"
-        | "capture"
-        | "stats"
-        | "enabled"
-        | "backlog"
-        | "retry-on"
-        | "load-server-state-from-file"
-        | "email-alert" => true,
-        _ => false,
+/// Options that say what the gateway does anyway, or are about logs and the process.
+const OPTIONS: &[&str] = &[
+    "forwardfor",
+    "httplog",
+    "tcplog",
+    "dontlognull",
+    "http-server-close",
+    "httpclose",
+    "http-keep-alive",
+    "redispatch",
+    "httpchk",
+    "tcp-check",
+    "log-health-checks",
+    "http-use-htx",
+    "dontlog-normal",
+    "tcpka",
+    "clitcpka",
+    "srvtcpka",
+    "splice-auto",
+    "splice-request",
+    "splice-response",
+    "abortonclose",
+    "contstats",
+    "prefer-last-server",
+    "http-pretend-keepalive",
+    "log-separate-errors",
+    "logasap",
+    "http-buffer-request",
+    "socket-stats",
+    "allbackups",
+];
+
+/// Lines that are read elsewhere, each of them named there.
+const READ: &[&str] = &[
+    "mode",
+    "balance",
+    "timeout",
+    "retries",
+    "server",
+    "server-template",
+    "default-server",
+    "acl",
+    "http-request",
+    "http-response",
+    "http-after-response",
+    "tcp-request",
+    "redirect",
+    "use_backend",
+    "default_backend",
+    "bind",
+    "cookie",
+    "http-check",
+    "compression",
+    "stick-table",
+    "stick",
+    "monitor-uri",
+    "stats",
+];
+
+/// Lines about logs and the process.
+const OF_PROCESS: &[&str] = &[
+    "no",
+    "log",
+    "log-format",
+    "log-format-sd",
+    "log-tag",
+    "http-reuse",
+    "description",
+    "id",
+    "enabled",
+    "backlog",
+    "load-server-state-from-file",
+    "email-alert",
+    "hash-type",
+];
+
+/// What becomes of a line that no other part of the importer looks at.
+pub(super) enum Left {
+    /// It is read elsewhere.
+    Read,
+    /// It needs no counterpart.
+    Needless,
+    /// It has none: why, and what to do.
+    Lost(&'static str, &'static str),
+}
+
+/// Says that of a line.
+pub(super) fn left(line: &Line) -> Left {
+    let name = line.name();
+    if READ.contains(&name) {
+        return Left::Read;
     }
+    match name {
+        name if OF_PROCESS.contains(&name) => Left::Needless,
+        "option" if line.word(1) == "forwardfor" && line.words.len() > 2 => {
+            Left::Lost("clients' addresses are told in X-Forwarded-For, whatever the request has", "")
+        }
+        "option" if line.word(1).ends_with("-check") && line.word(1) != "tcp-check" => {
+            Left::Lost("targets are checked by connecting to them", "set `health_checks` of the upstream")
+        }
+        "option" if OPTIONS.contains(&line.word(1)) || line.word(1).starts_with("no") => Left::Needless,
+        "maxconn" | "fullconn" => {
+            Left::Lost("connections are limited for the whole gateway", "see gateway.limits.max_connections")
+        }
+        "rate-limit" => Left::Lost("new connections are not limited", "use the plugin `rate_limiting`"),
+        "retry-on" => Left::Lost(
+            "failed connections are tried again, and nothing else",
+            "set `retry.retryable_status_codes`",
+        ),
+        "unique-id-format" | "unique-id-header" => {
+            Left::Lost("requests get no id", "use the plugin `correlation_id`")
+        }
+        "capture" => Left::Lost("it is not written into records", "see `gateway.access_log.sinks`"),
+        "errorfile" | "errorfiles" | "http-error" | "errorloc" | "errorloc302" | "errorloc303" => {
+            Left::Lost("pages for errors are not translated", "use the plugin `error_pages`")
+        }
+        "filter" => Left::Lost("filters are not translated", ""),
+        _ => Left::Lost("the gateway does not support this", ""),
+    }
+}
+
+/// Where a server is: `HOST:PORT`, or the path of a socket as `unix:PATH`.
+fn place(address: &str) -> Option<(String, u16)> {
+    let path = address.strip_prefix("unix@").unwrap_or(address);
+    if path.starts_with('/') {
+        return Some((format!("unix:{path}"), 0));
+    }
+    let address = address.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+    let parsed = text::host_port(address);
+    let (host, port) = parsed.filter(|_| !address.contains(['$', '@', '/']) && !address.is_empty())?;
+    Some((host, port?))
 }

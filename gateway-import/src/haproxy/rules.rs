@@ -51,11 +51,13 @@ impl Haproxy<'_, '_> {
     pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<Step> {
         let mut steps = Vec::new();
         // What requests are counted, for how long.
-        let table = section
-            .lines
-            .iter()
-            .find(|line| line.name() == "stick-table")
-            .or_else(|| self.tables.get(&section.name));
+        let tracked = section.lines.iter().find(|line| line.word(1).starts_with("track-sc"));
+        let named = tracked.and_then(|line| {
+            let at = line.words.iter().position(|word| word == "table")?;
+            self.tables.get(line.word(at + 1))
+        });
+        let own = section.lines.iter().find(|line| line.name() == "stick-table");
+        let table = named.or(own).or_else(|| self.tables.get(&section.name));
         let period = table.and_then(rate_period);
         for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
             self.tcp_request(line, acls, &mut steps);
@@ -110,7 +112,6 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn http_request(&mut self, line: &Line, acls: &mut Acls, period: Option<&str>, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(line.arguments(), acls);
         let Some((action, rest)) = words.split_first() else { return };
@@ -137,25 +138,7 @@ impl Haproxy<'_, '_> {
                 let words: Vec<String> = line.arguments().get(1..).unwrap_or_default().to_vec();
                 self.redirect(line, &words, acls, steps);
             }
-            "return" => match cond {
-                Some(cond) => {
-                    let status = after("status").and_then(|it| it.parse().ok()).unwrap_or(200);
-                    let kind = after("content-type").unwrap_or("text/plain").to_owned();
-                    let body = after("string").or_else(|| after("lf-string")).unwrap_or_default().to_owned();
-                    if rest.contains(&"lf-string")
-                        || rest.contains(&"file")
-                        || rest.contains(&"lf-file")
-                        || rest.contains(&"errorfile")
-                    {
-                        self.out.partial(line.at, line.text(), "its body is not the same", "");
-                    } else {
-                        self.out.done(line.at, line.text());
-                    }
-                    let status = if (200..600).contains(&status) { status } else { 503 };
-                    steps.push(Step::End(cond, Ending::new(line.at, To::Answer(status, kind, body))));
-                }
-                None => self.closed(line, "its condition can't be translated", steps),
-            },
+            "return" => self.returned(line, &rest, cond, steps),
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
                 self.header(line, (action, &rest), cond, "request_transformer", steps);
             }
@@ -184,6 +167,25 @@ impl Haproxy<'_, '_> {
             }
             _ => self.closed(line, "this action is not known, and may guard", steps),
         }
+    }
+
+    /// `http-request return`.
+    fn returned(&mut self, line: &Line, words: &[&str], cond: Option<Cond>, steps: &mut Vec<Step>) {
+        let Some(cond) = cond else {
+            return self.closed(line, "its condition can't be translated", steps);
+        };
+        let after =
+            |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
+        let status = after("status").and_then(|it| it.parse().ok()).unwrap_or(200);
+        let kind = after("content-type").unwrap_or("text/plain").to_owned();
+        let body = after("string").or_else(|| after("lf-string")).unwrap_or_default().to_owned();
+        if ["lf-string", "file", "lf-file", "errorfile"].iter().any(|word| words.contains(word)) {
+            self.out.partial(line.at, line.text(), "its body is not the same", "");
+        } else {
+            self.out.done(line.at, line.text());
+        }
+        let status = if (200..600).contains(&status) { status } else { 503 };
+        steps.push(Step::End(cond, Ending::new(line.at, To::Answer(status, kind, body))));
     }
 
     fn deny(

@@ -94,7 +94,7 @@ pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Section
         }
         let words = words(line).ok_or_else(|| Failure::new(name, number, "a quoted text has no end"))?;
         let Some(first) = words.first() else { continue };
-        let at = At { file, line: number };
+        let at = At { file, line: number, column: 0 };
         if KINDS.contains(&first.as_str()) {
             if first == "defaults" {
                 defaults.clear();

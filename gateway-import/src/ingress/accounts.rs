@@ -84,44 +84,9 @@ fn accounts(secret: &Node) -> Option<Vec<(String, String)>> {
         Some(text) => text,
         None => {
             let encoded: String = secret.path(&["data", "auth"])?.str()?.split_whitespace().collect();
-            String::from_utf8(base64(&encoded)?).ok()?
+            String::from_utf8(text::base64(&encoded)?).ok()?
         }
     };
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split_once(':').map(|(name, hash)| (name.to_owned(), hash.to_owned()))).collect()
-}
-
-/// Standard base64, which Secrets are written in.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut made = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0_u32);
-    for c in text.bytes().filter(|c| *c != b'=') {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(value)) & 0xff_ffff;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            made.push(u8::try_from(bits >> count & 0xff).ok()?);
-        }
-    }
-    Some(made)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn secrets_are_decoded() {
-        assert_eq!(base64("YW5uOiQyeSQw").as_deref(), Some("ann:$2y$0".as_bytes()));
-        assert_eq!(base64("YQ==").as_deref(), Some("a".as_bytes()));
-        assert_eq!(base64("Y!"), None);
-    }
 }

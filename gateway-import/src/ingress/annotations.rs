@@ -132,7 +132,7 @@ impl Ingress<'_> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
+    /// One annotation, by its name without the prefix.
     fn annotation(
         &mut self,
         what: &str,
@@ -140,59 +140,62 @@ impl Ingress<'_> {
         (namespace, ingress): (&str, &Node),
         made: &mut Common,
     ) {
-        let at = value.at;
-        let list = || -> Vec<String> {
-            said.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect()
-        };
-        let seconds = || text::millis(said, 1000).map(|it| it.clamp(1, 86_400_000));
+        let one = (name, said, value);
         match name {
             "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" => {
-                let networks = list();
-                if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
-                    return self.closed(what, value, "these are not networks", made);
-                }
-                let key = if name == "denylist-source-range" { "deny" } else { "allow" };
-                made.plugins.push(Plug::new("ip_restriction", json!({ key: networks })));
+                self.addresses(what, one, made);
             }
-            "auth-type" => return self.auth_type(what, (said, value), (namespace, ingress), made),
-            "auth-url" => return self.auth_url(what, (said, value), ingress, made),
+            "auth-type" => self.auth_type(what, (said, value), (namespace, ingress), made),
+            "auth-url" => self.auth_url(what, (said, value), ingress, made),
+            "permanent-redirect" | "temporal-redirect" => self.redirect(what, one, ingress, made),
+            "backend-protocol" => self.protocol(what, said, value, made),
+            "enable-cors" if said == "true" => self.cors(what, value, ingress, made),
+            "limit-rps" | "limit-rpm" | "limit-connections" => self.limit(what, one, ingress, made),
+            "canary" => self.canary(what, value, ingress, made),
+            "upstream-vhost" if said.contains('$') => {
+                self.out.lost(value.at, what, "variables in it have no counterpart", "use `rewrite.host`");
+            }
+            _ if name.ends_with("-snippet") && !name.starts_with("modsecurity") => {
+                self.snippet(what, said, value, made)
+            }
+            _ if self.guards(what, one, made) || self.setting(what, one, made) => {}
+            _ if KNOWN.contains(&name) => self.out.done(value.at, what),
+            _ if ["auth", "deny", "allow"].iter().any(|word| name.contains(word)) => {
+                self.closed(what, value, "it may guard, and is not known", made);
+            }
+            _ => self.out.lost(value.at, what, "the gateway does not support this", ""),
+        }
+    }
+
+    fn addresses(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) {
+        let parts = said.split(',').map(|it| it.trim().to_owned());
+        let networks: Vec<String> = parts.filter(|it| !it.is_empty()).collect();
+        if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
+            return self.closed(what, value, "these are not networks", made);
+        }
+        let key = if name == "denylist-source-range" { "deny" } else { "allow" };
+        made.plugins.push(Plug::new("ip_restriction", json!({ key: networks })));
+        self.out.done(value.at, what);
+    }
+
+    /// Guards that are not translated, and what belongs to them. Whether this was one.
+    fn guards(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) -> bool {
+        let why = match name {
+            "auth-tls-secret" | "auth-tls-verify-client" if said != "off" => {
+                "clients' certificates are asked for by the whole gateway"
+            }
+            "satisfy" if said == "any" => "every guard has to be passed here",
+            "enable-modsecurity" | "enable-owasp-core-rules" if said == "true" => {
+                "its rules are not in the manifest; see the plugin `waf`"
+            }
             "auth-signin"
             | "auth-signin-redirect-param"
             | "auth-cache-key"
             | "auth-cache-duration"
             | "auth-always-set-cookie" => {
-                return self.out.lost(
-                    at,
-                    what,
-                    "requests that are refused get the answer of the authentication server",
-                    "use the plugin `oidc` for logins",
-                );
-            }
-            "auth-tls-secret" | "auth-tls-verify-client" if said != "off" => {
-                return self.closed(
-                    what,
-                    value,
-                    "clients' certificates are asked for by the whole gateway",
-                    made,
-                );
-            }
-            "satisfy" if said == "any" => {
-                return self.closed(what, value, "every guard has to be passed here", made);
-            }
-            "configuration-snippet"
-            | "server-snippet"
-            | "location-snippet"
-            | "auth-snippet"
-            | "stream-snippet" => {
-                return self.snippet(what, said, value, made);
-            }
-            "enable-modsecurity" | "enable-owasp-core-rules" if said == "true" => {
-                return self.closed(
-                    what,
-                    value,
-                    "its rules are not in the manifest; see the plugin `waf`",
-                    made,
-                );
+                let why = "requests that are refused get the answer of the authentication server";
+                self.out.lost(value.at, what, why, "use the plugin `oidc` for logins");
+                return true;
             }
             "modsecurity-snippet"
             | "modsecurity-transaction-id"
@@ -201,31 +204,28 @@ impl Ingress<'_> {
             | "auth-tls-secret"
             | "auth-tls-verify-client"
             | "enable-modsecurity"
-            | "enable-owasp-core-rules" => {}
+            | "enable-owasp-core-rules"
+            | "enable-cors" => {
+                self.out.done(value.at, what);
+                return true;
+            }
+            _ => return false,
+        };
+        self.closed(what, value, why, made);
+        true
+    }
+
+    /// What is a setting of proxies. Whether this was one.
+    fn setting(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) -> bool {
+        match name {
             "rewrite-target" => made.rewrite = Some(said.to_owned()),
             "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
-            "permanent-redirect" | "temporal-redirect" => {
-                let default = if name == "permanent-redirect" { 301 } else { 302 };
-                let status = get(ingress, &format!("{name}-code"))
-                    .and_then(|it| it.parse::<u16>().ok())
-                    .filter(|it| matches!(it, 301 | 302 | 303 | 307 | 308))
-                    .unwrap_or(default);
-                let to = said
-                    .replace("$request_uri", "${request.target}")
-                    .replace("$scheme", "${request.scheme}")
-                    .replace("$host", "${request.host}");
-                let is_good = ["http://", "https://", "/", "${request.scheme}://"]
-                    .iter()
-                    .any(|start| to.starts_with(start))
-                    && !to.replace("${", "").contains('$');
-                if !is_good {
-                    return self.closed(what, value, "this redirect can't be translated", made);
-                }
-                made.redirect = Some(json!({ "status_code": status, "location": to, "query": "drop" }));
-            }
             "proxy-body-size" => match text::bytes(said, 1000) {
                 Some(bytes) => set(&mut made.settings, "max_request_body_bytes", bytes),
-                None => return self.out.lost(at, what, "it is not a size", ""),
+                None => {
+                    self.out.lost(value.at, what, "it is not a size", "");
+                    return true;
+                }
             },
             "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
                 let key = match name {
@@ -233,47 +233,50 @@ impl Ingress<'_> {
                     "proxy-read-timeout" => "backend_read_timeout_ms",
                     _ => "backend_write_timeout_ms",
                 };
-                match seconds() {
-                    Some(millis) => set(&mut made.settings, key, millis),
-                    None => return self.out.lost(at, what, "it is not a time", ""),
-                }
+                let Some(millis) = text::millis(said, 1000) else {
+                    self.out.lost(value.at, what, "it is not a time", "");
+                    return true;
+                };
+                set(&mut made.settings, key, millis.clamp(1, 86_400_000));
             }
             "proxy-next-upstream-tries" => {
                 if let Ok(tries) = said.parse::<u64>() {
-                    set(
-                        &mut made.settings,
-                        "retry",
-                        json!({ "max_retries": tries.saturating_sub(1).min(100) }),
-                    );
+                    let retry = json!({ "max_retries": tries.saturating_sub(1).min(100) });
+                    set(&mut made.settings, "retry", retry);
                 }
             }
-            "backend-protocol" => return self.protocol(what, said, value, made),
             "proxy-ssl-verify" => set(&mut made.settings, "backend_tls_verify_server_cert", said == "on"),
             "proxy-ssl-name" => set(&mut made.settings, "backend_tls_server_name", said),
-            "upstream-vhost" => {
-                if said.contains('$') {
-                    return self.out.lost(
-                        at,
-                        what,
-                        "variables in it have no counterpart",
-                        "use `rewrite.host`",
-                    );
-                }
-                made.plugins.push(Plug::new("rewrite", json!({ "host": said })));
-            }
-            "enable-cors" if said == "true" => return self.cors(what, value, ingress, made),
-            "enable-cors" => {}
-            "limit-rps" | "limit-rpm" | "limit-connections" => {
-                return self.limit(what, (name, said, value), ingress, made);
-            }
-            "canary" => return self.canary(what, value, ingress, made),
-            name if KNOWN.contains(&name) => {}
-            name if name.contains("auth") || name.contains("deny") || name.contains("allow") => {
-                return self.closed(what, value, "it may guard, and is not known", made);
-            }
-            _ => return self.out.lost(at, what, "the gateway does not support this", ""),
+            "upstream-vhost" => made.plugins.push(Plug::new("rewrite", json!({ "host": said }))),
+            _ => return false,
         }
-        self.out.done(at, what);
+        self.out.done(value.at, what);
+        true
+    }
+
+    fn redirect(
+        &mut self,
+        what: &str,
+        (name, said, value): (&str, &str, &Node),
+        ingress: &Node,
+        made: &mut Common,
+    ) {
+        let default = if name == "permanent-redirect" { 301 } else { 302 };
+        let status = get(ingress, &format!("{name}-code"))
+            .and_then(|it| it.parse::<u16>().ok())
+            .filter(|it| matches!(it, 301 | 302 | 303 | 307 | 308))
+            .unwrap_or(default);
+        let to = said
+            .replace("$request_uri", "${request.target}")
+            .replace("$scheme", "${request.scheme}")
+            .replace("$host", "${request.host}");
+        let starts = ["http://", "https://", "/", "${request.scheme}://"];
+        let is_good = starts.iter().any(|start| to.starts_with(start)) && !to.replace("${", "").contains('$');
+        if !is_good {
+            return self.closed(what, value, "this redirect can't be translated", made);
+        }
+        made.redirect = Some(json!({ "status_code": status, "location": to, "query": "drop" }));
+        self.out.done(value.at, what);
     }
 
     fn protocol(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
@@ -402,37 +405,5 @@ impl Ingress<'_> {
         };
         made.plugins.push(plug.when(when));
         self.out.done(value.at, what);
-    }
-
-    fn canary(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {
-        if value.plain().as_deref() != Some("true") {
-            return;
-        }
-        made.is_canary = true;
-        let mut ways = Vec::new();
-        if let Some(header) = get(ingress, "canary-by-header") {
-            let field = header.to_ascii_lowercase();
-            let how = match (get(ingress, "canary-by-header-value"), get(ingress, "canary-by-header-pattern"))
-            {
-                (Some(value), _) => json!({ "exact": value }),
-                (None, Some(pattern)) => json!({ "regex": text::anywhere(&pattern) }),
-                (None, None) => json!({ "exact": "always" }),
-            };
-            ways.push(json!({ "headers": { field: how } }));
-        }
-        if let Some(cookie) = get(ingress, "canary-by-cookie") {
-            ways.push(json!({ "cookies": { cookie: { "exact": "always" } } }));
-        }
-        if get(ingress, "canary-weight").is_some_and(|it| it != "0") {
-            self.out.lost(
-                value.at,
-                what,
-                "shares by weight are not translated: the main Ingress gets them",
-                "use the plugin `traffic_split`",
-            );
-        } else {
-            self.out.done(value.at, what);
-        }
-        made.canary = Some(ways).filter(|ways| !ways.is_empty());
     }
 }

@@ -29,37 +29,43 @@ pub(super) fn settings(
         "correlation-id" => reader.correlation_id(),
         "request-termination" => reader.request_termination(),
         "grpc-web" => "grpc_web",
+        "ldap-auth" => reader.ldap_auth()?,
+        "oauth2-introspection" => reader.introspection()?,
+        "openid-connect" => reader.openid()?,
+        "opentelemetry" => reader.opentelemetry()?,
+        "proxy-cache" => reader.proxy_cache()?,
         _ => return None,
     };
     Some((ours, std::mem::take(&mut reader.made)))
 }
 
-struct Reader<'r> {
+/// Reads the settings of one plugin.
+pub(super) struct Reader<'r> {
     out: &'r mut Import,
     place: &'r str,
-    config: &'r Node,
+    pub(super) config: &'r Node,
     made: Map<String, Value>,
 }
 
 impl Reader<'_> {
-    fn flag(&self, key: &str, default: bool) -> bool {
+    pub(super) fn flag(&self, key: &str, default: bool) -> bool {
         self.config.get(key).and_then(Node::bool).unwrap_or(default)
     }
 
-    fn number(&self, key: &str) -> Option<u64> {
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
         self.config.get(key).and_then(Node::uint)
     }
 
-    fn set(&mut self, key: &str, value: impl Into<Value>) {
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
         set(&mut self.made, key, value);
     }
 
-    fn miss(&mut self, key: &str, why: &str) {
+    pub(super) fn miss(&mut self, key: &str, why: &str) {
         self.out.miss(format_args!("{}.{key}", self.place), why);
     }
 
     /// Whether a key says something.
-    fn says(&self, key: &str) -> bool {
+    pub(super) fn says(&self, key: &str) -> bool {
         match self.config.get(key).map(|node| &node.value) {
             None | Some(Kind::Null | Kind::Bool(false)) => false,
             Some(Kind::List(list)) => !list.is_empty(),
@@ -69,7 +75,7 @@ impl Reader<'_> {
     }
 
     /// Copies a list that says something.
-    fn copied(&mut self, theirs: &str, ours: &str) {
+    pub(super) fn copied(&mut self, theirs: &str, ours: &str) {
         let list = texts(self.config, theirs);
         if !list.is_empty() {
             self.set(ours, list);
@@ -77,7 +83,7 @@ impl Reader<'_> {
     }
 
     /// What all authentication plugins have.
-    fn authentication(&mut self) {
+    pub(super) fn authentication(&mut self) {
         self.set("hide_credentials", self.flag("hide_credentials", false));
         if self.says("anonymous") {
             self.miss(
@@ -227,8 +233,10 @@ impl Reader<'_> {
         if let Some(status) = self.number("error_code") {
             self.set("status_code", status);
         }
-        if text(self.config, "policy").is_some_and(|policy| policy != "local") {
-            self.miss("policy", "each gateway counts for itself");
+        match text(self.config, "policy") {
+            Some("redis") => self.redis(),
+            Some(policy) if policy != "local" => self.miss("policy", "each gateway counts for itself"),
+            _ => {}
         }
         Some("rate_limiting")
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{is_off, list, name, text};
 use crate::draft::{CLOSED, Import, set};
 use crate::report::At;
-use crate::tree::Node;
+use crate::tree::{Kind, Node};
 
 /// Where a plugin runs.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,10 @@ pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where
         out.miss(place, "it is switched off, and left out");
         return;
     }
-    let nothing = Node { at: plugin.at, ..Node::default() };
+    if theirs == "prometheus" {
+        return out.needless(plugin.at, place, "metrics are at /metrics of the admin port");
+    }
+    let nothing = Node::new(plugin.at, Kind::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
     let Some((ours, settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
         unknown(out, (&place, &theirs), (plugin.at, at));
@@ -123,7 +126,8 @@ fn attach(out: &mut Import, proxies: &[usize], id: &str) {
 
 /// Kong asks every authentication plugin of a route; the gateway would be content with one.
 pub(super) fn all_authenticate(out: &mut Import) {
-    const NAMES: [&str; 4] = ["key_auth", "basic_auth", "hmac_auth", "jwt_auth"];
+    const NAMES: [&str; 7] =
+        ["key_auth", "basic_auth", "hmac_auth", "jwt_auth", "ldap_auth", "oauth2_introspection", "jwks_auth"];
     let is_auth = |config: &&Value| NAMES.iter().any(|name| config["plugin_name"] == *name);
     let everywhere =
         out.plugin_configs.iter().filter(is_auth).filter(|config| config["scope"] == "global").count();

@@ -37,6 +37,48 @@ pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Directi
     block(&mut Tokens { rest: text.chars().peekable(), line: 1, name, file }, 0)
 }
 
+/// Directives without a block that people forget a semicolon behind.
+const SIMPLE: &[&str] = &[
+    "access_log",
+    "add_header",
+    "allow",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "client_max_body_size",
+    "default_type",
+    "deny",
+    "error_log",
+    "error_page",
+    "expires",
+    "gzip",
+    "include",
+    "index",
+    "internal",
+    "keepalive",
+    "listen",
+    "proxy_http_version",
+    "proxy_pass",
+    "proxy_read_timeout",
+    "proxy_redirect",
+    "proxy_set_header",
+    "resolver",
+    "return",
+    "rewrite",
+    "root",
+    "satisfy",
+    "sendfile",
+    "server_name",
+    "set",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_ciphers",
+    "ssl_protocols",
+    "ssl_verify_client",
+    "try_files",
+    "worker_processes",
+];
+
 fn block(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, Failure> {
     if depth > MAX_DEPTH {
         return Err(tokens.wrong("there are too many blocks within blocks"));
@@ -56,12 +98,16 @@ fn block(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, Failur
             }
             Some(end @ (Token::End | Token::Open)) => {
                 let name = words.remove(0);
+                if matches!(end, Token::Open) && SIMPLE.contains(&name.as_str()) {
+                    let what = format!("`{name}` has no block: a semicolon is missing behind it");
+                    return Err(Failure::new(tokens.name, line, what));
+                }
                 let block = match end {
                     Token::Open if name.ends_with("_by_lua_block") || name == "perl_set" => tokens.code()?,
                     Token::Open => block(tokens, depth + 1)?,
                     _ => Vec::new(),
                 };
-                let at = At { file: tokens.file, line };
+                let at = At { file: tokens.file, line, column: 0 };
                 directives.push(Directive { name, arguments: std::mem::take(&mut words), block, at });
             }
             Some(Token::Close) if depth > 0 && words.is_empty() => return Ok(directives),

@@ -46,6 +46,9 @@ pub(super) struct Zone {
 /// Zones by name.
 pub(super) type Zones = HashMap<String, Zone>;
 
+/// Statuses of responses to which `add_header` without `always` adds its field.
+const GOOD_STATUSES: [u16; 10] = [200, 201, 204, 206, 301, 302, 303, 304, 307, 308];
+
 impl Nginx<'_> {
     /// Reads a zone; false when its key or rate is not known here.
     pub(super) fn zone(&mut self, directive: &Directive) -> bool {
@@ -88,7 +91,7 @@ impl Nginx<'_> {
         let mut made = Vec::new();
         self.limits(place, levels, &mut made);
         self.request_headers(place, levels, &mut made);
-        self.response_headers(place, levels, &mut made);
+        self.response_headers(place, levels, None, &mut made);
         if first(levels, "gzip") == Some("on") {
             made.push(gzip(levels));
         }
@@ -152,8 +155,15 @@ impl Nginx<'_> {
         }
     }
 
-    /// `add_header` and `proxy_hide_header`.
-    fn response_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
+    /// `add_header` and `proxy_hide_header`, for answers of this status or, where there is none, for those of targets. Without
+    /// `always`, fields are not added to refusals and errors.
+    pub(super) fn response_headers(
+        &mut self,
+        place: &str,
+        levels: &[&Directive],
+        status: Option<u16>,
+        made: &mut Vec<Plug>,
+    ) {
         let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
         for hidden in said(levels, "proxy_hide_header") {
             if let Some(name) = hidden.arguments.first() {
@@ -171,10 +181,13 @@ impl Nginx<'_> {
                 self.out.lost(header.at, what, "a variable in it has no counterpart", "");
                 continue;
             };
-            if rest.iter().any(|it| it == "always") {
-                self.out.done(header.at, what);
-            } else {
-                self.out.partial(header.at, what, "it is on refusals and errors, too", "");
+            let is_always = rest.iter().any(|it| it == "always");
+            match status {
+                _ if is_always => self.out.done(header.at, what),
+                // Errors don't get it.
+                Some(status) if !GOOD_STATUSES.contains(&status) => continue,
+                Some(_) => self.out.done(header.at, what),
+                None => self.out.partial(header.at, what, "it is on refusals and errors, too", ""),
             }
             for (cond, text) in cases.into_iter().filter(|(_, text)| !text.is_empty()) {
                 let rule = json!({ "operation": "append", "target": "header", "key": name, "value": text });
@@ -185,7 +198,6 @@ impl Nginx<'_> {
     }
 
     /// What `proxy_set_header` sets beside the gateway's own fields.
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn request_headers(&mut self, place: &str, levels: &[&Directive], made: &mut Vec<Plug>) {
         let mut rules: Vec<(Option<Value>, Value)> = Vec::new();
         let sets = said(levels, "proxy_set_header").into_iter().chain(said(levels, "grpc_set_header"));
@@ -200,73 +212,77 @@ impl Nginx<'_> {
             })
             .collect();
         for header in sets {
-            let what = format!("{place}: {header}");
             let [name, value] = header.arguments.as_slice() else { continue };
-            let lower = name.to_ascii_lowercase();
-            if OWN_HEADERS.contains(&lower.as_str()) {
-                self.out.needless(header.at, what, "the gateway sets it by itself");
-                continue;
-            }
-            if lower == "host" {
-                if !super::settings::is_usual_host(value) {
-                    match self.vars_here.template(value) {
-                        Some(host) => {
-                            self.out.done(header.at, what);
-                            made.push(Plug::new("rewrite", json!({ "host": host })));
-                        }
-                        None => self.out.lost(header.at, what, "a variable in it has no counterpart", ""),
-                    }
-                }
-                continue;
-            }
-            if value.is_empty() {
-                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
-                self.out.done(header.at, what);
-                continue;
-            }
-            let cases = match taken.get(value) {
-                Some(text) => Some(vec![(Cond::Always, text.clone())]),
-                None => self.vars_here.texts(value),
-            };
-            let Some(cases) = cases else {
-                // What a client sends under this name does not pass for what nginx would have said.
-                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
-                self.out.lost(
-                    header.at,
-                    what,
-                    "a variable in it has no counterpart; the field is removed",
-                    "",
-                );
-                continue;
-            };
-            let own = |cond: &Cond| matches!(cond, Cond::Is(value) if value.to_string().contains(&format!("\"{lower}\"")));
-            if cases.len() > 2 && cases.iter().any(|(cond, _)| own(cond)) {
-                rules.push((None, json!({ "operation": "remove", "target": "header", "key": name })));
-                self.out.lost(
-                    header.at,
-                    what,
-                    "its cases go by the field that it sets; the field is removed",
-                    "",
-                );
-                continue;
-            }
-            self.out.done(header.at, what);
-            for (cond, text) in cases {
-                let remove = json!({ "operation": "remove", "target": "header", "key": name });
-                if text.is_empty() {
-                    rules.push((cond.when(), remove));
-                    continue;
-                }
-                // nginx sends no field whose value is empty.
-                let there = not_empty(&text);
-                let set = json!({ "operation": "set", "target": "header", "key": name, "value": text });
-                rules.push((cond.clone().and(there.clone()).when(), set));
-                if there != Cond::Always {
-                    rules.push((cond.and(there.negate()).when(), remove));
-                }
+            if name.eq_ignore_ascii_case("host") {
+                self.host_header(place, (header, value), made);
+            } else {
+                let known = taken.get(value).map(|text| vec![(Cond::Always, text.clone())]);
+                self.request_header(place, (header, name, value), known, &mut rules);
             }
         }
         grouped("request_transformer", rules, made);
+    }
+
+    /// `proxy_set_header Host …`.
+    fn host_header(&mut self, place: &str, (header, value): (&Directive, &str), made: &mut Vec<Plug>) {
+        let what = format!("{place}: {header}");
+        if super::settings::is_usual_host(value) {
+            return;
+        }
+        match self.vars_here.template(value) {
+            Some(host) => {
+                self.out.done(header.at, what);
+                made.push(Plug::new("rewrite", json!({ "host": host })));
+            }
+            None => self.out.lost(header.at, what, "a variable in it has no counterpart", ""),
+        }
+    }
+
+    /// `proxy_set_header NAME VALUE`, whose value may differ by cases.
+    fn request_header(
+        &mut self,
+        place: &str,
+        (header, name, value): (&Directive, &str, &str),
+        known: Option<Vec<(Cond, String)>>,
+        rules: &mut Vec<(Option<Value>, Value)>,
+    ) {
+        let what = format!("{place}: {header}");
+        let lower = name.to_ascii_lowercase();
+        if OWN_HEADERS.contains(&lower.as_str()) {
+            return self.out.needless(header.at, what, "the gateway sets it by itself");
+        }
+        let remove = json!({ "operation": "remove", "target": "header", "key": name });
+        if value.is_empty() {
+            rules.push((None, remove));
+            return self.out.done(header.at, what);
+        }
+        let Some(cases) = known.or_else(|| self.vars_here.texts(value)) else {
+            // What a client sends under this name does not pass for what nginx would have said.
+            rules.push((None, remove));
+            let why = "a variable in it has no counterpart; the field is removed";
+            return self.out.lost(header.at, what, why, "");
+        };
+        let quoted = format!("\"{lower}\"");
+        let own = |cond: &Cond| matches!(cond, Cond::Is(value) if value.to_string().contains(&quoted));
+        if cases.len() > 2 && cases.iter().any(|(cond, _)| own(cond)) {
+            rules.push((None, remove));
+            let why = "its cases go by the field that it sets; the field is removed";
+            return self.out.lost(header.at, what, why, "");
+        }
+        self.out.done(header.at, what);
+        for (cond, text) in cases {
+            if text.is_empty() {
+                rules.push((cond.when(), remove.clone()));
+                continue;
+            }
+            // nginx sends no field whose value is empty.
+            let there = not_empty(&text);
+            let set = json!({ "operation": "set", "target": "header", "key": name, "value": text });
+            rules.push((cond.clone().and(there.clone()).when(), set));
+            if there != Cond::Always {
+                rules.push((cond.and(there.negate()).when(), remove.clone()));
+            }
+        }
     }
 }
 

@@ -64,7 +64,16 @@ impl<'d> Nginx<'_> {
             match directive.name.as_str() {
                 "return" => {
                     let to = self.returned(&place, directive, levels);
-                    items.push(Item::new(base, to, "return"));
+                    let mut item = Item::new(base, to, "return");
+                    let status = match &item.to {
+                        To::Answer(status, ..) => Some(*status),
+                        To::Redirect(_) => Some(302),
+                        _ => None,
+                    };
+                    if status.is_some() {
+                        self.response_headers(&place, levels, status, &mut item.plugins);
+                    }
+                    items.push(item);
                     return false;
                 }
                 "set" => match directive.arguments.as_slice() {

@@ -112,7 +112,9 @@ impl<'d> Nginx<'_> {
             let Some(cond) = cond else { continue };
             let answer = To::Answer(status, "text/plain".to_owned(), String::new());
             let is_all = cond == Cond::Always;
-            items.push(Item::new(&base.and(cond), answer, &format!("{label}-{name}")));
+            let mut item = Item::new(&base.and(cond), answer, &format!("{label}-{name}"));
+            self.response_headers(&place, levels, Some(status), &mut item.plugins);
+            items.push(item);
             if is_all {
                 return;
             }
@@ -177,9 +179,9 @@ impl<'d> Nginx<'_> {
             false => Some(vec![(Cond::Always, plain.to_owned())]),
             true => self.vars_here.texts(plain),
         };
-        let is_fixed = |text: &String| !text.contains("${") && !text.contains("unix:");
+        let is_fixed = |text: &String| !text.contains("${");
         let Some(cases) = cases.filter(|cases| cases.iter().all(|(_, url)| is_fixed(url))) else {
-            let why = "where it passes to is not known beforehand: a variable of the request, or a socket; it answers 503";
+            let why = "where it passes to is not known beforehand: a variable of the request; it answers 503";
             self.out.lost(handler.at, what, why, "name the targets, one proxy for each");
             return closed();
         };
@@ -210,7 +212,7 @@ impl<'d> Nginx<'_> {
         } else {
             url.to_owned()
         };
-        let Some(url) = text::url(&full) else {
+        let Some(url) = socket_url(&full).or_else(|| text::url(&full)) else {
             self.out.lost(handler.at, what, format_args!("`{url}` is not a URL; it answers 503"), "");
             return None;
         };
@@ -316,6 +318,15 @@ impl<'d> Nginx<'_> {
             self.out.route(route);
         }
     }
+}
+
+/// `http://unix:/run/app.sock:/path` in its parts.
+fn socket_url(text: &str) -> Option<text::Url> {
+    let (scheme, rest) = text.split_once("://")?;
+    let path = rest.strip_prefix("unix:").filter(|path| path.starts_with('/'))?;
+    let (socket, path) = path.split_once(':').unwrap_or((path, ""));
+    let host = format!("unix:{socket}");
+    Some(text::Url { scheme: scheme.to_ascii_lowercase(), host, port: None, path: path.to_owned() })
 }
 
 /// A proxy's plugins have one `rewrite`, for the path and the host.

@@ -124,3 +124,11 @@ fn backslashes_mean_what_they_mean_to_nginx() {
     assert!(document.contains(r#""body":"one\n\ttwo \"three\" \\d""#), "{document}");
     assert!(document.contains(r#""body":"a\nb""#), "{document}");
 }
+
+#[test]
+fn a_missing_semicolon_is_named() {
+    let text =
+        "server {\n listen 80;\n server_name a.test\n location / { proxy_pass http://127.0.0.1:1; }\n}\n";
+    let said = import(text, &NoFiles).unwrap_err().to_string();
+    assert!(said.contains(":3: `server_name` has no block: a semicolon is missing behind it"), "{said}");
+}

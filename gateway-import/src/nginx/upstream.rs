@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::Directive;
-use crate::draft::set;
+use crate::draft::{set, target};
 use crate::text;
 
 /// A named group of servers.
@@ -16,80 +16,65 @@ pub(super) struct Upstream {
 }
 
 impl Nginx<'_> {
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn upstream(&mut self, upstream: &Directive) {
         let Some(called) = upstream.arguments.first() else { return };
         let place = format!("upstream {called}");
         let mut made = Map::new();
-        let (mut targets, mut algorithm) = (Vec::new(), "weighted_round_robin");
+        set(&mut made, "algorithm", "weighted_round_robin");
+        let mut targets = Vec::new();
         for directive in &upstream.block {
-            match directive.name.as_str() {
-                "server" => {
-                    if let Some(target) = self.target(&place, directive) {
-                        join(&mut targets, target);
-                    }
-                }
-                "least_conn" => algorithm = "least_connections",
-                "random" => {
-                    algorithm = if directive.arguments.first().is_some_and(|it| it == "two") {
-                        "power_of_two"
-                    } else {
-                        "random"
-                    }
-                }
-                "ip_hash" => {
-                    algorithm = "consistent_hashing";
-                    self.out.partial(
-                        directive.at,
-                        format_args!("{place}: ip_hash"),
-                        "clients go to other servers than before, each to one",
-                        "",
-                    );
-                }
-                "hash" => {
-                    algorithm = "consistent_hashing";
-                    self.hash(&place, directive, &mut made);
-                }
-                "sticky" => match sticky(directive) {
-                    Some(cookie) => set(&mut made, "sticky", cookie),
-                    None => self.unknown(&place, directive),
-                },
-                "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" | "ntlm" => {
-                    self.out.needless(
-                        directive.at,
-                        format_args!("{place}: {directive}"),
-                        "connections are kept anyway",
-                    );
-                }
-                _ => self.unknown(&place, directive),
+            if directive.name != "server" {
+                self.balancing(&place, directive, &mut made);
+            } else if let Some(target) = self.target(&place, directive) {
+                join(&mut targets, target);
             }
         }
         if targets.is_empty() {
-            self.out.lost(
-                upstream.at,
-                place,
-                "it has no servers that could be translated",
-                "what passes to it answers 503",
-            );
+            let why = "it has no servers that could be translated";
+            self.out.lost(upstream.at, place, why, "what passes to it answers 503");
             return;
         }
         self.failures(&place, upstream, &mut made, targets.len());
         let first = match targets.as_slice() {
-            [Value::Object(one)] => {
-                let host = one.get("host").and_then(Value::as_str).unwrap_or_default();
-                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-                Some(format!("{host}:{}", one.get("port").and_then(Value::as_u64).unwrap_or(80)))
-            }
+            [Value::Object(one)] => Some(address(one)),
             _ => None,
         };
-        set(&mut made, "targets", targets);
-        set(&mut made, "algorithm", algorithm);
         let id = self.out.id("upstream", called);
-        let mut whole = Map::from_iter([("id".to_owned(), json!(id))]);
+        let mut whole =
+            Map::from_iter([("id".to_owned(), json!(id)), ("targets".to_owned(), json!(targets))]);
         whole.extend(made);
         self.out.done(upstream.at, &place);
         self.upstreams.insert(called.clone(), Upstream { id, first });
         self.out.upstreams.push(Value::Object(whole));
+    }
+
+    /// How servers are chosen.
+    fn balancing(&mut self, place: &str, directive: &Directive, made: &mut Map<String, Value>) {
+        let what = format!("{place}: {directive}");
+        match directive.name.as_str() {
+            "least_conn" => set(made, "algorithm", "least_connections"),
+            "random" => {
+                let two = directive.arguments.first().is_some_and(|it| it == "two");
+                set(made, "algorithm", if two { "power_of_two" } else { "random" });
+            }
+            "ip_hash" => {
+                set(made, "algorithm", "consistent_hashing");
+                let why = "clients go to other servers than before, each to one";
+                self.out.partial(directive.at, what, why, "");
+            }
+            "hash" => {
+                set(made, "algorithm", "consistent_hashing");
+                self.hash(place, directive, made);
+            }
+            "sticky" => match sticky(directive) {
+                Some(cookie) => set(made, "sticky", cookie),
+                None => self.unknown(place, directive),
+            },
+            "keepalive" | "keepalive_timeout" | "keepalive_requests" | "zone" | "ntlm" => {
+                self.out.needless(directive.at, what, "connections are kept anyway");
+            }
+            _ => self.unknown(place, directive),
+        }
     }
 
     fn hash(&mut self, place: &str, directive: &Directive, made: &mut Map<String, Value>) {
@@ -114,19 +99,15 @@ impl Nginx<'_> {
     fn target(&mut self, place: &str, server: &Directive) -> Option<Value> {
         let address = server.arguments.first()?;
         let what = format!("{place}: {server}");
-        let Some((host, port)) = text::host_port(address).filter(|_| !address.starts_with("unix:")) else {
-            self.out.lost(
-                server.at,
-                what,
-                "only hosts and ports are known, no sockets",
-                "have it listen on a port",
-            );
+        let parsed = match address.starts_with("unix:/") {
+            true => Some((address.trim_end_matches(':').to_owned(), None)),
+            false => text::host_port(address).filter(|_| !address.starts_with("unix:")),
+        };
+        let Some((host, port)) = parsed else {
+            self.out.lost(server.at, what, "it is neither a host with a port nor a socket", "");
             return None;
         };
-        let mut made = Map::from_iter([
-            ("host".to_owned(), json!(host)),
-            ("port".to_owned(), json!(port.unwrap_or(80))),
-        ]);
+        let Value::Object(mut made) = target(&host, port.unwrap_or(80)) else { return None };
         for argument in server.arguments.iter().skip(1) {
             match argument.split_once('=') {
                 Some(("weight", weight)) if weight.parse::<u16>().is_ok() => {
@@ -221,4 +202,15 @@ fn sticky(directive: &Directive) -> Option<Value> {
         }
     }
     Some(json!({ "cookie": name, "cookie_config": config }))
+}
+
+/// Host and port of a target, as requests name them.
+fn address(target: &Map<String, Value>) -> String {
+    let host = target.get("host").and_then(Value::as_str).unwrap_or_default();
+    let host = match host {
+        socket if socket.starts_with("unix:") => "localhost".to_owned(),
+        ip if ip.contains(':') => format!("[{ip}]"),
+        name => name.to_owned(),
+    };
+    format!("{host}:{}", target.get("port").and_then(Value::as_u64).unwrap_or(80))
 }

@@ -10,7 +10,7 @@ const MAX_LABELS: usize = 50_000;
 /// The dynamic configuration that the labels of a Compose file's services make.
 #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
-    let mut made = Node { at: document.at, value: Kind::Map(Vec::new()) };
+    let mut made = Node::new(document.at, Kind::Map(Vec::new()));
     let mut count = 0;
     for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
         let labels = labels(service);
@@ -78,6 +78,8 @@ pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
                         | "prefixes"
                         | "authResponseHeaders"
                         | "authRequestHeaders"
+                        | "addAuthCookiesToResponse"
+                        | "encodings"
                 )
             );
             let node = if is_list {
@@ -154,7 +156,7 @@ fn put(root: &mut Node, keys: &[&str], value: Node) {
     let Kind::Map(entries) = &mut root.value else { return };
     let position = entries.iter().position(|(key, _)| key == first);
     let at = position.unwrap_or_else(|| {
-        entries.push(((*first).to_owned(), Node { at: value.at, value: Kind::Map(Vec::new()) }));
+        entries.push(((*first).to_owned(), Node::new(value.at, Kind::Map(Vec::new()))));
         entries.len() - 1
     });
     let Some((_, node)) = entries.get_mut(at) else { return };
@@ -166,76 +168,102 @@ fn put(root: &mut Node, keys: &[&str], value: Node) {
 }
 
 /// Labels ignore case; the keys of files are spelled so.
-#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 fn spelled(key: &str) -> &str {
-    const KEYS: &[&str] = &[
-        "entryPoints",
-        "basicAuth",
-        "digestAuth",
-        "forwardAuth",
-        "ipWhiteList",
-        "ipAllowList",
-        "stripPrefix",
-        "stripPrefixRegex",
-        "replacePath",
-        "replacePathRegex",
-        "addPrefix",
-        "redirectScheme",
-        "redirectRegex",
-        "rateLimit",
-        "inFlightReq",
-        "sourceRange",
-        "authResponseHeaders",
-        "authRequestHeaders",
-        "trustForwardHeader",
-        "customRequestHeaders",
-        "customResponseHeaders",
-        "loadBalancer",
-        "healthCheck",
-        "passHostHeader",
-        "maxRequestBodyBytes",
-        "frameDeny",
-        "contentTypeNosniff",
-        "browserXssFilter",
-        "stsSeconds",
-        "stsIncludeSubdomains",
-        "stsPreload",
-        "forceSTSHeader",
-        "customFrameOptionsValue",
-        "contentSecurityPolicy",
-        "referrerPolicy",
-        "accessControlAllowOriginList",
-        "accessControlAllowMethods",
-        "accessControlAllowHeaders",
-        "accessControlAllowCredentials",
-        "accessControlMaxAge",
-        "usersFile",
-        "removeHeader",
-        "certResolver",
-        "ipStrategy",
-        "passTLSClientCert",
-        "circuitBreaker",
-        "allowedHosts",
-        "regex",
-        "replacement",
-        "prefixes",
-        "users",
-        "middlewares",
-        "rule",
-        "service",
-        "priority",
-        "tls",
-        "routers",
-        "services",
-        "sticky",
-        "cookie",
-        "errors",
-        "retry",
-        "compress",
-        "headers",
-        "chain",
-        "buffering",
-        "sourceCriterion",
-    ];
     KEYS.iter().copied().find(|known| known.eq_ignore_ascii_case(key)).unwrap_or(key)
 }
+
+const KEYS: &[&str] = &[
+    "entryPoints",
+    "basicAuth",
+    "digestAuth",
+    "forwardAuth",
+    "ipWhiteList",
+    "ipAllowList",
+    "stripPrefix",
+    "stripPrefixRegex",
+    "replacePath",
+    "replacePathRegex",
+    "addPrefix",
+    "redirectScheme",
+    "redirectRegex",
+    "rateLimit",
+    "inFlightReq",
+    "sourceRange",
+    "authResponseHeaders",
+    "authRequestHeaders",
+    "trustForwardHeader",
+    "customRequestHeaders",
+    "customResponseHeaders",
+    "loadBalancer",
+    "healthCheck",
+    "passHostHeader",
+    "maxRequestBodyBytes",
+    "frameDeny",
+    "contentTypeNosniff",
+    "browserXssFilter",
+    "stsSeconds",
+    "stsIncludeSubdomains",
+    "stsPreload",
+    "forceSTSHeader",
+    "customFrameOptionsValue",
+    "contentSecurityPolicy",
+    "referrerPolicy",
+    "accessControlAllowOriginList",
+    "accessControlAllowMethods",
+    "accessControlAllowHeaders",
+    "accessControlAllowCredentials",
+    "accessControlMaxAge",
+    "usersFile",
+    "removeHeader",
+    "certResolver",
+    "ipStrategy",
+    "passTLSClientCert",
+    "circuitBreaker",
+    "allowedHosts",
+    "regex",
+    "replacement",
+    "prefixes",
+    "users",
+    "middlewares",
+    "rule",
+    "service",
+    "priority",
+    "tls",
+    "routers",
+    "services",
+    "sticky",
+    "cookie",
+    "errors",
+    "retry",
+    "compress",
+    "headers",
+    "chain",
+    "buffering",
+    "sourceCriterion",
+    "requestHeaderName",
+    "requestHost",
+    "rejectStatusCode",
+    "attempts",
+    "initialInterval",
+    "expression",
+    "fallbackDuration",
+    "average",
+    "burst",
+    "period",
+    "amount",
+    "permanent",
+    "scheme",
+    "maxBodySize",
+    "forwardBody",
+    "preserveRequestMethod",
+    "addAuthCookiesToResponse",
+    "maxResponseBodyBytes",
+    "memRequestBodyBytes",
+    "memResponseBodyBytes",
+    "minResponseBodyBytes",
+    "accessControlExposeHeaders",
+    "permissionsPolicy",
+    "grpcWeb",
+    "contentType",
+    "encodings",
+];

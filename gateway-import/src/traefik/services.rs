@@ -30,54 +30,14 @@ impl Traefik<'_> {
         made
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn service(&mut self, name: &str, node: &Node) -> Option<Backend> {
         let what = format!("service {name}");
         let Some(balancer) = node.get("loadBalancer") else {
-            if let Some(weighted) = node.get("weighted") {
-                return self.weighted(&what, weighted);
-            }
-            let kind = node.entries().first().map_or("", |(kind, _)| kind.as_str());
-            let main = node
-                .path(&["mirroring", "service"])
-                .or_else(|| node.path(&["failover", "service"]))
-                .and_then(Node::str);
-            self.out.lost(
-                node.at,
-                &what,
-                format_args!("`{kind}` is not translated"),
-                "see `request_mirror` and targets' `priority`",
-            );
-            return main.map(str::to_owned).and_then(|main| self.backend(&what, node, &main));
+            return self.other_service(&what, node);
         };
-        let mut targets = Vec::new();
-        let mut is_tls = false;
         let mut settings = Map::new();
         set(&mut settings, "strip_listen_path", false);
-        for server in balancer.each("servers") {
-            let Some(url) = server.text_of("url").and_then(text::url) else {
-                self.out.lost(server.at, &what, "a server has no URL", "");
-                continue;
-            };
-            is_tls |= url.scheme == "https";
-            if url.scheme == "h2c" {
-                set(&mut settings, "backend_http_version", "2");
-            }
-            let mut target = json!({ "host": url.host, "port": url.port.unwrap_or(if url.scheme == "https" { 443 } else { 80 }) });
-            if let Some(weight) = server.get("weight").and_then(Node::uint).filter(|it| *it > 0) {
-                target["weight"] = json!(weight);
-            }
-            if url.path.len() > 1 {
-                self.out.partial(
-                    server.at,
-                    &what,
-                    "a path in a server's URL is put before the request's",
-                    "",
-                );
-                target["path"] = json!(url.path);
-            }
-            targets.push(target);
-        }
+        let (targets, is_tls) = self.targets(&what, balancer, &mut settings);
         if targets.is_empty() {
             self.out.lost(node.at, &what, "it has no servers; it answers 503", "");
             return None;
@@ -85,56 +45,81 @@ impl Traefik<'_> {
         let passes_host = balancer.get("passHostHeader").and_then(Node::plain).as_deref() != Some("false");
         set(&mut settings, "preserve_host_header", passes_host);
         if let Some(transport) = balancer.text_of("serversTransport") {
-            let transport = self
-                .transports
-                .get(transport.split('@').next().unwrap_or(transport))
-                .cloned()
-                .unwrap_or_default();
-            if transport.get("insecureSkipVerify").and_then(Node::bool) == Some(true) {
-                set(&mut settings, "backend_tls_verify_server_cert", false);
-            }
-            if let Some(name) = transport.text_of("serverName") {
-                set(&mut settings, "backend_tls_server_name", name);
-            }
-            if let Some(file) = transport.texts("rootCAs").first() {
-                set(&mut settings, "backend_tls_server_ca_cert_path", file.clone());
-            }
+            self.transport(transport, &mut settings);
         }
-        let mut made = Map::new();
+        let id = self.out.id("upstream", name);
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
         set(&mut made, "targets", json!(targets));
         set(&mut made, "algorithm", "weighted_round_robin");
         if let Some(check) = balancer.get("healthCheck") {
-            let mut active = json!({ "http_path": check.text_of("path").unwrap_or("/") });
-            for (theirs, ours, per) in [("interval", "interval_seconds", 1000), ("timeout", "timeout_ms", 1)]
-            {
-                if let Some(millis) =
-                    check.get(theirs).and_then(Node::plain).and_then(|it| text::millis(&it, 1000))
-                {
-                    active[ours] = json!((millis / per).max(1));
-                }
-            }
-            set(&mut made, "health_checks", json!({ "active": active }));
+            set(&mut made, "health_checks", json!({ "active": active(check) }));
         }
-        if let Some(cookie) = balancer
-            .path(&["sticky", "cookie"])
-            .or_else(|| balancer.get("sticky").filter(|it| matches!(it.value, Kind::Map(_))))
-        {
-            let name = cookie.text_of("name").unwrap_or("lb");
-            let flag = |key: &str| cookie.get(key).and_then(Node::plain).as_deref() == Some("true");
-            set(
-                &mut made,
-                "sticky",
-                json!({ "cookie": name, "cookie_config": {
-                "ttl_seconds": 0, "http_only": flag("httpOnly"), "secure": flag("secure"),
-            } }),
-            );
+        if let Some(sticky) = sticky(balancer) {
+            set(&mut made, "sticky", sticky);
         }
-        let id = self.out.id("upstream", name);
-        let mut whole = Map::from_iter([("id".to_owned(), json!(id))]);
-        whole.extend(made);
-        self.out.upstreams.push(Value::Object(whole));
+        self.out.upstreams.push(Value::Object(made));
         self.out.done(node.at, what);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
+    }
+
+    /// A service that is made of others.
+    fn other_service(&mut self, what: &str, node: &Node) -> Option<Backend> {
+        if let Some(weighted) = node.get("weighted") {
+            return self.weighted(what, weighted);
+        }
+        let kind = node.entries().first().map_or("", |(kind, _)| kind.as_str());
+        let paths = [["mirroring", "service"], ["failover", "service"]];
+        let main = paths.iter().find_map(|path| node.path(path)).and_then(Node::str).map(str::to_owned);
+        let why = format!("`{kind}` is not translated");
+        self.out.lost(node.at, what, why, "see `request_mirror` and targets' `priority`");
+        main.and_then(|main| self.backend(what, node, &main))
+    }
+
+    /// The servers of a balancer, and whether they are asked over TLS.
+    fn targets(
+        &mut self,
+        what: &str,
+        balancer: &Node,
+        settings: &mut Map<String, Value>,
+    ) -> (Vec<Value>, bool) {
+        let (mut targets, mut is_tls) = (Vec::new(), false);
+        for server in balancer.each("servers") {
+            let Some(url) = server.text_of("url").and_then(text::url) else {
+                self.out.lost(server.at, what, "a server has no URL", "");
+                continue;
+            };
+            is_tls |= url.scheme == "https";
+            if url.scheme == "h2c" {
+                set(settings, "backend_http_version", "2");
+            }
+            let default = if url.scheme == "https" { 443 } else { 80 };
+            let mut target = json!({ "host": url.host, "port": url.port.unwrap_or(default) });
+            if let Some(weight) = server.get("weight").and_then(Node::uint).filter(|it| *it > 0) {
+                target["weight"] = json!(weight);
+            }
+            if url.path.len() > 1 {
+                let why = "a path in a server's URL is put before the request's";
+                self.out.partial(server.at, what, why, "");
+                target["path"] = json!(url.path);
+            }
+            targets.push(target);
+        }
+        (targets, is_tls)
+    }
+
+    /// How servers are asked over TLS.
+    fn transport(&mut self, name: &str, settings: &mut Map<String, Value>) {
+        let called = name.split('@').next().unwrap_or(name);
+        let transport = self.transports.get(called).cloned().unwrap_or_default();
+        if transport.get("insecureSkipVerify").and_then(Node::bool) == Some(true) {
+            set(settings, "backend_tls_verify_server_cert", false);
+        }
+        if let Some(name) = transport.text_of("serverName") {
+            set(settings, "backend_tls_server_name", name);
+        }
+        if let Some(file) = transport.texts("rootCAs").first() {
+            set(settings, "backend_tls_server_ca_cert_path", file.clone());
+        }
     }
 
     /// Shares of several services, as one upstream with all their servers.
@@ -170,4 +155,23 @@ impl Traefik<'_> {
         ]);
         Some(Backend { to: To::Upstream { id, is_tls }, settings })
     }
+}
+
+fn active(check: &Node) -> Value {
+    let mut active = json!({ "http_path": check.text_of("path").unwrap_or("/") });
+    for (theirs, ours, per) in [("interval", "interval_seconds", 1000), ("timeout", "timeout_ms", 1)] {
+        let millis = check.get(theirs).and_then(Node::plain).and_then(|it| text::millis(&it, 1000));
+        if let Some(millis) = millis {
+            active[ours] = json!((millis / per).max(1));
+        }
+    }
+    active
+}
+
+fn sticky(balancer: &Node) -> Option<Value> {
+    let plain = || balancer.get("sticky").filter(|it| matches!(it.value, Kind::Map(_)));
+    let cookie = balancer.path(&["sticky", "cookie"]).or_else(plain)?;
+    let flag = |key: &str| cookie.get(key).and_then(Node::plain).as_deref() == Some("true");
+    let config = json!({ "ttl_seconds": 0, "http_only": flag("httpOnly"), "secure": flag("secure") });
+    Some(json!({ "cookie": cookie.text_of("name").unwrap_or("lb"), "cookie_config": config }))
 }

@@ -37,10 +37,36 @@ const NOT_COMPARED: &[&str] = &[
     "x-consumer-username",
 ];
 
+/// Header fields of responses that each program has by itself.
+const NOT_OF_RESPONSES: &[&str] = &[
+    "accept-ranges",
+    "allow",
+    "alt-svc",
+    "cache-status",
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "location",
+    "proxy-connection",
+    "proxy-status",
+    "retry-after",
+    "server",
+    "transfer-encoding",
+    "vary",
+    "via",
+    "www-authenticate",
+    "x-origin",
+];
+
 /// A configuration, the requests, and the differences that the report names.
 pub(super) struct Case<'c> {
     pub(super) format: Format,
-    /// With `@PORT@` for the port, `@A@` to `@D@` for targets' addresses, and `@DIR@` for the folder.
+    /// With `@PORT@` for the port, `@A@` to `@D@` for targets' addresses, `@DEAD@` for one where nobody answers, and `@DIR@` for
+    /// the folder.
     pub(super) config: &'c str,
     pub(super) hosts: &'c [&'c str],
     pub(super) paths: &'c [&'c str],
@@ -75,13 +101,18 @@ struct Answer {
     /// Which target answered; empty where none did.
     target: String,
     location: String,
+    /// The media type and the body of an answer that the configuration gives; empty where a program has a page of its own.
+    fixed: String,
+    /// Fields of the response that not every program has by itself.
+    fields: Vec<String>,
     /// The line and the fields that the target saw.
     seen: Vec<String>,
 }
 
 impl Answer {
+    /// Whether a rule refuses the request; that its targets can't be reached is none.
     fn is_refusal(&self) -> bool {
-        self.target.is_empty() && self.status >= 400
+        self.target.is_empty() && self.status >= 400 && !matches!(self.status, 502 | 504)
     }
 }
 
@@ -98,6 +129,7 @@ pub(super) async fn compare(case: Case<'_>) {
     for (name, target) in names.iter().zip(&targets) {
         text = text.replace(&format!("@{name}@"), &target.address.to_string());
     }
+    text = text.replace("@DEAD@", &format!("127.0.0.1:{}", free_port()));
     for (name, content) in case.files {
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new("/"))).expect("a folder");
@@ -198,8 +230,23 @@ async fn ask(to: SocketAddr, (method, host, path, field): (&str, &str, &str, &st
     let head = talker.response(&parsed).await.unwrap_or_else(|error| panic!("{request}: {error}"));
     let body = talker.body().await.unwrap_or_default();
     let target = head.field("x-origin").to_owned();
-    let seen = if target.is_empty() { Vec::new() } else { seen(&String::from_utf8_lossy(&body)) };
-    Answer { status: head.status(), target, location: location(&head.headers, to, host), seen }
+    let body = String::from_utf8_lossy(&body);
+    let seen = if target.is_empty() { Vec::new() } else { seen(&body) };
+    let kind = head.field("content-type").split(';').next().unwrap_or_default();
+    let is_fixed = target.is_empty() && head.status() == 200 && !body.is_empty() && !body.contains("<html");
+    let fixed = if is_fixed { format!("{kind} {body}") } else { String::new() };
+    // HAProxy's own answers have it.
+    let own = |field: &String| target.is_empty() && field == "cache-control: no-cache";
+    let fields = fields(&head.headers).into_iter().filter(|field| !own(field)).collect();
+    Answer { status: head.status(), target, location: location(&head.headers, to, host), fixed, fields, seen }
+}
+
+fn fields(headers: &HeaderMap) -> Vec<String> {
+    let named = headers.iter().filter(|(name, _)| !NOT_OF_RESPONSES.contains(&name.as_str()));
+    let mut made: Vec<String> =
+        named.map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))).collect();
+    made.sort();
+    made
 }
 
 /// The line and the fields that a target saw, as it wrote them.

@@ -1,0 +1,185 @@
+//! Envoy's clusters as upstreams, and how their endpoints are asked.
+
+use serde_json::{Map, Value, json};
+
+use super::forwarding::wrapped;
+use super::{Backend, Envoy, filters};
+use crate::draft::{To, set, target};
+use crate::report::At;
+use crate::text;
+use crate::tree::Node;
+
+impl Envoy<'_> {
+    /// Where a cluster's requests go; `None` when it is not known.
+    pub(super) fn cluster(&mut self, name: &str, at: At) -> Option<Backend> {
+        if let Some(known) = self.made.get(name) {
+            return known.clone();
+        }
+        let made = match self.clusters.get(name).cloned() {
+            Some(cluster) => self.make_cluster(name, &cluster),
+            None => {
+                self.out.lost(
+                    at,
+                    format_args!("cluster {name}"),
+                    "there is none of this name; it answers 503",
+                    "",
+                );
+                None
+            }
+        };
+        self.made.insert(name.to_owned(), made.clone());
+        made
+    }
+
+    fn make_cluster(&mut self, name: &str, cluster: &Node) -> Option<Backend> {
+        let what = format!("cluster {name}");
+        let targets = self.endpoints(&what, cluster);
+        if targets.is_empty() {
+            let why = "it has no static endpoints; it answers 503";
+            self.out.lost(cluster.at, what, why, "name them in load_assignment");
+            return None;
+        }
+        let mut settings = Map::new();
+        let connect = cluster.text_of("connect_timeout").and_then(|it| text::millis(it, 1000));
+        set(&mut settings, "backend_connect_timeout_ms", connect.unwrap_or(5000).clamp(1, 86_400_000));
+        let socket = cluster.get("transport_socket");
+        if let Some(socket) = socket {
+            self.cluster_tls(&what, socket, &mut settings);
+        }
+        if is_h2(cluster) {
+            set(&mut settings, "backend_http_version", "2");
+        }
+        let id = self.out.id("upstream", name);
+        let mut made = Map::from_iter([("id".to_owned(), json!(id))]);
+        set(&mut made, "targets", json!(targets));
+        set(&mut made, "algorithm", self.algorithm(&what, cluster));
+        let checks = checks(cluster);
+        if !checks.is_empty() {
+            set(&mut made, "health_checks", Value::Object(checks));
+        }
+        if let Some(limits) = cluster.get("circuit_breakers") {
+            self.cluster_limits(&what, limits, &mut made);
+        }
+        self.out.upstreams.push(Value::Object(made));
+        self.out.done(cluster.at, what);
+        Some(Backend { to: To::Upstream { id, is_tls: socket.is_some() }, settings })
+    }
+
+    fn endpoints(&mut self, what: &str, cluster: &Node) -> Vec<Value> {
+        let mut targets = Vec::new();
+        for locality in cluster.path(&["load_assignment", "endpoints"]).map_or(&[][..], Node::items) {
+            let priority = locality.get("priority").and_then(Node::uint).unwrap_or(0);
+            for endpoint in locality.each("lb_endpoints") {
+                let Some((host, port)) = endpoint.path(&["endpoint", "address"]).and_then(place) else {
+                    self.out.lost(
+                        endpoint.at,
+                        what,
+                        "an endpoint is neither a host with a port nor a socket",
+                        "",
+                    );
+                    continue;
+                };
+                let mut target = target(&host, port);
+                let weight = wrapped(endpoint, "load_balancing_weight");
+                if let Some(weight) = weight.filter(|it| (1..=65_535).contains(it)) {
+                    target["weight"] = json!(weight);
+                }
+                if priority > 0 {
+                    target["priority"] = json!(priority.min(15));
+                }
+                targets.push(target);
+            }
+        }
+        targets
+    }
+
+    fn cluster_tls(&mut self, what: &str, socket: &Node, settings: &mut Map<String, Value>) {
+        let config = filters::config(socket);
+        let roots = ["common_tls_context", "validation_context", "trusted_ca", "filename"];
+        match config.path(&roots).and_then(Node::str) {
+            Some(file) => set(settings, "backend_tls_server_ca_cert_path", file),
+            None => {
+                let why = "Envoy checks no certificate without a validation context; here it is checked";
+                let todo = "set backend_tls_server_ca_cert_path, or backend_tls_verify_server_cert: false";
+                self.out.partial(socket.at, what, why, todo);
+            }
+        }
+        if let Some(sni) = config.text_of("sni") {
+            set(settings, "backend_tls_server_name", sni);
+        }
+    }
+
+    fn algorithm(&mut self, what: &str, cluster: &Node) -> &'static str {
+        match cluster.text_of("lb_policy") {
+            None | Some("ROUND_ROBIN") => "weighted_round_robin",
+            Some("LEAST_REQUEST") => "least_connections",
+            Some("RANDOM") => "random",
+            Some("RING_HASH" | "MAGLEV") => "consistent_hashing",
+            Some(other) => {
+                let what = format!("{what}: lb_policy {other}");
+                self.out.partial(cluster.at, what, "targets are taken in turn", "");
+                "weighted_round_robin"
+            }
+        }
+    }
+}
+
+/// Host and port, or a socket.
+fn place(address: &Node) -> Option<(String, u16)> {
+    if let Some(path) = address.path(&["pipe", "path"]).and_then(Node::str) {
+        return path.starts_with('/').then(|| (format!("unix:{path}"), 0));
+    }
+    let socket = address.get("socket_address")?;
+    let port = u16::try_from(socket.get("port_value")?.uint()?).ok().filter(|port| *port > 0)?;
+    Some((socket.text_of("address")?.to_owned(), port))
+}
+
+fn is_h2(cluster: &Node) -> bool {
+    let explicit = |options: &Node| {
+        let http = options.get("explicit_http_config");
+        http.is_some_and(|http| http.has("http2_protocol_options"))
+    };
+    let typed = cluster.get("typed_extension_protocol_options");
+    cluster.has("http2_protocol_options")
+        || typed.is_some_and(|typed| typed.entries().iter().any(|(_, options)| explicit(options)))
+}
+
+fn checks(cluster: &Node) -> Map<String, Value> {
+    let mut checks = Map::new();
+    if let Some(check) = cluster.each("health_checks").first() {
+        set(&mut checks, "active", active(check));
+    }
+    if let Some(outlier) = cluster.get("outlier_detection") {
+        let failures = wrapped(outlier, "consecutive_5xx").unwrap_or(5);
+        let statuses = json!([500, 502, 503, 504]);
+        set(
+            &mut checks,
+            "passive",
+            json!({ "unhealthy_threshold": failures, "unhealthy_status_codes": statuses }),
+        );
+    }
+    checks
+}
+
+fn active(check: &Node) -> Value {
+    let time = |key: &str| check.text_of(key).and_then(|it| text::millis(it, 1000));
+    let count = |key: &str| check.get(key).and_then(Node::uint).filter(|it| *it > 0);
+    let mut made = Map::new();
+    match (check.get("http_health_check"), check.has("grpc_health_check")) {
+        (Some(http), _) => set(&mut made, "http_path", http.text_of("path").unwrap_or("/")),
+        (None, true) => set(&mut made, "probe_type", "grpc"),
+        (None, false) => set(&mut made, "probe_type", "tcp"),
+    }
+    if let Some(millis) = time("interval") {
+        set(&mut made, "interval_seconds", text::seconds(millis).min(86_400));
+    }
+    if let Some(millis) = time("timeout") {
+        set(&mut made, "timeout_ms", millis.clamp(1, 300_000));
+    }
+    for key in ["healthy_threshold", "unhealthy_threshold"] {
+        if let Some(count) = count(key) {
+            set(&mut made, key, count);
+        }
+    }
+    Value::Object(made)
+}

@@ -1,0 +1,193 @@
+//! Where a route of Envoy's leads: its cluster or shares of several, timeouts, retries and rewrites.
+
+use serde_json::{Map, Value, json};
+
+use super::{Backend, Envoy};
+use crate::draft::{Plug, To, set};
+use crate::text;
+use crate::tree::Node;
+
+/// Keys of a route's action that change no target and no path, and have no counterpart.
+const LOST: &[&str] = &[
+    "hash_policy",
+    "request_mirror_policies",
+    "rate_limits",
+    "cors",
+    "max_stream_duration",
+    "upgrade_configs",
+];
+
+/// What a route to targets becomes.
+#[derive(Default)]
+pub(super) struct Forwarding {
+    pub(super) settings: Map<String, Value>,
+    pub(super) plugins: Vec<Plug>,
+}
+
+/// A number, plain or in one of protobuf's wrappers.
+pub(super) fn wrapped(node: &Node, key: &str) -> Option<u64> {
+    let found = node.get(key)?;
+    found.uint().or_else(|| found.get("value").and_then(Node::uint))
+}
+
+impl Envoy<'_> {
+    /// `route:` of a route.
+    pub(super) fn forwarded(
+        &mut self,
+        what: &str,
+        route: &Node,
+        path: &Value,
+        made: &mut Forwarding,
+    ) -> Option<To> {
+        let Some(action) = route.get("route") else {
+            self.out.lost(route.at, what, "what it does is not known; it answers 503", "");
+            return None;
+        };
+        let backend = match (action.text_of("cluster"), action.get("weighted_clusters")) {
+            (Some(name), _) => self.cluster(name, action.at)?,
+            (None, Some(weighted)) => self.weighted(what, weighted, made)?,
+            (None, None) => {
+                self.out.lost(action.at, what, "its cluster is not known beforehand; it answers 503", "");
+                return None;
+            }
+        };
+        let settings = &mut made.settings;
+        settings.extend(backend.settings);
+        set(settings, "strip_listen_path", false);
+        set(settings, "preserve_host_header", true);
+        let timeout = action.text_of("timeout").map_or(Some(15_000), |it| text::millis(it, 1000));
+        if let Some(millis) = timeout {
+            set(settings, "total_timeout_ms", millis.min(86_400_000));
+        }
+        if let Some(policy) = action.get("retry_policy") {
+            set(settings, "retry", retry(policy));
+        }
+        let mut rewrite = self.path_rewrite(what, route, action, path)?;
+        let host = ["host_rewrite_literal", "host_rewrite"].iter().find_map(|key| action.text_of(key));
+        match host {
+            Some(host) => set(&mut rewrite, "host", host),
+            None if action.get("auto_host_rewrite").is_some_and(|it| it.bool() == Some(true)) => {
+                set(&mut made.settings, "preserve_host_header", false)
+            }
+            None => {}
+        }
+        if !rewrite.is_empty() {
+            made.plugins.push(Plug::new("rewrite", Value::Object(rewrite)));
+        }
+        for key in LOST {
+            if let Some(node) = action.get(key) {
+                let what = format!("{what}: {key}");
+                self.out.lost(node.at, what, "it is not translated", "see `ferrum-edge plugins`");
+            }
+        }
+        Some(backend.to)
+    }
+
+    /// Shares of several clusters: the first is the proxy's own, the others are upstreams of `traffic_split`.
+    fn weighted(&mut self, what: &str, weighted: &Node, made: &mut Forwarding) -> Option<Backend> {
+        let mut parts: Vec<(u64, Backend)> = Vec::new();
+        for part in weighted.each("clusters") {
+            let weight = wrapped(part, "weight").unwrap_or(0);
+            let Some(name) = part.text_of("name") else { continue };
+            if weight > 0 {
+                parts.push((weight.min(1_000_000), self.cluster(name, part.at)?));
+            }
+        }
+        let mut parts = parts.into_iter();
+        let (first_weight, first) = parts.next()?;
+        let mut splits = vec![json!({ "weight": first_weight })];
+        for (weight, backend) in parts {
+            let To::Upstream { id, .. } = &backend.to else { return None };
+            if backend.settings != first.settings || is_tls(&backend.to) != is_tls(&first.to) {
+                let why = "clusters that are asked in different ways can't share one route; it answers 503";
+                self.out.lost(
+                    weighted.at,
+                    format_args!("{what}: weighted_clusters"),
+                    why,
+                    "use the plugin `traffic_split`",
+                );
+                return None;
+            }
+            splits.push(json!({ "upstream_id": id, "weight": weight }));
+        }
+        if splits.len() > 1 {
+            made.plugins.push(Plug::new("traffic_split", json!({ "splits": splits })));
+        }
+        Some(first)
+    }
+
+    /// What becomes of the path; `None` where that can't be said here, so that the route is closed.
+    fn path_rewrite(
+        &mut self,
+        what: &str,
+        route: &Node,
+        action: &Node,
+        path: &Value,
+    ) -> Option<Map<String, Value>> {
+        let mut rewrite = Map::new();
+        if let Some(to) = action.text_of("prefix_rewrite") {
+            let of_match = || route.path(&["match", "prefix"]).and_then(Node::str).map(str::to_owned);
+            let from = path.get("prefix").or_else(|| path.get("exact")).and_then(Value::as_str);
+            // A prefix that may end within a segment is a regex here.
+            let from = of_match().or_else(|| from.map(str::to_owned))?;
+            let rule = json!({
+                "from": format!("^{}(.*)$", text::literal(&from)), "to": format!("{}${{1}}", to.replace('$', "$$")),
+            });
+            set(&mut rewrite, "regex", json!([rule]));
+        } else if let Some(regex) = action.get("regex_rewrite") {
+            let pair =
+                regex.path(&["pattern", "regex"]).and_then(Node::str).zip(regex.text_of("substitution"));
+            let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
+                let why = "this rewrite can't be translated";
+                self.out.closed(regex.at, what, why, "use the plugin `rewrite`");
+                return None;
+            };
+            let to = (0..10)
+                .fold(to.replace('$', "$$"), |to, n| to.replace(&format!("\\{n}"), &format!("${{{n}}}")));
+            set(&mut rewrite, "regex", json!([{ "from": from, "to": to }]));
+        }
+        Some(rewrite)
+    }
+
+    /// `circuit_breakers`: how many requests each target may have.
+    pub(super) fn cluster_limits(&mut self, what: &str, limits: &Node, made: &mut Map<String, Value>) {
+        let what = format!("{what}: circuit_breakers");
+        let default = limits
+            .each("thresholds")
+            .iter()
+            .find(|it| matches!(it.text_of("priority"), None | Some("DEFAULT")));
+        let most =
+            default.and_then(|it| wrapped(it, "max_requests")).filter(|it| (1..=1_000_000).contains(it));
+        let targets = made.get_mut("targets").and_then(Value::as_array_mut);
+        let (Some(most), Some(targets)) = (most, targets) else {
+            let why = "of its limits, `max_requests` has a counterpart";
+            return self.out.lost(limits.at, what, why, "set `max_requests` of targets");
+        };
+        let each = (most / u64::try_from(targets.len()).unwrap_or(1).max(1)).max(1);
+        for target in targets {
+            target["max_requests"] = json!(each);
+        }
+        limits.see_all();
+        let why = "its limit is shared among the targets; others of its limits are not translated";
+        self.out.partial(limits.at, what, why, "");
+    }
+}
+
+fn is_tls(to: &To) -> bool {
+    matches!(to, To::Upstream { is_tls: true, .. } | To::Host { is_tls: true, .. })
+}
+
+fn retry(policy: &Node) -> Value {
+    let tries = wrapped(policy, "num_retries").unwrap_or(1);
+    let on = policy.text_of("retry_on").unwrap_or_default();
+    let mut codes: Vec<u64> = Vec::new();
+    if on.contains("5xx") {
+        codes.extend([500, 502, 503, 504]);
+    } else if on.contains("gateway-error") {
+        codes.extend([502, 503, 504]);
+    }
+    if on.contains("retriable-status-codes") {
+        codes.extend(policy.each("retriable_status_codes").iter().filter_map(Node::uint));
+    }
+    json!({ "max_retries": tries.min(100), "retryable_status_codes": codes })
+}

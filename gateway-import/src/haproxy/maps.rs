@@ -1,0 +1,113 @@
+//! `use_backend %[…,map(FILE)]`: the backend that a map names for the host or path.
+
+use std::path::Path;
+
+use super::acl::Test;
+use crate::cond::Cond;
+use crate::files::Reader;
+
+/// Entries of one map.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Backends by the requests that go to them, in the order in which they are looked at.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Mapped {
+    pub(super) entries: Vec<(Cond, String)>,
+    /// Where everything else goes; `None` leads on to the rules that follow.
+    pub(super) default: Option<String>,
+}
+
+/// Reads an expression and its map; says why where that is not possible.
+pub(super) fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Mapped, String> {
+    let inner = expression.strip_prefix("%[").and_then(|it| it.strip_suffix(']'));
+    let inner = inner.ok_or_else(|| "only `%[FETCH,map(FILE)]` is known".to_owned())?;
+    let parts = split(inner);
+    let (Some(fetch), Some(last)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
+        return Err("only a fetch with a map behind it is known".to_owned());
+    };
+    let mut ignores_case = false;
+    for converter in parts.get(1..parts.len() - 1).unwrap_or_default() {
+        match converter.as_str() {
+            "lower" | "upper" => ignores_case = true,
+            // Cuts the port off a host.
+            "field(1,:)" | "word(1,:)" | "host_only" => {}
+            other => return Err(format!("the converter `{other}` is not known")),
+        }
+    }
+    let (name, arguments) = called(last);
+    let how = match name {
+        "map" | "map_str" => "str",
+        "map_beg" => "beg",
+        "map_end" => "end",
+        "map_sub" => "sub",
+        "map_dir" => "dir",
+        "map_dom" => "dom",
+        "map_reg" => "reg",
+        _ => return Err(format!("`{name}` is not known")),
+    };
+    let (file, default) = match arguments.split_once(',') {
+        Some((file, default)) => (file, Some(default.to_owned())),
+        None => (arguments, None),
+    };
+    let text = reader.read(Path::new(file)).map_err(|why| format!("{file}: {why}"))?;
+    let mut made = Mapped { entries: Vec::new(), default };
+    let mut rows: Vec<(&str, &str)> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .filter_map(|line| line.split_once(char::is_whitespace))
+        .map(|(key, value)| (key, value.trim()))
+        .collect();
+    if rows.len() > MAX_ENTRIES {
+        return Err(format!("{file} has more than {MAX_ENTRIES} entries"));
+    }
+    if how == "beg" {
+        // The longest one counts.
+        rows.sort_by_key(|(key, _)| std::cmp::Reverse(key.len()));
+    }
+    let (fetch, argument) = called(fetch);
+    for (key, backend) in rows {
+        let cond = Test::one(key, how, ignores_case).of(fetch, argument);
+        let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be translated"))?;
+        made.entries.push((cond, backend.to_owned()));
+    }
+    Ok(made)
+}
+
+/// A name and what is in its parentheses.
+fn called(text: &str) -> (&str, &str) {
+    match text.split_once('(') {
+        Some((name, rest)) => (name, rest.strip_suffix(')').unwrap_or(rest)),
+        None => (text, ""),
+    }
+}
+
+/// Splits at commas that are in no parentheses.
+fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0_u32);
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match (c, depth, parts.last_mut()) {
+            (',', 0, _) => parts.push(String::new()),
+            (c, _, Some(part)) => part.push(c),
+            _ => {}
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_split_outside_of_parentheses() {
+        assert_eq!(split("req.hdr(host),field(1,:),map(a,b)"), ["req.hdr(host)", "field(1,:)", "map(a,b)"]);
+        assert_eq!(called("map(a,b)"), ("map", "a,b"));
+        assert_eq!(called("path"), ("path", ""));
+    }
+}

@@ -1,0 +1,105 @@
+//! Canaries of ingress-nginx: by header and cookie as proxies of their own, by weight as shares of the main Ingress's requests.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::annotations::{get, says};
+use super::{Common, Ingress};
+use crate::draft::Plug;
+use crate::text;
+use crate::tree::Node;
+
+/// A host and path of a namespace.
+pub(super) type Place = (String, String, String);
+
+/// A canary's share of a place's requests.
+#[derive(Debug, Clone)]
+pub(super) struct Share {
+    upstream: String,
+    weight: u64,
+    total: u64,
+    is_tls: bool,
+    /// The header and cookie that keep a request away from it.
+    never: Vec<Value>,
+}
+
+impl Share {
+    /// What the main Ingress's proxies do with it; `None` where the two are asked in different ways.
+    pub(super) fn plug(&self, is_tls: bool) -> Option<Plug> {
+        let main = self.total.saturating_sub(self.weight);
+        let splits = json!([{ "weight": main }, { "upstream_id": self.upstream, "weight": self.weight.min(self.total) }]);
+        let config = json!({ "splits": splits, "overrides": self.never });
+        (is_tls == self.is_tls).then(|| Plug::new("traffic_split", config))
+    }
+}
+
+impl Ingress<'_> {
+    /// The shares of all canaries by weight.
+    pub(super) fn shares(&mut self, ingresses: &[((String, String), Node)]) -> HashMap<Place, Share> {
+        let mut made = HashMap::new();
+        for ((namespace, name), ingress) in ingresses {
+            let number = |key: &str| get(ingress, key).and_then(|it| it.parse::<u64>().ok());
+            let weight = number("canary-weight").unwrap_or(0).min(1_000_000);
+            if !says(ingress, "canary") || weight == 0 {
+                continue;
+            }
+            let protocol = get(ingress, "backend-protocol").unwrap_or_default().to_ascii_uppercase();
+            let mut never = Vec::new();
+            if let Some(header) = get(ingress, "canary-by-header") {
+                never.push(json!({ "header": header, "value": "never" }));
+            }
+            if let Some(cookie) = get(ingress, "canary-by-cookie") {
+                never.push(json!({ "cookie": cookie, "value": "never" }));
+            }
+            for rule in ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items) {
+                let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
+                for path in rule.path(&["http", "paths"]).map_or(&[][..], Node::items) {
+                    // A backend that is not known is told of where its own proxy is made.
+                    let Some(Ok((target, port))) = path.get("backend").map(|it| self.target(namespace, it))
+                    else {
+                        continue;
+                    };
+                    let upstream = self.out.id("upstream", &format!("{name}-canary"));
+                    self.out
+                        .upstreams
+                        .push(json!({ "id": upstream, "targets": [{ "host": target, "port": port }] }));
+                    let place =
+                        (namespace.clone(), host.clone(), path.text_of("path").unwrap_or("/").to_owned());
+                    let share = Share {
+                        upstream,
+                        weight,
+                        total: number("canary-weight-total").unwrap_or(100).max(weight),
+                        is_tls: matches!(protocol.as_str(), "HTTPS" | "GRPCS"),
+                        never: never.clone(),
+                    };
+                    made.insert(place, share);
+                }
+            }
+        }
+        made
+    }
+
+    pub(super) fn canary(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {
+        if value.plain().as_deref() != Some("true") {
+            return;
+        }
+        made.is_canary = true;
+        let mut ways = Vec::new();
+        if let Some(header) = get(ingress, "canary-by-header") {
+            let field = header.to_ascii_lowercase();
+            let how = match (get(ingress, "canary-by-header-value"), get(ingress, "canary-by-header-pattern"))
+            {
+                (Some(value), _) => json!({ "exact": value }),
+                (None, Some(pattern)) => json!({ "regex": text::anywhere(&pattern) }),
+                (None, None) => json!({ "exact": "always" }),
+            };
+            ways.push(json!({ "headers": { field: how } }));
+        }
+        if let Some(cookie) = get(ingress, "canary-by-cookie") {
+            ways.push(json!({ "cookies": { cookie: { "exact": "always" } } }));
+        }
+        self.out.done(value.at, what);
+        made.canary = Some(ways).filter(|ways| !ways.is_empty());
+    }
+}

@@ -1,0 +1,236 @@
+//! Kong's plugins that ask somebody else who a caller is: a directory, an authorization server, an issuer. A setting that is not
+//! known here may guard: with one, there is no counterpart.
+
+use serde_json::json;
+
+use super::counterparts::Reader;
+use super::{text, texts};
+use crate::tree::Node;
+
+/// Settings that change nothing about who gets in, or say what is so anyway.
+const COMMON: &[&str] = &[
+    "hide_credentials",
+    "anonymous",
+    "timeout",
+    "keepalive",
+    "keepalive_pool",
+    "http_version",
+    "ttl",
+    "cache_ttl",
+];
+
+/// Settings of openid-connect that are read, or are about other ways than bearer tokens.
+const OPENID: &[&str] = &[
+    "issuer",
+    "auth_methods",
+    "client_id",
+    "client_secret",
+    "client_auth",
+    "audience",
+    "audience_required",
+    "scopes",
+    "scopes_claim",
+    "audience_claim",
+    "bearer_token_param_type",
+    "consumer_claim",
+    "consumer_optional",
+    "verify_claims",
+    "verify_signature",
+    "verify_nonce",
+    "ssl_verify",
+    "leeway",
+    "consumer_by",
+    "run_on_preflight",
+    "response_mode",
+    "redirect_uri",
+    "cache_tokens",
+    "cache_introspection",
+    "cache_token_exchange",
+    "cache_user_info",
+    "scopes_required",
+    "login_methods",
+    "login_action",
+    "logout_methods",
+    "session_secret",
+    "session_storage",
+];
+
+impl Reader<'_> {
+    /// Whether a key says something that is neither of these nor common.
+    fn says_more_than(&self, known: &[&str]) -> bool {
+        let keys = self.config.all_entries().iter().map(|(key, _)| key.as_str());
+        keys.filter(|key| !known.contains(key) && !COMMON.contains(key)).any(|key| self.says(key))
+    }
+
+    /// Binds under a name made from the user's, as Kong does.
+    pub(super) fn ldap_auth(&mut self) -> Option<&'static str> {
+        let known = [
+            "ldap_host",
+            "ldap_port",
+            "ldaps",
+            "start_tls",
+            "base_dn",
+            "attribute",
+            "verify_ldap_host",
+            "header_type",
+            "realm",
+        ];
+        let is_basic = text(self.config, "header_type").is_some_and(|it| it.eq_ignore_ascii_case("basic"));
+        if self.says_more_than(&known) || !is_basic {
+            return None;
+        }
+        let (host, base, attribute) =
+            (text(self.config, "ldap_host")?, text(self.config, "base_dn")?, text(self.config, "attribute")?);
+        let (ldaps, start_tls) = (self.flag("ldaps", false), self.flag("start_tls", false));
+        let port = self.number("ldap_port").unwrap_or(389);
+        let scheme = if ldaps { "ldaps" } else { "ldap" };
+        self.set("urls", json!([format!("{scheme}://{host}:{port}")]));
+        self.set("bind_dn", format!("{attribute}={{username}},{base}"));
+        if start_tls {
+            self.set("start_tls", true);
+        }
+        if !ldaps && !start_tls {
+            self.set("plaintext", true);
+        }
+        if (ldaps || start_tls) && !self.flag("verify_ldap_host", false) {
+            self.miss("verify_ldap_host", "the directory's certificate is checked here");
+        }
+        if let Some(realm) = text(self.config, "realm").filter(|it| !it.is_empty()) {
+            self.set("realm", realm);
+        }
+        if let Some(ttl) = self.number("cache_ttl") {
+            self.set("cache_ttl", ttl.min(86_400));
+        }
+        self.authentication();
+        Some("ldap_auth")
+    }
+
+    pub(super) fn introspection(&mut self) -> Option<&'static str> {
+        let known = [
+            "introspection_url",
+            "authorization_value",
+            "token_type_hint",
+            "scopes_required",
+            "introspect_request",
+            "consumer_by",
+            "run_on_preflight",
+        ];
+        if self.says_more_than(&known) {
+            return None;
+        }
+        let (url, value) =
+            (text(self.config, "introspection_url")?, text(self.config, "authorization_value")?);
+        let pair = value.strip_prefix("Basic ").and_then(crate::text::base64)?;
+        let pair = String::from_utf8(pair).ok()?;
+        let (client, secret) = pair.split_once(':')?;
+        self.set("introspection_url", url);
+        self.set("client_id", client);
+        self.set("client_secret", secret);
+        if let Some(hint) = text(self.config, "token_type_hint") {
+            self.set("token_type_hint", hint);
+        }
+        self.copied("scopes_required", "required_scopes");
+        let ttl = self.number("ttl").unwrap_or(30).min(86_400);
+        self.set("cache_ttl", ttl);
+        self.authentication();
+        Some("oauth2_introspection")
+    }
+
+    /// Tokens that the client brings. What begins logins needs a session secret that Kong's configuration seldom has.
+    pub(super) fn openid(&mut self) -> Option<&'static str> {
+        let methods = texts(self.config, "auth_methods");
+        let places = texts(self.config, "bearer_token_param_type");
+        let plain = places.is_empty() || places == ["header"];
+        let checks = self.flag("verify_claims", true) && self.flag("verify_signature", true);
+        let nested = ["audience_claim", "scopes_claim"].iter().any(|key| texts(self.config, key).len() > 1);
+        if methods != ["bearer"] || !plain || !checks || nested || self.says_more_than(OPENID) {
+            return None;
+        }
+        let issuer = text(self.config, "issuer")?;
+        let ending = "/.well-known/openid-configuration";
+        let mut provider =
+            json!({ "issuer": issuer.strip_suffix(ending).unwrap_or(issuer).trim_end_matches('/') });
+        for (theirs, ours) in [("audience_required", "audience"), ("scopes_required", "required_scopes")] {
+            let list = texts(self.config, theirs);
+            if !list.is_empty() {
+                provider[ours] = json!(list);
+            }
+        }
+        if let Some(claim) = texts(self.config, "scopes_claim").first() {
+            provider["scope_claim"] = json!(claim);
+        }
+        match texts(self.config, "consumer_claim").as_slice() {
+            [] => {}
+            [claim] => {
+                provider["consumer_identity_claim"] = json!(claim);
+                provider["require_consumer"] = json!(!self.flag("consumer_optional", false));
+            }
+            _ => return None,
+        }
+        if texts(self.config, "audience_required").len() > 1
+            || texts(self.config, "audience_claim").iter().any(|it| it != "aud")
+        {
+            return None;
+        }
+        self.set("providers", json!([provider]));
+        self.config.see_all();
+        if self.says("anonymous") {
+            self.miss("anonymous", "requests without a token are refused here");
+        }
+        self.miss("issuer", "it has to be the issuer as tokens name it");
+        Some("jwks_auth")
+    }
+
+    /// The servers in which limits are counted.
+    pub(super) fn redis(&mut self) {
+        let nested = self.config.get("redis").cloned();
+        let said = |key: &str| -> Option<&Node> {
+            let inner = nested.as_ref().and_then(|it| it.get(key));
+            inner.or_else(|| self.config.get(&format!("redis_{key}")))
+        };
+        let Some(host) = said("host").and_then(Node::str).map(str::to_owned) else {
+            return self.miss("policy", "each gateway counts for itself");
+        };
+        let port = said("port").and_then(Node::uint).unwrap_or(6379);
+        let scheme = if said("ssl").and_then(Node::bool) == Some(true) { "rediss" } else { "redis" };
+        let mut made = json!({ "urls": [format!("{scheme}://{host}:{port}")] });
+        for key in ["username", "password"] {
+            if let Some(value) = said(key).and_then(Node::str).filter(|it| !it.is_empty()) {
+                made[key] = json!(value);
+            }
+        }
+        if let Some(database) = said("database").and_then(Node::uint) {
+            made["database"] = json!(database);
+        }
+        if let Some(millis) = said("timeout").and_then(Node::uint) {
+            made["timeout"] = json!(millis.clamp(1, 10_000));
+        }
+        if !self.flag("fault_tolerant", true) {
+            made["on_error"] = json!("deny");
+        }
+        self.set("redis", made);
+    }
+
+    pub(super) fn opentelemetry(&mut self) -> Option<&'static str> {
+        let endpoint = text(self.config, "traces_endpoint").or_else(|| text(self.config, "endpoint"))?;
+        let base = endpoint.strip_suffix("/v1/traces").unwrap_or(endpoint);
+        crate::text::url(base)?;
+        self.set("exporter", json!({ "endpoint": base }));
+        Some("otel_tracing")
+    }
+
+    pub(super) fn proxy_cache(&mut self) -> Option<&'static str> {
+        if text(self.config, "strategy").is_some_and(|it| it != "memory") {
+            return None;
+        }
+        let statuses: Vec<u64> = self.config.each("response_code").iter().filter_map(Node::uint).collect();
+        if !statuses.is_empty() {
+            self.set("statuses", statuses);
+        }
+        self.set("default_ttl_seconds", self.number("cache_ttl").unwrap_or(300));
+        if self.says("vary_headers") || self.says("vary_query_params") {
+            self.miss("vary_headers", "responses vary by what their own `Vary` says");
+        }
+        Some("response_cache")
+    }
+}

@@ -1,0 +1,111 @@
+//! Middlewares that keep requests out.
+
+use serde_json::{Value, json};
+
+use super::{Made, TODO, is_true, list, number};
+use crate::draft::Plug;
+use crate::text;
+use crate::traefik::Traefik;
+use crate::tree::Node;
+
+impl Traefik<'_> {
+    pub(super) fn ip_allow_list(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let networks = list(settings, "sourceRange");
+        let strategy = settings.get("ipStrategy").filter(|it| !it.is_empty());
+        if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) || strategy.is_some() {
+            let why = "these are not networks, or `ipStrategy` says whose address counts";
+            let todo = "set gateway.trusted_proxies, and use the plugin `ip_restriction`";
+            made.is_closed |= self.out.guard(settings.at, what, why, todo);
+            return;
+        }
+        let status = number(settings, "rejectStatusCode").filter(|it| (400..600).contains(it)).unwrap_or(403);
+        made.plugins.push(Plug::new("ip_restriction", json!({ "allow": networks, "status_code": status })));
+        self.out.done(settings.at, what);
+    }
+
+    pub(super) fn basic_auth(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        // Labels have them in one text, with dollar signs twice.
+        let mut users = settings.texts("users");
+        if let [one] = users.as_slice() {
+            users = one.split(',').map(|it| it.trim().replace("$$", "$")).collect();
+        }
+        self.accounts += 1;
+        let group = format!("traefik-{}", self.accounts);
+        let mut good = !users.is_empty() && settings.get("usersFile").is_none();
+        for user in &users {
+            let pair = user.split_once(':');
+            good &= pair.is_some_and(|(name, hash)| {
+                let known = ["$2", "$apr1$"].iter().any(|start| hash.starts_with(start));
+                known && self.account(name, hash, &group)
+            });
+        }
+        if !good {
+            let why = "only users in the file, with hashes by bcrypt or apr1 and one password each, can be translated";
+            made.is_closed |= self.out.guard(settings.at, what, why, TODO);
+            return;
+        }
+        let hides = is_true(settings, "removeHeader");
+        let realm = settings.text_of("realm").unwrap_or("traefik");
+        made.plugins.push(Plug::new("basic_auth", json!({ "realm": realm, "hide_credentials": hides })));
+        made.plugins.push(Plug::new("access_control", json!({ "allowed_groups": [group] })));
+        self.out.done(settings.at, what);
+    }
+
+    fn account(&mut self, name: &str, hash: &str, group: &str) -> bool {
+        let credentials = json!({ "basic_auth": { "password_hash": hash } });
+        match self.out.consumers.iter_mut().find(|known| known["username"] == name) {
+            Some(known) if known["credentials"] != credentials => return false,
+            Some(known) => {
+                if let Some(Value::Array(groups)) = known.get_mut("acl_groups") {
+                    groups.push(json!(group));
+                }
+            }
+            None => {
+                let id = self.out.id("consumer", name);
+                self.out.consumers.push(
+                    json!({ "id": id, "username": name, "acl_groups": [group], "credentials": credentials }),
+                );
+            }
+        }
+        true
+    }
+
+    pub(super) fn forward_auth(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let address = settings.text_of("address").filter(|it| text::url(it).is_some());
+        let unknown = ["authResponseHeadersRegex"];
+        let Some(address) = address.filter(|_| unknown.iter().all(|key| settings.get(key).is_none())) else {
+            let why = "its address is not a URL, or it has settings that have no counterpart";
+            made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `forward_auth`");
+            return;
+        };
+        let mut config = json!({ "url": address, "convention": "traefik", "response_headers": list(settings, "authResponseHeaders"), "status_on_error": 500 });
+        let sent = list(settings, "authRequestHeaders");
+        if !sent.is_empty() {
+            config["request_headers"] = json!(sent);
+        }
+        let cookies = settings.texts("addAuthCookiesToResponse");
+        if !cookies.is_empty() {
+            config["client_headers"] = json!(["Set-Cookie"]);
+            let why = "all cookies of the answer are passed on, not only those that are named";
+            self.out.partial(settings.at, format_args!("{what}.addAuthCookiesToResponse"), why, "");
+        }
+        if is_true(settings, "preserveRequestMethod") || is_true(settings, "forwardBody") {
+            config["preserve_method"] = json!(true);
+        }
+        if is_true(settings, "forwardBody") {
+            config["send_body"] = json!(true);
+            if let Some(bytes) = number(settings, "maxBodySize").filter(|it| *it > 0) {
+                config["max_body_bytes"] = json!(bytes);
+            }
+        }
+        if settings.has("trustForwardHeader") {
+            let why = "`gateway.trusted_proxies` says whose headers are believed";
+            self.out.partial(settings.at, format_args!("{what}.trustForwardHeader"), why, "");
+        }
+        if let Some(file) = settings.path(&["tls", "ca"]).and_then(Node::str) {
+            config["ca_path"] = json!(file);
+        }
+        made.plugins.push(Plug::new("forward_auth", config));
+        self.out.done(settings.at, what);
+    }
+}

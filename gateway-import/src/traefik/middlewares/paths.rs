@@ -1,0 +1,178 @@
+//! Middlewares that change the path, or send clients elsewhere.
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::{Made, is_true, number};
+use crate::draft::Plug;
+use crate::text;
+use crate::traefik::Traefik;
+use crate::tree::Node;
+
+/// The rest of a redirect's settings is not looked at by its own regex: one that can't be read may keep requests away from targets.
+const TODO: &str = "use the plugin `redirect`";
+
+impl Traefik<'_> {
+    pub(super) fn strip_prefix(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let rule = |prefix: &String| {
+            let from = format!("^{}/?(.*)$", text::literal(prefix.trim_end_matches('/')));
+            json!({ "from": from, "to": "/${1}" })
+        };
+        let rules: Vec<Value> = super::list(settings, "prefixes").iter().map(rule).collect();
+        if rules.is_empty() {
+            return self.out.lost(settings.at, what, "it names no prefixes", "");
+        }
+        if settings.has("forceSlash") {
+            self.out.needless(settings.at, what, "a path has a slash at its beginning in any case");
+        }
+        made.plugins.push(Plug::new("rewrite", json!({ "regex": rules })));
+        self.out.done(settings.at, what);
+    }
+
+    pub(super) fn strip_prefix_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let mut rules = Vec::new();
+        for regex in super::list(settings, "regex") {
+            let whole = format!("^(?:{})/?(.*)$", regex.trim_start_matches('^'));
+            // The last group is what follows the prefix.
+            let Some(last) = Regex::new(&whole).ok().map(|regex| regex.captures_len() - 1) else {
+                return self.no_regex(what, settings, made);
+            };
+            rules.push(json!({ "from": whole, "to": format!("/${{{last}}}") }));
+        }
+        if rules.is_empty() {
+            return self.no_regex(what, settings, made);
+        }
+        made.plugins.push(Plug::new("rewrite", json!({ "regex": rules })));
+        self.out.done(settings.at, what);
+    }
+
+    pub(super) fn replace_path_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let pair = settings.text_of("regex").zip(settings.text_of("replacement"));
+        let Some((from, to)) = pair.filter(|(regex, _)| text::is_regex(regex)) else {
+            return self.no_regex(what, settings, made);
+        };
+        let rule = json!({ "from": from, "to": groups(to) });
+        made.plugins.push(Plug::new("rewrite", json!({ "regex": [rule] })));
+        self.out.done(settings.at, what);
+    }
+
+    fn no_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let why = "its regex can't be translated";
+        made.is_closed |= self.out.guard(settings.at, what, why, "use the plugin `rewrite`");
+    }
+
+    pub(super) fn add_prefix(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let Some(prefix) = settings.text_of("prefix") else {
+            return self.out.lost(settings.at, what, "it names no prefix", "");
+        };
+        let to = format!("{}${{1}}", prefix.trim_end_matches('/').replace('$', "$$"));
+        made.plugins.push(Plug::new("rewrite", json!({ "regex": [{ "from": "^(.*)$", "to": to }] })));
+        self.out.done(settings.at, what);
+    }
+
+    pub(super) fn replace_path(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let Some(path) = settings.text_of("path") else {
+            return self.out.lost(settings.at, what, "it names no path", "");
+        };
+        made.plugins.push(Plug::new("rewrite", json!({ "path": path.replace("${", "$${") })));
+        self.out.done(settings.at, what);
+    }
+
+    pub(super) fn redirect_scheme(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let scheme = settings.text_of("scheme").unwrap_or("https");
+        let status = if is_true(settings, "permanent") { 301 } else { 302 };
+        let mut config = json!({ "scheme": scheme, "status_code": status });
+        if let Some(port) = number(settings, "port").filter(|it| *it != 443 && (1..=65_535).contains(it)) {
+            config["port"] = json!(port);
+        }
+        made.plugins.push(Plug::new("redirect", config));
+        self.out.done(settings.at, what);
+    }
+
+    /// Of the whole URL: one host to another, with all that follows, is known.
+    pub(super) fn redirect_regex(&mut self, what: &str, settings: &Node, made: &mut Made) {
+        let status = if is_true(settings, "permanent") { 301 } else { 302 };
+        let pair = settings.text_of("regex").zip(settings.text_of("replacement"));
+        let found = pair.and_then(|(regex, replacement)| moved(regex, replacement, status));
+        match found {
+            Some(plug) => {
+                made.plugins.push(plug);
+                self.out.done(settings.at, what);
+            }
+            None => {
+                let why = "of regexes over the whole URL, only those that move one host to another are known";
+                made.is_closed |= self.out.guard(settings.at, what, why, TODO);
+            }
+        }
+    }
+}
+
+/// `^https?://www\.a\.example/(.*)` and `https://a.example/${1}` as a redirect for that host.
+fn moved(regex: &str, replacement: &str, status: u16) -> Option<Plug> {
+    let rest = regex.strip_prefix('^').unwrap_or(regex);
+    let schemes: [(&str, Option<&str>); 3] =
+        [("https?://", None), ("https://", Some("https")), ("http://", Some("http"))];
+    let (rest, scheme) =
+        schemes.iter().find_map(|(start, scheme)| Some((rest.strip_prefix(start)?, *scheme)))?;
+    let (host, path) = rest.split_once('/')?;
+    matches!(path, "(.*)" | "(.*)$" | "(.+)" | "(.+)$").then_some(())?;
+    let name = host.replace("\\.", ".");
+    is_name(&name).then_some(())?;
+    let target = replacement.strip_suffix("${1}").or_else(|| replacement.strip_suffix("$1"))?;
+    let to = target.strip_prefix("https://").or_else(|| target.strip_prefix("http://"))?.strip_suffix('/')?;
+    is_name(to.split(':').next().unwrap_or(to)).then_some(())?;
+    let mut when = json!({ "hosts": [name.to_ascii_lowercase()] });
+    if let Some(scheme) = scheme {
+        when["scheme"] = json!(scheme);
+    }
+    if path.starts_with("(.+)") {
+        when["not"] = json!({ "path": { "exact": "/" } });
+    }
+    let location = format!("{}${{request.target}}", target.trim_end_matches('/'));
+    let config = json!({ "location": location, "status_code": status, "query": "drop" });
+    Some(Plug::new("redirect", config).when(Some(when)))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+}
+
+/// `$1` as `${1}`.
+fn groups(text: &str) -> String {
+    let mut made = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.peek() {
+            Some(digit) if c == '$' && digit.is_ascii_digit() => {
+                made.push_str(&format!("${{{digit}}}"));
+                rest.next();
+            }
+            _ => made.push(c),
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_to_another() {
+        let plug =
+            moved("^https?://www\\.a\\.example/(.*)", "https://a.example/${1}", 301).expect("is known");
+        assert_eq!(plug.config["location"], "https://a.example${request.target}");
+        assert_eq!(plug.when, Some(json!({ "hosts": ["www.a.example"] })));
+        let plug = moved("^http://a.example/(.+)$", "https://b.example:8443/$1", 302).expect("is known");
+        assert_eq!(plug.config["location"], "https://b.example:8443${request.target}");
+        assert_eq!(plug.when.expect("a condition")["scheme"], "http");
+        for (regex, replacement) in [
+            ("^https?://(.*)/(.*)", "https://a.example/${2}"),
+            ("^https?://a.example/x/(.*)", "https://b.example/${1}"),
+            ("^https?://a.example/(.*)", "https://${1}"),
+            ("^https?://a.example/(.*)", "/x"),
+        ] {
+            assert_eq!(moved(regex, replacement, 301), None, "{regex}");
+        }
+    }
+}
