@@ -39,6 +39,9 @@ pub(super) fn settings(
     Some((ours, std::mem::take(&mut reader.made)))
 }
 
+/// The key under which settings have the condition of the plugin config.
+pub(super) const WHEN: &str = "__when";
+
 /// Reads the settings of one plugin.
 pub(super) struct Reader<'r> {
     out: &'r mut Import,
@@ -85,6 +88,9 @@ impl Reader<'_> {
     /// What all authentication plugins have.
     pub(super) fn authentication(&mut self) {
         self.set("hide_credentials", self.flag("hide_credentials", false));
+        if !self.flag("run_on_preflight", true) {
+            self.miss("run_on_preflight", "preflight requests are asked for a credential, too; see `cors`");
+        }
         if self.says("anonymous") {
             self.miss(
                 "anonymous",
@@ -345,6 +351,10 @@ impl Reader<'_> {
             if let Some(value) = text(self.config, key) {
                 self.set(key, value);
             }
+        }
+        if let Some(name) = text(self.config, "trigger").filter(|name| !name.is_empty()) {
+            let present = json!({ name: { "present": true } });
+            self.set(WHEN, json!({ "any": [{ "headers": present }, { "query": present }] }));
         }
         "request_termination"
     }

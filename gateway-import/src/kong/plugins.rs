@@ -32,7 +32,7 @@ pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where
     }
     let nothing = Node::new(plugin.at, Kind::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
-    let Some((ours, settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
+    let Some((ours, mut settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
         unknown(out, (&place, &theirs), (plugin.at, at));
         return;
     };
@@ -41,7 +41,12 @@ pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where
         Where::Everywhere => "global",
         Where::Proxies(_) => "proxy_group",
     };
-    out.plugin_configs.push(json!({ "id": id, "plugin_name": ours, "scope": scope, "config": settings }));
+    let when = settings.shift_remove(super::counterparts::WHEN);
+    let mut made = json!({ "id": id, "plugin_name": ours, "scope": scope, "config": settings });
+    if let Some(when) = when {
+        made["when"] = when;
+    }
+    out.plugin_configs.push(made);
     out.done(plugin.at, &place);
     let Where::Proxies(proxies) = at else { return };
     if proxies.is_empty() {

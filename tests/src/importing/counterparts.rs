@@ -68,6 +68,10 @@ fn kong_limits_in_redis_and_settings_that_are_not_read() {
     let redis = &plugin(&document, "rate_limiting")["config"]["redis"];
     assert_eq!(redis, &json!({ "urls": ["redis://redis.internal:6380"], "password": "p", "database": 2 }));
     assert!(lost(&imported, "config.unheard_of"), "what is not read is named");
+    let stop = "{name: request-termination, config: {status_code: 403, trigger: x-stop}}";
+    let document = good(&kong(stop));
+    let when = &plugin(&document, "request_termination")["when"];
+    assert_eq!(when["any"][1], json!({ "query": { "x-stop": { "present": true } } }));
     let imported = kong("{name: prometheus, config: {per_consumer: true}}");
     assert!(!lost(&imported, "prometheus"), "metrics need no counterpart");
 }
