@@ -172,7 +172,7 @@ impl Traefik<'_> {
             self.out.partial(point.at, &what, why, "run a second gateway for the other port");
         }
         self.entry_points.push((name.to_owned(), is_main.then_some(is_tls), port));
-        self.to_https(name, point);
+        self.redirection(name, point);
         let before = point
             .path(&["http", "middlewares"])
             .map_or_else(Vec::new, |it| it.items().iter().filter_map(Node::plain).collect());
@@ -184,7 +184,7 @@ impl Traefik<'_> {
     }
 
     /// The redirection of an entry point.
-    fn to_https(&mut self, name: &str, point: &Node) {
+    fn redirection(&mut self, name: &str, point: &Node) {
         let Some(entry) = point.path(&["http", "redirections", "entryPoint"]) else { return };
         let to = entry.text_of("to");
         let is_https = entry.text_of("scheme").is_none_or(|it| it == "https");

@@ -108,7 +108,7 @@ impl Traefik<'_> {
     }
 
     /// How servers are asked over TLS.
-    fn transport(&mut self, name: &str, settings: &mut Map<String, Value>) {
+    fn transport(&self, name: &str, settings: &mut Map<String, Value>) {
         let called = name.split('@').next().unwrap_or(name);
         let transport = self.transports.get(called).cloned().unwrap_or_default();
         if transport.get("insecureSkipVerify").and_then(Node::bool) == Some(true) {
