@@ -176,7 +176,7 @@ fn answered_by(route: &Route, exchange: &Exchange) -> Option<Value> {
     });
     running.find_map(|(config, _)| {
         let settings = config.config.value();
-        let status = |default: u16| settings["status_code"].as_u64().unwrap_or(default.into());
+        let status = |default: u64| settings["status_code"].as_u64().unwrap_or(default);
         let status = match &*config.plugin_name {
             "request_termination" if settings["trigger"].is_null() => Some(status(503)),
             "redirect" if settings["location"].is_string() => Some(status(302)),
