@@ -119,10 +119,12 @@ impl Failure {
         Self { reply: Some(reply), ..Self::sent(cause) }
     }
 
-    /// What the client is answered: a plugin's own reply where it gave one.
+    /// What the client is answered: a plugin's own reply where it gave one. The rest of a body that is too large is not
+    /// read, so its connection can't carry another request.
     pub fn into_reply(self) -> Box<Reply> {
         let Self { reply, cause, .. } = self;
-        reply.unwrap_or_else(|| Box::new(Reply::new(cause)))
+        let close = cause == Cause::BodyTooLarge;
+        reply.unwrap_or_else(|| Box::new(Reply { close, ..Reply::new(cause) }))
     }
 
     /// Adds what the log should know.

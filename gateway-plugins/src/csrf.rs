@@ -193,9 +193,7 @@ impl Csrf {
                 found
             }
             Err(BodyError::TooLarge { .. }) => Err(Fault::TooLarge),
-            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
-            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
-            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+            Err(error) => return Verdict::Reply(error.into_reply()),
         };
         self.outcome(exchange, found).map_or(Verdict::Next, Verdict::reply)
     }

@@ -156,9 +156,7 @@ impl GraphqlLimits {
                 let fault = Fault { status, reason: "graphql_too_large", message };
                 return self.verdict(exchange, Err(fault));
             }
-            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
-            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
-            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+            Err(error) => return Verdict::Reply(error.into_reply()),
         };
         let (limits, body) = (self.limits.clone(), bytes.clone());
         let check = move || {

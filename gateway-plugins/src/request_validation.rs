@@ -134,9 +134,7 @@ impl RequestValidation {
                 let fault = Fault::with(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail);
                 return self.verdict(exchange, Err(fault));
             }
-            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
-            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
-            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+            Err(error) => return Verdict::Reply(error.into_reply()),
         };
         let found = self.judge(rule, bytes.clone()).await;
         exchange.body = match trailers {

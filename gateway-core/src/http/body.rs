@@ -20,7 +20,7 @@ pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages};
 pub use transform::{Output, Transform};
 
-use super::reply::Reply;
+use super::reply::{Cause, Reply};
 
 /// A message body with a limit and a count of what has passed.
 pub struct Body {
@@ -102,6 +102,22 @@ pub enum BodyError {
     /// The request's body failed while the answer was already on its way.
     #[error("the request's body failed: {0}")]
     Request(Box<Self>),
+}
+
+impl BodyError {
+    /// What a plugin that reads a request's body answers when it can't.
+    pub fn into_reply(self) -> Box<Reply> {
+        let cause = match self {
+            Self::Refused(reply) => return reply,
+            Self::TooLarge { .. } => return Box::new(Reply::new(Cause::BodyTooLarge).closing()),
+            Self::Framing(detail) => return Box::new(Reply::new(Cause::BadRequest).detail(detail)),
+            Self::Idle => Cause::RequestTimeout,
+            Self::NoRoom => Cause::Overloaded,
+            Self::Incomplete | Self::Io(_) => Cause::ClientGone,
+            Self::Request(error) => return error.into_reply(),
+        };
+        Box::new(Reply::new(cause))
+    }
 }
 
 impl Body {

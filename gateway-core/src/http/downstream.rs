@@ -32,4 +32,6 @@ pub struct Delivery {
     pub bytes: u64,
     /// What cut it short; `None` when it is complete.
     pub cut: Option<Cause>,
+    /// The status of what the client got instead, where the response broke before anything of it was sent.
+    pub status: Option<StatusCode>,
 }

@@ -203,7 +203,7 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let (mut parts, ()) = response.into_parts();
         let (Some(route), Some(picked)) = (end.route, end.target) else {
-            return Delivery { bytes: 0, cut: Some(Cause::Internal) };
+            return Delivery { bytes: 0, cut: Some(Cause::Internal), status: None };
         };
         stream::make_readable(route, &mut parts.headers);
         let around = Around { route, consumers: &snapshot.consumers, target: Some(picked) };
@@ -227,7 +227,7 @@ impl<U: Upstream> Pipeline<U> {
             return end.delivered(downstream.respond(response).await);
         }
         let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
         };
         let (flight, place) = (std::mem::take(&mut end.flight), end.place.take());
         end.finished = true;
@@ -237,7 +237,7 @@ impl<U: Upstream> Pipeline<U> {
         let ends = Switched { client: &mut client, target: &mut target };
         stream::tunnel(beside, around, session, ends, flight).await;
         drop(place);
-        Delivery { bytes: 0, cut: None }
+        Delivery { bytes: 0, cut: None, status: None }
     }
 
     async fn answer<'s, D: Downstream>(

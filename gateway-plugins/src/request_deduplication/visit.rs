@@ -79,9 +79,7 @@ impl RequestDeduplication {
             Err(BodyError::TooLarge { .. }) => {
                 return Verdict::reply(self.refuse(exchange, Refusal::TooLarge));
             }
-            Err(BodyError::NoRoom) => return Verdict::reply(Reply::new(Cause::Overloaded)),
-            Err(BodyError::Refused(reply)) => return Verdict::Reply(reply),
-            Err(_) => return Verdict::reply(Reply::new(Cause::ClientGone)),
+            Err(error) => return Verdict::Reply(error.into_reply()),
         };
         let print = print(exchange, &bytes);
         exchange.body = match trailers {

@@ -194,9 +194,7 @@ impl Waf {
                 exchange.note("waf.not_inspected", "large body");
                 return refuse(Cause::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, policy.over_limit);
             }
-            Err(BodyError::NoRoom) => return Err(Box::new(Reply::new(Cause::Overloaded))),
-            Err(BodyError::Refused(reply)) => return Err(reply),
-            Err(_) => return Err(Box::new(Reply::new(Cause::ClientGone))),
+            Err(error) => return Err(error.into_reply()),
         };
         exchange.body = match trailers {
             Some(trailers) => Body::full_with_trailers(bytes.clone(), trailers),

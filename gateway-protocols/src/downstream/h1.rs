@@ -249,7 +249,7 @@ async fn exchange(
         }
         framing => {
             let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
-            request_body(reader, framing, go_ahead, snapshot)
+            request_body(reader, framing, (go_ahead, responder), snapshot)
         }
     };
     let mut exchange = Box::new(Exchange::new(request.map(|()| body), client));
@@ -289,7 +289,7 @@ async fn after(
     responder: &mut Responder<'_>,
     timeout: Duration,
 ) -> (After, Option<Reader>) {
-    if delivery.cut.is_some() {
+    if delivery.cut.is_some() && delivery.status.is_none() {
         responder.abort();
         return (After::Close, None);
     }
@@ -314,7 +314,7 @@ enum Reading {
 fn request_body(
     mut reader: Reader,
     framing: Framing,
-    go_ahead: Option<Continue>,
+    (go_ahead, responder): (Option<Continue>, &mut Responder<'_>),
     snapshot: &Snapshot,
 ) -> (Body, Reading) {
     reader.room = buffer::room_after(if let Framing::Length(length) = framing { length } else { 0 });
@@ -327,7 +327,7 @@ fn request_body(
     }
     let (home, receiver) = oneshot::channel();
     let idle = snapshot.settings.client_timeouts.body;
-    let body = RequestBody::new(reader, framing.into(), home, idle, go_ahead);
+    let body = RequestBody::new(reader, framing.into(), home, idle, (go_ahead, responder.watch_body()));
     (Body::stream(body), Reading::Away(receiver))
 }
 

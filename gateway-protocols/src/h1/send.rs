@@ -74,6 +74,11 @@ impl Sender {
         Self { head, written: 0, data, tail: b"", body, frame, left, stage, sent, moved: false }
     }
 
+    /// Whether nothing has been written yet: all of a head of this length is still here.
+    pub(crate) fn is_untouched(&self, head: usize) -> bool {
+        self.head.len() >= head
+    }
+
     /// Whether everything is on its way.
     pub(crate) fn is_done(&self) -> bool {
         self.stage == Stage::Done

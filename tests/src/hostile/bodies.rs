@@ -98,6 +98,26 @@ async fn broken_chunks_are_refused_and_what_follows_is_not_read() {
     }
 }
 
+/// The connection ends after them, and the answer says so: whoever asked again on it would lose that request.
+#[tokio::test]
+async fn the_answer_to_a_broken_body_says_that_the_connection_ends() {
+    let reads = "plugins: [{plugin_config_id: v}]}\nplugin_configs:\n  - {id: v, plugin_name: request_validation, scope: proxy, \
+                 proxy_id: a, config: {body_schema: {type: object}}}\n";
+    for rest in ["}\n", reads] {
+        let (_origin, backend) = Origin::listen(Kind::H1).await;
+        let rest = if rest == reads { format!(", {rest}") } else { rest.to_owned() };
+        let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}{rest}"));
+        let mut talker = edge.talker().await;
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        talker.wire.send(format!("{head}zz\r\n")).await;
+        let head = talker.response(&Method::POST).await.unwrap();
+        assert_eq!((head.status(), head.field("connection")), (400, "close"), "{rest}");
+        talker.body().await.unwrap();
+        talker.wire.closed().await;
+        assert_eq!(edge.only_record().await.reason(), "bad_request");
+    }
+}
+
 /// A body nobody wanted is read and forgotten, and the next request is found after it.
 #[tokio::test]
 async fn the_next_request_is_found_behind_an_unread_body() {
@@ -140,7 +160,8 @@ async fn a_long_unread_body_ends_the_connection() {
     let mut edge = Edge::start(FIXED);
     let mut talker = edge.talker().await;
     talker.wire.send("POST /1 HTTP/1.1\r\nhost: a\r\ncontent-length: 50000000\r\n\r\n").await;
-    assert_eq!(talker.response(&Method::POST).await.unwrap().status(), 200);
+    let head = talker.response(&Method::POST).await.unwrap();
+    assert_eq!((head.status(), head.field("connection")), (200, "close"));
     assert_eq!(talker.body().await.unwrap(), b"ok");
     talker.wire.closed().await;
     edge.only_record().await;

@@ -99,6 +99,32 @@ async fn bodies_that_break() {
     }
 }
 
+/// Where nothing of an answer has gone out yet, a body that breaks at its beginning is a 502 instead of a connection that
+/// closes without a word.
+#[tokio::test]
+async fn bodies_that_break_at_once() {
+    for answer in [
+        "transfer-encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n5\nhello\n0\n\n",
+        "transfer-encoding: chunked\r\n\r\n\r\n",
+    ] {
+        let port = Port::listen(None).await;
+        let mut edge = edge_to(&port).await;
+        let mut talker = edge.talker().await;
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut origin = Wire::new(port.accept().await);
+        origin.until(b"\r\n\r\n").await.unwrap();
+        origin.send(format!("HTTP/1.1 200 OK\r\n{answer}")).await;
+        let head = talker.response(&Method::GET).await.unwrap();
+        assert_eq!((head.status(), head.field("connection")), (502, "close"), "{answer:?}");
+        let body = String::from_utf8(talker.body().await.unwrap()).unwrap();
+        assert!(body.contains("upstream_garbage"), "{body}");
+        talker.wire.closed().await;
+        let record = edge.only_record().await;
+        assert_eq!((record.status(), record.reason()), (502, "upstream_garbage"), "{answer:?}");
+    }
+}
+
 /// What a target says unasked belongs to nobody: the next request goes over another connection.
 #[tokio::test]
 async fn a_second_answer_is_nobodys() {

@@ -64,7 +64,7 @@ pub(super) async fn respond<D: Downstream>(
         Until::Done => downstream.respond(response).await,
         Until::Deadline(deadline) => {
             let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
-            sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout) })
+            sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout), status: None })
         }
         Until::Revoked(session) => {
             let (about, identity) = *session;
@@ -83,7 +83,7 @@ async fn respond_while_allowed<D: Downstream>(
     let mut sending = pin!(downstream.respond(response));
     poll_fn(|cx| match sending.as_mut().poll(cx) {
         Poll::Ready(delivery) => Poll::Ready(delivery),
-        Poll::Pending => revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause) }),
+        Poll::Pending => revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause), status: None }),
     })
     .await
 }

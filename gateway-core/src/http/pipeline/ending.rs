@@ -95,6 +95,8 @@ impl<'s> Ending<'s> {
     pub(super) fn reply(&mut self, reply: Reply) -> Response<Body> {
         self.cause = Some(reply.cause);
         self.exchange.note_reply(&reply);
+        // Nobody reads the rest of the request: its connection is told so before the response goes out.
+        self.exchange.body = Body::empty();
         let close = reply.close;
         let mut response = reply.into_traced_response(&self.exchange);
         if close {
@@ -124,6 +126,7 @@ impl<'s> Ending<'s> {
         self.response_bytes = delivery.bytes;
         self.finished = true;
         self.cause = delivery.cut.or(self.cause);
+        self.status = delivery.status.unwrap_or(self.status);
         delivery
     }
 

@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,7 +18,11 @@ use crate::buffer::HEAD_BYTES;
 use crate::h1::body::{Decoder, Step};
 use crate::timer::Timer;
 
-/// Reads a body and gives the reader back when it is dropped, at whatever point.
+/// What is said to be unread of a body after which no other request can be found.
+const BROKEN: u64 = u64::MAX;
+
+/// Reads a body and gives the reader back when it is dropped, at whatever point. `unread` has then how many bytes nobody
+/// read, as far as that is known.
 pub(super) struct RequestBody {
     reader: Option<Reader>,
     decoder: Decoder,
@@ -24,6 +30,8 @@ pub(super) struct RequestBody {
     idle: Duration,
     timer: Timer,
     go_ahead: Option<Continue>,
+    unread: Arc<AtomicU64>,
+    broken: bool,
 }
 
 /// A reader that has come back, and what of the body it has not read.
@@ -38,9 +46,10 @@ impl RequestBody {
         decoder: Decoder,
         home: oneshot::Sender<Returned>,
         idle: Duration,
-        go_ahead: Option<Continue>,
+        (go_ahead, unread): (Option<Continue>, Arc<AtomicU64>),
     ) -> Self {
-        Self { reader: Some(reader), decoder, home: Some(home), idle, timer: Timer::default(), go_ahead }
+        let timer = Timer::default();
+        Self { reader: Some(reader), decoder, home: Some(home), idle, timer, go_ahead, unread, broken: false }
     }
 
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, BodyError>> {
@@ -80,15 +89,18 @@ impl Body for RequestBody {
     type Error = BodyError;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let step = ready!(self.get_mut().poll_step(cx));
+        let step = ready!(self.poll_step(cx));
         Poll::Ready(match step {
             Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
             Ok(Step::End | Step::More) => None,
-            Err(error) => Some(Err(error)),
+            Err(error) => {
+                self.broken = true;
+                Some(Err(error))
+            }
         })
     }
 
@@ -103,6 +115,8 @@ impl Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        let left = if self.broken { BROKEN } else { self.decoder.exact_length().unwrap_or(0) };
+        self.unread.store(left, Ordering::Relaxed);
         if let (Some(reader), Some(home)) = (self.reader.take(), self.home.take()) {
             drop(home.send(Returned { reader, decoder: self.decoder }));
         }

@@ -3,18 +3,20 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gateway_core::http::body::Body;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::pipeline::Close;
-use gateway_core::http::reply::Cause;
+use gateway_core::http::dialect::Dialect;
+use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::{Entry, cut_by};
-use super::Reader;
+use super::{MAX_DISCARD, Reader};
 use super::expectation::Expectation;
 use crate::buffer;
 use crate::h1::head::RequestHead;
@@ -38,6 +40,8 @@ pub(super) struct Responder<'e> {
     until_close: bool,
     /// Whether the client was never told to go on with its body, where it waits for that.
     continue_owed: Option<Arc<Expectation>>,
+    /// Bytes that nobody read of a body that was given up.
+    unread: Option<Arc<AtomicU64>>,
     /// Where HTTP/3 is, for clients that could use it.
     alt_svc: Option<HeaderValue>,
     /// Says when a drain has begun.
@@ -58,6 +62,7 @@ impl<'e> Responder<'e> {
             keep_alive: false,
             until_close: false,
             continue_owed: None,
+            unread: None,
         }
     }
 
@@ -69,6 +74,12 @@ impl<'e> Responder<'e> {
         self.idle = idle;
         self.until_close = false;
         self.continue_owed = None;
+        self.unread = None;
+    }
+
+    /// Where a body that is read while the request is served says what was not read of it.
+    pub(super) fn watch_body(&mut self) -> Arc<AtomicU64> {
+        self.unread.get_or_insert_default().clone()
     }
 
     /// The client waits for `100 Continue`.
@@ -104,6 +115,20 @@ impl<'e> Responder<'e> {
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         let Some(half) = &mut self.half else { return Ok(()) };
         poll_fn(|cx| half.poll_shutdown(cx)).await
+    }
+
+    /// Says why the response is not coming; its body broke before anything of it was sent.
+    async fn instead(&mut self, cause: Cause) -> Delivery {
+        let (parts, body) = Reply::new(cause).into_response(Dialect::Plain).into_parts();
+        let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
+        self.until_close = false;
+        let tail = Tail { frame, close: true, keep_alive: false, date: crate::date::now };
+        let mut head = buffer::outgoing();
+        write::response(&mut head, parts.status, &parts.headers, &tail);
+        let mut sender = Sender::new(head, body, frame);
+        let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
+        let bytes = sender.sent;
+        Delivery { bytes, cut: Some(cause), status: sent.ok().map(|()| parts.status) }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, sender: &mut Sender) -> Poll<Result<(), Cause>> {
@@ -174,6 +199,8 @@ impl Downstream for Responder<'_> {
         self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
         // Also when the drain began while the answer was awaited.
         self.keep_alive &= !self.entry.is_draining();
+        // After a body that broke, or is too long to be read for nothing, no other request is looked for.
+        self.keep_alive &= !self.unread.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) > MAX_DISCARD);
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
         self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|expectation| expectation.is_owed());
         let tail = Tail {
@@ -184,12 +211,17 @@ impl Downstream for Responder<'_> {
         };
         let mut head = buffer::outgoing();
         write::response(&mut head, parts.status, &parts.headers, &tail);
+        let length = head.len();
         let mut sender = Sender::new(head, body, frame);
         let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
         let bytes = sender.sent;
-        if sent.is_err() {
+let untouched = sent.is_err() && sender.is_untouched(length);
+        if let Err(cause) = sent {
             self.keep_alive = false;
+            if untouched && cause != Cause::ClientGone {
+                return Box::pin(self.instead(cause)).await;
+            }
         }
-        Delivery { bytes, cut: sent.err() }
+        Delivery { bytes, cut: sent.err(), status: None }
     }
 }

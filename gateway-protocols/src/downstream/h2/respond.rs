@@ -64,10 +64,10 @@ impl Downstream for Responder<'_> {
             ..Extra::default()
         };
         if self.stream.respond(parts.status, &parts.headers, &extra, ends).is_err() {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
         }
         if ends {
-            return Delivery { bytes: 0, cut: None };
+            return Delivery { bytes: 0, cut: None, status: None };
         }
         let mut sending = SendBody::new(body, self.idle);
         let cut = match poll_fn(|cx| sending.poll_send(cx, self.stream)).await {
@@ -82,6 +82,6 @@ impl Downstream for Responder<'_> {
                 Some(Cause::ClientGone)
             }
         };
-        Delivery { bytes: sending.sent, cut }
+        Delivery { bytes: sending.sent, cut, status: None }
     }
 }

@@ -63,7 +63,7 @@ impl Downstream for Responder {
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {
         let Some(writer) = &mut self.writer else {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone) };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
         };
         // A refused WebSocket's stream is none any more; what else comes on it is not read.
         self.tunnel = None;
@@ -92,6 +92,6 @@ impl Downstream for Responder {
                 Some(Cause::ClientGone)
             }
         };
-        Delivery { bytes: sending.sent, cut }
+        Delivery { bytes: sending.sent, cut, status: None }
     }
 }

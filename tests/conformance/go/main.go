@@ -40,13 +40,20 @@ func main() {
 	}
 }
 
-// dtls ADDRESS: has messages of several sizes echoed, then says goodbye.
+// dtls ADDRESS [CERTIFICATE KEY]: has messages of several sizes echoed, then says goodbye.
 func dtlsClient(args []string) error {
 	address, err := net.ResolveUDPAddr("udp", args[0])
 	if err != nil {
 		return err
 	}
 	config := &dtls.Config{InsecureSkipVerify: true, ExtendedMasterSecret: dtls.RequireExtendedMasterSecret}
+	if len(args) == 3 {
+		certificate, err := tls.LoadX509KeyPair(args[1], args[2])
+		if err != nil {
+			return err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
 	conn, err := dtls.Dial("udp", address, config)
 	if err != nil {
 		return err
