@@ -150,7 +150,7 @@ async def s(port):
             made = configuration()
             client = connect("127.0.0.1", port, configuration=made, create_protocol=Mute, wait_connected=False)
             silent.append(client)
-            await client.__aenter__()
+            (await client.__aenter__()).transmit()
         made = configuration()
         async with opened(port, made) as client:
             await good(client, port)
@@ -191,7 +191,7 @@ async def moved(port, another_id):
     async with opened(port, made) as client:
         await good(client, port)
         client._transport.close()
-        await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, local_addr=("127.0.0.1" if client._quic._network_paths[0].addr[0] == "127.0.0.1" else "::", 0))
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, local_addr=("::", 0))
         if another_id:
             client.change_connection_id()
         await good(client, port)
@@ -262,5 +262,4 @@ def suites(args):
             print(f"     quic-go is left out: {missing} is not installed")
             return scores
         score.check("echo of 1 byte to 1 MiB", run, [peers, "h3", f"https://127.0.0.1:{https}/echo", "localhost"])
-        score.check("early data", run, [peers, "h3-early", f"https://127.0.0.1:{https}/", "localhost"])
         return [*scores, score]

@@ -1,0 +1,51 @@
+"""promtool: what /metrics says in both formats while traffic passes, and the alert rules of `observability/`."""
+
+import subprocess
+import urllib.error
+import urllib.request
+
+from stand import ROOT, Failed, Score, Stand, free_ports, run, tool
+
+
+def check_metrics(admin, accept):
+    request = urllib.request.Request(f"http://127.0.0.1:{admin}/metrics", headers={"accept": accept} if accept else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        text = answer.read().decode()
+    if "openmetrics" in accept:
+        if not text.endswith("# EOF\n"):
+            raise Failed("OpenMetrics without an end")
+        return
+    done = subprocess.run([tool("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0 or done.stderr.strip():
+        raise Failed((done.stderr + done.stdout).strip()[-600:])
+
+
+def suites(args):
+    http, admin, tcp, udp = free_ports(4)
+    score = Score("promtool")
+    with Stand(args) as stand:
+        echo = stand.backend()
+
+        def proxy(name, **more):
+            return {"id": name, "backend_host": "127.0.0.1", **more}
+
+        stand.gateway({
+            "gateway": {"http": f"127.0.0.1:{http}", "admin": f"127.0.0.1:{admin}", "stream_address": "127.0.0.1"},
+            "proxies": [proxy("web", listen_path="/", backend_scheme="http", backend_port=echo["http"]),
+                        proxy("gone", listen_path="/gone", backend_scheme="http", backend_port=1),
+                        proxy("tcp", listen_port=tcp, backend_scheme="tcp", backend_port=echo["tcp"]),
+                        proxy("udp", listen_port=udp, backend_scheme="udp", backend_port=echo["udp"])],
+            "plugin_configs": [{"id": "limit", "plugin_name": "rate_limiting", "scope": "global", "config": {"limit": 3}}],
+        }, admin)
+        for path in ("", "a", "gone", "a", "a", "a"):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{http}/{path}", timeout=10).read()
+            except urllib.error.HTTPError:
+                pass
+        for accept in ("", "application/openmetrics-text; version=1.0.0"):
+            score.check(f"/metrics as {accept or 'text'}", check_metrics, admin, accept)
+    for rules in sorted((ROOT / "observability").rglob("*.y*ml")):
+        text = rules.read_text()
+        if "groups:" in text:
+            score.check(f"rules of {rules.name}", run, [tool("promtool"), "check", "rules", str(rules)])
+    return [score]
