@@ -8,6 +8,7 @@ mod arrive;
 mod connections;
 mod cookie;
 pub mod dtls;
+mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greet;
@@ -19,6 +20,7 @@ mod ready;
 mod restart;
 mod retry;
 mod session;
+mod transcript;
 
 use std::net::UdpSocket;
 use std::sync::Arc;

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::Admin;
 use super::access::Caller;
+use super::endpoints::OUTCOMES;
 use super::problem::{Code, problem, store};
-use super::request::{Refused, nothing_else, number, pairs, value};
+use super::request::{Refused, nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
 use crate::audit::log::{AuditLogError, page, verify};
 use crate::audit::recorder::Recorder;
@@ -25,7 +26,7 @@ pub(super) const PATH: &str = "/v1/audit";
 pub(super) const VERIFY: &str = "/v1/audit/verify";
 
 /// Entries of a page when nobody says how many.
-const DEFAULT_PAGE: u64 = 100;
+const DEFAULT_PAGE: usize = 100;
 /// What callers without a valid token are called.
 const UNKNOWN: &str = "unknown";
 
@@ -157,9 +158,8 @@ async fn of_log<T: Send + 'static>(
 
 fn query(asked: Option<&str>) -> Result<Query, Refused> {
     let mut pairs = pairs(asked);
-    let limit = number(&mut pairs, "limit")?.unwrap_or(DEFAULT_PAGE);
     let query = Query {
-        limit: usize::try_from(limit).unwrap_or(MAX_AUDIT_PAGE).clamp(1, MAX_AUDIT_PAGE),
+        limit: page_size(&mut pairs, (DEFAULT_PAGE, MAX_AUDIT_PAGE))?,
         before: number(&mut pairs, "before")?,
         since: time(&mut pairs, "since")?,
         until: time(&mut pairs, "until")?,
@@ -170,8 +170,7 @@ fn query(asked: Option<&str>) -> Result<Query, Refused> {
         id: value(&mut pairs, "id"),
     };
     nothing_else(&pairs)?;
-    let known = ["allowed", "refused", "failed"];
-    if query.outcome.as_deref().is_some_and(|outcome| !known.contains(&outcome)) {
+    if query.outcome.as_deref().is_some_and(|outcome| !OUTCOMES.contains(&outcome)) {
         return Err(bad("`outcome` is allowed, refused or failed"));
     }
     Ok(query)

@@ -42,8 +42,14 @@ pub(super) struct Param {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Text,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A time as in RFC 3339.
+    Time,
     /// `true` or `false`; alone it is `true`.
     Switch,
+    /// It is enough that it is there.
+    Flag,
     /// From the first to the second.
     Number(u64, u64),
 }
@@ -113,7 +119,7 @@ const fn param(name: &'static str, of: Type, meaning: &'static str) -> Param {
 const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
 const NOTE: Param = param("note", Type::Text, "Why, for the history.");
 const DETAILS: Param = param("details", Type::Switch, "Answers with what is done to each object.");
-const VERBOSE: &[Param] = &[param("verbose", Type::Switch, "Names every check.")];
+const VERBOSE: &[Param] = &[param("verbose", Type::Flag, "Names every check.")];
 const WRITE: &[Param] = &[VALIDATE, NOTE];
 const BULK: &[Param] = &[VALIDATE, DETAILS, NOTE];
 const ROLLBACK: &[Param] = &[
@@ -161,14 +167,16 @@ const REVISIONS: &[Param] = &[
     param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Revisions of a page. Default 50."),
 ];
+/// How what the audit tells of may have ended.
+pub(super) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
     param("source", Type::Text, "Only what came this way: `admin-api`, `command-line` or `file`."),
-    param("outcome", Type::Text, "Only what ended so: `allowed`, `refused` or `failed`."),
+    param("outcome", Type::OneOf(OUTCOMES), "Only what ended so: `allowed`, `refused` or `failed`."),
     param("kind", Type::Text, "Only changes of objects of this kind, such as `proxies`."),
     param("id", Type::Text, "Only changes of the object with this id."),
-    param("since", Type::Text, "Only what is not older than this time (RFC 3339)."),
-    param("until", Type::Text, "Only what is not newer than this time (RFC 3339)."),
+    param("since", Type::Time, "Only what is not older than this time (RFC 3339)."),
+    param("until", Type::Time, "Only what is not newer than this time (RFC 3339)."),
     param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Entries of a page. Default 100."),
 ];

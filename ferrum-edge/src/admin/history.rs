@@ -8,13 +8,15 @@ use serde_json::{Value, json};
 
 use super::bulk::summary;
 use super::problem::{problem, refused, store};
-use super::request::{Asked, Refused, expected, nothing_else, number, pairs, switch, tagged, value};
+use super::request::{
+    Asked, Refused, expected, nothing_else, number, page_size, pairs, switch, tagged, value,
+};
 use super::resources::{REVISION, answer, time};
 use crate::source::database::{Documents, Request, Rollback};
 use crate::store::{Difference, MAX_REVISIONS, RevisionInfo};
 
 /// Revisions of a page when nobody says how many.
-const DEFAULT_REVISIONS: u64 = 50;
+const DEFAULT_REVISIONS: usize = 50;
 /// Differences that are answered at a time.
 const MAX_DIFFERENCES: usize = 10_000;
 
@@ -36,8 +38,7 @@ pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let listed = async {
         let mut pairs = pairs(query.as_deref());
         let before = number(&mut pairs, "before")?;
-        let limit = number(&mut pairs, "limit")?.unwrap_or(DEFAULT_REVISIONS);
-        let limit = usize::try_from(limit).unwrap_or(MAX_REVISIONS).clamp(1, MAX_REVISIONS);
+        let limit = page_size(&mut pairs, (DEFAULT_REVISIONS, MAX_REVISIONS))?;
         nothing_else(&pairs)?;
         let found = asked.reconciler.store().revisions(before, limit).await;
         let revisions = found.map_err(|error| Box::new(store(&error)))?;

@@ -110,6 +110,11 @@ fn operation(endpoint: &Endpoint, kind: Option<Kind>, id: &str) -> Value {
     operation
 }
 
+/// An entity tag as the API answers it, or any.
+const ETAG: &str = "^(\\*|\"[0-9]{1,19}\")$";
+/// A time that the API reads.
+const TIME: &str = "^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d)T([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\dZ$";
+
 fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.filter(|name| *name != "kind").map(|name| {
@@ -123,24 +128,33 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let in_query = endpoint.query.iter().map(|Param { name, meaning, of, required }| {
         let schema = match of {
             Type::Text => json!({ "type": "string" }),
+            Type::OneOf(words) => json!({ "type": "string", "enum": words }),
+            Type::Time => json!({ "type": "string", "format": "date-time", "pattern": TIME }),
             Type::Switch => json!({ "type": "boolean" }),
+            Type::Flag => json!({}),
             Type::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         };
         json!({ "name": name, "in": "query", "required": required, "description": meaning, "schema": schema })
     });
     let mut parameters: Vec<Value> = in_path.chain(in_query).collect();
-    let mut header = |name: &str, meaning: &str| {
+    let mut header = |name: &str, pattern: &str, meaning: &str| {
         parameters.push(json!({
-            "name": name, "in": "header", "required": false, "description": meaning, "schema": { "type": "string" },
+            "name": name, "in": "header", "required": false, "description": meaning,
+            "schema": { "type": "string", "pattern": pattern },
         }));
     };
     let is_write = endpoint.method != Method::GET;
     if is_write && endpoint.path == "/v1/{kind}/{id}" {
-        header("If-Match", "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.");
-        header("If-None-Match", "`*`: creates the object, and never replaces one (412).");
+        header(
+            "If-Match",
+            ETAG,
+            "The ETag the object must have, or `*`; 412 when somebody changed it meanwhile.",
+        );
+        header("If-None-Match", "^\\*$", "`*`: creates the object, and never replaces one (412).");
     } else if is_write && endpoint.answer == Answer::Summary {
         header(
             "If-Match",
+            ETAG,
             "The ETag the whole configuration must have; 412 when somebody changed it meanwhile.",
         );
     }
@@ -247,6 +261,10 @@ mod tests {
         );
         let limit = proxies["get"]["parameters"].as_array().unwrap().iter().find(|of| of["name"] == "limit");
         assert_eq!(limit.unwrap()["schema"], json!({ "type": "integer", "minimum": 1, "maximum": 1000 }));
+        let deleted = description["paths"]["/v1/proxies/{id}"]["delete"]["parameters"].as_array().unwrap();
+        let pattern =
+            |name: &str| &deleted.iter().find(|of| of["name"] == name).unwrap()["schema"]["pattern"];
+        assert_eq!((pattern("If-None-Match"), pattern("If-Match")), (&json!("^\\*$"), &json!(ETAG)));
         let from = &description["paths"]["/v1/diff"]["get"]["parameters"][0];
         assert_eq!((&from["name"], &from["required"]), (&json!("from"), &json!(true)));
     }

@@ -254,6 +254,16 @@ pub(super) fn number(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Op
     text.parse().map(Some).map_err(|_| unknown(&format!("`{name}` has to be a number")))
 }
 
+/// How many things a page has: `limit`, at most `most`.
+pub(super) fn page_size(
+    pairs: &mut Vec<(String, String)>,
+    (default, most): (usize, usize),
+) -> Result<usize, Refused> {
+    let Some(limit) = number(pairs, "limit")? else { return Ok(default) };
+    let limit = usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit));
+    limit.ok_or_else(|| unknown(&format!("`limit` is a number from 1 to {most}")))
+}
+
 /// Refuses what is left of a query.
 pub(super) fn nothing_else(pairs: &[(String, String)]) -> Result<(), Refused> {
     match pairs.first() {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Admin;
 use super::problem::{problem, refused, store};
 use super::request::{
-    Asked, Refused, key, kind, nothing_else, number, object, own_id, pairs, precondition, switch, tagged,
+    Asked, Refused, key, kind, nothing_else, object, own_id, page_size, pairs, precondition, switch, tagged,
     value,
 };
 use crate::export::Rfc3339;
@@ -48,10 +48,7 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
     let kind = kind(of)?;
     let mut pairs = pairs(query.as_deref());
     let after = value(&mut pairs, "after");
-    let limit = match number(&mut pairs, "limit")? {
-        None => DEFAULT_PAGE,
-        Some(limit) => usize::try_from(limit).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE),
-    };
+    let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
     // Who may see no credentials may not try whether they are these either.
     let about_secrets = |key: &str| key.split('.').next() == Some("credentials");
     if kind == Kind::Consumers && pairs.iter().any(|(key, _)| about_secrets(key)) {

@@ -11,7 +11,7 @@ use gateway_core::stream::sessions::{About, OpenSession};
 use serde_json::{Value, json};
 
 use super::problem::problem;
-use super::request::{Refused, nothing_else, number, pairs, value};
+use super::request::{Refused, nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
 use crate::app::Engine;
 use crate::export::Rfc3339;
@@ -22,7 +22,7 @@ pub(super) const PATH: &str = "/v1/sessions";
 pub(super) const ONE: &str = "/v1/sessions/{id}";
 
 /// Sessions of a page when nobody says how many.
-const DEFAULT_PAGE: u64 = 100;
+const DEFAULT_PAGE: usize = 100;
 /// Sessions of a page.
 const MAX_PAGE: usize = 1000;
 
@@ -61,8 +61,7 @@ pub(super) async fn list(State(engine): State<Arc<Engine>>, RawQuery(query): Raw
         let mut pairs = pairs(query.as_deref());
         let filter = Filter::take(&mut pairs);
         let after = number(&mut pairs, "after")?.unwrap_or(0);
-        let limit = number(&mut pairs, "limit")?.unwrap_or(DEFAULT_PAGE);
-        let limit = usize::try_from(limit).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
+        let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
         nothing_else(&pairs)?;
         let sessions = &engine.shared.sessions;
         let found = sessions.list(after, limit, |about| filter.matches(about));

@@ -76,7 +76,7 @@ impl Sender {
 
     /// Whether nothing has been written yet: all of a head of this length is still here.
     pub(crate) fn is_untouched(&self, head: usize) -> bool {
-        self.head.len() >= head
+        self.written == 0 && self.sent == 0 && self.head.len() >= head
     }
 
     /// Whether everything is on its way.

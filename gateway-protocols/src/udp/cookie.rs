@@ -13,7 +13,7 @@ use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
 use super::hello::Hello;
-use super::retry::TranscriptHashes;
+use super::transcript::{TranscriptHashes, TranscriptSignatures};
 
 /// Bytes of a cookie, which the engine decides.
 const COOKIE: usize = 32;
@@ -147,6 +147,7 @@ pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         hmac_provider: &OurCookies,
         hash_provider: &TranscriptHashes,
+        signature_verification: &TranscriptSignatures,
         ..aws_lc_rs::default_provider()
     }
 }

@@ -10,7 +10,7 @@ use dimpl::{Config, Dtls, DtlsCertificate};
 use gateway_core::config::model::{BackendTls, CertificateFiles, FrontendTls, TlsVersion};
 use rustls_pki_types::CertificateDer;
 
-use super::cookie;
+use super::{cookie, flight};
 use crate::tls::client::ClientTlsError;
 use crate::tls::names::ByName;
 use crate::tls::pem;
@@ -25,10 +25,25 @@ pub struct DtlsRules {
 
 /// Settings that DTLS can carry out.
 struct Rules {
-    certificates: ByName<Arc<DtlsCertificate>>,
+    certificates: ByName<Arc<Shown>>,
     /// Checks clients' certificates, without which nobody gets in.
     clients: Option<Verifier>,
     only_13: bool,
+}
+
+/// A certificate as the engine has it, and the message with its whole chain where there is one.
+struct Shown {
+    leaf: DtlsCertificate,
+    chain: Option<Arc<[u8]>>,
+}
+
+/// What serves a client.
+pub(super) struct Server {
+    pub(super) engine: Dtls,
+    /// Checks the client's certificate.
+    pub(super) verifier: Option<Verifier>,
+    /// The certificate message, where it has more than the engine would say.
+    pub(super) certificates: Option<Arc<[u8]>>,
 }
 
 impl std::fmt::Debug for DtlsRules {
@@ -43,8 +58,8 @@ const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 const MTU: usize = 1200;
 
 impl DtlsRules {
-    /// Reads the certificates DTLS can show: ECDSA keys on P-256 or P-384, a leaf without intermediate certificates.
-    /// Others are for TLS only and are passed over.
+    /// Reads the certificates DTLS can show: ECDSA keys on P-256 or P-384, with chains in DTLS 1.2 only. Others are for TLS
+    /// only and are passed over.
     ///
     /// # Errors
     /// When none is usable, or when DTLS can't ask for client certificates the way the settings say. Clients are then
@@ -69,19 +84,21 @@ impl DtlsRules {
     /// An engine for a client that asks for this name, and what checks its certificate; `None` where DTLS can't be
     /// served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
     /// at length.
-    pub(super) fn server(&self, name: Option<&str>, now: Instant) -> Option<(Dtls, Option<Verifier>)> {
+    pub(super) fn server(&self, name: Option<&str>, now: Instant) -> Option<Server> {
         /// Made once: making one has the engine test its cryptography.
         static OPEN: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(false));
         static WITH_CERTIFICATES: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(true));
         let current = self.current.load_full()?;
         let rules = Result::as_ref(&current).ok()?;
         let config = if rules.clients.is_some() { WITH_CERTIFICATES.clone()? } else { OPEN.clone()? };
-        let shown = DtlsCertificate::clone(rules.certificates.find(name).next()?);
-        let engine = match rules.only_13 {
-            true => Dtls::new_13(config, shown, now),
-            false => Dtls::new_auto(config, shown, now),
+        let Shown { leaf, chain } = &**rules.certificates.find(name).next()?;
+        let engine = match (rules.only_13, chain) {
+            (true, _) => Dtls::new_13(config, leaf.clone(), now),
+            // In DTLS 1.3 certificates are encrypted where the engine has one only.
+            (false, Some(_)) => Dtls::new_12(config, leaf.clone(), now),
+            (false, None) => Dtls::new_auto(config, leaf.clone(), now),
         };
-        Some((engine, rules.clients.clone()))
+        Some(Server { engine, verifier: rules.clients.clone(), certificates: chain.clone() })
     }
 }
 
@@ -101,7 +118,7 @@ impl Rules {
         let mut certificates = ByName::default();
         let mut passed_over = None;
         for files in &rules.certificates {
-            match usable(files) {
+            match usable(files, rules.min_version) {
                 Ok((leaf, shown)) => certificates.add(&leaf, &Arc::new(shown)),
                 Err(error) => passed_over = passed_over.or(Some(error)),
             }
@@ -120,27 +137,35 @@ impl Rules {
     }
 }
 
-/// The leaf, and what the engine shows. It has no RSA, and sends one certificate only: a chain with intermediate ones
-/// would be cut, and refused by clients that trust the root alone.
-fn usable(files: &CertificateFiles) -> Result<(CertificateDer<'static>, DtlsCertificate), ClientTlsError> {
-    let chain = pem::chain(&files.cert_path)?;
+/// The leaf, and what is shown. The engine has no RSA.
+fn usable(
+    files: &CertificateFiles,
+    least: TlsVersion,
+) -> Result<(CertificateDer<'static>, Shown), ClientTlsError> {
+    let mut chain = pem::chain(&files.cert_path)?;
     let key = pem::key(&files.key_path)?;
     let engine = dimpl::crypto::aws_lc_rs::default_provider();
     if engine.key_provider.load_private_key(key.secret_der()).is_err() {
         let key = files.key_path.display();
         return Err(ClientTlsError::Unusable(format!("{key}: DTLS needs an ECDSA key (P-256 or P-384)")));
     }
-    let intermediates = chain.iter().skip(1).filter(|certificate| !is_root(certificate)).count();
-    if intermediates > 0 {
-        let path = files.cert_path.display();
+    let leaf = chain[0].clone();
+    chain.retain(|certificate| *certificate == leaf || !is_root(certificate));
+    let path = files.cert_path.display();
+    if chain.len() > 1 && least == TlsVersion::Tls13 {
         return Err(ClientTlsError::Unusable(format!(
-            "{path}: DTLS can send one certificate only, and this chain has {intermediates} intermediate ones; \
-             use a certificate that its clients trust without them"
+            "{path}: in DTLS 1.3 only one certificate can be sent, and this chain has more; allow DTLS 1.2 by \
+             `min_version`, or use a certificate that its clients trust without the others"
         )));
     }
-    let leaf = chain[0].clone();
+    let message = match chain.len() {
+        1 => None,
+        _ => Some(flight::certificates(&chain).ok_or_else(|| {
+            ClientTlsError::Unusable(format!("{path}: the chain is longer than {} bytes", flight::MAX_CHAIN))
+        })?),
+    };
     let shown = DtlsCertificate { certificate: leaf.to_vec(), private_key: key.secret_der().to_vec() };
-    Ok((leaf, shown))
+    Ok((leaf, Shown { leaf: shown, chain: message }))
 }
 
 /// Whether a certificate names itself as its issuer: clients have those already.
@@ -163,7 +188,14 @@ pub fn check_target(rules: &BackendTls) -> Result<(), ClientTlsError> {
 fn own_certificate(rules: &BackendTls) -> Result<Option<DtlsCertificate>, ClientTlsError> {
     let Some((cert_path, key_path)) = &rules.client_cert else { return Ok(None) };
     let files = CertificateFiles { cert_path: cert_path.clone(), key_path: key_path.clone() };
-    usable(&files).map(|(_, shown)| Some(shown))
+    match usable(&files, TlsVersion::Tls12)?.1 {
+        Shown { leaf, chain: None } => Ok(Some(leaf)),
+        Shown { .. } => Err(ClientTlsError::Unusable(format!(
+            "{}: DTLS can show targets one certificate only, and this chain has more; use a certificate that they trust \
+             without the others",
+            cert_path.display()
+        ))),
+    }
 }
 
 /// An engine for a target.

@@ -8,6 +8,8 @@ use gateway_core::config::snapshot::Route;
 
 use super::arrive::MAX_HANDSHAKES;
 use super::cookie::{Claim, Proof};
+use super::dtls::Server;
+use super::flight::Flight;
 use super::hello::Hello;
 use super::leg::{Emit, Leg};
 use super::port::Port;
@@ -34,10 +36,12 @@ impl Port {
         let Some(hello) = Hello::read(datagram) else { return };
         let claim = Claim { hello: &hello, client: whence.client };
         let asked = hello.server_name().flatten();
-        let Some((engine, verifier)) = self.dtls.server(asked.as_deref(), now) else { return };
+        let Some(Server { engine, verifier, certificates }) = self.dtls.server(asked.as_deref(), now) else {
+            return;
+        };
         let client = Leg::sealed(engine, verifier);
         let proven = if let Some(proof) = claim.proof() {
-            repeated(&claim, proof, client)
+            repeated(&claim, proof, client, Flight::new(&hello, certificates))
         } else if let Some(hash) = claim.proven_hash() {
             retried(&claim, hash, client)
         } else {
@@ -75,10 +79,13 @@ impl Port {
 }
 
 /// For a client that repeats its hello with the cookie: the engine hears the first one again.
-fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg) -> Option<Proven> {
+fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg, flight: Option<Flight>) -> Option<Proven> {
     let before = claim.hello.without_cookie(proof.padding);
     // The client has the answer already.
     proof.during(claim.hello, || client.receive(&before, &mut |_| ())).ok()?;
+    if let Some(flight) = flight {
+        client.put_right(flight);
+    }
     Some(Proven { client, proof, second: None })
 }
 

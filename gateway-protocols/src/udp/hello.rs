@@ -24,7 +24,7 @@ pub(super) struct Hello<'d> {
 const RECORD: usize = 13;
 /// A handshake message's head.
 const MESSAGE: usize = 12;
-const HANDSHAKE: u8 = 22;
+pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
 /// Extensions (RFC 7685, RFC 9147 §5.3).
 const PADDING: u16 = 21;
@@ -117,6 +117,17 @@ impl<'d> Hello<'d> {
     /// The server name it asks for, if it asks for one; `None` when its extensions are malformed.
     pub(super) fn server_name(&self) -> Option<Option<String>> {
         gateway_core::stream::sniff::server_name(self.extensions)
+    }
+
+    /// Whether it has an extension.
+    pub(super) fn has(&self, wanted: u16) -> bool {
+        self.extensions().any(|(kind, _)| kind == wanted)
+    }
+
+    /// Whether it offers a cipher suite.
+    pub(super) fn offers(&self, suite: u16) -> bool {
+        let suites = Reader(self.choices).vector(2).unwrap_or_default();
+        suites.chunks_exact(2).any(|offered| offered == suite.to_be_bytes())
     }
 
     fn extensions(&self) -> impl Iterator<Item = (u16, &'d [u8])> + use<'d> {
@@ -215,6 +226,19 @@ pub(super) fn datagram(kind: u8, (record, number): (&[u8], &[u8]), body: &[u8]) 
     datagram
 }
 
+/// A record in epoch 0.
+pub(super) fn record(kind: u8, version: &[u8], number: u64, body: &[u8]) -> Vec<u8> {
+    let number = number.to_be_bytes();
+    let number = number.get(2..).unwrap_or_default();
+    [&[kind][..], version, &[0, 0], number, &short(body.len()), body].concat()
+}
+
+/// A whole handshake message of DTLS 1.2, with the number it has.
+pub(super) fn handshake(kind: u8, number: &[u8], body: &[u8]) -> Vec<u8> {
+    let length = three(body.len());
+    [&[kind][..], &length, number, &[0; 3], &length, body].concat()
+}
+
 /// A handshake message as a transcript has it (RFC 9147 §5.2).
 pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &three(body.len()), body].concat()
@@ -231,7 +255,7 @@ pub(super) fn short(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or_default().to_be_bytes()
 }
 
-fn three(length: usize) -> [u8; 3] {
+pub(super) fn three(length: usize) -> [u8; 3] {
     let [_, rest @ ..] = u32::try_from(length).unwrap_or_default().to_be_bytes();
     rest
 }

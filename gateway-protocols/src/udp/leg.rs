@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
 
 use super::dtls::Verifier;
-use super::retry::Transcript;
+use super::flight::Flight;
+use super::transcript::Transcript;
 
 /// What a leg has to say.
 pub(super) enum Emit<'a> {
@@ -33,6 +35,8 @@ pub(super) struct Sealed {
     random: Option<[u8; 32]>,
     /// Where the engine's transcript begins otherwise than it believes; until the handshake is over.
     transcript: Option<Transcript>,
+    /// What is put right of the engine's first flight.
+    flight: Option<Arc<Flight>>,
     ready: bool,
     /// Payload that waits for the handshake.
     waiting: VecDeque<Vec<u8>>,
@@ -75,6 +79,7 @@ impl Leg {
             certified: false,
             random: None,
             transcript: None,
+            flight: None,
             ready: false,
             waiting: VecDeque::new(),
             wake: None,
@@ -100,6 +105,15 @@ impl Leg {
     pub(super) fn correct(&mut self, transcript: Transcript) {
         if let Self::Dtls(sealed) = self {
             sealed.transcript = Some(transcript);
+        }
+    }
+
+    /// Has the engine's first flight be another one.
+    pub(super) fn put_right(&mut self, flight: Flight) {
+        if let Self::Dtls(sealed) = self {
+            let flight = Arc::new(flight);
+            sealed.transcript = Some(Transcript::Flight(flight.clone()));
+            sealed.flight = Some(flight);
         }
     }
 
@@ -222,7 +236,12 @@ impl Sealed {
     fn drain_through(&mut self, scratch: &mut Vec<u8>, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
         loop {
             match self.engine.poll_output(scratch) {
-                Output::Packet(bytes) => emit(Emit::Wire(bytes)),
+                Output::Packet(bytes) => {
+                    match self.flight.as_ref().and_then(|flight| flight.datagrams(bytes)) {
+                        None => emit(Emit::Wire(bytes)),
+                        Some(datagrams) => datagrams.iter().for_each(|datagram| emit(Emit::Wire(datagram))),
+                    }
+                }
                 Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
                 Output::PeerCert(certificate) => {
                     if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) {

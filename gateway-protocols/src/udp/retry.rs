@@ -3,13 +3,11 @@
 //! (§4.2.2). The engine's own cookies are too short for that: it hears and says messages with a short one, and where
 //! it hashes the transcript, its beginning is put right.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
-use dimpl::crypto::{Buf, HashAlgorithm, HashContext, HashProvider, aws_lc_rs};
+use dimpl::crypto::{Buf, HashAlgorithm, aws_lc_rs};
 
 use super::cookie::Claim;
 use super::hello::{self, CLIENT_HELLO, COOKIE, KEY_SHARE, Reader, extension, short};
+use super::transcript::Transcript;
 
 const SERVER_HELLO: u8 = 2;
 /// What takes the first hello's place in a transcript (RFC 8446 §4.4.1).
@@ -100,43 +98,8 @@ impl<'d> Retry<'d> {
             messages.map(|(kind, body)| hello::message(kind, body)).concat()
         };
         let said = self.with_cookie(claim.hello.cookie()?);
-        Some(Transcript(Arc::new(Beginnings {
-            engine: begin(&assumed, self.body, second.body()),
-            client: begin(hash, &said, claim.hello.body()),
-        })))
-    }
-}
-
-/// How a handshake's transcript begins.
-#[derive(Debug, Clone)]
-pub(super) struct Transcript(Arc<Beginnings>);
-
-#[derive(Debug)]
-struct Beginnings {
-    /// As the engine believes.
-    engine: Vec<u8>,
-    /// As the client knows it.
-    client: Vec<u8>,
-}
-
-thread_local! {
-    /// The transcript of the engine that is being called.
-    static CURRENT: RefCell<Option<Transcript>> = const { RefCell::new(None) };
-}
-
-impl Transcript {
-    /// Calls an engine whose transcript this is.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        /// Also where the work panics.
-        struct Reset;
-        impl Drop for Reset {
-            fn drop(&mut self) {
-                CURRENT.take();
-            }
-        }
-        CURRENT.set(Some(self.clone()));
-        let _reset = Reset;
-        work()
+        let engine = begin(&assumed, self.body, second.body());
+        Some(Transcript::begins(engine, begin(hash, &said, claim.hello.body())))
     }
 }
 
@@ -146,41 +109,4 @@ fn hashed(algorithm: HashAlgorithm, data: &[u8]) -> Vec<u8> {
     let mut out = Buf::new();
     context.clone_and_finalize(&mut out);
     out.to_vec()
-}
-
-/// aws-lc-rs' hashes, with the beginning of the current transcript put right. Engines hash it whole each time.
-#[derive(Debug)]
-pub(super) struct TranscriptHashes;
-
-impl HashProvider for TranscriptHashes {
-    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
-        let plain = aws_lc_rs::default_provider().hash_provider.create_hash(algorithm);
-        match CURRENT.with_borrow(Clone::clone) {
-            None => plain,
-            Some(transcript) => Box::new(Corrected { transcript, plain }),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Corrected {
-    transcript: Transcript,
-    plain: Box<dyn HashContext>,
-}
-
-impl HashContext for Corrected {
-    fn update(&mut self, data: &[u8]) {
-        let beginnings = &self.transcript.0;
-        match data.strip_prefix(beginnings.engine.as_slice()) {
-            Some(rest) => {
-                self.plain.update(&beginnings.client);
-                self.plain.update(rest);
-            }
-            None => self.plain.update(data),
-        }
-    }
-
-    fn clone_and_finalize(&self, out: &mut Buf) {
-        self.plain.clone_and_finalize(out);
-    }
 }

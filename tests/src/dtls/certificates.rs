@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ferrum_edge::source::file;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::net::UdpSocket;
@@ -85,10 +85,16 @@ async fn a_client_without_a_certificate_is_refused() {
 /// What another implementation reads after it has said something; `None` where it is not installed. One that is refused
 /// learns that by an alert, and ends by itself.
 async fn openssl(port: u16, identity: Option<&Identity>) -> Option<String> {
+    openssl_with(port, identity, &[]).await
+}
+
+async fn openssl_with(port: u16, identity: Option<&Identity>, options: &[&str]) -> Option<String> {
     Command::new("openssl").arg("version").stdout(Stdio::null()).status().ok()?;
     let mut command = Command::new("openssl");
     command
-        .args(["s_client", "-dtls1_2", "-quiet", "-no_ign_eof", "-connect", &format!("127.0.0.1:{port}")])
+        .args(["s_client", "-dtls1_2"])
+        .args(options)
+        .args(["-quiet", "-no_ign_eof", "-connect", &format!("127.0.0.1:{port}")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
@@ -111,13 +117,16 @@ async fn openssl(port: u16, identity: Option<&Identity>) -> Option<String> {
 
 /// The first datagrams of the server's answer to a client of DTLS 1.2 that asks for this name and gives its cookie back.
 async fn flight(port: u16, name: &str) -> Vec<u8> {
-    let hello = Peer::hello(Offer::Dtls12).await;
+    flight_of(port, name, &Peer::hello(Offer::Dtls12).await).await
+}
+
+async fn flight_of(port: u16, name: &str, hello: &[u8]) -> Vec<u8> {
     let socket = plain_client(port).await;
-    socket.send(&asking(&hello, name, &[], 0)).await.unwrap();
+    socket.send(&asking(hello, name, &[], 0)).await.unwrap();
     let answer = received(&socket).await;
     // A HelloVerifyRequest: two heads, the version, the cookie's length and the cookie.
     let cookie = answer[28..28 + usize::from(answer[27])].to_vec();
-    socket.send(&asking(&hello, name, &cookie, 1)).await.unwrap();
+    socket.send(&asking(hello, name, &cookie, 1)).await.unwrap();
     received(&socket).await
 }
 
@@ -202,6 +211,55 @@ fn chained(identity: &Identity, others: &[&Path], name: &str) -> Identity {
     Identity { cert, key: identity.key.clone() }
 }
 
+/// A certificate of an intermediate CA of the test's own, which is behind it in the file.
+fn with_intermediate(name: &str) -> Identity {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "intermediate");
+    let between_key = KeyPair::generate().unwrap();
+    let between = params.signed_by(&between_key, tls::authority().issuer()).unwrap();
+    let issuer = Issuer::from_params(&params, &between_key);
+    let key = KeyPair::generate().unwrap();
+    let leaf =
+        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let folder = tls::authority().folder();
+    let identity =
+        Identity { cert: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) };
+    std::fs::write(&identity.cert, [leaf.pem(), between.pem()].concat()).unwrap();
+    std::fs::write(&identity.key, key.serialize_pem()).unwrap();
+    identity
+}
+
+/// A client that trusts the root alone gets the certificates between, and what it signs fits what it was shown.
+#[tokio::test]
+async fn a_chain_is_shown_whole() {
+    let ca = tls::authority().ca();
+    for asks in ["".to_owned(), format!(", client_ca_path: {ca:?}")] {
+        let chain = with_intermediate("dtls-chain");
+        let (_edge, port, _echo) = terminating(&settings(&[&chain], &asks)).await;
+        let trust =
+            ["-CAfile", ca.to_str().unwrap(), "-verify_return_error", "-verify_hostname", "localhost"];
+        let Some(line) = openssl_with(port, Some(tls::localhost()), &trust).await else { return };
+        assert_eq!(line, "echoed\n", "{asks}");
+        // Clients of both versions get in, in the older one.
+        let mut client = Peer::connect(at(port), Offer::Both).await;
+        assert_eq!(client.ask(b"both").await, b"both");
+    }
+}
+
+/// A server may not confirm what a client did not ask for (RFC 5246 §7.4.1.4); wolfSSL's clients refuse it.
+#[tokio::test]
+async fn renegotiation_is_confirmed_to_those_who_ask_alone() {
+    let (_edge, port, _echo) = terminating(&settings(&[tls::localhost()], "")).await;
+    let info = [0xFF, 1, 0, 1, 0];
+    let has = |bytes: &[u8]| bytes.windows(info.len()).position(|part| part == info);
+    let mut hello = Peer::hello(Offer::Dtls12).await;
+    assert!(has(&flight_of(port, "localhost", &hello).await).is_some());
+    let at = has(&hello).unwrap();
+    hello.drain(at..at + info.len());
+    assert_eq!(has(&flight_of(port, "localhost", &hello).await), None);
+}
+
 #[test]
 fn what_dtls_cannot_do_is_refused() {
     let good = tls::localhost();
@@ -210,17 +268,15 @@ fn what_dtls_cannot_do_is_refused() {
     let optional = format!(", client_ca_path: {ca:?}, client_cert_required: false");
     let said = problems(&settings(&[good], &optional));
     assert!(said.contains("without requiring one"), "{said}");
-    // A root behind it is not needed; an intermediate one is, and can't be sent.
-    assert_eq!(problems(&settings(&[&chained(good, &[&ca], "dtls-with-root.pem")], "")), "");
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "intermediate");
-    let between = params.signed_by(&KeyPair::generate().unwrap(), tls::authority().issuer()).unwrap();
-    let path = tls::authority().folder().join("dtls-between.pem");
-    std::fs::write(&path, between.pem()).unwrap();
-    let long = chained(good, &[&path], "dtls-with-chain.pem");
-    let said = problems(&settings(&[&long], ""));
-    assert!(said.contains("one certificate only"), "{said}");
+    // A root behind it is not needed; an intermediate one is, and can't be sent in DTLS 1.3.
+    assert_eq!(
+        problems(&settings(&[&chained(good, &[&ca], "dtls-with-root.pem")], ", min_version: \"1.3\"")),
+        ""
+    );
+    let long = with_intermediate("dtls-refused");
+    assert_eq!(problems(&settings(&[&long], "")), "");
+    let said = problems(&settings(&[&long], ", min_version: \"1.3\""));
+    assert!(said.contains("only one certificate can be sent"), "{said}");
     let key = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let rsa = tls::authority().issue_for("dtls-rsa", &["localhost"], &key);
     let said = problems(&settings(&[&rsa], ""));

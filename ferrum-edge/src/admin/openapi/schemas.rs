@@ -110,7 +110,7 @@ fn answers() -> Value {
             "proxies": list("StoredObject"), "consumers": list("StoredObject"),
         } },
         "Question": { "type": "object", "required": ["url"], "additionalProperties": false, "properties": {
-            "method": { "type": "string", "description": "Default GET." },
+            "method": { "type": "string", "pattern": "^[A-Z]{1,20}$", "description": "Default GET." },
             "url": { "type": "string", "description": "A URL, or only a path." },
             "headers": { "type": "array", "items": { "type": "array", "items": text, "minItems": 2, "maxItems": 2 } },
             "client": { "type": ["string", "null"], "description": "The client's address. Default 127.0.0.1." },

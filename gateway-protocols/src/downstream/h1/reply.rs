@@ -8,16 +8,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::{Delivery, Downstream};
 use gateway_core::http::pipeline::Close;
-use gateway_core::http::dialect::Dialect;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::stream::relay::Tunnel;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::{Entry, cut_by};
-use super::{MAX_DISCARD, Reader};
 use super::expectation::Expectation;
+use super::{MAX_DISCARD, Reader};
 use crate::buffer;
 use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
@@ -200,7 +200,8 @@ impl Downstream for Responder<'_> {
         // Also when the drain began while the answer was awaited.
         self.keep_alive &= !self.entry.is_draining();
         // After a body that broke, or is too long to be read for nothing, no other request is looked for.
-        self.keep_alive &= !self.unread.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) > MAX_DISCARD);
+        self.keep_alive &=
+            self.unread.as_ref().is_none_or(|left| left.load(Ordering::Relaxed) <= MAX_DISCARD);
         // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
         self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|expectation| expectation.is_owed());
         let tail = Tail {

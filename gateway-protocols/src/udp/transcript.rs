@@ -1,0 +1,117 @@
+//! Transcripts of handshakes that differ from what the engine believes. It hashes them whole each time, and checks
+//! signatures of them: its cryptography gets them as the client knows them.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use dimpl::CryptoError;
+use dimpl::crypto::{
+    Buf, HashAlgorithm, HashContext, HashProvider, SignatureAlgorithm, SignatureVerifier, aws_lc_rs,
+};
+
+use super::flight::Flight;
+
+/// How a handshake's transcript is put right.
+#[derive(Debug, Clone)]
+pub(super) enum Transcript {
+    /// It begins otherwise.
+    Beginning(Arc<Beginnings>),
+    /// The server's first flight is another one.
+    Flight(Arc<Flight>),
+}
+
+#[derive(Debug)]
+pub(super) struct Beginnings {
+    /// As the engine believes.
+    engine: Vec<u8>,
+    /// As the client knows it.
+    client: Vec<u8>,
+}
+
+thread_local! {
+    /// The transcript of the engine that is being called.
+    static CURRENT: RefCell<Option<Transcript>> = const { RefCell::new(None) };
+}
+
+impl Transcript {
+    /// One that begins otherwise than the engine believes.
+    pub(super) fn begins(engine: Vec<u8>, client: Vec<u8>) -> Self {
+        Self::Beginning(Arc::new(Beginnings { engine, client }))
+    }
+
+    /// Calls an engine whose transcript this is.
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        /// Also where the work panics.
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                CURRENT.take();
+            }
+        }
+        CURRENT.set(Some(self.clone()));
+        let _reset = Reset;
+        work()
+    }
+
+    /// The transcript as the client knows it; what is no transcript stays as it is.
+    fn corrected<'d>(&self, data: &'d [u8]) -> Cow<'d, [u8]> {
+        match self {
+            Self::Beginning(beginnings) => match data.strip_prefix(beginnings.engine.as_slice()) {
+                Some(rest) => Cow::Owned([&beginnings.client, rest].concat()),
+                None => Cow::Borrowed(data),
+            },
+            Self::Flight(flight) => flight.transcript(data).map_or(Cow::Borrowed(data), Cow::Owned),
+        }
+    }
+}
+
+/// aws-lc-rs' hashes, with the current transcript put right.
+#[derive(Debug)]
+pub(super) struct TranscriptHashes;
+
+impl HashProvider for TranscriptHashes {
+    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
+        let plain = aws_lc_rs::default_provider().hash_provider.create_hash(algorithm);
+        match CURRENT.with_borrow(Clone::clone) {
+            None => plain,
+            Some(transcript) => Box::new(Corrected { transcript, plain }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Corrected {
+    transcript: Transcript,
+    plain: Box<dyn HashContext>,
+}
+
+impl HashContext for Corrected {
+    fn update(&mut self, data: &[u8]) {
+        self.plain.update(&self.transcript.corrected(data));
+    }
+
+    fn clone_and_finalize(&self, out: &mut Buf) {
+        self.plain.clone_and_finalize(out);
+    }
+}
+
+/// aws-lc-rs' checks of signatures; a client's is of the current transcript.
+#[derive(Debug)]
+pub(super) struct TranscriptSignatures;
+
+impl SignatureVerifier for TranscriptSignatures {
+    fn verify_signature(
+        &self,
+        certificate: &[u8],
+        data: &[u8],
+        signature: &[u8],
+        hash: HashAlgorithm,
+        algorithm: SignatureAlgorithm,
+    ) -> Result<(), CryptoError> {
+        let current = CURRENT.with_borrow(Clone::clone);
+        let data = current.as_ref().map_or(Cow::Borrowed(data), |transcript| transcript.corrected(data));
+        let plain = aws_lc_rs::default_provider().signature_verification;
+        plain.verify_signature(certificate, &data, signature, hash, algorithm)
+    }
+}
