@@ -86,9 +86,12 @@ def suites(args):
         stand.folder.authority()
         stand.folder.certificate("cert")
         stand.folder.certificate("other", names=("other.test",))
+        stand.folder.authority("between", by="ca")
+        stand.folder.certificate("chained", names=("chained.test",), by="between")
+        stand.folder.append("chained.pem", "between.pem")
         stand.folder.certificate("client", names=("somebody",))
         echo = stand.backend()["udp"]
-        shown = [{"cert_path": stand.folder.file(f"{name}.pem"), "key_path": stand.folder.file(f"{name}-key.pem")} for name in ("cert", "other")]
+        shown = [{"cert_path": stand.folder.file(f"{name}.pem"), "key_path": stand.folder.file(f"{name}-key.pem")} for name in ("cert", "other", "chained")]
 
         def proxy(name, port, **more):
             return {"id": name, "backend_scheme": "udp", "backend_host": "127.0.0.1", "backend_port": echo, "listen_port": port,
@@ -110,7 +113,8 @@ def suites(args):
             except Missing as missing:
                 print(f"     {name} is left out: {missing} is not installed")
         score.check("OpenSSL: certificate by name", openssl, stand, open_port, None, "other.test", ("-verify_hostname", "other.test"))
-        for group in ("P-256", "P-384", "X25519"):
+        score.check("OpenSSL: a chain of which it knows the root alone", openssl, stand, open_port, None, "chained.test", ("-verify_hostname", "chained.test"))
+        for group in ("P-256", "P-384:P-256", "X25519:P-256"):
             score.check(f"OpenSSL: group {group}", openssl, stand, open_port, None, "localhost", ("-groups", group))
         for cipher in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"):
             score.check(f"OpenSSL: {cipher}", openssl, stand, open_port, None, "localhost", ("-cipher", cipher))

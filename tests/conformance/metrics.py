@@ -35,7 +35,7 @@ def suites(args):
                         proxy("gone", listen_path="/gone", backend_scheme="http", backend_port=1),
                         proxy("tcp", listen_port=tcp, backend_scheme="tcp", backend_port=echo["tcp"]),
                         proxy("udp", listen_port=udp, backend_scheme="udp", backend_port=echo["udp"])],
-            "plugin_configs": [{"id": "limit", "plugin_name": "rate_limiting", "scope": "global", "config": {"limit": 3}}],
+            "plugin_configs": [{"id": "limit", "plugin_name": "rate_limiting", "scope": "global", "config": {"limits": [{"rate": 3, "per": "1m"}]}}],
         }, admin)
         for path in ("", "a", "gone", "a", "a", "a"):
             try:

@@ -10,10 +10,12 @@ import subprocess
 
 from stand import Score, Stand, free_ports, tool
 
-# Checks of schemathesis that can't hold here, with the reason.
 KNOWN = []
+# All but those that a description can't make true: which objects there are, and what holds between fields and objects, is
+# checked by the API and can't be said in a schema, so that requests that fit the schema are refused.
+LEFT_OUT = "positive_data_acceptance"
 TOKEN = "conformance-token-of-32-characters"
-EXAMPLES = 25
+EXAMPLES = 10
 
 
 def read(score, report):
@@ -43,7 +45,7 @@ def suites(args):
                        "FERRUM_DB_URL": f"sqlite:{stand.folder.file('store.db')}"}
         stand.gateway({"gateway": {"http": f"127.0.0.1:{http}", "admin": f"127.0.0.1:{admin}", "https": "off"}}, admin, environment)
         done = subprocess.run(
-            [tool("st", "schemathesis"), "run", f"http://127.0.0.1:{admin}/v1/openapi.json", "--checks", "all", "--workers", "1",
+            [tool("st", "schemathesis"), "run", f"http://127.0.0.1:{admin}/v1/openapi.json", "--checks", "all", "--exclude-checks", LEFT_OUT, "--workers", "1",
              "--header", f"Authorization: Bearer {TOKEN}", "--max-examples", str(EXAMPLES), "--seed", "1", "--no-color",
              "--continue-on-failure", "--request-timeout", "20", "--exclude-path", "/v1/access-log"],
             capture_output=True, text=True, timeout=1800, check=False, env={**os.environ, "COLUMNS": "160"}, cwd=stand.folder.path)

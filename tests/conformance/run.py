@@ -35,7 +35,7 @@ def table(scores):
     width = max(len(score.suite) for score in scores)
     print(f"\n{'suite':<{width}}  passed  total  known  failed")
     for score in scores:
-        print(f"{score.suite:<{width}}  {score.passed:>6}  {score.total:>5}  {len(score.known):>5}  {len(score.failed):>6}")
+        print(f"{score.suite:<{width}}  {score.passed:>6}  {score.total:>5}  {len(score.known) + score.excused:>5}  {len(score.failed):>6}")
     for title, pairs in (("known exceptions", "known"), ("failed", "failed")):
         lines = [f"  {score.suite}: {case}: {why}" for score in scores for case, why in getattr(score, pairs)]
         if lines:
