@@ -5,6 +5,7 @@
 //! the runtime knows one source, and only sockets with something in them are looked at.
 
 mod arrive;
+mod asked;
 mod connections;
 mod cookie;
 pub mod dtls;
@@ -26,6 +27,8 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use crate::worker::Worker;
+pub(crate) use asked::QUEUE;
+pub use asked::{DatagramId, DatagramSession, Question, Told, Wanted};
 pub(crate) use connections::Known;
 use dtls::DtlsRules;
 use port::Port;

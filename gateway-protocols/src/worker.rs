@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use atomic_refcell::AtomicRefCell;
 use futures_util::FutureExt;
 use gateway_core::config::model::Id;
 use gateway_core::config::snapshot::Snapshot;
@@ -31,6 +32,7 @@ use crate::downstream::{Entry, Registry, h3};
 use crate::quic::Place;
 use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
+use crate::udp::Question;
 use crate::udp::dtls::DtlsRules;
 use crate::upstream::Outbound;
 
@@ -90,6 +92,8 @@ pub struct Worker {
     registry: Registry,
     recorder: Arc<dyn ConnectionRecorder>,
     records: Arc<dyn Recorder>,
+    /// Where UDP ports are asked about their sessions.
+    asked: AtomicRefCell<Vec<mpsc::Sender<Question>>>,
 }
 
 /// What a worker is told from outside.
@@ -105,6 +109,8 @@ pub enum Order {
     EndDatagrams(u16),
     /// Accept nothing more on this stream port; its sessions go on.
     Unlisten(u16),
+    /// Ask the UDP ports about their sessions.
+    Ask(Question),
     /// Say that every order before this one was carried out. What begins after it sees the configuration published
     /// before it.
     Confirm(oneshot::Sender<()>),
@@ -194,7 +200,29 @@ impl Worker {
             registry: Registry::default(),
             records: recorder.clone(),
             recorder,
+            asked: AtomicRefCell::default(),
         })
+    }
+
+    /// Its place among the workers.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where a UDP port of this worker is asked about its sessions.
+    pub(crate) fn takes_questions(&self) -> mpsc::Receiver<Question> {
+        let (sender, receiver) = mpsc::channel(crate::udp::QUEUE);
+        let mut asked = self.asked.borrow_mut();
+        asked.retain(|port| !port.is_closed());
+        asked.push(sender);
+        receiver
+    }
+
+    fn ask(&self, question: &Question) {
+        for port in self.asked.borrow().iter() {
+            // One that has too many of them does not answer; who asks goes on without it.
+            let _taken = port.try_send(question.clone());
+        }
     }
 
     /// What tells clients of the other versions where HTTP/3 is (RFC 7838).
@@ -287,6 +315,7 @@ impl Worker {
                 end(&mut sockets.listening, |of| of == Some(port));
             }
             Order::Confirm(confirm) => drop(confirm.send(())),
+            Order::Ask(question) => self.ask(&question),
             Order::ShedIdle => self.registry.shed_idle(),
             Order::Drain => {
                 sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));

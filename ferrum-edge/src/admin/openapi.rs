@@ -129,6 +129,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         let schema = match of {
             Type::Text => json!({ "type": "string" }),
             Type::OneOf(words) => json!({ "type": "string", "enum": words }),
+            Type::Page => json!({ "type": "string", "pattern": "^([0-9]{1,19}|udp-[0-9]{1,4}-[0-9]{1,4}-[0-9]{1,19})$" }),
             Type::Time => json!({ "type": "string", "format": "date-time", "pattern": TIME }),
             Type::Switch => json!({ "type": "boolean" }),
             Type::Flag => json!({}),

@@ -1,17 +1,20 @@
 //! The sessions of this gateway: `/v1/sessions`.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use gateway_core::stream::sessions::{About, OpenSession};
+use gateway_core::stream::sessions::About;
+use gateway_protocols::udp::{DatagramId, Question, Told, Wanted};
+use gateway_protocols::worker::Order;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::problem::problem;
-use super::request::{Refused, nothing_else, number, page_size, pairs, value};
+use super::request::{Refused, nothing_else, page_size, pairs, value};
 use super::resources::answer;
 use crate::app::Engine;
 use crate::export::Rfc3339;
@@ -25,6 +28,9 @@ pub(super) const ONE: &str = "/v1/sessions/{id}";
 const DEFAULT_PAGE: usize = 100;
 /// Sessions of a page.
 const MAX_PAGE: usize = 1000;
+
+/// How long workers are given to look through their UDP ports.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Which sessions are meant.
 struct Filter {
@@ -43,55 +49,109 @@ impl Filter {
     }
 }
 
-fn shown(session: &Arc<OpenSession>) -> Value {
-    let About { protocol, proxy, consumer, client } = &session.about;
+fn shown(id: &dyn std::fmt::Display, about: &About, since: tokio::time::Instant) -> Value {
+    let About { protocol, proxy, consumer, client } = about;
     json!({
-        "id": session.id.to_string(),
+        "id": id.to_string(),
         "protocol": protocol,
         "proxy": proxy.as_str(),
         "consumer": consumer.as_deref(),
         "client": client,
-        "since": Rfc3339(SystemTime::now() - session.since.elapsed()).to_string(),
+        "since": Rfc3339(SystemTime::now() - since.elapsed()).to_string(),
     })
 }
 
-/// `GET /v1/sessions`: a page, the oldest first.
+/// Where a page begins: behind a session of the table, or behind one of a UDP port, which come after all of those.
+enum After {
+    Table(u64),
+    Datagram(DatagramId),
+}
+
+impl After {
+    fn of(text: Option<String>) -> Result<Self, Refused> {
+        let Some(text) = text else { return Ok(Self::Table(0)) };
+        let read = text.parse().map(Self::Table).or_else(|_| text.parse().map(Self::Datagram));
+        read.map_err(|()| bad("`after` is `next` of the page before"))
+    }
+}
+
+fn bad(detail: &str) -> Refused {
+    Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail))
+}
+
+/// `GET /v1/sessions`: a page, the oldest first, and then those of UDP ports.
 pub(super) async fn list(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
-    let listed = || {
-        let mut pairs = pairs(query.as_deref());
-        let filter = Filter::take(&mut pairs);
-        let after = number(&mut pairs, "after")?.unwrap_or(0);
-        let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
-        nothing_else(&pairs)?;
-        let sessions = &engine.shared.sessions;
-        let found = sessions.list(after, limit, |about| filter.matches(about));
-        let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.to_string());
-        let items: Vec<_> = found.iter().map(shown).collect();
-        let page = json!({ "items": items, "next": next, "open": sessions.count() });
-        Ok::<_, Refused>(Json(page).into_response())
+    answer(listed(&engine, query.as_deref()).await)
+}
+
+async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refused> {
+    let mut pairs = pairs(query);
+    let filter = Arc::new(Filter::take(&mut pairs));
+    let after = After::of(value(&mut pairs, "after"))?;
+    let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
+    nothing_else(&pairs)?;
+    let sessions = &engine.shared.sessions;
+    let (found, behind) = match after {
+        After::Table(after) => (sessions.list(after, limit, |about| filter.matches(about)), None),
+        After::Datagram(after) => (Vec::new(), Some(after)),
     };
-    answer(listed())
+    let mut items: Vec<_> = found.iter().map(|open| shown(&open.id, &open.about, open.since)).collect();
+    let mut next = found.last().map(|last| last.id.to_string());
+    let told = ask(engine, Wanted::List(behind, limit), filter).await;
+    let open = sessions.count() + told.iter().map(|told| told.open).sum::<usize>();
+    let mut datagrams: Vec<_> = told.into_iter().flat_map(|told| told.listed).collect();
+    datagrams.sort_unstable_by_key(|session| session.id.order());
+    for session in datagrams.into_iter().take(limit - items.len()) {
+        items.push(shown(&session.id, &session.about, session.since));
+        next = Some(session.id.to_string());
+    }
+    let next = next.filter(|_| items.len() == limit);
+    Ok(Json(json!({ "items": items, "next": next, "open": open })).into_response())
+}
+
+/// What all UDP ports of all workers say. One that takes too long is left out.
+async fn ask(engine: &Engine, wanted: Wanted, filter: Arc<Filter>) -> Vec<Told> {
+    let (answers, mut told) = mpsc::unbounded_channel();
+    let filter: Arc<dyn Fn(&About) -> bool + Send + Sync> = Arc::new(move |about| filter.matches(about));
+    engine.tell(|| Order::Ask(Question { wanted, filter: filter.clone(), answers: answers.clone() }));
+    drop(answers);
+    let mut all = Vec::new();
+    let collect = async {
+        while let Some(told) = told.recv().await {
+            all.push(told);
+        }
+    };
+    let _in_time = tokio::time::timeout(ANSWER, collect).await;
+    all
 }
 
 /// `DELETE /v1/sessions?proxy=&consumer=`: ends all of a proxy or a consumer.
 pub(super) async fn end_all(State(engine): State<Arc<Engine>>, RawQuery(query): RawQuery) -> Response {
-    let ended = || {
-        let mut pairs = pairs(query.as_deref());
-        let filter = Filter::take(&mut pairs);
-        nothing_else(&pairs)?;
-        if filter.proxy.is_none() && filter.consumer.is_none() {
-            let detail = "Say whose sessions are meant: `proxy`, `consumer` or both";
-            return Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_query", detail)));
-        }
-        let ended = engine.shared.sessions.end_all(|about| filter.matches(about));
-        Ok(Json(json!({ "ended": ended })).into_response())
-    };
-    answer(ended())
+    answer(all_ended(&engine, query.as_deref()).await)
+}
+
+async fn all_ended(engine: &Engine, query: Option<&str>) -> Result<Response, Refused> {
+    let mut pairs = pairs(query);
+    let filter = Arc::new(Filter::take(&mut pairs));
+    nothing_else(&pairs)?;
+    if filter.proxy.is_none() && filter.consumer.is_none() {
+        return Err(bad("Say whose sessions are meant: `proxy`, `consumer` or both"));
+    }
+    let ended = engine.shared.sessions.end_all(|about| filter.matches(about));
+    let told = ask(engine, Wanted::End, filter).await;
+    let ended = ended + told.iter().map(|told| told.ended).sum::<usize>();
+    Ok(Json(json!({ "ended": ended })).into_response())
 }
 
 /// `DELETE /v1/sessions/{id}`: ends one.
 pub(super) async fn end(State(engine): State<Arc<Engine>>, Path(id): Path<String>) -> Response {
-    let is_ended = id.parse().is_ok_and(|id| engine.shared.sessions.end(id));
+    let is_ended = match id.parse::<DatagramId>() {
+        Ok(id) => {
+            let any = Arc::new(Filter { proxy: None, consumer: None });
+            ask(&engine, Wanted::EndOne(id), any).await.iter().any(|told| told.ended > 0)
+        }
+        Err(()) => id.parse().is_ok_and(|id| engine.shared.sessions.end(id)),
+    };
     match is_ended {
         true => StatusCode::NO_CONTENT.into_response(),
         false => {

@@ -143,7 +143,9 @@ fn lists_come_in_pages_and_can_be_searched() {
         13
     );
     assert_eq!(api.get("/v1/proxies?listen_path=none").json(), json!({ "items": [], "next": null }));
-    is_problem(&api.get("/v1/proxies?limit=many"), 400, "bad_query");
+    for limit in ["many", "0", "1001"] {
+        is_problem(&api.get(&format!("/v1/proxies?limit={limit}")), 400, "bad_query");
+    }
     is_problem(&api.get("/v1/routes"), 404, "not_found");
 }
 

@@ -1,11 +1,12 @@
 //! Sessions are listed, and ended one by one or all of a proxy.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use serde_json::{Value, json};
 
-use crate::client::until;
+use crate::client::{TIMEOUT, until};
 use crate::place::{Folder, READ, Running, text};
 
 /// Takes connections and keeps them.
@@ -76,4 +77,62 @@ fn sessions_are_listed_and_ended() {
     until("they are gone", || list("/v1/sessions")["open"] == json!(0));
     assert_eq!(api.delete("/v1/sessions?consumer=nobody").json()["ended"], json!(0));
     assert_eq!(running.api().with("no such token, at all").get("/v1/sessions").status, 401);
+}
+
+/// Sends a datagram and waits for the answer.
+fn asked(socket: &UdpSocket) {
+    socket.send(b"up").unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+    assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 2);
+}
+
+/// UDP sessions are in no table; their ports are asked.
+#[test]
+fn datagram_sessions_are_listed_and_ended() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let behind = target.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((length, from)) = target.recv_from(&mut buffer) {
+            let _sent = target.send_to(&buffer[..length], from);
+        }
+    });
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut proxy = stream("dns", port, behind);
+    proxy["backend_scheme"] = json!("udp");
+    api.batch(&json!({ "proxies": [proxy] }));
+    let clients: Vec<_> = (0..5).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for client in &clients {
+        client.connect(("127.0.0.1", port)).unwrap();
+        asked(client);
+    }
+    let list = |path: &str| running.api().with(READ).get(path).json();
+    until("they are open", || list("/v1/sessions")["open"] == json!(5));
+    let mut seen = BTreeSet::new();
+    let mut path = "/v1/sessions?proxy=dns&limit=2".to_owned();
+    loop {
+        let page = list(&path);
+        for session in page["items"].as_array().unwrap() {
+            assert_eq!((&session["protocol"], &session["client"]), (&json!("udp"), &json!("127.0.0.1")));
+            assert!(seen.insert(text(&session["id"]).to_owned()), "{page}");
+        }
+        match page["next"].as_str() {
+            Some(next) => path = format!("/v1/sessions?proxy=dns&limit=2&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 5, "{seen:?}");
+    assert_eq!(list("/v1/sessions?proxy=other")["items"], json!([]));
+    let path = format!("/v1/sessions/{}", seen.first().unwrap());
+    assert_eq!((api.delete(&path).status, api.delete(&path).status), (204, 404));
+    assert_eq!(list("/v1/sessions")["open"], json!(4));
+    assert_eq!(api.delete("/v1/sessions?proxy=dns").json()["ended"], json!(4));
+    assert_eq!(list("/v1/sessions")["open"], json!(0));
+    // Whoever goes on begins a new one.
+    asked(&clients[0]);
+    assert_eq!(list("/v1/sessions")["open"], json!(1));
+    assert_eq!(running.api().with(READ).get("/v1/sessions?after=x").status, 400);
 }

@@ -65,6 +65,16 @@ impl Flow {
         &self.route
     }
 
+    /// What carries it: `udp`, `dtls` or `quic`.
+    pub fn protocol(&self) -> &'static str {
+        self.protocol
+    }
+
+    /// The session as it is known so far.
+    pub fn seen(&self) -> &Session {
+        &self.session
+    }
+
     /// The session as plugins see it.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session

@@ -24,7 +24,7 @@ pub struct Sessions {
 /// What is known of a session from its beginning.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// `tcp`, `websocket` or `event_stream`.
+    /// `tcp`, `websocket` or `event_stream`; of those that UDP ports keep themselves `udp` or `dtls`.
     pub protocol: &'static str,
     /// Its proxy.
     pub proxy: Id,

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::Arrivals;
+use super::asked::Question;
 use super::connections::{Connections, Stray};
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
@@ -37,6 +38,7 @@ pub(super) struct Port {
     pub(super) arrivals: Arrivals,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
+    questions: mpsc::Receiver<Question>,
     /// Counts up with each session, so that a late event can't meet the successor in its slot.
     pub(super) generations: Vec<u32>,
     ready: ReadySet,
@@ -103,6 +105,7 @@ impl Port {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (connections, strays) = Connections::new(number, worker.shared().known.clone());
+        let questions = worker.takes_questions();
         Ok(Self {
             opener: Arc::new(OutletOpener { dns: worker.shared().dns.clone() }),
             worker,
@@ -115,6 +118,7 @@ impl Port {
             arrivals: Arrivals::default(),
             connections,
             strays,
+            questions,
             generations: Vec::new(),
             ready: ReadySet::new()?,
             opening: FuturesUnordered::new(),
@@ -152,6 +156,9 @@ impl Port {
         again |= self.poll_targets(cx);
         while let Poll::Ready(Some(stray)) = self.strays.poll_recv(cx) {
             self.take_stray(&stray);
+        }
+        while let Poll::Ready(Some(question)) = self.questions.poll_recv(cx) {
+            self.answer(&question);
         }
         if again {
             // There is more; others get their turn first.
