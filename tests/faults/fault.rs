@@ -1,13 +1,16 @@
 //! What is done to a gateway.
 
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use sqlx::{Connection, Executor, SqliteConnection};
 
-use crate::client::Client;
+use crate::certificates::Certificates;
+use crate::client::{Answer, Client};
+use crate::gateway::LONG;
+use crate::names::Zone;
 use crate::relay::Line;
 use crate::run::{Run, Violation};
 use crate::servers::Server;
@@ -25,6 +28,11 @@ pub(crate) enum Fault {
     TargetStalled,
     TargetLying,
     Connections,
+    CertificateSwapped,
+    CertificateTorn,
+    /// Where the target has a name of its own, from here on.
+    NamesFail,
+    NamesChange,
     /// SQLite alone, from here on.
     Locked,
     DiskFull,
@@ -36,7 +44,7 @@ pub(crate) enum Fault {
     ServerRestart,
 }
 
-const EVERYWHERE: [Fault; 9] = [
+const EVERYWHERE: [Fault; 11] = [
     Fault::Kill,
     Fault::Terminate,
     Fault::Reload,
@@ -46,7 +54,10 @@ const EVERYWHERE: [Fault; 9] = [
     Fault::TargetStalled,
     Fault::TargetLying,
     Fault::Connections,
+    Fault::CertificateSwapped,
+    Fault::CertificateTorn,
 ];
+const NAMES: [Fault; 2] = [Fault::NamesFail, Fault::NamesChange];
 const SERVER: [Fault; 4] =
     [Fault::NetworkCut, Fault::NetworkRefuses, Fault::NetworkBlackHole, Fault::ServerRestart];
 
@@ -56,6 +67,9 @@ pub(crate) fn possible(run: &Run, has_disk: bool) -> Vec<Fault> {
     match run.relay {
         Some(_) => faults.extend(SERVER),
         None => faults.push(Fault::Locked),
+    }
+    if run.names.is_some() {
+        faults.extend(NAMES);
     }
     if has_disk {
         faults.push(Fault::DiskFull);
@@ -97,6 +111,10 @@ impl Fault {
                 Self::TargetStalled => mood(run, Mood::Stalled, time),
                 Self::TargetLying => mood(run, Mood::Lying, time),
                 Self::Connections => connections(run, time)?,
+                Self::CertificateSwapped => certificate(run, None)?,
+                Self::CertificateTorn => certificate(run, Some(time))?,
+                Self::NamesFail => names_fail(run, time)?,
+                Self::NamesChange => names_change(run, time)?,
                 Self::Locked => locked(run, time),
                 Self::DiskFull => full_disk(run, time)?,
                 Self::ClockJump => {
@@ -177,16 +195,9 @@ fn full_disk(run: &Run, time: Duration) -> Result<(), Violation> {
 fn mood(run: &Run, mood: Mood, time: Duration) {
     run.target.set(mood);
     // Requests with a good key meet it as well.
-    let model = run.shared.model.lock().unwrap();
-    let good = model.consumers().into_iter().find_map(|consumer| {
-        let version = model.of(consumer).into_iter().flatten().next()?;
-        Some(crate::model::key(consumer, version))
-    });
-    drop(model);
     let until = Instant::now() + time;
     while Instant::now() < until {
-        let head = good.as_deref().map(|key| format!("x-api-key: {key}\r\n")).unwrap_or_default();
-        drop(Client::new(run.gateway.http).try_ask("GET", "/a", &head, b""));
+        _ = ask_with_key(run);
         thread::sleep(Duration::from_millis(5));
     }
     run.target.set(Mood::Good);
@@ -213,4 +224,90 @@ fn locked(run: &Run, time: Duration) {
         }
         drop(holder.close().await);
     });
+}
+
+/// Another certificate is put in place while clients come; `torn`, after half a file lay there for a while.
+fn certificate(run: &mut Run, torn: Option<Duration>) -> Result<(), Violation> {
+    let folder = run.plan.folder.clone();
+    let reload = |run: &Run| run.gateway.signal(Signal::HUP);
+    if let Some(time) = torn {
+        Certificates::tear(&folder, usize::try_from(run.rng.below(700)).unwrap_or_default());
+        reload(run);
+        thread::sleep(time);
+        if !run.certificates.is_served(run.gateway.https) {
+            return Err(run.gateway.said("the good certificate is gone since a torn one lies there"));
+        }
+        run.certificates.renew(&folder);
+    } else {
+        // A reload between the two files meets a key that is not the certificate's.
+        let (gateway, pause) = (&run.gateway, Duration::from_millis(run.rng.below(100)));
+        run.certificates.exchange(&folder, || {
+            gateway.signal(Signal::HUP);
+            thread::sleep(pause);
+        });
+    }
+    let deadline = Instant::now() + LONG;
+    loop {
+        reload(run);
+        thread::sleep(Duration::from_millis(50));
+        if run.certificates.settle(run.gateway.https) {
+            return Ok(());
+        }
+        if !run.certificates.is_served(run.gateway.https) {
+            return Err(run.gateway.said("neither certificate is shown"));
+        }
+        if Instant::now() > deadline {
+            return Err(run.gateway.said("the new certificate is not shown"));
+        }
+    }
+}
+
+/// The name server fails in one of its ways. A name that was known goes on being known.
+fn names_fail(run: &mut Run, time: Duration) -> Result<(), Violation> {
+    let zone = *run.rng.pick(&[Zone::Fails, Zone::Silent, Zone::Unknown, Zone::Garbage]);
+    let Some(names) = &run.names else { return Ok(()) };
+    names.set(zone);
+    // Longer than an answer is kept.
+    let until = Instant::now() + time + Duration::from_millis(1200);
+    let mut result = Ok(());
+    while Instant::now() < until && result.is_ok() {
+        if let Some(answer) = ask_with_key(run)
+            && answer.text.contains("dns_failed")
+        {
+            result =
+                Err(run.gateway.said(&format!("the target's name is forgotten while its server {zone:?}")));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    names.set(Zone::Good);
+    result
+}
+
+/// The target's name is given to a machine where nobody listens, and back.
+fn names_change(run: &mut Run, time: Duration) -> Result<(), Violation> {
+    let Some(names) = &run.names else { return Ok(()) };
+    names.point(Ipv4Addr::new(127, 78, 0, 1));
+    let until = Instant::now() + time + Duration::from_millis(1200);
+    while Instant::now() < until {
+        _ = ask_with_key(run);
+        thread::sleep(Duration::from_millis(20));
+    }
+    names.point(Ipv4Addr::LOCALHOST);
+    let deadline = Instant::now() + LONG;
+    while ask_with_key(run).is_none_or(|answer| answer.status >= 500) {
+        if Instant::now() > deadline {
+            return Err(run
+                .gateway
+                .said(&format!("the target is not found where {} says it is", names.at())));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// What a request is answered that has a good key, if any is known.
+fn ask_with_key(run: &Run) -> Option<Answer> {
+    let good = run.shared.model.lock().unwrap().good_key();
+    let head = good.as_deref().map(|key| format!("x-api-key: {key}\r\n")).unwrap_or_default();
+    Client::new(run.gateway.http).try_ask("GET", "/a", &head, b"")
 }

@@ -28,12 +28,15 @@ pub(crate) struct Plan {
     pub(crate) descriptors: u64,
     /// The library that fakes its clock, and the file that says what time it is.
     pub(crate) clock: Option<(PathBuf, PathBuf)>,
+    /// Whether it has a resolver configuration of its own.
+    pub(crate) own_names: bool,
 }
 
 /// A running gateway.
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
     pub(crate) admin: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
     stall: Arc<AtomicBool>,
@@ -47,7 +50,12 @@ impl Gateway {
             0 => String::new(),
             n => format!("ulimit -n {n}; "),
         };
-        command.arg("-c").arg(format!("{limit}exec \"$@\"")).arg("sh").arg(env!("CARGO_BIN_EXE_ferrum-edge"));
+        command.arg("-c").arg(format!("{limit}exec \"$@\"")).arg("sh");
+        if plan.own_names {
+            let mounted = "mount --bind resolv.conf /etc/resolv.conf && exec \"$@\"";
+            command.args(["unshare", "-m", "sh", "-c", mounted, "sh"]);
+        }
+        command.arg(env!("CARGO_BIN_EXE_ferrum-edge"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("FERRUM_") {
                 command.env_remove(&name);
@@ -93,7 +101,8 @@ impl Gateway {
             return Err(Violation(format!("it does not start ({ended:?}):\n{}", joined(&log))));
         };
         let address = |name: &str| record[name].as_str().unwrap().parse().unwrap();
-        Ok(Self { http: address("http"), admin: address("admin"), child, log, stall })
+        let (http, https, admin) = (address("http"), address("https"), address("admin"));
+        Ok(Self { http, https, admin, child, log, stall })
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

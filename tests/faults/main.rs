@@ -8,8 +8,8 @@
 //!
 //! A run is a gateway in database mode with a few faults one after the other, each beside writers and attackers. The seed
 //! of a run says which faults it has; when something else happens inside is up to the machine, so a violation may take
-//! several runs of its seed to show again. PostgreSQL is installed by `tests/prepare`; a disk that can be filled takes
-//! root, and a clock that jumps Debian's `libfaketime`.
+//! several runs of its seed to show again. PostgreSQL is installed by `tests/prepare`; a disk that can be filled and a name
+//! server for the target take root, and a clock that jumps Debian's `libfaketime`.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,12 +18,14 @@
     reason = "a program for developers"
 )]
 
+mod certificates;
 #[path = "../../ferrum-edge/tests/database/client.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod client;
 mod fault;
 mod gateway;
 mod model;
+mod names;
 mod relay;
 mod rng;
 mod run;
@@ -44,6 +46,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::fault::Fault;
 use crate::gateway::Plan;
+use crate::names::Names;
 use crate::relay::Relay;
 use crate::rng::Rng;
 use crate::run::{Counts, Folder, Run, Violation};
@@ -187,11 +190,15 @@ impl Program {
             }
             _ => format!("sqlite:{}", folder.path.join("f.db").display()),
         };
-        let settings = "gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 2 }\n";
+        let tls = "tls: { certificates: [{ cert_path: cert.pem, key_path: key.pem }] }";
+        let listeners = "http: '127.0.0.1:0', https: '127.0.0.1:0', admin: '127.0.0.1:0'";
+        let settings = format!("gateway: {{ {listeners}, workers: 2, {tls} }}\n");
         std::fs::write(folder.path.join("ferrum.yaml"), settings).unwrap();
+        let names = Names::start(seed, &folder.path);
         let descriptors = if rng.once_in(2) { FEW_DESCRIPTORS } else { 0 };
-        let plan = Plan { folder: folder.path.clone(), database, descriptors, clock };
-        let mut run = Run::start(rng, plan, relay, self.counts.clone())?;
+        let own_names = names.is_some();
+        let plan = Plan { folder: folder.path.clone(), database, descriptors, clock, own_names };
+        let mut run = Run::start(rng, plan, (relay, names), self.counts.clone())?;
         let possible = fault::possible(&run, folder.has_disk());
         for _ in 0..=run.rng.below(FAULTS) {
             let fault = *run.rng.pick(&possible);

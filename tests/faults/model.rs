@@ -43,6 +43,16 @@ impl Model {
         self.may_be.keys().copied().collect()
     }
 
+    /// A key that opens something, as far as that is known.
+    pub(crate) fn good_key(&self) -> Option<String> {
+        let known = self.may_be.iter();
+        known
+            .filter_map(|(consumer, versions)| {
+                Some(key(*consumer, versions.iter().flatten().next().copied()?))
+            })
+            .next()
+    }
+
     /// Notes a write.
     pub(crate) fn wrote(&mut self, consumer: u32, version: Version, outcome: Outcome) {
         match outcome {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::certificates::Certificates;
 use crate::client::{Answer, Client};
 use crate::gateway::{Gateway, LONG, Plan};
 use crate::model::{Model, Outcome, PAIR, SINGLE, Version, key};
+use crate::names::{NAME, Names};
 use crate::relay::Relay;
 use crate::rng::Rng;
 use crate::target::{MARK, Target};
@@ -61,6 +63,9 @@ pub(crate) struct Run {
     pub(crate) target: Target,
     /// The way to a database server; `None` with SQLite.
     pub(crate) relay: Option<Relay>,
+    /// The target's name server, where there can be one.
+    pub(crate) names: Option<Names>,
+    pub(crate) certificates: Certificates,
     pub(crate) shared: Arc<Shared>,
     attackers: Vec<JoinHandle<()>>,
     next_version: Arc<AtomicU64>,
@@ -70,9 +75,10 @@ impl Run {
     pub(crate) fn start(
         rng: Rng,
         plan: Plan,
-        relay: Option<Relay>,
+        (relay, names): (Option<Relay>, Option<Names>),
         counts: Arc<Counts>,
     ) -> Result<Self, Violation> {
+        let certificates = Certificates::new(&plan.folder);
         let gateway = Gateway::start(&plan, TOKEN)?;
         let target = Target::start();
         let shared = Arc::new(Shared {
@@ -84,7 +90,8 @@ impl Run {
         });
         let first = json!({
             "proxies": [{
-                "id": "a", "listen_path": "/a", "backend_scheme": "http", "backend_host": "127.0.0.1",
+                "id": "a", "listen_path": "/a", "backend_scheme": "http",
+                "backend_host": if names.is_some() { NAME } else { "127.0.0.1" },
                 "backend_port": target.at.port(), "backend_read_timeout_ms": 1000,
             }],
             "plugin_configs": [{ "id": "a-key", "plugin_name": "key_auth", "proxy_id": "a" }],
@@ -101,6 +108,8 @@ impl Run {
             plan,
             target,
             relay,
+            names,
+            certificates,
             shared,
             attackers,
             next_version: Arc::new(AtomicU64::new(1)),
@@ -157,6 +166,9 @@ impl Run {
         let newest = known.into_iter().flatten().next().unwrap_or_default();
         self.wait("no request is answered while it says it is ready", || opens(SINGLE, newest).is_some())?;
         self.check_keys(&opens)?;
+        if !self.certificates.is_served(self.gateway.https) {
+            return Err(self.gateway.said("no good certificate is shown while it says it is ready"));
+        }
         if Client::new(admin).try_ask("GET", "/metrics", "", b"").is_none_or(|answer| answer.status != 200) {
             return Err(self.gateway.said("/metrics does not answer"));
         }
