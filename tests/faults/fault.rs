@@ -284,7 +284,7 @@ fn names_fail(run: &mut Run, time: Duration) -> Result<(), Violation> {
 }
 
 /// The target's name is given to a machine where nobody listens, and back.
-fn names_change(run: &mut Run, time: Duration) -> Result<(), Violation> {
+fn names_change(run: &Run, time: Duration) -> Result<(), Violation> {
     let Some(names) = &run.names else { return Ok(()) };
     names.point(Ipv4Addr::new(127, 78, 0, 1));
     let until = Instant::now() + time + Duration::from_millis(1200);
