@@ -1,9 +1,11 @@
 //! QUIC endpoints: one a worker for clients, one a worker for targets.
 
 mod demultiplexer;
+mod suite;
 mod tokens;
 
 pub use demultiplexer::{Demultiplexer, Place};
+pub(crate) use suite::Handshake;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -35,8 +37,9 @@ pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::Se
         // RFC 9001 §4.6.1: there is no other value; how much may come is a matter of the windows.
         tls.max_early_data_size = u32::MAX;
     }
+    tls.key_log = Arc::new(suite::SecretLengths);
     let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(suite::Watched(Arc::new(crypto))));
     config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
     if early {
         let mut tokens = ValidationTokenConfig::default();

@@ -36,6 +36,17 @@ async fn far_side(origin: &Port) -> Talker {
     Talker::new(Wire::new(origin.accept().await))
 }
 
+/// The cipher suite is in records, whichever it is.
+#[tokio::test]
+async fn the_cipher_is_known() {
+    let (mut edge, _origin) = standing("").await;
+    for name in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"] {
+        let client = Client::open_with(edge.https(), &name["TLS_".len()..]).await;
+        assert_eq!(client.get("/").await.head.status(), 200);
+        assert_eq!(edge.only_record().await.0["tls.cipher"], name);
+    }
+}
+
 #[tokio::test]
 async fn a_request_and_its_answer() {
     let (mut edge, _origin) = standing("").await;
@@ -52,6 +63,8 @@ async fn a_request_and_its_answer() {
     assert_eq!((record.status(), record.reason(), record.path()), (200, "", "/some/path"));
     assert_eq!(record.0["network.protocol.version"], "3");
     assert_eq!(record.0["tls.client.server_name"], "gateway.test");
+    // What the client prefers.
+    assert_eq!(record.0["tls.cipher"], "TLS_AES_256_GCM_SHA384");
     let mut stream = client.begin("HEAD", "/").await;
     stream.finish().await;
     let answer = stream.answer().await.unwrap();

@@ -138,14 +138,14 @@ async fn accept(incoming: quinn::Incoming, early: bool) -> Option<(quinn::Connec
 
 fn facts(quic: &quinn::Connection) -> ClientTls {
     let handshake = quic.handshake_data();
-    let handshake = handshake.and_then(|data| data.downcast::<quinn::crypto::rustls::HandshakeData>().ok());
+    let handshake = handshake.and_then(|data| data.downcast::<crate::quic::Handshake>().ok());
     let chain = quic.peer_identity();
     let chain =
         chain.and_then(|chain| chain.downcast::<Vec<rustls_pki_types::CertificateDer<'static>>>().ok());
     ClientTls {
+        cipher: handshake.as_ref().and_then(|data| data.suite).unwrap_or("unknown"),
         server_name: handshake.and_then(|data| data.server_name.as_deref().map(Arc::from)),
         version: "TLSv1.3",
-        cipher: "unknown",
         ..super::accept::shown(chain.as_deref().map_or(&[], |chain| chain))
     }
 }

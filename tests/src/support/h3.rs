@@ -47,8 +47,14 @@ pub(crate) fn edge_with(settings: &str, spec: &str) -> Edge {
 
 impl Client {
     pub(crate) async fn open(to: SocketAddr) -> Self {
+        Self::open_with(to, "").await
+    }
+
+    /// A client that prefers the cipher suite whose name ends like this.
+    pub(crate) async fn open_with(to: SocketAddr, suite: &str) -> Self {
         let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
-        let crypto = QuicClientConfig::try_from(tls::authority().client(&["h3"])).expect("TLS 1.3");
+        let crypto =
+            QuicClientConfig::try_from(tls::authority().client_preferring(&["h3"], suite)).expect("TLS 1.3");
         let config = ClientConfig::new(Arc::new(crypto));
         let connecting = endpoint.connect_with(config, to, "gateway.test").expect("a connection begun");
         let quic = soon(connecting).await.expect("a connection");

@@ -92,9 +92,16 @@ impl Authority {
 
     /// A client that trusts this CA only.
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
+        self.client_preferring(alpn, "")
+    }
+
+    /// The same, with the cipher suite first whose name ends like this.
+    pub(crate) fn client_preferring(&self, alpn: &[&str], suite: &str) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).expect("a root");
-        let mut config = ClientConfig::builder_with_provider(default_provider().into())
+        let mut provider = default_provider();
+        provider.cipher_suites.sort_by_key(|known| !format!("{:?}", known.suite()).ends_with(suite));
+        let mut config = ClientConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots)
