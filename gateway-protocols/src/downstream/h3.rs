@@ -138,7 +138,7 @@ async fn accept(incoming: quinn::Incoming, early: bool) -> Option<(quinn::Connec
 
 fn facts(quic: &quinn::Connection) -> ClientTls {
     let handshake = quic.handshake_data();
-    let handshake = handshake.and_then(|data| data.downcast::<crate::quic::Handshake>().ok());
+    let handshake = handshake.and_then(|data| data.downcast::<quic::Handshake>().ok());
     let chain = quic.peer_identity();
     let chain =
         chain.and_then(|chain| chain.downcast::<Vec<rustls_pki_types::CertificateDer<'static>>>().ok());

@@ -121,6 +121,10 @@ pub(crate) async fn send<D: Downstream>(
                 downstream.interim(head.status(), head.headers()).await;
             }
             Said::Final(head) => {
+                // What follows may be here as well, and malformed: nothing has gone out yet (RFC 9113 §8.1.1).
+                if let Some(error @ StreamError::Refused(_)) = exchange.handle.fate() {
+                    return Err(stream_failure(error));
+                }
                 let first_byte = started.elapsed();
                 let response = exchange.into_response(head, call);
                 return Ok(Answer { response, first_byte, reused: true, tunnel: None });

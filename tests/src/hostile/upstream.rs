@@ -125,6 +125,40 @@ async fn bodies_that_break_at_once() {
     }
 }
 
+/// A target's frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+/// So is an answer over HTTP/2 that is there at once and has another length than it says.
+#[tokio::test]
+async fn answers_of_another_length_over_http_2() {
+    for body in ["abc", "much more than that", ""] {
+        let port = Port::listen(None).await;
+        let at = port.address.port();
+        let mut edge = Edge::start(&format!(
+            "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {at}, \
+             backend_http_version: \"2\"}}\n"
+        ));
+        let mut talker = edge.talker().await;
+        talker.wire.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut target = Wire::new(port.accept().await);
+        target.until(b"SM\r\n\r\n").await.unwrap();
+        target.send(frame(4, 0, 0, &[])).await;
+        // The request: HEADERS that end their stream, the first one.
+        target.until(&[1, 5, 0, 0, 0, 1]).await.unwrap();
+        // `:status: 200` and `content-length: 10`; then a whole body.
+        let head = frame(1, 4, 1, b"\x88\x0f\x0d\x0210");
+        target.send([head, frame(0, 1, 1, body.as_bytes())].concat()).await;
+        let head = talker.response(&Method::GET).await.unwrap();
+        assert_eq!(head.status(), 502, "{body:?}");
+        talker.body().await.unwrap();
+        let record = edge.only_record().await;
+        assert_eq!((record.status(), record.reason()), (502, "upstream_garbage"), "{body:?}");
+    }
+}
+
 /// What a target says unasked belongs to nobody: the next request goes over another connection.
 #[tokio::test]
 async fn a_second_answer_is_nobodys() {
