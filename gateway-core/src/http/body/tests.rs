@@ -146,7 +146,7 @@ fn map_and_tee_see_every_piece_once() {
 
 #[test]
 fn what_a_wrapper_refuses_ends_the_body() {
-    let refuse = || BodyError::Refused(Box::new(Reply::new(crate::http::reply::Cause::Forbidden)));
+    let refuse = || BodyError::Refused(Box::new(Reply::new(Cause::Forbidden)));
     let mut body = pieces(&["abc"]).map(move |_| Err(refuse()));
     assert!(matches!(now(body.frame()), Some(Err(BodyError::Refused(_)))));
     assert!(now(body.frame()).is_none());
