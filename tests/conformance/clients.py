@@ -50,7 +50,7 @@ class Stand(shared.Stand):
         if self.tools["grpc-server"]:
             self.start([self.tools["grpc-server"], f"--port={ports['grpc_h2c']}"])
             self.start([self.tools["grpc-server"], f"--port={ports['grpc_tls']}", "--use_tls",
-                        f"--tls_cert_file={self.file('cert.pem')}", f"--tls_key_file={self.file('key.pem')}"])
+                        f"--tls_cert_file={self.file('cert.pem')}", f"--tls_key_file={self.file('cert-key.pem')}"])
         if self.tools["peers"]:
             for name in "ab":
                 where = f"127.0.0.1:{ports['quic_' + name]}"
