@@ -274,6 +274,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.http3", before.http3 == after.http3),
         // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.
         ("gateway.tls.early_data", !before.http3 || before.tls.early_data == after.tls.early_data),
+        ("gateway.limits.max_unsent_bytes", before.limits.max_unsent_bytes == after.limits.max_unsent_bytes),
         ("gateway.share_ports", before.share_ports == after.share_ports),
         ("gateway.workers", before.workers == after.workers),
         ("gateway.access_log.path", before.access_log == after.access_log),

@@ -29,7 +29,7 @@ impl Listeners {
     /// Binds whatever the settings ask for.
     pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
         let sharing = settings.share_ports.into();
-        let of = (workers, sharing);
+        let of = (workers, sharing, settings.limits.max_unsent_bytes);
         let http: Vec<_> =
             settings.http_addresses().map(|at| bind_for("http", at, of)).collect::<Result<_, _>>()?;
         let https: Vec<_> =
@@ -190,7 +190,11 @@ impl NewPorts {
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for("a stream proxy", address, (workers, sharing))?;
+                let sockets = bind_for(
+                    "a stream proxy",
+                    address,
+                    (workers, sharing, settings.limits.max_unsent_bytes),
+                )?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -231,9 +235,9 @@ fn certified(
 fn bind_for(
     listener: &'static str,
     address: SocketAddr,
-    (workers, sharing): (usize, Sharing),
+    (workers, sharing, unsent): (usize, Sharing, u32),
 ) -> Result<Vec<TcpListener>, StartError> {
-    bind::tcp_for_workers(address, workers, sharing).map_err(|source| StartError::Bind {
+    bind::tcp_for_workers(address, (workers, sharing), unsent).map_err(|source| StartError::Bind {
         listener,
         address,
         source,

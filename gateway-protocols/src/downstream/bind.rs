@@ -8,17 +8,22 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
 
-/// A TCP listener that shares its port with the other workers' listeners.
+/// A TCP listener that shares its port with the other workers' listeners. Of its connections the kernel takes `unsent` bytes
+/// before it has sent them, so that a client that reads slowly does not cost megabytes; 0 is as much as it allows.
 ///
 /// # Errors
 /// When the address is not ours, the port is taken by another process that does not share it, or it needs privileges.
-pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+pub fn tcp(address: SocketAddr, unsent: u32) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
         // `[::]` takes IPv4 too, as an operator expects who writes it.
         socket.set_only_v6(false)?;
+    }
+    if unsent > 0 {
+        // Accepted connections have what their listener has.
+        socket.set_tcp_notsent_lowat(unsent)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -46,17 +51,17 @@ impl From<bool> for Sharing {
 /// When the port can't be had.
 pub fn tcp_for_workers(
     address: SocketAddr,
-    workers: usize,
-    sharing: Sharing,
+    (workers, sharing): (usize, Sharing),
+    unsent: u32,
 ) -> io::Result<Vec<std::net::TcpListener>> {
     if sharing == Sharing::Refused {
         probe(address)?;
     }
-    let first = tcp(address)?;
+    let first = tcp(address, unsent)?;
     let settled = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(tcp(settled)?);
+        listeners.push(tcp(settled, unsent)?);
     }
     Ok(listeners)
 }
@@ -67,7 +72,7 @@ pub fn tcp_for_workers(
 /// As for [`tcp_for_workers`].
 pub fn tcp_alone(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
     if sharing == Sharing::Allowed {
-        return tcp(address);
+        return tcp(address, 0);
     }
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -127,4 +132,34 @@ fn probe(address: SocketAddr) -> io::Result<()> {
     }
     socket.bind(&address.into())?;
     socket.listen(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// Bytes the kernel takes for a client that reads nothing.
+    fn taken(unsent: u32) -> usize {
+        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), unsent).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert_eq!(socket2::SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), unsent);
+        accepted.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        let mut taken = 0;
+        while let Ok(written) = accepted.write(&[0; 16 << 10]) {
+            taken += written;
+        }
+        drop(client);
+        taken
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_costs_little() {
+        let (little, much) = (taken(32 << 10), taken(0));
+        assert!(little < much / 2, "{little} of {much}");
+    }
 }

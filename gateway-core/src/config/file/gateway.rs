@@ -217,6 +217,10 @@ pub struct Limits {
     pub max_concurrent_streams: Option<u32>,
     /// Exchanges in flight; beyond it 503. Default 0: no limit.
     pub max_requests: Option<usize>,
+    /// Bytes the kernel takes for a client's TCP connection before it has sent them: what a client that reads slowly costs
+    /// beside the gateway's own buffers. Needs a restart. Default 256 KiB; 0 is as much as the system allows.
+    #[schemars(range(max = 1_073_741_824))]
+    pub max_unsent_bytes: Option<Bytes>,
 }
 
 /// When load is shed. At 85 % of a limit idle connections are closed, at 92 % proxies with `load_priority: low` are refused

@@ -154,6 +154,8 @@ pub struct Limits {
     pub max_concurrent_streams: u32,
     /// Exchanges in flight over all workers; 0 is no limit. Default 0.
     pub max_requests: usize,
+    /// Bytes the kernel takes for a client's TCP connection before it has sent them; 0 is no limit. Default 256 KiB.
+    pub max_unsent_bytes: u32,
 }
 
 /// Timeouts on the client's side.
@@ -247,6 +249,7 @@ impl Default for Limits {
             max_collected_body_bytes: MAX_COLLECTED,
             max_concurrent_streams: 128,
             max_requests: 0,
+            max_unsent_bytes: 256 << 10,
         }
     }
 }

@@ -275,6 +275,9 @@ fn limits(written: &file::Limits) -> Limits {
             .map_or(defaults.max_collected_body_bytes, |bytes| bytes.0),
         max_concurrent_streams: written.max_concurrent_streams.unwrap_or(defaults.max_concurrent_streams),
         max_requests: written.max_requests.unwrap_or(defaults.max_requests),
+        max_unsent_bytes: written
+            .max_unsent_bytes
+            .map_or(defaults.max_unsent_bytes, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
     }
 }
 

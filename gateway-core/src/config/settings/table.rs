@@ -131,6 +131,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_MAX_UNSENT_SIZE_BYTES",
+        key: "limits.max_unsent_bytes",
+        doc: "Bytes the kernel takes for a client's TCP connection before it has sent them. Default 256 KiB; 0 is no limit.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_SERVER_HTTP2_MAX_CONCURRENT_STREAMS",
         key: "limits.max_concurrent_streams",
         doc: "Streams a client may have open on one HTTP/2 or HTTP/3 connection. Default 128.",
