@@ -216,7 +216,7 @@ impl Downstream for Responder<'_> {
         let mut sender = Sender::new(head, body, frame);
         let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
         let bytes = sender.sent;
-let untouched = sent.is_err() && sender.is_untouched(length);
+        let untouched = sent.is_err() && sender.is_untouched(length);
         if let Err(cause) = sent {
             self.keep_alive = false;
             if untouched && cause != Cause::ClientGone {
