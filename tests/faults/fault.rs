@@ -14,7 +14,7 @@ use crate::names::Zone;
 use crate::relay::Line;
 use crate::run::{Run, Violation};
 use crate::servers::Server;
-use crate::target::Mood;
+use crate::target::{MARK, Mood};
 
 /// Everything there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -266,12 +266,15 @@ fn certificate(run: &mut Run, torn: Option<Duration>) -> Result<(), Violation> {
 fn names_fail(run: &mut Run, time: Duration) -> Result<(), Violation> {
     let zone = *run.rng.pick(&[Zone::Fails, Zone::Silent, Zone::Unknown, Zone::Garbage]);
     let Some(names) = &run.names else { return Ok(()) };
+    // Nobody may have asked for the target yet, or nobody has a key.
+    let was_known = ask_with_key(run).is_some_and(|answer| answer.text.contains(MARK));
     names.set(zone);
     // Longer than an answer is kept.
     let until = Instant::now() + time + Duration::from_millis(1200);
     let mut result = Ok(());
     while Instant::now() < until && result.is_ok() {
         if let Some(answer) = ask_with_key(run)
+            && was_known
             && answer.text.contains("dns_failed")
         {
             result =
