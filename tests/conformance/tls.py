@@ -43,7 +43,7 @@ ALERTS = "refused, with another alert than the script wants or by closing"
 # Conversations that nginx with OpenSSL passes and rustls can't or need not, by script.
 KNOWN = {
     "test-tls13-ffdhe-groups.py": GROUPS, "test-tls13-obsolete-curves.py": GROUPS, "test-tls13-ecdhe-curves.py": GROUPS,
-    "test-tls13-crfg-curves.py": GROUPS, "test-tls13-symetric-ciphers.py": "rustls has no CCM",
+    "test-tls13-crfg-curves.py": GROUPS, "test-tls13-dhe-shared-secret-padding.py": GROUPS, "test-tls13-symetric-ciphers.py": "rustls has no CCM",
     "test-tls13-version-negotiation.py": "it falls back to suites of TLS 1.2 that rustls leaves out",
     "test-version-numbers.py": SUITES, "test-fallback-scsv.py": SUITES, "test-connection-abort.py": SUITES, "test-large-hello.py": SUITES,
     "test-tls13-legacy-version.py": "legacy_version counts for nothing beside supported_versions (RFC 8446 §4.2.1)",
