@@ -160,7 +160,7 @@ async def s(port):
         raise Failed(f"no Retry while {FLOOD} handshakes are under way")
 
 
-FLOOD = 1100
+FLOOD = 2000
 
 
 class Mute(QuicConnectionProtocol):
