@@ -73,6 +73,7 @@ struct Paths {
     logout: String,
     login: Option<String>,
     back_channel: Option<String>,
+    front_channel: Option<String>,
 }
 
 struct Counts {
@@ -129,6 +130,7 @@ impl Authenticate for Oidc {
                     Page::Begin => self.begin(&visit, "/".into()).await,
                     Page::LogOut => self.log_out(&visit).await,
                     Page::BackChannel => self.back_channel(exchange).await,
+                    Page::FrontChannel => self.front_channel(&visit),
                 })
             });
         }
@@ -200,6 +202,7 @@ enum Page {
     Begin,
     LogOut,
     BackChannel,
+    FrontChannel,
 }
 
 impl Oidc {
@@ -213,6 +216,8 @@ impl Oidc {
             Some(Page::Begin)
         } else if is(&self.paths.back_channel) {
             Some(Page::BackChannel)
+        } else if is(&self.paths.front_channel) {
+            Some(Page::FrontChannel)
         } else {
             None
         }

@@ -52,6 +52,7 @@ fn check(config: &Config) -> Problems {
         ("logout_path", Some(&config.logout_path)),
         ("login_path", config.login_path.as_ref()),
         ("backchannel_logout_path", config.backchannel_logout_path.as_ref()),
+        ("frontchannel_logout_path", config.frontchannel_logout_path.as_ref()),
     ];
     for (n, (option, path)) in paths.iter().enumerate() {
         let Some(path) = path else { continue };
@@ -173,6 +174,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
             logout: config.logout_path,
             login: config.login_path,
             back_channel: config.backchannel_logout_path,
+            front_channel: config.frontchannel_logout_path,
         },
         after_logout: config.post_logout_redirect_uri,
         session_ttl: config.session_ttl.0,

@@ -1,4 +1,4 @@
-//! Logouts: asked for by the user (RP-initiated), or told by the provider (back-channel).
+//! Logouts: asked for by the user (RP-initiated), or told by the provider (back-channel, and front-channel in a frame).
 
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
@@ -39,6 +39,34 @@ impl Oidc {
         };
         let Some(mut reply) = redirect(&location) else { return unavailable() };
         for line in self.cookies.clear(headers, visit.is_secure()) {
+            reply = reply.header(SET_COOKIE, line);
+        }
+        self.counts.logouts.add(1);
+        Box::new(reply.reason("oidc_logged_out"))
+    }
+
+    /// The provider's logout page says, in a frame, that this browser has logged out. Whoever else makes a browser load this can
+    /// only end the session that the browser has, and has to know which one that is.
+    pub(super) fn front_channel(&self, visit: &Visit) -> Box<Reply> {
+        let asked = super::parameters(&visit.query);
+        let mut reply =
+            Reply::fixed(StatusCode::OK, "").header(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let Some((_, open)) = self.open(&visit.headers) else { return Box::new(reply) };
+        let sid = open.claims.get("sid").and_then(Value::as_str);
+        let is_this = match (asked.get("iss"), asked.get("sid")) {
+            (Some(issuer), Some(id)) => *issuer == self.issuer && sid == Some(id),
+            // A provider that does not say which session ends all of the browser's.
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_this {
+            return bad("oidc_logout_session", "this is not the session of this browser");
+        }
+        if let Some(sid) = sid {
+            // Without room for more only the cookies go.
+            let _noted = self.ended.note(("sid", sid), now(), now().saturating_add(self.session_ttl));
+        }
+        for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
             reply = reply.header(SET_COOKIE, line);
         }
         self.counts.logouts.add(1);

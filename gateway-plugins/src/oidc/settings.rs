@@ -57,6 +57,9 @@ pub(crate) struct Config {
     /// The path at which the provider says who has logged out (back-channel). This gateway alone learns of it. Default
     /// none.
     pub(super) backchannel_logout_path: Option<String>,
+    /// The path that the provider's logout page loads in a frame (front-channel): it ends the session of that browser. Browsers send
+    /// cookies to frames of other sites only with `cookie_same_site: none`. Default none.
+    pub(super) frontchannel_logout_path: Option<String>,
     /// How long a session lasts, however often it is refreshed. Default 8 h.
     #[schemars(range(min = 60, max = 2_592_000))]
     pub(super) session_ttl: Seconds,
@@ -119,6 +122,7 @@ impl Default for Config {
             logout_path: "/oidc/logout".into(),
             post_logout_redirect_uri: None,
             backchannel_logout_path: None,
+            frontchannel_logout_path: None,
             session_ttl: Seconds(8 * 3600),
             refresh: true,
             cookie_name: "ferrum_session".into(),

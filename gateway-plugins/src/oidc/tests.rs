@@ -14,6 +14,7 @@ use crate::jose::testing::{Signer, b64};
 use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
+mod logouts;
 mod signing;
 
 const SECRET: &str = "a session secret that has 32 bytes and more";
@@ -423,59 +424,6 @@ async fn refreshes_that_fail() {
 }
 
 #[tokio::test]
-async fn logouts_by_the_user() {
-    let idp = Idp::new();
-    let trial =
-        idp.trial(&json!({ "logout_path": "/bye", "post_logout_redirect_uri": "https://shop.test/" }));
-    let mut jar = sealed(&session(&idp, 0, now()));
-    let got = jar.get(&trial, "/bye", &[]).await;
-    let (url, query) = got.field("location").split_once('?').expect("a query");
-    let asked = parameters(query);
-    assert_eq!((got.status, url, asked["client_id"].as_str()), (302, "https://idp.test/logout", "shop"));
-    assert_eq!(asked["post_logout_redirect_uri"], "https://shop.test/");
-    assert!(asked["id_token_hint"].starts_with("ey") && jar.0.is_empty());
-    assert_eq!(jar.get(&trial, "/", &[]).await.status, 302);
-}
-
-#[tokio::test]
-async fn logouts_told_by_the_provider() {
-    let event = json!({ "http://schemas.openid.net/event/backchannel-logout": {} });
-    let good = json!({
-        "iss": "https://idp.test", "aud": "shop", "iat": now(), "exp": now() + 60, "jti": "j", "sid": "s-1", "events": event,
-    });
-    for (more, status, left) in [
-        (json!({}), 200, 302),
-        (json!({ "sid": null, "sub": "alice" }), 200, 302),
-        (json!({ "sid": "s-2" }), 200, 200),
-        (json!({ "sid": null }), 400, 200),
-        (json!({ "nonce": "n" }), 400, 200),
-        (json!({ "events": {} }), 400, 200),
-        (json!({ "jti": null }), 400, 200),
-        (json!({ "aud": "other" }), 400, 200),
-        (json!({ "iss": "https://evil.test" }), 400, 200),
-        (json!({ "iat": now() - 1000 }), 400, 200),
-    ] {
-        let idp = Idp::new();
-        let trial = idp.trial(&json!({ "backchannel_logout_path": "/out" }));
-        let mut jar = sealed(&session(&idp, 0, now() - 5));
-        assert_eq!(jar.get(&trial, "/", &[]).await.status, 200);
-        let claims = merged(good.clone(), &more);
-        let token =
-            idp.signer.raw("EdDSA", r#"{"alg":"EdDSA","kid":"k","typ":"logout+jwt"}"#, &claims.to_string());
-        let got = trial.request("POST", "/out", &[], format!("logout_token={token}")).await;
-        assert_eq!(got.status, status, "{more}");
-        assert_eq!(jar.get(&trial, "/", &[]).await.status, left, "{more}");
-    }
-    let idp = Idp::new();
-    let trial = idp.trial(&json!({ "backchannel_logout_path": "/out" }));
-    assert_eq!(trial.get("/out", &[]).await.status, 405);
-    let forged = Signer::ed().raw("EdDSA", r#"{"alg":"EdDSA","kid":"k"}"#, &good.to_string());
-    for body in ["", "logout_token=", "logout_token=a.b.c", &format!("logout_token={forged}")] {
-        assert_eq!(trial.request("POST", "/out", &[], body.to_owned()).await.status, 400, "{body}");
-    }
-}
-
-#[tokio::test]
 async fn who_may_come_in() {
     for (more, claims, status, caller) in [
         (json!({ "consumer_claim": "email" }), json!({}), 200, Some("a@b.test")),
@@ -547,6 +495,7 @@ fn settings_that_make_no_sense() {
         (json!({ "previous_session_secret": "short" }), "config.previous_session_secret"),
         (json!({ "redirect_path": "callback" }), "config.redirect_path"),
         (json!({ "logout_path": "/oidc/callback" }), "config.logout_path"),
+        (json!({ "frontchannel_logout_path": "/oidc/logout" }), "config.frontchannel_logout_path"),
         (json!({ "login_path": "/a?b" }), "config.login_path"),
         (json!({ "redirect_uri": "/cb" }), "config.redirect_uri"),
         (json!({ "post_logout_redirect_uri": "shop" }), "config.post_logout_redirect_uri"),
