@@ -22,17 +22,14 @@ use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
-use http::HeaderValue;
-use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::credential::basic::{self, Given};
+use crate::credential::basic::{self, Answers, Given};
 use crate::credential::{absent, now};
 use crate::shared::watched::Watched;
 use checks::{Checks, Decoy, Memory};
@@ -91,10 +88,9 @@ impl Default for Config {
 
 /// The plugin.
 pub(crate) struct BasicAuth {
-    challenge: HeaderValue,
+    answers: Answers,
     users: Arc<Watched<Users>>,
     refresh: Seconds,
-    hide: bool,
     anonymous: Option<String>,
     cache_ttl: u64,
     checks: Checks,
@@ -125,7 +121,8 @@ impl Plugin for BasicAuth {
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let Some(challenge) = basic::challenge(&config.realm, &mut problems) else { return Err(problems) };
+        let answers = Answers::new(&config.realm, config.hide_credentials, &mut problems);
+        let Some(answers) = answers else { return Err(problems) };
         let files = ("config.htpasswd_files", config.htpasswd_files);
         let users = Watched::new(world, files, MAX_FILE, Users::add_lines)?;
         let decoy = Decoy::default();
@@ -135,10 +132,9 @@ impl Plugin for BasicAuth {
         let size = if config.cache_ttl.0 == 0 { 0 } else { config.cached_passwords };
         let count = |result| world.meters().counter(PASSWORDS, &["result"], &[result]);
         Ok(Self {
-            challenge,
+            answers,
             users: Arc::new(users),
             refresh: config.refresh,
-            hide: config.hide_credentials,
             anonymous: config.anonymous,
             cache_ttl: config.cache_ttl.0,
             checks: Checks::new(world, at_a_time, config.max_waiting_checks),
@@ -171,14 +167,10 @@ type Known = (Arc<Identity>, Arc<[Stored]>);
 impl Authenticate for BasicAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let (user, password) = match basic::given(&exchange.request.headers) {
-            Given::Nothing => {
-                let reply = self.refusal("password_missing", "a user name and a password are required");
-                return absent(self.anonymous.as_deref(), seat, reply);
-            }
+            Given::Nothing => return absent(self.anonymous.as_deref(), seat, self.answers.missing()),
             Given::Malformed => {
                 self.counts.refused.add(1);
-                let detail = "the credentials are malformed";
-                return Claim::Refused(self.refusal("credentials_malformed", detail));
+                return Claim::Refused(self.answers.malformed());
             }
             Given::Password(user, password) => (user, password),
         };
@@ -186,19 +178,19 @@ impl Authenticate for BasicAuth {
         if let Some((identity, stored)) = &known {
             if stored.iter().any(|stored| !stored.is_slow() && stored.verify(&password)) {
                 self.counts.verified.add(1);
-                return Claim::Caller(self.recognised(exchange, identity.clone()));
+                return Claim::Caller(self.answers.recognised(exchange, identity.clone()));
             }
             let print = checks::print(&self.memory, &user, stored, &password);
             if self.memory.checked.get(&print, now()).is_some() {
                 self.counts.cached.add(1);
-                return Claim::Caller(self.recognised(exchange, identity.clone()));
+                return Claim::Caller(self.answers.recognised(exchange, identity.clone()));
             }
         }
         let decoy = self.decoy.get(seat.consumers());
         let slow = known.as_ref().is_some_and(|(_, stored)| stored.iter().any(Stored::is_slow));
         if !slow && decoy.is_none() {
             self.counts.refused.add(1);
-            return Claim::Refused(self.wrong());
+            return Claim::Refused(self.answers.wrong());
         }
         Claim::wait(self.check(exchange, (user, password), known, decoy))
     }
@@ -230,17 +222,16 @@ impl BasicAuth {
                 self.counts.verified.add(1);
                 let print = checks::print(&self.memory, &user, &stored, &password);
                 self.memory.checked.put(print, (), now().saturating_add(self.cache_ttl));
-                Finding::Caller(self.recognised(exchange, identity))
+                Finding::Caller(self.answers.recognised(exchange, identity))
             }
             (Ok(_), _) => {
                 self.counts.refused.add(1);
-                Finding::Refused(self.wrong())
+                Finding::Refused(self.answers.wrong())
             }
             (Err(_), _) => {
                 self.counts.busy.add(1);
-                let reply = Reply::new(Cause::Overloaded).reason("password_checks_busy");
-                let reply = reply.detail("too many passwords are being checked");
-                Finding::Refused(Box::new(reply.header(RETRY_AFTER, HeaderValue::from_static("1"))))
+                let detail = "too many passwords are being checked";
+                Finding::Refused(Answers::unavailable("password_checks_busy", detail))
             }
         }
     }
@@ -258,22 +249,6 @@ impl BasicAuth {
         }
         let stored = self.users.get().get(user)?.clone();
         Some((consumer.cloned().unwrap_or_else(|| Arc::new(Identity::external(user))), stored))
-    }
-
-    fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
-        if self.hide {
-            exchange.request.headers.remove(AUTHORIZATION);
-        }
-        identity
-    }
-
-    fn wrong(&self) -> Box<Reply> {
-        self.refusal("password_wrong", "the user name or the password is wrong")
-    }
-
-    fn refusal(&self, reason: &'static str, detail: &'static str) -> Box<Reply> {
-        let reply = Reply::new(Cause::Unauthenticated).detail(detail).reason(reason);
-        Box::new(reply.header(WWW_AUTHENTICATE, self.challenge.clone()))
     }
 }
 

@@ -13,14 +13,11 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
-use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
-use http::HeaderValue;
-use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 
-use crate::credential::basic::{self, Given};
+use crate::credential::basic::{self, Answers, Given};
 use crate::credential::checked::{Print, Secrets};
 use crate::credential::{absent, is_current, now};
 use directory::{Logins, NoAnswer, User};
@@ -28,9 +25,8 @@ use settings::Config;
 
 /// The plugin.
 pub(crate) struct LdapAuth {
-    challenge: HeaderValue,
+    answers: Answers,
     logins: Arc<Logins>,
-    hide: bool,
     anonymous: Option<String>,
     cache_ttl: u64,
     memory: Secrets<Arc<Identity>>,
@@ -59,17 +55,16 @@ impl Plugin for LdapAuth {
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let challenge = basic::challenge(&config.realm, &mut problems);
+        let answers = Answers::new(&config.realm, config.hide_credentials, &mut problems);
         let directory = settings::read(&mut config, world, &mut problems);
-        let (Some(directory), Some(challenge)) = (directory, challenge) else { return Err(problems) };
+        let (Some(directory), Some(answers)) = (directory, answers) else { return Err(problems) };
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |result| world.meters().counter(PASSWORDS, &["plugin_config", "result"], &[owner, result]);
         let size = if config.cache_ttl.0 == 0 { 0 } else { config.cached_passwords };
         Ok(Self {
-            challenge,
+            answers,
             logins: Arc::new(Logins::new(directory)),
-            hide: config.hide_credentials,
             anonymous: config.anonymous,
             cache_ttl: config.cache_ttl.0,
             memory: Secrets::new(size),
@@ -96,21 +91,17 @@ impl Plugin for LdapAuth {
 impl Authenticate for LdapAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let (user, password) = match basic::given(&exchange.request.headers) {
-            Given::Nothing => {
-                let reply = self.refusal("password_missing", "a user name and a password are required");
-                return absent(self.anonymous.as_deref(), seat, reply);
-            }
+            Given::Nothing => return absent(self.anonymous.as_deref(), seat, self.answers.missing()),
             Given::Malformed => {
                 self.counts.refused.add(1);
-                let detail = "the credentials are malformed";
-                return Claim::Refused(self.refusal("credentials_malformed", detail));
+                return Claim::Refused(self.answers.malformed());
             }
             Given::Password(user, password) => (user, password),
         };
         let print = self.memory.print(&[user.as_bytes(), &password]);
         if let Some(identity) = self.memory.checked.get(&print, now()).filter(|it| is_current(it, seat)) {
             self.counts.cached.add(1);
-            return Claim::Caller(self.recognised(exchange, identity));
+            return Claim::Caller(self.answers.recognised(exchange, identity));
         }
         // Spaces at the ends do not count in a directory: one user would be several callers.
         let is_plain = user.trim() == user && !user.contains("  ");
@@ -120,7 +111,7 @@ impl Authenticate for LdapAuth {
             }
             _ => {
                 self.counts.refused.add(1);
-                Claim::Refused(self.wrong())
+                Claim::Refused(self.answers.wrong())
             }
         }
     }
@@ -134,22 +125,18 @@ impl LdapAuth {
         (user, password): (String, String),
         print: Print,
     ) -> Finding {
-        let unavailable = |reason, detail| {
-            let retry = HeaderValue::from_static("1");
-            let reply = Reply::new(Cause::Overloaded).reason(reason).detail(detail);
-            Finding::Refused(Box::new(reply.header(RETRY_AFTER, retry)))
-        };
+        let unavailable = |reason, detail| Finding::Refused(Answers::unavailable(reason, detail));
         match self.logins.ask(user, password).await {
             Ok(Some(user)) => {
                 self.counts.verified.add(1);
                 let identity = identity(user, seat);
                 let until = now().saturating_add(self.cache_ttl);
                 self.memory.checked.put(print, identity.clone(), until);
-                Finding::Caller(self.recognised(exchange, identity))
+                Finding::Caller(self.answers.recognised(exchange, identity))
             }
             Ok(None) => {
                 self.counts.refused.add(1);
-                Finding::Refused(self.wrong())
+                Finding::Refused(self.answers.wrong())
             }
             Err(NoAnswer::Busy) => {
                 self.counts.busy.add(1);
@@ -161,22 +148,6 @@ impl LdapAuth {
                 unavailable("ldap_failed", "passwords can't be checked now")
             }
         }
-    }
-
-    fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
-        if self.hide {
-            exchange.request.headers.remove(AUTHORIZATION);
-        }
-        identity
-    }
-
-    fn wrong(&self) -> Box<Reply> {
-        self.refusal("password_wrong", "the user name or the password is wrong")
-    }
-
-    fn refusal(&self, reason: &'static str, detail: &'static str) -> Box<Reply> {
-        let reply = Reply::new(Cause::Unauthenticated).detail(detail).reason(reason);
-        Box::new(reply.header(WWW_AUTHENTICATE, self.challenge.clone()))
     }
 }
 

@@ -3,19 +3,66 @@
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use std::sync::Arc;
+
 use gateway_core::config::problem::Problems;
-use http::header::AUTHORIZATION;
+use gateway_core::consumer::Identity;
+use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::{Cause, Reply};
+use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue};
 
-/// The challenge for this realm; what is wrong with it goes to `problems`.
-pub(crate) fn challenge(realm: &str, problems: &mut Problems) -> Option<HeaderValue> {
-    let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-    let value = HeaderValue::try_from(format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
-    let value = value.ok().filter(|_| realm.chars().all(is_plain));
-    if value.is_none() {
-        problems.add("config.realm", "only printable ASCII without quotes is possible here");
+/// What clients are told.
+pub(crate) struct Answers {
+    challenge: HeaderValue,
+    hide: bool,
+}
+
+impl Answers {
+    /// For this realm; what is wrong with it goes to `problems`. `hide` takes passwords out of requests.
+    pub(crate) fn new(realm: &str, hide: bool, problems: &mut Problems) -> Option<Self> {
+        let is_plain = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+        let value = HeaderValue::try_from(format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
+        let value = value.ok().filter(|_| realm.chars().all(is_plain));
+        if value.is_none() {
+            problems.add("config.realm", "only printable ASCII without quotes is possible here");
+        }
+        value.map(|challenge| Self { challenge, hide })
     }
-    value
+
+    /// The password is right: the request goes on as this caller's.
+    pub(crate) fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
+        if self.hide {
+            exchange.request.headers.remove(AUTHORIZATION);
+        }
+        identity
+    }
+
+    /// There is no password.
+    pub(crate) fn missing(&self) -> Box<Reply> {
+        self.refusal("password_missing", "a user name and a password are required")
+    }
+
+    /// There is something else.
+    pub(crate) fn malformed(&self) -> Box<Reply> {
+        self.refusal("credentials_malformed", "the credentials are malformed")
+    }
+
+    /// There is no such user, or it is not the user's password.
+    pub(crate) fn wrong(&self) -> Box<Reply> {
+        self.refusal("password_wrong", "the user name or the password is wrong")
+    }
+
+    /// It can't be told now.
+    pub(crate) fn unavailable(reason: &'static str, detail: &'static str) -> Box<Reply> {
+        let reply = Reply::new(Cause::Overloaded).reason(reason).detail(detail);
+        Box::new(reply.header(RETRY_AFTER, HeaderValue::from_static("1")))
+    }
+
+    fn refusal(&self, reason: &'static str, detail: &'static str) -> Box<Reply> {
+        let reply = Reply::new(Cause::Unauthenticated).detail(detail).reason(reason);
+        Box::new(reply.header(WWW_AUTHENTICATE, self.challenge.clone()))
+    }
 }
 
 /// What a request brings.
