@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::recording::{self, Read, Reading};
 use super::saved::Saved;
 use super::{Counts, Held, Key, Outcome, Print, Refusal, RequestDeduplication, local, shared};
 use crate::redis_link::{OnError, Sha256};
@@ -176,61 +178,53 @@ impl RequestDeduplication {
         }
         let unstored = UNAVAILABLE.map(|(grpc, status)| (grpc, self.rules.unstored.has(status)));
         let head = (status, response.headers().clone());
-        let (done, read) = oneshot::channel();
         let within = longest(seat);
-        let body = std::mem::take(response.body_mut());
-        let reading = read_whole(ticket, head, (body, limit, within), unstored, done);
-        // A client that leaves ends nothing: a task of its own reads on.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(reading)),
-            Err(_) => return Step::reply(Reply::new(Cause::Internal)),
-        }
-        Step::wait(async move {
-            match read.await {
-                Ok(Some(body)) => {
-                    *response.body_mut() = body;
-                    Verdict::Next
+        let (reading, client) = recording::split(std::mem::take(response.body_mut()));
+        let mut storing = Box::pin(store(ticket, head, (reading, limit, within), unstored));
+        // Most answers are there already.
+        match storing.as_mut().now_or_never() {
+            Some(true) => *response.body_mut() = client,
+            Some(false) => return Step::reply(Reply::new(Cause::UpstreamClosed)),
+            // A client that leaves ends nothing: a task of its own reads on.
+            None => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => {
+                    drop(runtime.spawn(storing));
+                    *response.body_mut() = client;
                 }
-                Ok(None) | Err(_) => Verdict::reply(Reply::new(Cause::UpstreamClosed)),
-            }
-        })
+                Err(_) => return Step::reply(Reply::new(Cause::Internal)),
+            },
+        }
+        Step::Next
     }
 }
 
-/// Reads an answer, stores it, and hands its body back; nothing where it was cut off.
-async fn read_whole(
+/// Reads an answer and stores it; says whether it came to its end.
+async fn store(
     mut ticket: Ticket,
     (status, headers): (http::StatusCode, HeaderMap),
-    (mut body, limit, within): (Body, u64, Duration),
+    (reading, limit, within): (Reading, u64, Duration),
     unstored: [(u8, bool); 4],
-    done: oneshot::Sender<Option<Body>>,
-) {
-    let body = match tokio::time::timeout(within, body.collect(limit)).await {
-        Ok(Ok((bytes, trailers))) => {
+) -> bool {
+    match tokio::time::timeout(within, reading.read(limit)).await {
+        Ok(Read::Whole(bytes, trailers)) => {
             let code = trailers.as_ref().and_then(grpc_status);
             if code.is_some_and(|code| unstored.contains(&(code, true))) {
                 ticket.settle(Outcome::Free);
             } else {
-                let saved = Saved::new(status, headers, bytes.clone(), trailers.clone());
+                let saved = Saved::new(status, headers, bytes, trailers);
                 ticket.settle(Outcome::Answered(Arc::new(saved)));
             }
-            Some(match trailers {
-                Some(trailers) => Body::full_with_trailers(bytes, trailers),
-                None => Body::full(bytes),
-            })
+            true
         }
-        // It is whole again.
-        Ok(Err(BodyError::TooLarge { .. } | BodyError::NoRoom)) => {
+        Ok(Read::TooLong) => {
             ticket.settle(Outcome::Spent);
-            Some(body)
+            true
         }
-        Ok(Err(_)) | Err(_) => {
+        Ok(Read::CutOff) | Err(_) => {
             ticket.settle(Outcome::Unknown);
-            None
+            false
         }
-    };
-    // The client may be gone.
-    drop(done.send(body));
+    }
 }
 
 /// Waits until the first request has ended, or for a while.
