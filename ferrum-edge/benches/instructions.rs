@@ -40,14 +40,56 @@ async fn run(scenario: &str, count: usize) {
     match scenario {
         "route" => find(&compiled(1, false), count),
         "route-30000" => find(&compiled(MANY, false), count),
-        "exchange" => serve(compiled(1, false), count).await,
-        "exchange-30000" => serve(compiled(MANY, false), count).await,
-        "exchange-key-auth" => serve(compiled(1, true), count).await,
-        "exchange-key-auth-30000" => serve(compiled(MANY, true), count).await,
-        "exchange-script" => serve(scripted(), count).await,
+        "exchange" => serve(compiled(1, false), &[], count).await,
+        "exchange-30000" => serve(compiled(MANY, false), &[], count).await,
+        "exchange-key-auth" => serve(compiled(1, true), &[], count).await,
+        "exchange-key-auth-30000" => serve(compiled(MANY, true), &[], count).await,
+        "exchange-script" => serve(scripted(), &[], count).await,
         "change-30000" => change(count),
-        other => eprintln!("there is no scenario {other}"),
+        other => match PLUGINS.iter().find(|(name, ..)| *name == other) {
+            Some((_, plugin, config, fields)) => serve(with_plugin(plugin, config), fields, count).await,
+            None => eprintln!("there is no scenario {other}"),
+        },
     }
+}
+
+/// A token of consumer `u0` that ends in 2100.
+const TOKEN: &str = "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1MCIsImV4cCI6NDEwMjQ0NDgwMH0.\
+    b2SVCf_Eg8hRIR_gVAymwOLxGr-jMazF6ijfsSPeMAA";
+
+/// A plugin, its settings, and what requests have besides the usual.
+type Scenario = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// An exchange with one plugin: against `exchange` it says what the plugin costs.
+const PLUGINS: &[Scenario] = &[
+    ("exchange-rate-limiting", "rate_limiting", r#"{"limits":[{"rate":1000000}]}"#, &[]),
+    (
+        "exchange-rate-limiting-silent",
+        "rate_limiting",
+        r#"{"limits":[{"rate":1000000}],"headers":"none"}"#,
+        &[],
+    ),
+    (
+        "exchange-cors",
+        "cors",
+        r#"{"allowed_origins":["https://shop.example"]}"#,
+        &[("origin", "https://shop.example")],
+    ),
+    ("exchange-ip-restriction", "ip_restriction", r#"{"deny":["10.0.0.0/8","2001:db8::/32"]}"#, &[]),
+    ("exchange-jwt-hs256", "jwt_auth", r#"{"cached_tokens":0}"#, &[("authorization", TOKEN)]),
+    ("exchange-jwt-hs256-cached", "jwt_auth", "{}", &[("authorization", TOKEN)]),
+];
+
+/// One proxy with one plugin, and one consumer.
+fn with_plugin(plugin: &str, config: &str) -> Compiled {
+    let text = format!(
+        r#"{{"proxies":[{{"id":"p0","listen_path":"/p0","backend_host":"127.0.0.1","backend_port":1}}],
+            "consumers":[{{"id":"c0","username":"u0","credentials":{{"jwt_auth":"a secret of thirty-two bytes, ok"}}}}],
+            "plugin_configs":[{{"id":"s","plugin_name":"{plugin}","proxy_id":"p0","config":{config}}}]}}"#
+    );
+    let mut compiler = Compiler::new(ferrum_edge::plugins());
+    let model = parse(&text, "bench", compiler.registry()).expect("the configuration is good");
+    compiler.compile(&model, &Snapshot::empty(Arc::default()), Instant::now())
 }
 
 fn compiled(proxies: usize, protected: bool) -> Compiled {
@@ -97,7 +139,7 @@ fn find(compiled: &Compiled, count: usize) {
 }
 
 /// The pipeline between a client and a target that cost next to nothing.
-async fn serve(compiled: Compiled, count: usize) {
+async fn serve(compiled: Compiled, fields: &[(&str, &str)], count: usize) {
     let settings = Settings::default();
     let telemetry = Telemetry::new(1, &settings).expect("no log to open");
     telemetry.applied(&compiled);
@@ -110,6 +152,7 @@ async fn serve(compiled: Compiled, count: usize) {
             .header("user-agent", "curl/8.0")
             .header("accept", "*/*")
             .header("x-api-key", "key-0");
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(Body::empty()).expect("the request is good");
         let delivery = pipeline
             .serve(&compiled.snapshot, Box::new(Exchange::new(request, client.clone())), &mut Screen)
