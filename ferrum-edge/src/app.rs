@@ -209,6 +209,7 @@ impl Gateway {
         let audit = Arc::new(Recorder::new(telemetry.control.audit.clone()));
         audit.log_to(settings.audit_log.as_deref())?;
         telemetry.applied(&compiled);
+        compiler.registry().world().use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
         let meters = compiler.registry().world().meters().clone();
         let addresses = listeners.addresses();

@@ -22,13 +22,13 @@ use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tokio::time::Instant;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::caller_key::{KeyBy, Keyed};
-use crate::redis_link::{Link, OnError, Server, Sha256};
+use crate::redis_link::{Link, OnError, Sha256};
+use crate::shared::limit_headers::{self, LimitHeaders, Stand};
 use file::File;
-use settings::{Config, Fields, Limit, Limits};
+use settings::{Config, Limit, Limits};
 use shared::Shared;
 use table::{Ask, Table};
 
@@ -44,7 +44,7 @@ pub(crate) struct Quota {
     _latest: Arc<Latest>,
     file: Option<Arc<File>>,
     shared: Option<Arc<Shared>>,
-    fields: Fields,
+    fields: LimitHeaders,
     status: StatusCode,
     dry_run: bool,
     accepted: Counter,
@@ -71,17 +71,6 @@ const SHARED: Metric = Metric {
     kind: "counter",
     help: "Requests by how they were counted: shared, or without the store as local, allowed, denied.",
 };
-const UP: Metric = Metric {
-    name: "ferrum_quota_shared_up",
-    kind: "gauge",
-    help: "1 while the store that gateways share is connected.",
-};
-
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// What became of a request.
 enum Outcome {
@@ -118,7 +107,6 @@ impl Plugin for Quota {
         let mut problems = Problems::default();
         let Limits { limits, key_by, status, folder, save_interval, entries } =
             settings::read(&config, &mut problems);
-        let server = config.redis.take().map(|redis| Server::read(redis, world, &mut problems));
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -133,10 +121,9 @@ impl Plugin for Quota {
         });
         let latest = world.kept("latest", Latest::default);
         let table = table(world, &latest, (entries, count(EVICTED)), file.as_deref())?;
-        let shared = server.map(|server| {
-            let gauge = world.meters().gauge(UP, &["plugin_config"], &[owner]);
+        let shared = config.redis.take().map(|redis| {
             Arc::new(Shared {
-                link: Arc::new(Link::new(server, gauge, Instant::now())),
+                link: Arc::new(Link::new(&redis, world)),
                 asked: outcome(SHARED, "shared"),
                 local: outcome(SHARED, "local"),
                 allowed: outcome(SHARED, "allowed"),
@@ -144,7 +131,7 @@ impl Plugin for Quota {
             })
         });
         Ok(Self {
-            policy: policy(&limits),
+            policy: limit_headers::policy(limits.iter().map(|it| (&*it.name, it.most, it.period.seconds()))),
             limits,
             key_by,
             cost: config.cost,
@@ -162,7 +149,7 @@ impl Plugin for Quota {
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
-        if self.fields != Fields::None && !self.dry_run {
+        if self.fields != LimitHeaders::None && !self.dry_run {
             hooks.on_response(self);
         }
     }
@@ -206,13 +193,6 @@ fn table(
 
 /// Bytes of the largest file that is ever written.
 const MOST_BYTES: u64 = 256 << 20;
-
-/// Every quota, with about how long it lasts.
-fn policy(limits: &[Limit]) -> HeaderValue {
-    let one = |limit: &Limit| format!("\"{}\";q={};w={}", limit.name, limit.most, limit.period.seconds());
-    let all: Vec<String> = limits.iter().map(one).collect();
-    HeaderValue::from_str(&all.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
 
 /// Seconds since 1970.
 fn unix_now() -> u64 {
@@ -372,31 +352,12 @@ impl Quota {
         reply
     }
 
-    /// Writes headers about the quota with the least left, and about all policies. Of the headers that have room for one limit
-    /// only, the tighter one stays.
+    /// Writes headers about the quota with the least left, and about all policies.
     fn say(&self, counted: Counted, headers: &mut HeaderMap) {
-        let Some(limit) = self.limits.get(counted.tightest) else { return };
-        if matches!(self.fields, Fields::Ratelimit | Fields::Both) {
-            let now = format!("\"{}\";r={};t={}", limit.name, counted.remaining, counted.reset);
-            for (name, value) in
-                [(RATELIMIT, HeaderValue::from_str(&now).ok()), (POLICY, Some(self.policy.clone()))]
-            {
-                // A response may pass here twice, when another plugin replaces it.
-                if let Some(value) =
-                    value.filter(|value| !headers.get_all(&name).iter().any(|it| it == value))
-                {
-                    headers.append(name, value);
-                }
-            }
-        }
-        if matches!(self.fields, Fields::XRatelimit | Fields::Both) {
-            let known = headers.get(REMAINING).and_then(|known| known.to_str().ok()?.parse::<u64>().ok());
-            if known.is_none_or(|known| counted.remaining <= known) {
-                headers.insert(LIMIT, HeaderValue::from(limit.most));
-                headers.insert(REMAINING, HeaderValue::from(counted.remaining));
-                headers.insert(RESET, HeaderValue::from(counted.reset));
-            }
-        }
+        let Some(Limit { name, most, .. }) = self.limits.get(counted.tightest) else { return };
+        let Counted { remaining, reset, .. } = counted;
+        let stand = Stand { name, limit: *most, remaining, reset };
+        limit_headers::write(self.fields, &self.policy, stand, headers);
     }
 }
 

@@ -9,6 +9,7 @@
 //! allowance is whole first. What was counted survives a change of other settings.
 
 mod answer;
+mod leases;
 mod settings;
 mod together;
 
@@ -24,15 +25,16 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
 use crate::caller_key::{KeyBy, Keyed};
 use crate::rate_table::{Standing, Table};
-use crate::redis_link::Server;
+use crate::shared::limit_headers::LimitHeaders;
 use crate::shared::statuses::Statuses;
 use answer::Counted;
-use settings::{Config, Costs, Count, Fields, Limit, Limits};
+use settings::{Config, Costs, Count, Limit, Limits};
+use together::Known;
 
 /// The plugin.
 pub(crate) struct RateLimiting {
@@ -42,7 +44,8 @@ pub(crate) struct RateLimiting {
     count: Count,
     failures: Statuses,
     costs: Costs,
-    fields: Fields,
+    fields: LimitHeaders,
+    policy: HeaderValue,
     status: StatusCode,
     dry_run: bool,
     accepted: Counter,
@@ -68,8 +71,8 @@ impl Plugin for RateLimiting {
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let Limits { limits, key_by, failures, status, costs } = settings::read(&mut config, &mut problems);
-        let server = config.redis.take().map(|redis| Server::read(redis, world, &mut problems));
+        let Limits { limits, key_by, failures, status, costs, lease } =
+            settings::read(&mut config, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -81,9 +84,13 @@ impl Plugin for RateLimiting {
         // A table of another size begins anew.
         let make = || Table::new(entries, Instant::now(), evicted);
         let table = world.kept(&format!("table of {entries}"), make);
-        let shared = server.map(|server| together::Together::new(server, world, &limits));
+        let shared = config.redis.take().map(|redis| {
+            let leases = lease.map(|lease| (usize::try_from(config.max_keys).unwrap_or(usize::MAX), lease));
+            together::Together::new(&redis, world, (&limits, leases))
+        });
         Ok(Self {
             shared,
+            policy: answer::policy(&limits),
             limits,
             key_by,
             table,
@@ -127,19 +134,16 @@ impl OnRequest for RateLimiting {
             Keyed::Denied => return self.deny(exchange),
         };
         let cost = self.costs.of(exchange);
-        match &self.shared {
-            Some(shared) if shared.limits.is_up() => Step::wait(async move {
-                let counted = shared.ask(self, (key, cost), exchange.started).await;
+        let Some(shared) = &self.shared else {
+            let counted = self.admit(key, cost, exchange.started);
+            return self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply);
+        };
+        match shared.at_once(self, (key, cost), exchange.started) {
+            Known::Outcome(outcome) => self.settle(exchange, seat, outcome).map_or(Step::Next, Step::reply),
+            Known::Ask(most) => Step::wait(async move {
+                let counted = shared.ask(self, (key, cost, most), exchange.started).await;
                 self.settle(exchange, seat, counted).map_or(Verdict::Next, Verdict::reply)
             }),
-            Some(shared) => {
-                let counted = shared.without(self, (key, cost), exchange.started);
-                self.settle(exchange, seat, counted).map_or(Step::Next, Step::reply)
-            }
-            None => {
-                let counted = self.admit(key, cost, exchange.started);
-                self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply)
-            }
         }
     }
 }
@@ -175,7 +179,8 @@ impl OnResponse for RateLimiting {
             self.charge(counted, said - counted.cost);
         }
         if !self.dry_run {
-            answer::write(self.fields, &self.limits, counted.tightest, response.headers_mut());
+            let which = (self.fields, &self.policy);
+            answer::write(which, &self.limits, counted.tightest, response.headers_mut());
         }
         Step::Next
     }
@@ -192,7 +197,12 @@ impl OnConnect for RateLimiting {
             other => return self.keyed(session, other).map_or(Gate::Open, Gate::Refuse),
         };
         Gate::Wait(Box::pin(async move {
-            let passed = match shared.ask(self, (key, self.costs.of_session()), session.started).await {
+            let cost = self.costs.of_session();
+            let outcome = match shared.at_once(self, (key, cost), session.started) {
+                Known::Outcome(outcome) => outcome,
+                Known::Ask(most) => shared.ask(self, (key, cost, most), session.started).await,
+            };
+            let passed = match outcome {
                 Outcome::Counted(counted) => counted.passed,
                 Outcome::Passes => true,
                 Outcome::Unavailable => false,
@@ -206,7 +216,7 @@ impl RateLimiting {
     fn sees_responses(&self) -> bool {
         self.count == Count::Failures
             || self.costs.header.is_some()
-            || (self.fields != Fields::None && !self.dry_run)
+            || (self.fields != LimitHeaders::None && !self.dry_run)
     }
 
     fn is_failure(&self, response: &Response<Body>) -> bool {

@@ -4,7 +4,7 @@
 //! The answer to the first request with a key is stored for `ttl`, and requests with the same key of the same caller get it
 //! again, with `Idempotent-Replayed: true`; the target sees the first one only. A key that comes with another request (method,
 //! host, path, query, content type or body) is refused with 422, and one whose request is under way with 409, or waits for
-//! it. An answer is read whole before the client gets it, and stored even when the client is gone by then.
+//! it. The client gets the answer while it is stored; it is stored even when the client is gone by then.
 //!
 //! The key is free again after answers in `unstored_statuses`, and when the target was never reached. When nobody knows whether
 //! a request was carried out, `on_unknown` decides. Answers longer than `max_response_bytes`, and event streams, are not
@@ -12,6 +12,7 @@
 //! first answer can't have a key: its body is read first. WebSockets have none.
 
 mod local;
+mod recording;
 mod saved;
 mod settings;
 mod shared;
@@ -32,10 +33,9 @@ use gateway_core::plugin::{
 use gateway_core::record::Metric;
 use http::{HeaderMap, Response, StatusCode};
 use sfv::{BareItem, Item};
-use tokio::time::Instant;
 
 use crate::caller_key::Keyed;
-use crate::redis_link::{Link, Server, Sha256};
+use crate::redis_link::{Link, Sha256};
 use local::{Limits, Meters, Table};
 use saved::Saved;
 use settings::{Config, Rules};
@@ -134,11 +134,6 @@ const SHARED: Metric = Metric {
     kind: "counter",
     help: "Requests that could not ask the shared store, by what became of them: local, allowed, denied.",
 };
-const UP: Metric = Metric {
-    name: "ferrum_request_deduplication_shared_up",
-    kind: "gauge",
-    help: "1 while the store that gateways share is connected.",
-};
 const BYTES: Metric = Metric {
     name: "ferrum_request_deduplication_bytes",
     kind: "gauge",
@@ -163,7 +158,7 @@ impl Plugin for RequestDeduplication {
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let server = config.redis.take().map(|redis| Server::read(redis, world, &mut problems));
+        let redis = config.redis.take();
         let rules = settings::read(config, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
@@ -176,7 +171,7 @@ impl Plugin for RequestDeduplication {
             evicted: world.meters().counter(EVICTED, &["plugin_config"], &[owner]),
         };
         let table = world.kept("table", || Table::new(meters));
-        let shared = server.map(|server| Arc::new(Shared::new(Link::new(server, gauge(UP), Instant::now()))));
+        let shared = redis.map(|redis| Arc::new(Shared::new(Link::new(&redis, world))));
         Ok(Self { rules, table, shared, counts: Arc::new(Counts::new(world, owner)) })
     }
 

@@ -4,16 +4,16 @@ use std::hash::Hasher;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use gateway_core::plugin::world::meters::Gauge;
+use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskControl;
 use redis::Script;
-use tokio::time::Instant;
 
 use crate::rate_table::Rule;
 pub(crate) use crate::redis_link::Away;
-use crate::redis_link::{Command, Link, OnError, Server, Sha256};
+use crate::redis_link::{Command, Link, OnError, RedisConfig, Sha256};
 
-/// Takes from several limits of one key, or from none; `charge` takes from all of them whatever is left, `look` from none. The state
+/// Takes from several limits of one key, or from none; `charge` takes from all of them whatever is left, `look` from none. `lease`
+/// takes as many as fit, at most the last argument, and says how many; with less than what is asked for it takes nothing. The state
 /// of a limit is the moment at which its allowance is whole again, in microseconds since 2026, so that numbers stay exact.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -26,15 +26,26 @@ for i = 1, #KEYS do
   owed[i] = math.max(whole - now, 0)
   if refused == 0 and owed[i] + tonumber(ARGV[2 * i]) > tonumber(ARGV[2 * i + 1]) + 0.01 then refused = i end
 end
-if mode == 'charge' or (mode == 'take' and refused == 0) then
+local granted, asked = 1, 1
+if mode == 'lease' and refused == 0 then
+  asked = tonumber(ARGV[2 * #KEYS + 2])
+  granted = tonumber(ARGV[2 * #KEYS + 3])
+  for i = 1, #KEYS do
+    local room = tonumber(ARGV[2 * i + 1]) + 0.01 - owed[i]
+    granted = math.min(granted, math.floor(room / tonumber(ARGV[2 * i]) * asked))
+  end
+  granted = math.max(granted, asked)
+end
+if mode == 'charge' or (mode ~= 'look' and refused == 0) then
   for i = 1, #KEYS do
     local capacity = tonumber(ARGV[2 * i + 1])
-    owed[i] = math.max(owed[i], math.min(owed[i] + tonumber(ARGV[2 * i]), capacity))
+    owed[i] = math.max(owed[i], math.min(owed[i] + tonumber(ARGV[2 * i]) / asked * granted, capacity))
     redis.call('SET', KEYS[i], string.format('%.3f', now + owed[i]), 'PX', math.ceil(owed[i] / 1000) + 1)
   end
 end
 local answer = { refused }
 for i = 1, #KEYS do answer[i + 1] = math.ceil(owed[i] * 1000) end
+if mode == 'lease' then answer[#KEYS + 2] = granted end
 return answer
 ",
     )
@@ -67,8 +78,8 @@ pub(crate) struct SharedLimits {
 
 impl SharedLimits {
     /// Nothing is connected before [`Self::run`].
-    pub(crate) fn new(server: Server, gauge: Gauge, now: Instant) -> Self {
-        Self { link: Arc::new(Link::new(server, gauge, now)) }
+    pub(crate) fn new(config: &RedisConfig, world: &World) -> Self {
+        Self { link: Arc::new(Link::new(config, world)) }
     }
 
     pub(crate) fn on_error(&self) -> OnError {
@@ -92,30 +103,36 @@ impl SharedLimits {
         rules: &[Rule],
         (mode, many): (Mode, u64),
     ) -> Result<Answer, Away> {
-        let answered = self.link.ask(self.command(key, rules, (mode, many))).await?;
-        let answered: Vec<i64> = redis::from_redis_value(answered).map_err(|_| Away)?;
-        let mut numbers = answered.into_iter().map(|number| u64::try_from(number).unwrap_or(0));
-        let refused = numbers.next().and_then(|n| usize::try_from(n).ok()?.checked_sub(1));
-        Ok(Answer { refused, owed: numbers.map(Duration::from_nanos).collect() })
+        let command = self.command(key, rules, (mode.word(), many));
+        answer(self.link.ask(command).await?, rules).map(|(answer, _)| answer)
+    }
+
+    /// Takes as many as there is room for, but at least `many` and at most `most`, or none: says how many.
+    pub(crate) async fn lease(
+        &self,
+        key: u64,
+        rules: &[Rule],
+        (many, most): (u64, u64),
+    ) -> Result<(Answer, u64), Away> {
+        let command = self.command(key, rules, ("lease", many));
+        let command = command.arg(many.to_string()).arg(most.to_string());
+        answer(self.link.ask(command).await?, rules)
     }
 
     /// Asks, and does not wait. False where nothing could be asked.
     pub(crate) fn tell(&self, key: u64, rules: &[Rule], (mode, many): (Mode, u64)) -> bool {
-        self.link.tell(self.command(key, rules, (mode, many)))
+        self.link.tell(self.command(key, rules, (mode.word(), many)))
     }
 
-    fn command(&self, key: u64, rules: &[Rule], (mode, many): (Mode, u64)) -> Command {
+    fn command(&self, key: u64, rules: &[Rule], (mode, many): (&str, u64)) -> Command {
         // What is in braces decides where a cluster keeps a key: all limits of one caller are together.
+        let prefix = self.link.prefix();
         let name = |(n, rule): (usize, &Rule)| {
             let (interval, capacity) = rule.micros(1);
-            format!("{}:{{{key:016x}}}:{n}:{interval}:{capacity}", self.link.prefix())
+            format!("{prefix}:{{{key:016x}}}:{n}:{interval}:{capacity}")
         };
         let command = Command::new(&SCRIPT, rules.iter().enumerate().map(name).collect());
-        let command = command.arg(match mode {
-            Mode::Take => "take",
-            Mode::Look => "look",
-            Mode::Charge => "charge",
-        });
+        let command = command.arg(mode);
         rules.iter().fold(command, |command, rule| {
             let (cost, capacity) = rule.micros(many);
             command.arg(cost.to_string()).arg(capacity.to_string())
@@ -137,6 +154,28 @@ impl SharedLimits {
     pub(crate) async fn becomes(&self, up: bool) {
         self.link.becomes(up).await;
     }
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Look => "look",
+            Self::Charge => "charge",
+        }
+    }
+}
+
+/// What the script said, and the number behind it.
+fn answer(said: redis::Value, rules: &[Rule]) -> Result<(Answer, u64), Away> {
+    let said: Vec<i64> = redis::from_redis_value(said).map_err(|_| Away)?;
+    let mut numbers = said.into_iter().map(|number| u64::try_from(number).unwrap_or(0));
+    let refused = numbers.next().and_then(|n| usize::try_from(n).ok()?.checked_sub(1));
+    let owed: Vec<Duration> = numbers.by_ref().take(rules.len()).map(Duration::from_nanos).collect();
+    if owed.len() != rules.len() {
+        return Err(Away);
+    }
+    Ok((Answer { refused, owed }, numbers.next().unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -69,6 +69,37 @@ async fn a_request_is_carried_out_once_in_every_version() {
 }
 
 #[tokio::test]
+async fn the_client_gets_an_answer_while_it_is_stored() {
+    for (kind, limit) in [(Kind::H1, "1MiB"), (Kind::H2, "1MiB"), (Kind::H2Tls, "6"), (Kind::H1, "6")] {
+        let (mut origin, backend) = Origin::listen(kind).await;
+        let edge = Edge::start(&spec(&backend, &format!("{{max_response_bytes: {limit}}}")));
+        let mut client = send(&edge, kind, &[]).await;
+        let mut served = origin.serve().await;
+        served.body().await.unwrap();
+        served.respond(200, &[], Will::Stream).await;
+        let mut got = Vec::new();
+        for (n, piece) in [b"one ", b"two ", b"tre "].iter().enumerate() {
+            served.send(*piece).await.unwrap();
+            if n == 0 {
+                assert_eq!(client.head().await.unwrap().status, 200);
+            }
+            while got.len() < 4 * (n + 1) {
+                got.extend(client.data().await.unwrap().expect("more"));
+            }
+            assert_eq!(got.len(), 4 * (n + 1), "{kind:?}: it is there before the next is sent");
+        }
+        served.finish(&[]).await.unwrap();
+        assert_eq!(client.body().await.unwrap(), b"");
+        assert_eq!(got, b"one two tre ");
+        let (again, body) = whole(send(&edge, kind, &[]).await).await;
+        match limit {
+            "6" => assert!(again.status == 409 && body.contains("idempotency_answer_not_stored"), "{body}"),
+            _ => assert_eq!((again.status, body.as_str()), (200, "one two tre ")),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_gets_the_answer_when_it_asks_again() {
     // More than windows and buffers hold: once it is sent, the gateway reads the answer.
     const SIZE: usize = 16 << 20;
@@ -126,10 +157,8 @@ async fn a_target_that_was_never_reached_leaves_the_key_free() {
 async fn gateways_with_one_store_carry_out_a_request_once() {
     let redis = Redis::start();
     let origin = Standing::start("o").await;
-    let config =
-        format!("{{redis: {{urls: ['redis://127.0.0.1:{}'], timeout: 10s, on_error: deny}}}}", redis.port);
-    let spec = spec(&origin.backend(), &config);
-    let edges = [Edge::start(&spec), Edge::start(&spec)];
+    let spec = spec(&origin.backend(), "{redis: {name: main, on_error: deny}}");
+    let edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec));
     for edge in &edges {
         // Refused until it is connected.
         let headers = [("idempotency-key", "first")];

@@ -66,12 +66,9 @@ async fn a_quota_counts_all_kinds_of_requests_and_survives_a_restart() {
 async fn gateways_share_a_quota() {
     let redis = Redis::start();
     let origin = Standing::start("o").await;
-    let config = format!(
-        "limits: [{{limit: 4, per: 3650d}}], redis: {{urls: ['redis://127.0.0.1:{}'], timeout: 10s, on_error: deny}}",
-        redis.port
-    );
-    let spec = spec(&origin, &config);
-    let edges = [Edge::start(&spec), Edge::start(&spec)];
+    let config = "limits: [{limit: 4, per: 3650d}], redis: {name: main, on_error: deny}";
+    let spec = spec(&origin, config);
+    let edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec));
     for edge in &edges {
         // Refused until it is connected.
         while ask(edge, Kind::H1, "first").await.0 != 200 {}

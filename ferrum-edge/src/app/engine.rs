@@ -145,6 +145,7 @@ impl Engine {
 
     /// Puts a staged configuration in use, whole, without touching a connection.
     pub(crate) fn publish(&self, Staged { compiled, ports }: Staged) -> Served {
+        self.use_redis(&compiled.snapshot.settings);
         self.compiler().adopt(&compiled);
         self.telemetry.applied(&compiled);
         let revision = compiled.snapshot.revision;
@@ -238,6 +239,11 @@ impl Engine {
         let mut running = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         running.clear();
         *running = pushes.start(self, &self.tasks);
+    }
+
+    /// Plugins connect to these servers from now on.
+    fn use_redis(&self, settings: &Settings) {
+        self.compiler().registry().world().use_redis(settings.redis.as_ref());
     }
 
     fn compiler(&self) -> MutexGuard<'_, Compiler> {

@@ -108,8 +108,15 @@ impl AdminArgs {
         access.add_command(&token, &super::user()).map_err(|error| failed(&error))?;
         let location = self.database.location().map_err(|problems| failed(&problems))?;
         let database = Database::for_tools(location, access).map_err(|problems| failed(&problems))?;
-        let settings =
-            Settings { http: None, https: None, workers: 1, access_log: None, ..Settings::default() };
+        // Which Redis servers the gateways know is not in the database.
+        let settings = Settings {
+            http: None,
+            https: None,
+            workers: 1,
+            access_log: None,
+            redis: None,
+            ..Settings::default()
+        };
         let gateway = Gateway::start_closed(settings.into(), database, registry).map_err(|e| failed(&e))?;
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = gateway.serve_admin(loopback).map_err(|error| failed(&error))?;

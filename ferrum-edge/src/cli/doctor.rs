@@ -188,9 +188,9 @@ fn of_database(
         Ok(database) => database,
         Err(problems) => return refused(findings, &problems),
     };
-    let tls = settings.tls.clone();
+    let (tls, redis) = (settings.tls.clone(), settings.redis.clone());
     let closed =
-        Settings { http: None, https: None, workers: 1, access_log: None, tls, ..Settings::default() };
+        Settings { http: None, https: None, workers: 1, access_log: None, tls, redis, ..Settings::default() };
     let gateway = match Gateway::start_closed(closed.into(), database, registry) {
         Ok(gateway) => gateway,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::certificate;
-use gateway_core::config::model::{Model, Scheme, Traffic};
+use gateway_core::config::model::{BackendTls, Model, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Expiry;
 use gateway_protocols::tls;
@@ -33,6 +33,13 @@ pub(super) fn check(model: &Model) -> Problems {
             .map_or(Ok(()), |path| tls::pem::roots(path).map(drop).map_err(|error| error.to_string()));
         for error in [pair, roots].into_iter().filter_map(Result::err) {
             pair_problem(&mut problems, "gateway.admin_tls", &error);
+        }
+    }
+    for (name, server) in model.settings.redis.iter().flat_map(|servers| servers.iter()) {
+        let (ca_path, client_cert) = (server.ca_path.clone(), server.client_cert.clone());
+        let rules = BackendTls { verify: true, ca_path, client_cert, server_name: None };
+        if let Err(error) = tls::client::build(&rules, None) {
+            problems.add(format!("gateway.redis.{name}"), error.to_string());
         }
     }
     if problems.0.is_empty() {

@@ -174,6 +174,12 @@ impl Reconciler {
     /// When they can't be used.
     pub(crate) async fn reload(&self, settings: Arc<Settings>) -> Result<(), ReloadError> {
         let live = self.live.lock().await;
+        let missing = live.catalog.without_redis(&settings);
+        if !missing.is_empty() {
+            let refused = ReloadError::from(missing);
+            self.engine.telemetry.refused(&refused);
+            return Err(refused);
+        }
         heavy(|| self.engine.reload_settings(settings, live.mark.revision))
     }
 

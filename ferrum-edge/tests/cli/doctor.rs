@@ -57,13 +57,14 @@ fn targets_certificates_and_redis_are_examined() {
     let spec = |target: u16, redis: u16| {
         format!(
             "
-gateway: {{ http: '127.0.0.1:0', admin: off, workers: 1, tls: {{ certificates: [{{ cert_path: cert.pem, key_path: key.pem }}] }} }}
+gateway: {{ http: '127.0.0.1:0', admin: off, workers: 1, tls: {{ certificates: [{{ cert_path: cert.pem, key_path: key.pem }}] }},
+  redis: {{ main: {{ urls: ['redis://127.0.0.1:{redis}'], password: p4ssword }} }} }}
 proxies:
   - {{ id: shop, hosts: [shop.example], listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {target} }}
   - {{ id: blog, hosts: [blog.example], listen_path: /, backend_scheme: http, backend_host: localhost, backend_port: {open} }}
 plugin_configs:
   - {{ id: limit, plugin_name: rate_limiting, scope: global,
-      config: {{ limits: [{{ rate: 5, per: 1m }}], redis: {{ urls: ['redis://127.0.0.1:{redis}'], password: p4ssword }} }} }}
+      config: {{ limits: [{{ rate: 5, per: 1m }}], redis: {{ name: main }} }} }}
 "
         )
     };
@@ -82,7 +83,7 @@ plugin_configs:
     let bad = examined(&folder, 1, &[]);
     let found = about(&bad, &format!("127.0.0.1:{closed}"));
     assert!(found.iter().all(|(level, _)| *level == "error") && found.len() == 2, "{found:?}");
-    assert!(found[0].1.contains("`shop`") && found[1].1.contains("`limit`"), "{found:?}");
+    assert!(found[0].1.contains("`shop`") && found[1].1.contains("`gateway.redis.main`"), "{found:?}");
     // Nothing beyond this machine is asked for.
     let offline = examined(&folder, 0, &["--offline"]);
     assert!(about(&offline, &format!("127.0.0.1:{closed}")).is_empty());

@@ -175,6 +175,28 @@ impl Catalog {
         }
     }
 
+    /// The plugin configs that name a connection of `gateway.redis` which these settings don't have.
+    pub fn without_redis(&self, settings: &Settings) -> Problems {
+        let mut problems = Problems::default();
+        let Some(redis) = &settings.redis else { return problems };
+        for id in self.known.plugin_ids() {
+            let Some(known) = self.known.plugin(id) else { continue };
+            let config = &known.config.config;
+            if !config.mentions("redis") {
+                continue;
+            }
+            if let Some(name) = resolve::redis_of(&config.value()).filter(|name| !redis.contains_key(*name)) {
+                problems
+                    .add(
+                        format!("gateway.redis.{name}"),
+                        format!("the plugin config `{id}` needs this connection"),
+                    )
+                    .remedy = Some("keep it, or change the plugin config first".to_owned());
+            }
+        }
+        problems
+    }
+
     /// What was found in the database and can't be used.
     pub fn broken(&self) -> &Broken {
         &self.broken
@@ -319,8 +341,8 @@ impl Trial<'_, '_> {
 
     fn plugin_configs(&mut self, puts: &[Put<file::PluginConfig>]) {
         for put @ Put { at, object, .. } in puts {
-            let plugins = self.against.plugins;
-            match put.resolved(|object| resolve::plugin_config(object, at, plugins)) {
+            let known = (self.against.plugins, self.against.settings().redis.as_ref());
+            match put.resolved(|object| resolve::plugin_config(object, at, known)) {
                 Ok(configured) => {
                     let id = &configured.config.id;
                     self.catalog.broken.mended(Kind::PluginConfigs, id.as_str());

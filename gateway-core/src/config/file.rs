@@ -14,6 +14,7 @@ mod log;
 mod places;
 mod plugin;
 mod proxy;
+mod redis;
 mod reference;
 mod tree;
 mod upstream;
@@ -43,6 +44,7 @@ pub use proxy::{
     AuthMode, BackendHttpVersion, Backoff, BodyMode, CircuitBreaker, ExponentialBackoff, FixedBackoff,
     LoadPriority, Parameters, PathPolicy, PathRules, Plugin, Protocol, Proxy, Retry, Scheme,
 };
+pub use redis::{Redis, RedisMode};
 pub use reference::{KeepReferences, NoReferences, References, literal};
 use tree::{Node, Value};
 pub use upstream::{

@@ -4,6 +4,7 @@
 
 mod log;
 mod proxy;
+mod redis;
 mod settings;
 mod upstream;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use log::*;
 pub use proxy::*;
+pub use redis::*;
 pub use settings::*;
 pub use upstream::*;
 
@@ -184,6 +186,11 @@ impl PluginSettings {
     /// These settings.
     pub fn new(settings: &serde_json::Value) -> Self {
         Self(settings.to_string().into())
+    }
+
+    /// Whether this text is anywhere in the settings.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.0.contains(text)
     }
 
     /// The settings as a document.

@@ -11,6 +11,7 @@ mod known;
 mod log;
 mod plugin;
 mod proxy;
+mod redis;
 mod traffic;
 mod unique;
 mod upstream;
@@ -27,6 +28,7 @@ pub(super) use plugin::scope_of;
 pub use plugin::{Checked, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;
 pub use proxy::proxy;
+pub(super) use redis::named as redis_of;
 pub(super) use unique::{UNTIE, may_share, reserved, tied};
 pub use upstream::upstream;
 
@@ -70,8 +72,10 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     for (_, group) in &upstreams {
         known.add_upstream(group.clone());
     }
+    // Without settings nobody knows which connections there are.
+    let redis = settings.as_ref().and_then(|settings| settings.redis.as_ref());
     let configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
-        plugin_config(written, at, plugins)
+        plugin_config(written, at, (plugins, redis))
     });
     for (_, configured) in &configured {
         known.add_plugin(configured.clone());

@@ -15,13 +15,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use blocking::{Blocking, Busy};
 use calls::{Calls, Client, Endpoint};
 use files::Files;
 use kept::Kept;
 use meters::Meters;
 
-use crate::config::model::Id;
+use crate::config::model::{Id, RedisServers};
 use crate::config::problem::Problems;
 
 /// What plugins are built with. Cheap to clone; a plugin keeps its clone for as long as it needs it.
@@ -29,6 +31,7 @@ use crate::config::problem::Problems;
 pub struct World {
     reach: Arc<Reach>,
     kept: Arc<Kept>,
+    redis: Arc<watch::Sender<RedisServers>>,
     owner: Option<Owner>,
 }
 
@@ -63,13 +66,14 @@ pub struct Owner {
 impl World {
     /// A world of these parts.
     pub fn new(reach: Reach) -> Self {
-        Self { reach: Arc::new(reach), kept: Arc::default(), owner: None }
+        let redis = Arc::new(watch::Sender::new(RedisServers::default()));
+        Self { reach: Arc::new(reach), kept: Arc::default(), redis, owner: None }
     }
 
     /// The same world, for one plugin config.
     #[must_use]
     pub fn owned_by(&self, owner: Owner) -> Self {
-        Self { reach: self.reach.clone(), kept: self.kept.clone(), owner: Some(owner) }
+        Self { owner: Some(owner), ..self.clone() }
     }
 
     /// The gateway's name in headers it adds.
@@ -120,9 +124,34 @@ impl World {
     /// kept under the same name and type, or a new one. Freed with the last plugin that holds it.
     pub fn kept<T: Send + Sync + 'static>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
         match &self.owner {
-            Some(owner) => self.kept.take(owner, name, make),
+            Some(owner) => self.kept.take(Some(owner), name, make),
             None => Arc::new(make()),
         }
+    }
+
+    /// State that all plugin configs of this gateway share: the value that any of them holds under this name and type, or a
+    /// new one. Freed with the last plugin that holds it.
+    pub fn shared<T: Send + Sync + 'static>(&self, name: &str, make: impl FnOnce() -> T) -> Arc<T> {
+        self.kept.take(None, name, make)
+    }
+
+    /// The connections of `gateway.redis` that are in use, and when they change. Those of a configuration that is only checked are
+    /// not among them.
+    pub fn redis(&self) -> watch::Receiver<RedisServers> {
+        self.redis.subscribe()
+    }
+
+    /// Puts other connections in use; called with each publication.
+    pub fn use_redis(&self, servers: Option<&RedisServers>) {
+        let none = RedisServers::default();
+        let servers = servers.unwrap_or(&none);
+        self.redis.send_if_modified(|known| {
+            let is_new = *known != *servers;
+            if is_new {
+                known.clone_from(servers);
+            }
+            is_new
+        });
     }
 }
 

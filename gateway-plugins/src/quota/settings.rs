@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::period::Period;
 use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use crate::redis_link::RedisConfig;
+use crate::shared::limit_headers::{self, LimitHeaders};
 
 /// Settings of `quota`.
 #[derive(Deserialize, JsonSchema)]
@@ -42,7 +43,7 @@ pub(crate) struct Config {
     /// What clients are told in headers: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft), `x_ratelimit`
     /// (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A refusal always has `Retry-After`. Default
     /// `ratelimit`.
-    pub(super) headers: Fields,
+    pub(super) headers: LimitHeaders,
     /// The refusal's status, 400 to 599. Default 429.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
@@ -57,8 +58,8 @@ pub(crate) struct Config {
     /// the file for each quota. More callers take the places of those that have used least. Default 100,000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_keys: u64,
-    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`. With `path` as
-    /// well, the file has what was counted while the store was away.
+    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and whose connection has the same
+    /// `key_prefix`. With `path` as well, the file has what was counted while the store was away.
     pub(super) redis: Option<RedisConfig>,
 }
 
@@ -84,21 +85,6 @@ enum Per {
     Seconds(u64),
 }
 
-/// What clients are told in headers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Fields {
-    /// `RateLimit` and `RateLimit-Policy`.
-    #[default]
-    Ratelimit,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
-    XRatelimit,
-    /// All of them.
-    Both,
-    /// Nothing.
-    None,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -109,7 +95,7 @@ impl Default for Config {
             on_missing: Missing::Address,
             cost: 1,
             dry_run: false,
-            headers: Fields::Ratelimit,
+            headers: LimitHeaders::Ratelimit,
             status_code: 429,
             path: None,
             save_interval: Millis(5000),
@@ -190,8 +176,7 @@ fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<
         }
     };
     let name = limit.name.clone().unwrap_or_else(|| format!("{}-per-{}", limit.limit, period.name()));
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+    if !limit_headers::is_name(&name) {
         problems.add(format!("config.limits[{n}].name"), format!("`{name}` can't be a name in a header"));
     }
     Some(Limit { most: limit.limit, period, name: name.into() })

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use gateway_core::plugin::entry;
-use gateway_core::plugin::world::meters::Gauge;
 use gateway_core::plugin::world::tasks::TaskControl;
 use gateway_core::testing::{Got, Trial};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::key_auth::KeyAuth;
-use crate::redis_link::testing::redis;
+use crate::redis_link::testing::{link, redis};
 use crate::testing::{Machine, metric};
 
 thread_local! {
@@ -30,6 +29,7 @@ fn at(now: u64) {
 
 fn spec(id: &str, config: &Value) -> String {
     json!({
+        "gateway": { "redis": { "main": { "urls": ["redis://127.0.0.1:1"] } } },
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "auth_mode": "multi",
             "plugins": [{ "plugin_config_id": id }] }],
         "consumers": [
@@ -252,10 +252,7 @@ async fn many_callers_share_a_fixed_table() {
 
 /// One gateway's side of shared quotas, running.
 async fn gateway(port: u16) -> (Shared, gateway_core::plugin::world::tasks::TaskHandle) {
-    let mut problems = Problems::default();
-    let config = json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout": "10s" });
-    let server = Server::read(serde_json::from_value(config).unwrap(), &World::default(), &mut problems);
-    let link = Arc::new(Link::new(server, Gauge::default(), Instant::now()));
+    let link = Arc::new(link(port));
     let (handle, control) = TaskControl::new();
     tokio::spawn(link.clone().run(control));
     link.becomes(true).await;
@@ -294,7 +291,7 @@ async fn without_the_shared_store_it_goes_as_configured() {
         [("local", [200, 429], "local"), ("allow", [200, 200], "allowed"), ("deny", [503, 503], "denied")]
     {
         let world = World::default();
-        let redis = json!({ "urls": ["redis://127.0.0.1:1"], "on_error": on_error });
+        let redis = json!({ "name": "main", "on_error": on_error });
         let config = json!({ "limits": [{ "limit": 1, "per": "day" }], "redis": redis });
         let trial = trial_in(&format!("q{}", NEXT.fetch_add(1, Relaxed)), config, &world);
         assert_eq!(statuses(&trial, &["of-u"; 2]).await, expected, "{on_error}");
@@ -324,7 +321,7 @@ fn bad_settings_are_refused() {
         (json!({ "path": "/q", "limits": limits, "max_keys": 0 }), "config.max_keys"),
         (json!({ "path": "/q", "limits": limits, "status_code": 200 }), "config.status_code"),
         (json!({ "path": "/q", "limits": limits, "save_interval": 1 }), "config.save_interval"),
-        (json!({ "limits": limits, "redis": { "urls": ["x"] } }), "config.redis.urls[0]"),
+        (json!({ "limits": limits, "redis": {} }), "config.redis"),
     ] {
         let problems = Trial::refused(&[entry::<Quota>()], "quota", &config);
         assert_eq!(problems.0[0].path, path, "{config}: {problems}");

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use gateway_core::http::reply::{Cause, Reply};
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::settings::{Fields, Limit};
+use super::settings::Limit;
 use crate::rate_table::Standing;
+use crate::shared::limit_headers::{self, LimitHeaders, Stand};
 
 /// What an exchange counted for.
 #[derive(Debug)]
@@ -23,12 +24,6 @@ pub(super) struct Counted {
     pub(super) retry_in: Duration,
 }
 
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-
 /// The answer to who came too often.
 pub(super) fn refusal(status: StatusCode, retry_in: Duration) -> Reply {
     let reply = Reply::new(Cause::TooManyRequests)
@@ -38,40 +33,22 @@ pub(super) fn refusal(status: StatusCode, retry_in: Duration) -> Reply {
     if status == StatusCode::TOO_MANY_REQUESTS { reply } else { reply.status(status) }
 }
 
-/// Writes headers about the limit with the least left, and about all policies. What a target or another plugin said
-/// about limits of its own stays beside it; of the headers that have room for one limit only, the tighter one stays.
+/// Every limit as a policy: as much as its burst, in the time in which that comes back.
+pub(super) fn policy(limits: &[Limit]) -> HeaderValue {
+    let one = |limit: &Limit| whole_seconds(limit.rule.refill()).max(1);
+    limit_headers::policy(limits.iter().map(|limit| (&*limit.name, limit.burst, one(limit))))
+}
+
+/// Writes headers about the limit with the least left, and about all policies.
 pub(super) fn write(
-    fields: Fields,
+    (which, policy): (LimitHeaders, &HeaderValue),
     limits: &[Limit],
     (tightest, standing): (usize, Standing),
     headers: &mut HeaderMap,
 ) {
-    let Some(limit) = limits.get(tightest) else { return };
-    let reset = whole_seconds(standing.full_in);
-    if matches!(fields, Fields::Ratelimit | Fields::Both) {
-        let now = format!("\"{}\";r={};t={reset}", limit.name, standing.remaining);
-        let policies: Vec<String> = limits.iter().map(policy).collect();
-        for (name, text) in [(RATELIMIT, now), (POLICY, policies.join(", "))] {
-            let value = HeaderValue::from_str(&text).ok();
-            // A response may pass here twice, when another plugin replaces it.
-            if let Some(value) = value.filter(|value| !headers.get_all(&name).iter().any(|it| it == value)) {
-                headers.append(name, value);
-            }
-        }
-    }
-    if matches!(fields, Fields::XRatelimit | Fields::Both) {
-        let known = headers.get(REMAINING).and_then(|known| known.to_str().ok()?.parse::<u64>().ok());
-        if known.is_none_or(|known| standing.remaining <= known) {
-            headers.insert(LIMIT, HeaderValue::from(limit.burst));
-            headers.insert(REMAINING, HeaderValue::from(standing.remaining));
-            headers.insert(RESET, HeaderValue::from(reset));
-        }
-    }
-}
-
-/// A bucket as a policy: as much as its burst, in the time in which that comes back.
-fn policy(limit: &Limit) -> String {
-    format!("\"{}\";q={};w={}", limit.name, limit.burst, whole_seconds(limit.rule.refill()).max(1))
+    let Some(Limit { name, burst, .. }) = limits.get(tightest) else { return };
+    let (remaining, reset) = (standing.remaining, whole_seconds(standing.full_in));
+    limit_headers::write(which, policy, Stand { name, limit: *burst, remaining, reset }, headers);
 }
 
 fn whole_seconds(time: Duration) -> u64 {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::caller_key::{KeyBy, KeySettings, Missing, OneOrMany};
 use crate::rate_table::{MAX_PER_SECOND, Rule};
 use crate::redis_link::RedisConfig;
+use crate::shared::limit_headers::{self, LimitHeaders};
 use crate::shared::{self, statuses::Statuses};
 
 /// Settings of `rate_limiting`.
@@ -56,7 +57,7 @@ pub(crate) struct Config {
     /// What clients are told in headers: `ratelimit` (`RateLimit` and `RateLimit-Policy` of the IETF's draft),
     /// `x_ratelimit` (`X-RateLimit-Limit`, `-Remaining`, `-Reset`), `both` or `none`. A refusal always has
     /// `Retry-After`. Default `ratelimit`.
-    pub(super) headers: Fields,
+    pub(super) headers: LimitHeaders,
     /// The refusal's status, 400 to 599. Default 429.
     #[schemars(range(min = 400, max = 599))]
     status_code: u16,
@@ -64,9 +65,13 @@ pub(crate) struct Config {
     /// Default 100,000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(super) max_keys: u64,
-    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and `key_prefix`, by the
-    /// server's clock. Default none: each gateway counts for itself.
+    /// Counts in Redis or Valkey, together with all gateways whose plugin config has the same id and whose connection has the same
+    /// `key_prefix`, by the server's clock. Default none: each gateway counts for itself.
     pub(super) redis: Option<RedisConfig>,
+    /// Takes what several requests of a caller need from Redis at a time, so that most requests don't wait for it. A caller can
+    /// then get at most `size` more from each gateway within `lifetime` than a limit says, and as much may go unused. Needs
+    /// `redis` and `count: all`; each of `max_keys` takes up to 112 bytes more. Default none: each request asks.
+    lease: Option<LeaseConfig>,
 }
 
 /// One limit.
@@ -84,6 +89,19 @@ struct LimitConfig {
     burst: Option<u64>,
     /// The name in `RateLimit` headers: letters, digits, `-`, `_` and `.`, up to 64. Default such as `10-per-1s`.
     name: Option<String>,
+}
+
+/// What is taken in advance.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LeaseConfig {
+    /// How much a gateway takes at a time for a caller, at most the burst of each limit; less where there is less left.
+    #[schemars(range(min = 2, max = 1_000_000))]
+    size: u64,
+    /// How long it may use what it took, 10 ms to 60 s. Default 1 s.
+    #[serde(default = "a_second")]
+    #[schemars(range(min = 10, max = 60_000))]
+    lifetime: Millis,
 }
 
 /// What some requests cost.
@@ -108,21 +126,6 @@ pub(super) enum Count {
     Failures,
 }
 
-/// What clients are told in headers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Fields {
-    /// `RateLimit` and `RateLimit-Policy`.
-    #[default]
-    Ratelimit,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
-    XRatelimit,
-    /// All of them.
-    Both,
-    /// Nothing.
-    None,
-}
-
 const fn a_second() -> Millis {
     Millis(1000)
 }
@@ -141,10 +144,11 @@ impl Default for Config {
             count: Count::All,
             failure_statuses: vec!["4xx".into(), "5xx".into()],
             dry_run: false,
-            headers: Fields::Ratelimit,
+            headers: LimitHeaders::Ratelimit,
             status_code: 429,
             max_keys: 100_000,
             redis: None,
+            lease: None,
         }
     }
 }
@@ -157,8 +161,16 @@ pub(super) struct Limit {
     pub(super) name: Box<str>,
 }
 
+/// What is taken in advance, checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lease {
+    pub(super) size: u64,
+    pub(super) lifetime: Duration,
+}
+
 /// Settings, checked.
 pub(super) struct Limits {
+    pub(super) lease: Option<Lease>,
     pub(super) limits: Box<[Limit]>,
     pub(super) key_by: KeyBy,
     pub(super) failures: Statuses,
@@ -242,7 +254,20 @@ pub(super) fn read(config: &mut Config, problems: &mut Problems) -> Limits {
     let failures = Statuses::read("failure_statuses", &config.failure_statuses, problems);
     let costs = Costs::read(config, &limits, problems);
     let status = StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-    Limits { limits: limits.into(), key_by, failures, status, costs }
+    let lease = config.lease.map(|lease| {
+        let mut wrong = |name: &str, why: &str| _ = problems.add(format!("config.lease{name}"), why);
+        if config.redis.is_none() {
+            wrong("", "there is nothing to take from without `redis`");
+        }
+        if config.count != Count::All {
+            wrong("", "what counts only when it has failed can't be taken in advance");
+        }
+        if limits.iter().any(|limit| limit.burst < lease.size) {
+            wrong(".size", "it is more than the burst of a limit");
+        }
+        Lease { size: lease.size, lifetime: lease.lifetime.duration() }
+    });
+    Limits { lease, limits: limits.into(), key_by, failures, status, costs }
 }
 
 fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<Limit> {
@@ -255,8 +280,7 @@ fn read_limit(n: usize, limit: &LimitConfig, problems: &mut Problems) -> Option<
             Some(format!("up to {MAX_PER_SECOND} a second, bursts that come back within 100 years"));
     }
     let name = limit.name.clone().unwrap_or_else(|| default_name(limit));
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+    if !limit_headers::is_name(&name) {
         problems.add(format!("{path}.name"), format!("`{name}` can't be a name in a header"));
     }
     Some(Limit { rule: rule?, burst, name: name.into() })

@@ -164,6 +164,7 @@ async fn the_status_is_the_one_asked_for() {
 
 fn spec(id: &str, config: &Value) -> String {
     json!({
+        "gateway": { "redis": { "main": { "urls": ["redis://127.0.0.1:1"] } } },
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "target.test", "backend_port": 80,
             "backend_scheme": "http" }],
         "plugin_configs": [{ "id": id, "plugin_name": "rate_limiting", "config": config, "proxy_id": "a" }],
@@ -317,7 +318,7 @@ async fn without_the_shared_store_it_goes_as_configured() {
         ("deny", [503, 503], "denied", 2),
     ] {
         let world = World::default();
-        let redis = json!({ "urls": ["redis://127.0.0.1:1"], "on_error": on_error });
+        let redis = json!({ "name": "main", "on_error": on_error });
         let config = json!({ "limits": slow(1), "redis": redis });
         let trial = Trial::of_spec(&[entry::<RateLimiting>()], &spec(on_error, &config), &world);
         assert_eq!(statuses(&trial, &[&[], &[]]).await, expected, "{on_error}");
@@ -328,9 +329,6 @@ async fn without_the_shared_store_it_goes_as_configured() {
             assert_eq!(trial.records()[0].reason, Some("rate_limit_store_away"));
         }
     }
-    let bad = json!({ "limits": slow(1), "redis": { "urls": ["x"] } });
-    assert_eq!(
-        Trial::refused(&[entry::<RateLimiting>()], "rate_limiting", &bad).0[0].path,
-        "config.redis.urls[0]"
-    );
+    let bad = json!({ "limits": slow(1), "redis": {} });
+    assert_eq!(Trial::refused(&[entry::<RateLimiting>()], "rate_limiting", &bad).0[0].path, "config.redis");
 }

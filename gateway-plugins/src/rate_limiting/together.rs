@@ -9,17 +9,20 @@ use gateway_core::record::Metric;
 use tokio::time::Instant;
 
 use super::answer::Counted;
-use super::settings::{Count, Limit};
+use super::leases::{Held, Leases};
+use super::settings::{Count, Lease, Limit};
 use super::{Outcome, RateLimiting};
 use crate::rate_table::{Rule, Standing};
-use crate::redis_link::{OnError, Server};
+use crate::redis_link::{OnError, RedisConfig};
 use crate::shared_limits::{Mode, SharedLimits};
 
 /// The shared limits of one plugin config.
 pub(super) struct Together {
     pub(super) limits: Arc<SharedLimits>,
     rules: Box<[Rule]>,
+    leases: Option<Arc<Leases>>,
     asked: Counter,
+    leased: Counter,
     local: Counter,
     allowed: Counter,
     denied: Counter,
@@ -28,37 +31,80 @@ pub(super) struct Together {
 const SHARED: Metric = Metric {
     name: "ferrum_rate_limiting_shared_total",
     kind: "counter",
-    help: "Requests and sessions by how they were counted: shared, or without the store as local, allowed, denied.",
-};
-const UP: Metric = Metric {
-    name: "ferrum_rate_limiting_shared_up",
-    kind: "gauge",
-    help: "1 while the store that gateways share is connected.",
+    help: "Requests and sessions by how they were counted: shared, leased (by what was taken before), or without the store as local, allowed, denied.",
 };
 
+/// What is known of a request at once.
+pub(super) enum Known {
+    /// What becomes of it.
+    Outcome(Outcome),
+    /// The store has to be asked, for at most so much.
+    Ask(u64),
+}
+
 impl Together {
-    pub(super) fn new(server: Server, world: &World, limits: &[Limit]) -> Self {
+    pub(super) fn new(
+        redis: &RedisConfig,
+        world: &World,
+        (limits, leases): (&[Limit], Option<(usize, Lease)>),
+    ) -> Self {
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |outcome| world.meters().counter(SHARED, &["plugin_config", "outcome"], &[owner, outcome]);
-        let gauge = world.meters().gauge(UP, &["plugin_config"], &[owner]);
+        let leases = leases.map(|(keys, Lease { size, lifetime })| {
+            let name = format!("leases of {size} for {lifetime:?}, {keys}");
+            world.kept(&name, || Leases::new(keys, (size, lifetime), Instant::now()))
+        });
         Self {
-            limits: Arc::new(SharedLimits::new(server, gauge, Instant::now())),
+            limits: Arc::new(SharedLimits::new(redis, world)),
+            leases,
             rules: limits.iter().map(|limit| limit.rule).collect(),
             asked: count("shared"),
+            leased: count("leased"),
             local: count("local"),
             allowed: count("allowed"),
             denied: count("denied"),
         }
     }
 
+    /// What is known without asking: by a lease, or because the store can't be asked.
+    pub(super) fn at_once(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Known {
+        let held = self.leases.as_ref().map(|leases| leases.take(key, cost, now));
+        let (passed, tightest) = match held {
+            Some(Held::Passes(standing)) => (true, standing),
+            Some(Held::Refused(standing)) => (false, standing),
+            Some(Held::Ask(most)) if self.limits.is_up() => return Known::Ask(most),
+            None if self.limits.is_up() => return Known::Ask(cost),
+            Some(Held::Ask(_)) | None => {
+                if let Some(leases) = &self.leases {
+                    leases.unanswered(key, now);
+                }
+                return Known::Outcome(self.without(plugin, (key, cost), now));
+            }
+        };
+        self.leased.add(1);
+        let retry_in = tightest.1.retry_in;
+        Known::Outcome(Outcome::Counted(Counted { key, cost, passed, charged: false, tightest, retry_in }))
+    }
+
     /// Counts with the other gateways, or as `on_error` says.
-    pub(super) async fn ask(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Outcome {
-        if !self.limits.is_up() {
-            return self.without(plugin, (key, cost), now);
-        }
-        let mode = if plugin.count == Count::All { Mode::Take } else { Mode::Look };
-        let Ok(answer) = self.limits.ask(key, &self.rules, (mode, cost)).await else {
+    pub(super) async fn ask(
+        &self,
+        plugin: &RateLimiting,
+        (key, cost, most): (u64, u64, u64),
+        now: Instant,
+    ) -> Outcome {
+        let answered = match &self.leases {
+            Some(_) => self.limits.lease(key, &self.rules, (cost, most)).await,
+            None => {
+                let mode = if plugin.count == Count::All { Mode::Take } else { Mode::Look };
+                self.limits.ask(key, &self.rules, (mode, cost)).await.map(|answer| (answer, cost))
+            }
+        };
+        let Ok((answer, granted)) = answered else {
+            if let Some(leases) = &self.leases {
+                leases.unanswered(key, now);
+            }
             return self.without(plugin, (key, cost), now);
         };
         self.asked.add(1);
@@ -70,15 +116,22 @@ impl Together {
             Some(refused) => all.get(refused).copied(),
             None => all.iter().copied().min_by_key(|(_, standing)| standing.remaining),
         };
+        let tightest = tightest.unwrap_or_default();
         let retry_in = all.iter().map(|(_, standing)| standing.retry_in).max().unwrap_or_default();
-        Outcome::Counted(Counted {
-            key,
-            cost,
-            passed,
-            charged: false,
-            tightest: tightest.unwrap_or_default(),
-            retry_in,
-        })
+        if let Some(leases) = &self.leases {
+            match passed {
+                // Whoever asked only for itself leaves the lease of the other one alone.
+                true if most > cost => {
+                    leases.granted(key, granted.saturating_sub(cost), tightest, Instant::now())
+                }
+                true => {}
+                false => {
+                    let whole = Standing { retry_in, ..tightest.1 };
+                    leases.refused(key, cost, (tightest.0, whole), Instant::now());
+                }
+            }
+        }
+        Outcome::Counted(Counted { key, cost, passed, charged: false, tightest, retry_in })
     }
 
     /// What `on_error` says.

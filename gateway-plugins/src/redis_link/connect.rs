@@ -1,14 +1,21 @@
 //! Connections to one server, to a cluster, or to the master that sentinels know.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use gateway_core::config::model::{RedisMode, RedisServer};
+use gateway_core::plugin::world::files::Files;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisError,
+    RedisResult, TlsCertificates, TlsMode,
 };
 
-use super::settings::{RedisMode, Server};
+/// Bytes of a file with certificates.
+const MAX_FILE: u64 = 4 << 20;
 
 /// A connection; a clone is the same one.
 #[derive(Clone)]
@@ -26,92 +33,122 @@ impl Connection {
     }
 }
 
-impl Server {
-    /// Connects, within the time for it.
-    pub(super) async fn connect(&self) -> Result<Connection, String> {
-        if self.encrypted {
-            // The one TLS provider of the process; where it is known already, that is the same one.
-            drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+/// Connects, within the time for it.
+pub(super) async fn connect(server: &RedisServer, files: &Arc<dyn Files>) -> Result<Connection, String> {
+    if server.is_encrypted {
+        // The one TLS provider of the process; where it is known already, that is the same one.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    }
+    let dial = Dial { server, certificates: certificates(server, files)? };
+    let connecting = async {
+        match &server.mode {
+            RedisMode::Single => dial.single().await,
+            RedisMode::Cluster => dial.cluster().await,
+            RedisMode::Sentinel(master) => dial.sentinel(master).await,
         }
-        let connecting = async {
-            match self.mode {
-                RedisMode::Single => self.single().await,
-                RedisMode::Cluster => self.cluster().await,
-                RedisMode::Sentinel => self.sentinel().await,
+    };
+    match tokio::time::timeout(server.connect_timeout, connecting).await {
+        Ok(connected) => connected.map_err(|error| error.to_string()),
+        Err(_) => Err("not in time".into()),
+    }
+}
+
+/// Reads the files anew each time, so that renewed certificates are used.
+fn certificates(server: &RedisServer, files: &Arc<dyn Files>) -> Result<TlsCertificates, String> {
+    let read = |path: &Path| match files.read(path, MAX_FILE) {
+        Ok(bytes) => Ok(bytes.to_vec()),
+        Err(error) => Err(format!("{} can't be read: {error}", path.display())),
+    };
+    let client_tls = match &server.client_cert {
+        Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+        None => None,
+    };
+    let root_cert = server.ca_path.as_deref().map(read).transpose()?;
+    Ok(TlsCertificates { client_tls, root_cert })
+}
+
+struct Dial<'a> {
+    server: &'a RedisServer,
+    certificates: TlsCertificates,
+}
+
+impl Dial<'_> {
+    fn nodes(&self) -> RedisResult<Vec<ConnectionInfo>> {
+        self.server.urls.iter().map(|url| (&**url).into_connection_info()).collect()
+    }
+
+    async fn single(self) -> RedisResult<Connection> {
+        let node = self.nodes()?.into_iter().next().ok_or_else(no_node)?;
+        let mut settings = node.redis_settings().clone().set_db(self.server.database.into());
+        if let Some(login) = &self.server.login {
+            if let Some(username) = &login.username {
+                settings = settings.set_username(username);
             }
-        };
-        match tokio::time::timeout(self.connect_timeout, connecting).await {
-            Ok(connected) => connected.map_err(|error| format!("can't connect to Redis: {error}")),
-            Err(_) => Err("can't connect to Redis in time".into()),
+            settings = settings.set_password(&login.password);
         }
-    }
-
-    fn certificates(&self) -> TlsCertificates {
-        TlsCertificates { client_tls: None, root_cert: self.roots.clone() }
-    }
-
-    async fn single(&self) -> RedisResult<Connection> {
-        let node = self.nodes.first().cloned().ok_or_else(no_node)?;
-        let mut settings = node.redis_settings().clone().set_db(self.database);
-        if let Some(username) = &self.username {
-            settings = settings.set_username(username);
-        }
-        if let Some(password) = &self.password {
-            settings = settings.set_password(password);
-        }
-        let node: ConnectionInfo = node.set_redis_settings(settings);
-        let client = match self.encrypted {
-            true => Client::build_with_tls(node, self.certificates())?,
+        let node = node.set_redis_settings(settings);
+        let config = self.config();
+        let client = match self.server.is_encrypted {
+            true => Client::build_with_tls(node, self.certificates)?,
             false => Client::open(node)?,
         };
-        let config = self.config();
         client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
     }
 
-    async fn cluster(&self) -> RedisResult<Connection> {
-        let mut builder = ClusterClientBuilder::new(self.nodes.clone())
-            .connection_timeout(self.connect_timeout)
-            .response_timeout(self.timeout * 10);
-        if let Some(username) = &self.username {
-            builder = builder.username(username);
+    async fn cluster(self) -> RedisResult<Connection> {
+        let mut builder = ClusterClientBuilder::new(self.nodes()?)
+            .connection_timeout(self.server.connect_timeout)
+            .response_timeout(self.server.timeout * GIVE_UP);
+        if let Some(login) = &self.server.login {
+            if let Some(username) = &login.username {
+                builder = builder.username(username.as_ref());
+            }
+            builder = builder.password(login.password.as_ref());
         }
-        if let Some(password) = &self.password {
-            builder = builder.password(password);
-        }
-        if self.encrypted {
-            builder = builder.tls(TlsMode::Secure).certs(self.certificates());
+        if self.server.is_encrypted {
+            builder = builder.tls(TlsMode::Secure).certs(self.certificates);
         }
         builder.build()?.get_async_connection().await.map(Connection::Cluster)
     }
 
-    async fn sentinel(&self) -> RedisResult<Connection> {
-        let sentinels = self.nodes.iter().map(|node| node.addr().clone());
-        let mut builder = SentinelClientBuilder::new(sentinels, &self.master, SentinelServerType::Master)?
-            .set_client_to_redis_db(self.database);
-        if let Some(username) = &self.username {
-            builder = builder.set_client_to_redis_username(username);
+    async fn sentinel(self, master: &str) -> RedisResult<Connection> {
+        let nodes = self.nodes()?;
+        let sentinels = nodes.iter().map(|node| node.addr().clone());
+        let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
+            .set_client_to_redis_db(self.server.database.into());
+        if let Some(login) = &self.server.login {
+            if let Some(username) = &login.username {
+                builder = builder.set_client_to_redis_username(username);
+            }
+            builder = builder.set_client_to_redis_password(&login.password);
         }
-        if let Some(password) = &self.password {
-            builder = builder.set_client_to_redis_password(password);
+        if let Some(login) = &self.server.sentinel_login {
+            if let Some(username) = &login.username {
+                builder = builder.set_client_to_sentinel_username(username);
+            }
+            builder = builder.set_client_to_sentinel_password(&login.password);
         }
-        if self.encrypted {
+        let config = self.config();
+        if self.server.is_encrypted {
             builder = builder
                 .set_client_to_redis_tls_mode(TlsMode::Secure)
                 .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                .set_client_to_redis_certificates(self.certificates())
-                .set_client_to_sentinel_certificates(self.certificates());
+                .set_client_to_redis_certificates(self.certificates.clone())
+                .set_client_to_sentinel_certificates(self.certificates);
         }
         let mut client = builder.build()?;
-        client.get_async_connection_with_config(&self.config()).await.map(Connection::One)
+        client.get_async_connection_with_config(&config).await.map(Connection::One)
     }
 
-    /// Answers that take much longer than anybody waits end the connection.
     fn config(&self) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.timeout * 10))
+            .set_connection_timeout(Some(self.server.connect_timeout))
+            .set_response_timeout(Some(self.server.timeout * GIVE_UP))
     }
 }
+
+/// Answers that take so many times as long as anybody waits end the connection.
+const GIVE_UP: u32 = 10;
 
 fn no_node() -> RedisError {
     RedisError::from((redis::ErrorKind::InvalidClientConfig, "there is no server"))

@@ -1,4 +1,4 @@
-//! Redis servers that each test starts for itself.
+//! Redis servers that each test starts for itself, and gateways that use them.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -6,11 +6,54 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use gateway_core::config::file::Gateway;
+use gateway_core::config::model::RedisServers;
+use gateway_core::config::resolve::{Place, settings};
+use gateway_core::plugin::World;
+use serde_json::{Value, json};
+
+use super::{Link, RedisConfig};
+
+/// The connection `main` of `gateway.redis` with these settings.
+pub(crate) fn servers(settings_of_main: &Value) -> RedisServers {
+    let gateway: Gateway = serde_json::from_value(json!({ "redis": { "main": settings_of_main } })).unwrap();
+    settings(&gateway, Place { at: "gateway", folder: Path::new("") })
+        .unwrap_or_else(|p| panic!("{p}"))
+        .redis
+        .unwrap()
+}
+
+/// Settings of a connection to a server on this port that waits for long.
+pub(crate) fn at(port: u16) -> Value {
+    json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout_ms": "10s" })
+}
+
+/// What a plugin writes to use the connection `main`.
+pub(crate) fn main_connection() -> RedisConfig {
+    serde_json::from_value(json!({ "name": "main" })).unwrap()
+}
+
+/// A plugin's side of the connection to a server on this port.
+pub(crate) fn link(port: u16) -> Link {
+    let world = World::default();
+    world.use_redis(Some(&servers(&at(port))));
+    Link::new(&main_connection(), &world)
+}
+
 /// A server, ended and its folder removed when dropped.
 pub(crate) struct Redis {
     child: Child,
     pub(crate) port: u16,
     folder: PathBuf,
+}
+
+impl Redis {
+    /// Freezes it, or has it go on: it takes connections and does not answer.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
 }
 
 impl Drop for Redis {

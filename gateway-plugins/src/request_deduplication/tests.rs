@@ -24,6 +24,7 @@ fn trial_in(config: Value, world: &World) -> Trial {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let id = format!("once-{}", NEXT.fetch_add(1, Relaxed));
     let spec = json!({
+        "gateway": { "redis": { "main": { "urls": ["redis://127.0.0.1:1"] } } },
         "proxies": [
             { "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80, "auth_mode": "multi",
               "plugins": [{ "plugin_config_id": id }] },
@@ -395,7 +396,7 @@ fn bad_settings_are_refused() {
         (json!({ "unstored_statuses": ["9xx"] }), "config.unstored_statuses[0]"),
         (json!({ "max_bytes": 10 }), "config.max_bytes"),
         (json!({ "max_bytes": "1MiB" }), "config.max_response_bytes"),
-        (json!({ "redis": { "urls": ["x"] } }), "config.redis.urls[0]"),
+        (json!({ "redis": {} }), "config.redis"),
     ] {
         let entries = [entry::<RequestDeduplication>()];
         let problems = Trial::refused(&entries, "request_deduplication", &config);

@@ -1,33 +1,41 @@
 //! Limits that several gateways share, against Redis servers that each test starts for itself.
 
-use gateway_core::config::problem::Problems;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::redis_link::testing::{READY, folder, free_port, redis, redis_at, start};
+use crate::redis_link::testing::{
+    READY, at, folder, free_port, main_connection, redis, redis_at, servers, start,
+};
 use crate::redis_link::{MAX_LATE, MAX_QUEUED};
-use crate::testing::Machine;
+use crate::testing::{Machine, metric};
 
-fn shared_in(config: Value, world: &World) -> Arc<SharedLimits> {
-    let mut problems = Problems::default();
-    let server = Server::read(serde_json::from_value(config).unwrap(), world, &mut problems);
-    assert!(problems.is_empty(), "{problems}");
-    Arc::new(SharedLimits::new(server, Gauge::default(), Instant::now()))
+fn shared_in(config: &Value, world: &World) -> Arc<SharedLimits> {
+    world.use_redis(Some(&servers(config)));
+    Arc::new(SharedLimits::new(&main_connection(), world))
 }
 
 /// One gateway's side, running.
-async fn gateway(config: Value) -> (Arc<SharedLimits>, TaskHandle) {
+async fn gateway(config: &Value) -> (Arc<SharedLimits>, TaskHandle) {
     let shared = shared_in(config, &World::default());
-    let (handle, control) = TaskControl::new();
-    tokio::spawn(shared.clone().run(control));
+    let handle = running(&shared);
     shared.becomes(true).await;
     (shared, handle)
 }
 
-fn at(port: u16) -> Value {
-    json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout": "10s" })
+fn running(shared: &Arc<SharedLimits>) -> TaskHandle {
+    let (handle, control) = TaskControl::new();
+    tokio::spawn(shared.clone().run(control));
+    handle
+}
+
+/// Whether this can't be connected to.
+async fn fails(config: &Value, world: &World) -> bool {
+    let shared = shared_in(config, world);
+    let _task = running(&shared);
+    let up = tokio::time::timeout(Duration::from_millis(500), shared.becomes(true));
+    up.await.is_err()
 }
 
 fn rule(rate: u64, per: u64, burst: u64) -> Rule {
@@ -39,8 +47,8 @@ const TAKE: (Mode, u64) = (Mode::Take, 1);
 #[tokio::test]
 async fn gateways_share_what_is_allowed() {
     let redis = redis(&[]);
-    let (one, _first) = gateway(at(redis.port)).await;
-    let (two, _second) = gateway(at(redis.port)).await;
+    let (one, _first) = gateway(&at(redis.port)).await;
+    let (two, _second) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 86_400, 50)];
     let asked = (0..200).map(|n| if n % 2 == 0 { &one } else { &two }.ask(7, &rules, TAKE));
     let answers = futures_util::future::join_all(asked).await;
@@ -52,7 +60,7 @@ async fn gateways_share_what_is_allowed() {
 #[tokio::test]
 async fn all_limits_or_none_by_the_clock_of_the_server() {
     let redis = redis(&[]);
-    let (shared, _task) = gateway(at(redis.port)).await;
+    let (shared, _task) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 3600, 10), rule(1, 3600, 2)];
     for _ in 0..2 {
         assert_eq!(shared.ask(1, &rules, TAKE).await.unwrap().refused, None);
@@ -83,42 +91,108 @@ async fn all_limits_or_none_by_the_clock_of_the_server() {
 async fn a_lost_server_is_noticed_and_found_again() {
     let redis = redis(&[]);
     let port = redis.port;
-    let shared = shared_in(at(port), &World::default());
-    let (_handle, control) = TaskControl::new();
-    let first = tokio::spawn(shared.clone().run(control.clone()));
+    let world = World::default();
+    let shared = shared_in(&at(port), &world);
+    let task = running(&shared);
     shared.becomes(true).await;
     assert!(shared.is_up());
+    assert_eq!(metric(&world, "ferrum_redis_up", &["connection=\"main\""]), 1);
     drop(redis);
     // The loss shows with the next question.
     assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await, Err(Away));
     shared.becomes(false).await;
-    assert!(first.await.unwrap().is_err(), "the task says why, and is started again");
-    assert!(shared.clone().run(control.clone()).await.is_err(), "nobody listens");
+    assert_eq!(metric(&world, "ferrum_redis_up", &[]), 0);
     let _again = redis_at(port, &[]);
-    let second = tokio::spawn(shared.clone().run(control));
     shared.becomes(true).await;
     assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
-    drop(_handle);
-    assert_eq!(second.await.unwrap(), Ok(()), "it ends with the plugin");
+    assert_eq!(metric(&world, "ferrum_redis_commands_total", &["answered"]), 1);
+    assert_eq!(metric(&world, "ferrum_redis_commands_total", &["failed"]), 1);
+    drop(task);
+    shared.becomes(false).await;
+}
+
+#[tokio::test]
+async fn plugin_configs_share_one_connection_and_hand_it_over() {
+    let redis = redis(&[]);
+    let world = World::default();
+    let one = shared_in(&at(redis.port), &world);
+    let two = shared_in(&at(redis.port), &world);
+    let (first, _second) = (running(&one), running(&two));
+    one.becomes(true).await;
+    assert!(two.is_up(), "there is one connection");
+    let clients = |redis: u16| async move {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{redis}")).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.unwrap();
+        list.lines().count() - 1
+    };
+    assert_eq!(clients(redis.port).await, 1);
+    drop(first);
+    while two.ask(1, &[rule(1, 1, 9)], TAKE).await.is_err() {}
+    assert_eq!(clients(redis.port).await, 1, "the same connection goes on");
+}
+
+#[tokio::test]
+async fn a_reload_moves_to_other_servers() {
+    let (old, new) = (redis(&[]), redis(&[]));
+    let world = World::default();
+    let shared = shared_in(&at(old.port), &world);
+    let _task = running(&shared);
+    shared.becomes(true).await;
+    let rules = [rule(1, 3600, 1)];
+    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_none());
+    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_some());
+    world.use_redis(Some(&servers(&at(new.port))));
+    shared.becomes(false).await;
+    shared.becomes(true).await;
+    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_none(), "the other server knows nothing");
+    world.use_redis(None);
+    shared.becomes(false).await;
+    world.use_redis(Some(&servers(&at(old.port))));
+    shared.becomes(true).await;
+    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_some());
+}
+
+#[tokio::test]
+async fn leases_take_what_fits_and_no_more() {
+    let redis = redis(&[]);
+    let (shared, _task) = gateway(&at(redis.port)).await;
+    let rules = [rule(1, 86_400, 10), rule(1, 3600, 25)];
+    let lease = |many, most| shared.lease(1, &rules, (many, most));
+    let (answer, granted) = lease(1, 8).await.unwrap();
+    assert_eq!((answer.refused, granted), (None, 8));
+    assert_eq!(lease(3, 8).await.unwrap().0.refused, Some(0), "less than what is asked for is nothing");
+    assert_eq!(lease(1, 8).await.unwrap().1, 2, "what is left");
+    assert_eq!(lease(1, 8).await.unwrap().0.refused, Some(0));
+    // Two gateways with leases take as much as one.
+    let (other, _second) = gateway(&at(redis.port)).await;
+    let rules = [rule(1, 86_400, 1000)];
+    let asked = (0..100).map(|n| if n % 2 == 0 { &shared } else { &other }.lease(2, &rules, (1, 30)));
+    let answers = futures_util::future::join_all(asked).await;
+    let granted = answers.into_iter().map(Result::unwrap).filter(|(answer, _)| answer.refused.is_none());
+    assert_eq!(granted.map(|(_, granted)| granted).sum::<u64>(), 1000);
 }
 
 #[tokio::test]
 async fn late_answers_open_the_breaker() {
     // Connected as far as anybody knows, and nobody serves the queue.
     let mut config = at(1);
-    config["timeout"] = json!(1);
-    let shared = shared_in(config, &World::default());
+    config["timeout_ms"] = json!(1);
+    let world = World::default();
+    let shared = shared_in(&config, &world);
     shared.set_up(true);
     for n in 1..=MAX_LATE {
         assert!(shared.is_up(), "{n}");
         assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await, Err(Away));
     }
     assert!(!shared.is_up());
+    assert_eq!(metric(&world, "ferrum_redis_breaker_opened_total", &[]), 1);
+    assert_eq!(metric(&world, "ferrum_redis_commands_total", &["late"]), i64::try_from(MAX_LATE).unwrap());
 }
 
 #[tokio::test]
 async fn the_queue_is_bounded() {
-    let shared = shared_in(at(1), &World::default());
+    let shared = shared_in(&at(1), &World::default());
     shared.set_up(true);
     let told = (0..MAX_QUEUED + 10).filter(|_| shared.tell(1, &[rule(1, 1, 1)], TAKE)).count();
     assert_eq!(told, MAX_QUEUED);
@@ -131,23 +205,32 @@ async fn passwords_and_databases() {
     let mut config = at(redis.port);
     config["password"] = "open sesame".into();
     config["database"] = json!(3);
-    let (shared, _task) = gateway(config.clone()).await;
+    let (shared, _task) = gateway(&config).await;
     assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
     config["password"] = "wrong".into();
-    let (_handle, control) = TaskControl::new();
-    let refused = shared_in(config, &World::default()).run(control).await.unwrap_err();
-    assert!(!refused.contains("wrong"), "{refused}");
+    assert!(fails(&config, &World::default()).await);
 }
 
 #[tokio::test]
 async fn servers_over_tls_are_judged_by_their_roots() {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate =
-        rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let root = authority.self_signed(&authority_key).unwrap();
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let [(certificate, key), (client, client_key)] = ["127.0.0.1", "edge"].map(|name| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        // Another name than its issuer has.
+        leaf.distinguished_name.push(rcgen::DnType::CommonName, name);
+        (leaf.signed_by(&key, &issuer).unwrap(), key)
+    });
     let files = folder();
-    let [cert, private] = ["cert.pem", "key.pem"].map(|name| files.join(name).display().to_string());
+    let [cert, private, ca] =
+        ["cert.pem", "key.pem", "ca.pem"].map(|name| files.join(name).display().to_string());
     std::fs::write(&cert, certificate.pem()).unwrap();
     std::fs::write(&private, key.serialize_pem()).unwrap();
+    std::fs::write(&ca, root.pem()).unwrap();
     let port = free_port().to_string();
     let place = folder();
     let arguments = [
@@ -162,9 +245,9 @@ async fn servers_over_tls_are_judged_by_their_roots() {
         "--tls-key-file",
         &private,
         "--tls-ca-cert-file",
-        &cert,
+        &ca,
         "--tls-auth-clients",
-        "no",
+        "yes",
         "--save",
         "",
         "--dir",
@@ -173,95 +256,29 @@ async fn servers_over_tls_are_judged_by_their_roots() {
     .map(str::to_owned);
     let redis = start(place, port.parse().unwrap(), &arguments, READY);
     let machine = Machine::default();
-    machine.files.put("ca.pem", &certificate.pem());
+    machine.files.put("ca.pem", &root.pem());
+    machine.files.put("client.pem", &client.pem());
+    machine.files.put("client.key", &client_key.serialize_pem());
     let url = format!("rediss://127.0.0.1:{}", redis.port);
-    let trusting = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout": "10s" });
-    let shared = shared_in(trusting, &machine.world());
-    let (_handle, control) = TaskControl::new();
-    tokio::spawn(shared.clone().run(control));
+    let mut config = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout_ms": "10s",
+        "client_cert_path": "client.pem", "client_key_path": "client.key" });
+    let shared = shared_in(&config, &machine.world());
+    let _task = running(&shared);
     shared.becomes(true).await;
     assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
-    let (_other, control) = TaskControl::new();
-    let distrusting = shared_in(json!({ "urls": [&url] }), &World::default());
-    assert!(distrusting.run(control).await.is_err(), "a certificate that nobody vouches for");
+    config.as_object_mut().unwrap().remove("ca_path");
+    assert!(fails(&config, &machine.world()).await, "a certificate that nobody vouches for");
+    let anonymous = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout_ms": "10s" });
+    assert!(fails(&anonymous, &machine.world()).await, "the server asks for a certificate");
+    config["ca_path"] = "none.pem".into();
+    assert!(fails(&config, &machine.world()).await, "a file that is not there");
     drop(std::fs::remove_dir_all(files));
-}
-
-#[tokio::test]
-async fn clusters() {
-    let bus = free_port().to_string();
-    let redis =
-        redis(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "1000"]);
-    let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let slots: Vec<u16> = (0..16_384).collect();
-    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(&slots).exec_async(&mut connection).await.unwrap();
-    loop {
-        let info: String = redis::cmd("CLUSTER").arg("INFO").query_async(&mut connection).await.unwrap();
-        if info.contains("cluster_state:ok") {
-            break;
-        }
-    }
-    let mut config = at(redis.port);
-    config["mode"] = "cluster".into();
-    let (shared, _task) = gateway(config).await;
-    for key in 0..50 {
-        let both = [rule(1, 3600, 1), rule(1, 60, 1)];
-        assert_eq!(shared.ask(key << 50, &both, TAKE).await.unwrap().refused, None, "{key}");
-        assert_eq!(shared.ask(key << 50, &both, TAKE).await.unwrap().refused, Some(0));
-    }
-}
-
-#[tokio::test]
-async fn sentinels_know_the_master() {
-    let master = redis(&[]);
-    let (place, port) = (folder(), free_port());
-    let file = place.join("sentinel.conf");
-    let text = format!(
-        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor m 127.0.0.1 {} 1\n",
-        place.display(),
-        master.port
-    );
-    std::fs::write(&file, text).unwrap();
-    let arguments = [file.display().to_string(), "--sentinel".to_owned()];
-    let sentinel = start(place, port, &arguments, "+monitor master m");
-    let mut config = at(sentinel.port);
-    config["mode"] = "sentinel".into();
-    config["master_name"] = "m".into();
-    let (shared, _task) = gateway(config.clone()).await;
-    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
-    config["master_name"] = "other".into();
-    let (_handle, control) = TaskControl::new();
-    assert!(shared_in(config, &World::default()).run(control).await.is_err(), "an unknown master");
 }
 
 #[test]
 fn keys_are_the_same_on_every_gateway() {
-    let shared = shared_in(at(1), &World::default());
+    let shared = shared_in(&at(1), &World::default());
     let mut hasher = shared.hasher();
     hasher.write(b"a caller");
     assert_eq!(hasher.finish(), 0x6bff_477c_7050_245f, "gateways of another version count with this one");
-}
-
-#[test]
-fn bad_settings_are_refused() {
-    for (config, path) in [
-        (json!({ "urls": ["http://a"] }), "config.redis.urls[0]"),
-        (json!({ "urls": ["redis://user:secret@a"] }), "config.redis.urls[0]"),
-        (json!({ "urls": ["redis://a/3"] }), "config.redis.urls[0]"),
-        (json!({ "urls": ["redis://a", "redis://b"] }), "config.redis.urls"),
-        (json!({ "urls": ["redis://a", "rediss://b"], "mode": "cluster" }), "config.redis.urls"),
-        (json!({ "urls": ["redis://a"], "mode": "cluster", "database": 1 }), "config.redis.database"),
-        (json!({ "urls": ["redis://a"], "mode": "sentinel" }), "config.redis.master_name"),
-        (json!({ "urls": ["redis://a"], "master_name": "m" }), "config.redis.master_name"),
-        (json!({ "urls": ["redis://a"], "username": "u" }), "config.redis.username"),
-        (json!({ "urls": ["redis://a"], "ca_path": "ca.pem" }), "config.redis.ca_path"),
-        (json!({ "urls": ["rediss://a"], "ca_path": "none.pem" }), "config.redis.ca_path"),
-        (json!({ "urls": ["redis://a"], "key_prefix": "a {b}" }), "config.redis.key_prefix"),
-    ] {
-        let mut problems = Problems::default();
-        Server::read(serde_json::from_value(config.clone()).unwrap(), &World::default(), &mut problems);
-        assert_eq!(problems.0[0].path, path, "{config}");
-        assert!(!problems.to_string().contains("secret"));
-    }
 }

@@ -71,6 +71,13 @@ impl Edge {
         self.reload(spec);
     }
 
+    /// The plugins' metrics, as Prometheus reads them.
+    pub(crate) fn meters(&self) -> String {
+        let mut page = String::new();
+        self.registry.world().meters().write(&mut page);
+        page
+    }
+
     pub(crate) fn http(&self) -> SocketAddr {
         self.gateway.addresses().http.expect("http")
     }

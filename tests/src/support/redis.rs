@@ -26,8 +26,25 @@ fn is_installed() -> bool {
 }
 
 impl Redis {
+    /// Settings under `gateway`, with this server as the connection `main`, whose answers may take so long.
+    pub(crate) fn settings(&self, timeout: &str) -> String {
+        format!("  redis: {{main: {{urls: ['redis://127.0.0.1:{}'], timeout_ms: {timeout}}}}}", self.port)
+    }
+
+    /// Freezes it, or has it go on: it takes connections and does not answer.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
     /// Starts a server and waits until it says that it is ready.
     pub(crate) fn start() -> Self {
+        Self::start_at(super::stream::free_port())
+    }
+
+    /// As [`Self::start`], on this port.
+    pub(crate) fn start_at(port: u16) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         if !is_installed() {
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("prepare");
@@ -37,7 +54,6 @@ impl Redis {
         let name = format!("ferrum-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        let port = super::stream::free_port();
         let mut child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
             .args([port.to_string().as_str(), "--dir"])

@@ -1,9 +1,12 @@
 //! The gateway's own settings as written.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::log::{LogSink, Metrics};
+use super::redis::Redis;
 use crate::config::units::{Bytes, Millis, Seconds};
 
 /// What holds for the gateway as a whole.
@@ -72,6 +75,9 @@ pub struct Gateway {
     pub admin_hosts: Option<Vec<String>>,
     /// Takes several slashes in a row in a path for one. Default true; false routes and forwards them as they are.
     pub merge_slashes: Option<bool>,
+    /// Redis and Valkey servers by the name that plugins refer to, as in `redis: {name: NAME}`. Default none.
+    #[schemars(length(max = 64))]
+    pub redis: Option<BTreeMap<String, Redis>>,
     /// Pushes metrics, besides what `/metrics` answers. Default off.
     pub metrics: Option<Metrics>,
     /// Writes a line for each exchange and session. Default off.

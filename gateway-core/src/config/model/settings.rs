@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::{LogSink, MetricsPush};
+use super::{LogSink, MetricsPush, RedisServers};
 use crate::http::body::MAX_COLLECTED;
 
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
@@ -64,6 +64,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// The file of the audit log, or `-`; `None` is off.
     pub audit_log: Option<PathBuf>,
+    /// Redis and Valkey servers that plugins refer to; `None` where nobody knows them, as in tools that only read a database.
+    pub redis: Option<RedisServers>,
     /// Where metrics are pushed to.
     pub metrics_push: MetricsPush,
     /// Further places that access records go to.
@@ -227,6 +229,7 @@ impl Default for Settings {
             merge_slashes: true,
             access_log: None,
             audit_log: None,
+            redis: Some(RedisServers::default()),
             metrics_push: MetricsPush::default(),
             log_sinks: Box::default(),
             logged_headers: Box::default(),

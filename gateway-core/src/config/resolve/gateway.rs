@@ -85,6 +85,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         via: via(notes, written.via.as_deref(), defaults.via),
         access_log: written.access_log.as_ref().and_then(|log| access_log(log, folder)),
         audit_log: written.audit_log.as_deref().map(|path| log_path(path, folder)),
+        redis: Some(super::redis::servers(notes, written.redis.as_ref(), folder)),
         metrics_push: written
             .metrics
             .as_ref()

@@ -9,7 +9,7 @@ use super::{Notes, words};
 use crate::condition;
 use crate::config::credential::CredentialTypes;
 use crate::config::file;
-use crate::config::model::{Id, Order, PluginConfig, PluginSettings, Scope};
+use crate::config::model::{Id, Order, PluginConfig, PluginSettings, RedisServers, Scope};
 use crate::config::problem::Problems;
 use crate::plugin::Built;
 
@@ -58,19 +58,22 @@ pub struct Configured {
     pub enabled: bool,
 }
 
-/// Resolves a plugin config that stands at `at`.
+/// Resolves a plugin config that stands at `at`. What it names of `gateway.redis` must exist where that is known.
 ///
 /// # Errors
 /// Every problem in it. Whether the proxy it names exists isn't looked at: in a database it may come later.
 pub fn plugin_config(
     written: &file::PluginConfig,
     at: &str,
-    plugins: &dyn PluginCheck,
+    (plugins, redis): (&dyn PluginCheck, Option<&RedisServers>),
 ) -> Result<Configured, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
     let (config, built) = settings(&mut notes, (written, id.as_ref()), plugins);
+    if let Some(redis) = redis {
+        super::redis::check(&mut notes, &config, redis);
+    }
     let scope = scope(&mut notes, written);
     let order = order(&mut notes, written, plugins).map(Box::new);
     let when = written.when.as_ref().and_then(|when| {

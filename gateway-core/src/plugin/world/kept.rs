@@ -13,7 +13,8 @@ pub(super) struct Kept(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    owner: Owner,
+    /// `None` is all plugin configs together.
+    owner: Option<Owner>,
     name: Box<str>,
     kind: TypeId,
 }
@@ -25,11 +26,11 @@ impl Kept {
     /// The value kept under this name, or a new one.
     pub(super) fn take<T: Send + Sync + 'static>(
         &self,
-        owner: &Owner,
+        owner: Option<&Owner>,
         name: &str,
         make: impl FnOnce() -> T,
     ) -> Arc<T> {
-        let key = Key { owner: owner.clone(), name: name.into(), kind: TypeId::of::<T>() };
+        let key = Key { owner: owner.cloned(), name: name.into(), kind: TypeId::of::<T>() };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = kept.get(&key).and_then(Weak::upgrade)
             && let Ok(value) = value.downcast::<T>()
@@ -59,6 +60,9 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &world.owned_by(owner("a")).kept("n", || 2)), "kept over a change");
         assert_eq!(*world.owned_by(owner("b")).kept("n", || 2), 2, "another config has its own");
         assert_eq!(*World::default().owned_by(owner("a")).kept("n", || 3), 3, "another gateway has its own");
+        let shared = world.shared("n", || 5);
+        assert!(Arc::ptr_eq(&shared, &world.owned_by(owner("a")).shared("n", || 6)), "one for all configs");
+        assert!(!Arc::ptr_eq(&shared, &first), "and nobody's own");
         drop(first);
         assert_eq!(*world.owned_by(owner("a")).kept("n", || 4), 4, "nobody held it any more");
     }

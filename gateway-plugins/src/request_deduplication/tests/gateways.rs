@@ -1,19 +1,14 @@
 //! Keys that several gateways share, against a Redis that the test starts.
 
-use gateway_core::plugin::world::meters::Gauge;
 use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
 
 use super::*;
-use crate::redis_link::testing::redis;
+use crate::redis_link::testing::{link, redis};
 use crate::request_deduplication::shared::Found;
 
 /// One gateway's side, running.
 async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
-    let mut problems = Problems::default();
-    let config = json!({ "urls": [format!("redis://127.0.0.1:{port}")], "timeout": "10s" });
-    let server = Server::read(serde_json::from_value(config).unwrap(), &World::default(), &mut problems);
-    assert!(problems.is_empty(), "{problems}");
-    let shared = Arc::new(Shared::new(Link::new(server, Gauge::default(), Instant::now())));
+    let shared = Arc::new(Shared::new(link(port)));
     let (handle, control) = TaskControl::new();
     tokio::spawn(shared.link.clone().run(control));
     shared.link.becomes(true).await;
@@ -115,7 +110,7 @@ async fn without_the_store_it_goes_as_configured() {
         [("local", "local", [201, 201]), ("allow", "allowed", [201, 201]), ("deny", "denied", [503, 503])]
     {
         let world = World::default();
-        let redis = json!({ "urls": ["redis://127.0.0.1:1"], "on_error": on_error });
+        let redis = json!({ "name": "main", "on_error": on_error });
         let trial = trial_in(json!({ "redis": redis }), &world);
         let got = [post(&trial, "/", "k", "").await, post(&trial, "/", "k", "").await];
         assert_eq!(got.each_ref().map(|got| got.status), expected, "{on_error}");

@@ -1,6 +1,7 @@
 //! Credentials, references, single objects, Unix sockets.
 
 use super::*;
+use crate::config::model::RedisMode;
 
 #[test]
 fn credentials_in_every_spelling() {
@@ -158,4 +159,94 @@ fn further_addresses_are_others() {
         settings(&format!("{tls}, https: '127.0.0.1:443', additional_https: ['[::1]:443', '[::1]:444']"));
     let quic: Vec<String> = of.http3_addresses().map(|address| address.to_string()).collect();
     assert_eq!(quic, ["127.0.0.1:443", "[::1]:443"]);
+}
+
+#[test]
+fn redis_servers_are_named_once() {
+    let servers = |text: &str| {
+        good(&format!("gateway: {{redis: {{main: {{{text}}}}}}}\nproxies: []")).settings.redis.clone()
+    };
+    let server = servers(
+        "urls: ['rediss://a:1', 'rediss://b'], mode: sentinel, master_name: m, username: u, password: sesame, \
+         sentinel_password: open, database: 3, ca_path: ca.pem, client_cert_path: /c, client_key_path: /k, \
+         timeout_ms: 5, connect_timeout_ms: 7s, key_prefix: 'shop:1'",
+    );
+    let server = server.unwrap()["main"].clone();
+    assert_eq!(server.mode, RedisMode::Sentinel("m".into()));
+    assert_eq!((server.database, server.is_encrypted, server.urls.len()), (3, true, 2));
+    assert_eq!(server.ca_path.as_deref(), Some(Path::new("/etc/ferrum/ca.pem")));
+    assert_eq!(
+        server.login.as_ref().map(|login| (login.username.as_deref(), &*login.password)),
+        Some((Some("u"), "sesame"))
+    );
+    assert_eq!(server.sentinel_login.as_ref().map(|login| &*login.password), Some("open"));
+    assert_eq!((server.timeout.as_millis(), server.connect_timeout.as_secs()), (5, 7));
+    assert_eq!(&*server.key_prefix, "shop:1");
+    assert!(!format!("{server:?}").contains("sesame"));
+}
+
+#[test]
+fn bad_settings_of_redis_are_refused() {
+    for (text, problem) in [
+        ("urls: []", "urls: no server is given"),
+        ("urls: ['http://a']", "urls[0]: this is not a URL of Redis"),
+        ("urls: ['redis://user:secret@a']", "urls[0]: a URL here must not carry a user name or password"),
+        ("urls: ['redis://a/3']", "urls[0]: the database and options are settings of their own"),
+        ("urls: ['redis://a:x']", "urls[0]: this is not a host with a port"),
+        ("urls: ['redis://a', 'redis://b']", "urls: there is one server with `mode: single`"),
+        ("urls: ['redis://a', 'rediss://b'], mode: cluster", "urls: some are encrypted and some are not"),
+        (
+            "urls: ['redis://a'], mode: cluster, database: 1",
+            "database: a cluster has no other database than 0",
+        ),
+        (
+            "urls: ['redis://a'], mode: sentinel",
+            "master_name: it is given with `mode: sentinel`, and only then",
+        ),
+        (
+            "urls: ['redis://a'], master_name: m",
+            "master_name: it is given with `mode: sentinel`, and only then",
+        ),
+        (
+            "urls: ['redis://a'], sentinel_password: p",
+            "sentinel_password: there are no sentinels without `mode: sentinel`",
+        ),
+        ("urls: ['redis://a'], username: u", "username: there is no password"),
+        (
+            "urls: ['redis://a'], ca_path: ca.pem",
+            "ca_path: nothing is encrypted: the URLs begin with `redis://`",
+        ),
+        (
+            "urls: ['rediss://a'], client_cert_path: /c",
+            "client_cert_path: `client_cert_path` and `client_key_path` go together",
+        ),
+        (
+            "urls: ['redis://a'], key_prefix: 'a {b}'",
+            "key_prefix: it may have letters, digits, `-`, `_`, `.` and `:`",
+        ),
+    ] {
+        let spec = format!("gateway: {{redis: {{main: {{{text}}}}}}}\nproxies: []");
+        let problems = resolved("f", &spec).expect_err(text).to_string();
+        assert!(problems.contains(&format!("gateway.redis.main.{problem}")), "{text}: {problems}");
+        assert!(!problems.contains("secret"));
+    }
+}
+
+#[test]
+fn plugins_refer_to_redis_servers_that_exist() {
+    refused(
+        "gateway: {redis: {'a b': {urls: ['redis://a']}}}\nproxies: []",
+        "f:1: gateway.redis: `a b` can't be a connection's name (up to 64 letters, digits, `-`, `_` and `.`)",
+    );
+    let spec = |name: &str| {
+        format!(
+            "gateway: {{redis: {{main: {{urls: ['redis://a']}}}}}}\nproxies: []\n\
+             plugin_configs: [{{id: p, plugin_name: cors, scope: global, config: {{redis: {{name: {name}}}}}}}]"
+        )
+    };
+    good(&spec("main"));
+    refused(
+        &spec("mian"),
+        "f:3: plugin_configs[0].config.redis.name: there is no connection `mian` in `gateway.redis` (did you mean `main`?)",
+    );
 }

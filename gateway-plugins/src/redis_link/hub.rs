@@ -1,0 +1,287 @@
+//! One connection of `gateway.redis`, which all plugin configs that name it share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use gateway_core::config::model::{RedisServer, RedisServers};
+use gateway_core::limit::epoch::Epoch;
+use gateway_core::plugin::World;
+use gateway_core::plugin::world::files::Files;
+use gateway_core::plugin::world::meters::{Counter, Gauge};
+use gateway_core::plugin::world::tasks::TaskControl;
+use gateway_core::record::Metric;
+use redis::Value;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{Mutex, oneshot, watch};
+use tokio::time::Instant;
+
+use super::connect::{Connection, connect};
+use super::{Away, Command, MAX_LATE, MAX_QUEUED};
+
+/// What is sent and not yet answered.
+const MAX_SENT: usize = 1024;
+/// How long the breaker is open after answers that came too late, in nanoseconds.
+const REST: u64 = 1_000_000_000;
+/// The pause before it connects again, and the longest one after failures in a row.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
+
+const UP: Metric = Metric {
+    name: "ferrum_redis_up",
+    kind: "gauge",
+    help: "1 while the connection of `gateway.redis` is there.",
+};
+const COMMANDS: Metric = Metric {
+    name: "ferrum_redis_commands_total",
+    kind: "counter",
+    help: "Scripts that were to be run, by what became of them: answered, late, or failed.",
+};
+const OPENED: Metric = Metric {
+    name: "ferrum_redis_breaker_opened_total",
+    kind: "counter",
+    help: "Times that nobody waited for an answer for a second, because several in a row came too late.",
+};
+
+struct Question {
+    command: Command,
+    answer: oneshot::Sender<Value>,
+}
+
+/// What whoever holds the connection has.
+struct Held {
+    receiver: Receiver<Question>,
+    /// The connection that the holder before left, and to what.
+    left: Option<(Arc<RedisServer>, Connection)>,
+    failures: u32,
+}
+
+/// The connection.
+pub(super) struct Hub {
+    name: Box<str>,
+    files: Arc<dyn Files>,
+    servers: watch::Receiver<RedisServers>,
+    sender: Sender<Question>,
+    held: Mutex<Held>,
+    up: watch::Sender<bool>,
+    epoch: Epoch,
+    late: AtomicU64,
+    rests_until: AtomicU64,
+    gauge: Gauge,
+    answered: Counter,
+    too_late: Counter,
+    failed: Counter,
+    opened: Counter,
+}
+
+/// Why a connection is served no more.
+enum End {
+    Lost(String),
+    Changed,
+    Over,
+}
+
+impl Hub {
+    /// The one hub of this name. Nothing is connected before [`Self::run`].
+    pub(super) fn of(name: &str, world: &World) -> Arc<Self> {
+        world.shared(name, || {
+            let (sender, receiver) = mpsc::channel(MAX_QUEUED);
+            let command =
+                |outcome| world.meters().counter(COMMANDS, &["connection", "outcome"], &[name, outcome]);
+            Self {
+                name: name.into(),
+                files: world.files().clone(),
+                servers: world.redis(),
+                sender,
+                held: Mutex::new(Held { receiver, left: None, failures: 0 }),
+                up: watch::Sender::new(false),
+                epoch: Epoch::starting(Instant::now()),
+                late: AtomicU64::new(0),
+                rests_until: AtomicU64::new(0),
+                gauge: world.meters().gauge(UP, &["connection"], &[name]),
+                answered: command("answered"),
+                too_late: command("late"),
+                failed: command("failed"),
+                opened: world.meters().counter(OPENED, &["connection"], &[name]),
+            }
+        })
+    }
+
+    /// The servers of now; `None` where the configuration in use has none of this name.
+    pub(super) fn server(&self) -> Option<Arc<RedisServer>> {
+        self.servers.borrow().get(&*self.name).cloned()
+    }
+
+    /// Whether it is worth to ask now.
+    pub(super) fn is_up(&self) -> bool {
+        *self.up.borrow() && self.epoch.nanos(Instant::now()) >= self.rests_until.load(Relaxed)
+    }
+
+    /// Asks, and waits for the answer for as long as the settings say.
+    pub(super) async fn ask(&self, command: Command) -> Result<Value, Away> {
+        let Some((receiver, server)) = self.put(command).zip(self.server()) else {
+            self.failed.add(1);
+            return Err(Away);
+        };
+        match tokio::time::timeout(server.timeout, receiver).await {
+            Ok(Ok(answer)) => {
+                self.late.store(0, Relaxed);
+                self.answered.add(1);
+                Ok(answer)
+            }
+            Ok(Err(_)) => {
+                self.failed.add(1);
+                Err(Away)
+            }
+            Err(_) => {
+                self.too_late.add(1);
+                if self.late.fetch_add(1, Relaxed) + 1 >= MAX_LATE {
+                    self.late.store(0, Relaxed);
+                    self.opened.add(1);
+                    self.rests_until.store(self.epoch.nanos(Instant::now()) + REST, Relaxed);
+                }
+                Err(Away)
+            }
+        }
+    }
+
+    /// Asks, and does not wait. False where nothing could be asked.
+    pub(super) fn tell(&self, command: Command) -> bool {
+        self.is_up() && self.put(command).is_some()
+    }
+
+    fn put(&self, command: Command) -> Option<oneshot::Receiver<Value>> {
+        let (answer, receiver) = oneshot::channel();
+        self.sender.try_send(Question { command, answer }).ok()?;
+        Some(receiver)
+    }
+
+    /// Holds the connection until `control` says that it ends. Of several that call this one at a time does; the next one takes
+    /// the connection over.
+    pub(super) async fn run(&self, mut control: TaskControl) {
+        let mut held = tokio::select! {
+            held = self.held.lock() => held,
+            () = control.ended() => return,
+        };
+        let mut servers = self.servers.clone();
+        loop {
+            let server = servers.borrow_and_update().get(&*self.name).cloned();
+            let end = match server {
+                Some(server) => self.serve(&mut held, &server, (&mut servers, &mut control)).await,
+                None => End::Changed,
+            };
+            self.set_up(false);
+            if matches!(end, End::Over) {
+                return;
+            }
+            // Those who wait are told at once.
+            while held.receiver.try_recv().is_ok() {}
+            let pause = match end {
+                End::Lost(why) => {
+                    // One line for each outage: the metric tells how long it lasts.
+                    if held.failures == 0 {
+                        tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
+                    }
+                    held.failures = held.failures.saturating_add(1);
+                    PAUSES.1.min(PAUSES.0 * (1 << held.failures.min(5)) / 2)
+                }
+                // It goes on when there is something new.
+                End::Changed | End::Over if self.server().is_none() => Duration::MAX,
+                End::Changed | End::Over => Duration::ZERO,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                changed = servers.changed() => if changed.is_err() {
+                    return;
+                },
+                () = control.ended() => return,
+            }
+        }
+    }
+
+    /// Connects, and sends what is asked until the connection is lost or something else is to be done.
+    async fn serve(
+        &self,
+        held: &mut Held,
+        server: &Arc<RedisServer>,
+        (servers, control): (&mut watch::Receiver<RedisServers>, &mut TaskControl),
+    ) -> End {
+        let left = held.left.take().filter(|(to, _)| to == server);
+        let connection = match left {
+            Some((_, connection)) => connection,
+            None => tokio::select! {
+                connected = connect(server, &self.files) => match connected {
+                    Ok(connection) => connection,
+                    Err(why) => return End::Lost(why),
+                },
+                () = changed(servers, (&self.name, server)) => return End::Changed,
+                () = control.ended() => return End::Over,
+            },
+        };
+        if std::mem::take(&mut held.failures) > 0 {
+            tracing::info!(connection = %self.name, "connected to Redis again");
+        }
+        self.set_up(true);
+        let mut sent = FuturesUnordered::new();
+        let end = loop {
+            let has_room = sent.len() < MAX_SENT;
+            tokio::select! {
+                question = held.receiver.recv(), if has_room => {
+                    let Some(question) = question else { break End::Over };
+                    sent.push(send(connection.clone(), question));
+                }
+                Some(done) = sent.next() => if let Err(lost) = done {
+                    break End::Lost(lost);
+                },
+                () = changed(servers, (&self.name, server)) => break End::Changed,
+                () = control.ended() => break End::Over,
+            }
+        };
+        if !matches!(end, End::Lost(_)) {
+            // What is sent is still answered.
+            let rest = async { while sent.next().await.is_some() {} };
+            let _in_time = tokio::time::timeout(server.timeout, rest).await;
+            held.left = Some((server.clone(), connection));
+        }
+        end
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.gauge.set(i64::from(up));
+        self.up.send_replace(up);
+    }
+
+    /// Comes when the connection is there, or not.
+    #[cfg(test)]
+    pub(super) async fn becomes(&self, up: bool) {
+        let mut states = self.up.subscribe();
+        let became = tokio::time::timeout(Duration::from_secs(30), states.wait_for(|is| *is == up)).await;
+        assert!(became.is_ok(), "it does not become {up}");
+    }
+}
+
+/// Comes when other servers have this name.
+async fn changed(servers: &mut watch::Receiver<RedisServers>, (name, server): (&str, &Arc<RedisServer>)) {
+    let other = servers.wait_for(|servers| servers.get(name) != Some(server)).await.is_ok();
+    if !other {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Errors of a server that answers: whoever asked learns that there is no answer, and the connection stays.
+const STAYS: [&str; 4] = ["OOM", "NOPERM", "WRONGTYPE", "BUSY"];
+
+async fn send(mut connection: Connection, question: Question) -> Result<(), String> {
+    let Question { command, answer } = question;
+    let mut call = command.script.prepare_invoke();
+    command.keys.iter().for_each(|key| _ = call.key(key));
+    command.arguments.iter().for_each(|argument| _ = call.arg(argument.as_slice()));
+    match connection.invoke(&call).await {
+        // Whoever asked may have gone.
+        Ok(value) => drop(answer.send(value)),
+        Err(error) if error.code().is_some_and(|code| STAYS.contains(&code)) => drop(answer),
+        Err(error) => return Err(error.to_string()),
+    }
+    Ok(())
+}

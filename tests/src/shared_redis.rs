@@ -1,0 +1,139 @@
+//! Gateways that count together in `gateway.redis`: within the stated bound with leases, and without losing a request while Redis
+//! is away, frozen, or somewhere else.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+
+use crate::support::edge::Edge;
+use crate::support::redis::Redis;
+use crate::support::standing::Standing;
+use crate::support::talk::{Ask, Client, Kind, Will};
+
+fn spec(origin: &Standing, config: &str) -> String {
+    format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}, plugins: [{{plugin_config_id: p}}]}}\n\
+         plugin_configs:\n  - {{id: p, plugin_name: rate_limiting, scope: proxy_group, config: {{limit_by: 'header:x-who', {config}}}}}\n",
+        origin.backend()
+    )
+}
+
+async fn status(edge: &Edge, kind: Kind, who: &str) -> u16 {
+    let headers = [("x-who", who)];
+    let ask = Ask { method: Method::GET, path: "/", headers: &headers, body: Will::Nothing };
+    Client::ask(edge, kind, ask).await.head().await.expect("an answer").status
+}
+
+/// Comes when this gateway is connected: with `on_error: deny` it answers 503 before.
+async fn connected(edge: &Edge) {
+    while status(edge, Kind::H1, "first").await == 503 {}
+}
+
+/// Requests that were counted in this way.
+fn count(edge: &Edge, outcome: &str) -> u32 {
+    let page = edge.meters();
+    let outcome = format!("outcome=\"{outcome}\"");
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("ferrum_rate_limiting_shared_total") && line.contains(&outcome));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn gateways_with_leases_stay_within_the_limit_and_mostly_do_not_ask() {
+    let redis = Redis::start();
+    let origin = Standing::start("o").await;
+    // A burst of 40 that does not come back while the test runs.
+    let config = "limits: [{rate: 40, per: 3650d}], lease: {size: 8, lifetime: 60s}, redis: {name: main, on_error: deny}";
+    let spec = spec(&origin, config);
+    let edges = [(); 2].map(|()| Edge::start_with(&redis.settings("10s"), &spec));
+    for edge in &edges {
+        connected(edge).await;
+    }
+    let mut passed = [0_u32; 2];
+    for n in 0..100 {
+        passed[n % 2] += u32::from(status(&edges[n % 2], Kind::H2, "ann").await == 200);
+    }
+    assert_eq!(passed.iter().sum::<u32>(), 40, "leases are taken from the limit before they are used");
+    assert!(passed.iter().all(|passed| *passed == 16 || *passed == 24), "in eights: {passed:?}");
+    assert!(count(&edges[0], "leased") > 40);
+    assert!(count(&edges[0], "shared") < 10);
+}
+
+#[tokio::test]
+async fn no_request_is_lost_while_redis_is_away() {
+    let origin = Standing::start("o").await;
+    for (on_error, without) in [("allow", 200), ("local", 200), ("deny", 503)] {
+        let redis = Redis::start();
+        let config =
+            format!("limits: [{{rate: 1000, per: 1h}}], redis: {{name: main, on_error: {on_error}}}");
+        let edge = Edge::start_with(&redis.settings("10s"), &spec(&origin, &config));
+        while count(&edge, "shared") == 0 {
+            status(&edge, Kind::H1, "ann").await;
+        }
+        let port = redis.port;
+        drop(redis);
+        for n in 0..20 {
+            let kind = [Kind::H1, Kind::H2, Kind::H2Tls][n % 3];
+            assert_eq!(status(&edge, kind, "ann").await, without, "{on_error} {n}");
+        }
+        let outcome = if on_error == "allow" {
+            "allowed"
+        } else if on_error == "deny" {
+            "denied"
+        } else {
+            "local"
+        };
+        assert!(count(&edge, outcome) >= 20, "{on_error}");
+        let before = count(&edge, "shared");
+        let _again = Redis::start_at(port);
+        while count(&edge, "shared") == before {
+            status(&edge, Kind::H1, "ann").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_redis_costs_no_more_than_the_time_for_it() {
+    let redis = Redis::start();
+    let origin = Standing::start("o").await;
+    let config = "limits: [{rate: 1000, per: 1h}], redis: {name: main, on_error: local}";
+    let spec = format!(
+        "{}  - {{id: q, plugin_name: quota, scope: proxy_group, config: {{limits: [{{limit: 9, per: day}}], redis: {{name: main}}}}}}\n",
+        spec(&origin, config).replacen(
+            "proxies:\n",
+            &format!("proxies:\n  - {{id: b, listen_path: /open, {}}}\n", origin.backend()),
+            1
+        )
+    );
+    let edge = Edge::start_with(&redis.settings("50ms"), &spec);
+    redis.freeze(true);
+    let since = Instant::now();
+    for _ in 0..40 {
+        assert_eq!(status(&edge, Kind::H1, "ann").await, 200);
+    }
+    // Five wait for 50 ms each, in every second.
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    let ask = Ask { method: Method::GET, path: "/open", headers: &[], body: Will::Nothing };
+    assert_eq!(
+        Client::ask(&edge, Kind::H1, ask).await.head().await.unwrap().status,
+        200,
+        "others are unharmed"
+    );
+    redis.freeze(false);
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_exist_is_refused() {
+    let origin = Standing::start("o").await;
+    let spec = spec(&origin, "limits: [{rate: 1}], redis: {name: mian}");
+    let redis = Redis::start();
+    let text = format!("gateway:\n{}\n{spec}", redis.settings("1s"));
+    let loaded = ferrum_edge::source::file::parse(&text, "f", &ferrum_edge::plugins());
+    let problems = loaded.expect_err("it names what there is not").to_string();
+    assert!(
+        problems.contains("plugin_configs[0].config.redis.name: there is no connection `mian`"),
+        "{problems}"
+    );
+    assert!(problems.contains("did you mean `main`?"), "{problems}");
+}
