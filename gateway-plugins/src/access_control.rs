@@ -64,6 +64,7 @@ impl Names {
 impl Plugin for AccessControl {
     const NAME: &'static str = "access_control";
     const SUMMARY: &'static str = "Lets recognised callers in or keeps them out, by name and by group.";
+    const EXAMPLE: &'static str = include_str!("../examples/access_control.yaml");
     type Config = Config;
 
     fn build(rules: Config, _world: &World) -> Result<Self, Problems> {

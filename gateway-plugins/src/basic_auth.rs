@@ -117,6 +117,7 @@ impl Plugin for BasicAuth {
     const NAME: &'static str = "basic_auth";
     const SUMMARY: &'static str = "Recognises callers by user name and password (HTTP Basic authentication).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::PASSWORD);
+    const EXAMPLE: &'static str = include_str!("../examples/basic_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -92,6 +92,7 @@ const DENIED: Metric = Metric {
 impl Plugin for BotDetection {
     const NAME: &'static str = "bot_detection";
     const SUMMARY: &'static str = "Keeps automated clients out by their User-Agent.";
+    const EXAMPLE: &'static str = include_str!("../examples/bot_detection.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -77,6 +77,7 @@ const LIMIT: Metric = Metric {
 impl Plugin for ConcurrencyLimiting {
     const NAME: &'static str = "concurrency_limiting";
     const SUMMARY: &'static str = "Limits how many requests and sessions a caller has under way at a time.";
+    const EXAMPLE: &'static str = include_str!("../examples/concurrency_limiting.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

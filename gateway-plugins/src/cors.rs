@@ -94,6 +94,7 @@ impl Plugin for Cors {
     const SUMMARY: &'static str = "Lets pages of other origins read responses, and answers their preflights.";
     // It opens what browsers keep closed, and protects nothing.
     const GUARDS: bool = false;
+    const EXAMPLE: &'static str = include_str!("../examples/cors.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -62,6 +62,7 @@ const REQUESTS: Metric = Metric {
 impl Plugin for Csrf {
     const NAME: &'static str = "csrf";
     const SUMMARY: &'static str = "Refuses requests that other sites have a browser send.";
+    const EXAMPLE: &'static str = include_str!("../examples/csrf.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -75,6 +75,7 @@ impl Plugin for ForwardAuth {
     const NAME: &'static str = "forward_auth";
     const SUMMARY: &'static str =
         "Asks another server whether a request may pass (Traefik, nginx auth_request, Envoy ext_authz).";
+    const EXAMPLE: &'static str = include_str!("../examples/forward_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

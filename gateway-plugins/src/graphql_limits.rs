@@ -69,6 +69,7 @@ const REQUESTS: Metric = Metric {
 impl Plugin for GraphqlLimits {
     const NAME: &'static str = "graphql_limits";
     const SUMMARY: &'static str = "Limits what GraphQL operations may ask for.";
+    const EXAMPLE: &'static str = include_str!("../examples/graphql_limits.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

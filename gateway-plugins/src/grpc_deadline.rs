@@ -68,6 +68,7 @@ const CALLS: Metric = Metric {
 impl Plugin for GrpcDeadline {
     const NAME: &'static str = "grpc_deadline";
     const SUMMARY: &'static str = "Gives gRPC calls a deadline, and shortens those that are too long.";
+    const EXAMPLE: &'static str = include_str!("../examples/grpc_deadline.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

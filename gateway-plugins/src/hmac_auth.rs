@@ -138,6 +138,7 @@ impl Plugin for HmacAuth {
     const SUMMARY: &'static str =
         "Recognises callers by signed requests (RFC 9421, and `Authorization: hmac`).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&keys::SECRET);
+    const EXAMPLE: &'static str = include_str!("../examples/hmac_auth.yaml");
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -173,6 +173,7 @@ enum Judgement {
 impl Plugin for IpRestriction {
     const NAME: &'static str = "ip_restriction";
     const SUMMARY: &'static str = "Lets clients in or keeps them out by their address.";
+    const EXAMPLE: &'static str = include_str!("../examples/ip_restriction.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

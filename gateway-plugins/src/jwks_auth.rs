@@ -177,6 +177,7 @@ impl Plugin for JwksAuth {
     const NAME: &'static str = "jwks_auth";
     const SUMMARY: &'static str =
         "Recognises callers by signed tokens (JWT) of issuers whose keys it fetches.";
+    const EXAMPLE: &'static str = include_str!("../examples/jwks_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -129,6 +129,7 @@ impl Plugin for JwtAuth {
     const SUMMARY: &'static str =
         "Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::KEY);
+    const EXAMPLE: &'static str = include_str!("../examples/jwt_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -70,6 +70,7 @@ impl Plugin for KeyAuth {
     const SUMMARY: &'static str =
         "Recognises consumers by a key they send in a header, the query or a cookie.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&KEY);
+    const EXAMPLE: &'static str = include_str!("../examples/key_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -51,6 +51,7 @@ const PASSWORDS: Metric = Metric {
 impl Plugin for LdapAuth {
     const NAME: &'static str = "ldap_auth";
     const SUMMARY: &'static str = "Recognises callers by user name and password in an LDAP directory.";
+    const EXAMPLE: &'static str = include_str!("../examples/ldap_auth.yaml");
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -111,6 +111,7 @@ impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls_auth";
     const SUMMARY: &'static str = "Recognises callers by the certificate they show in the TLS handshake.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&IDENTITY);
+    const EXAMPLE: &'static str = include_str!("../examples/mtls_auth.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

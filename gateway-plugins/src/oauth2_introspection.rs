@@ -183,6 +183,7 @@ impl Plugin for Oauth2Introspection {
     const NAME: &'static str = "oauth2_introspection";
     const SUMMARY: &'static str =
         "Recognises callers by tokens that the authorization server is asked about (RFC 7662).";
+    const EXAMPLE: &'static str = include_str!("../examples/oauth2_introspection.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

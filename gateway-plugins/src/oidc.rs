@@ -94,6 +94,7 @@ impl Plugin for Oidc {
     const NAME: &'static str = "oidc";
     const SUMMARY: &'static str =
         "Logs users in at an OpenID provider, and recognises them by an encrypted cookie.";
+    const EXAMPLE: &'static str = include_str!("../examples/oidc.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

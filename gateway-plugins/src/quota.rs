@@ -101,6 +101,7 @@ struct Latest(Mutex<Weak<Table>>);
 impl Plugin for Quota {
     const NAME: &'static str = "quota";
     const SUMMARY: &'static str = "Limits how much callers may ask for in a day, week, month or fixed time.";
+    const EXAMPLE: &'static str = include_str!("../examples/quota.yaml");
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

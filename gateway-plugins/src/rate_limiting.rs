@@ -67,6 +67,7 @@ const EVICTED: Metric = Metric {
 impl Plugin for RateLimiting {
     const NAME: &'static str = "rate_limiting";
     const SUMMARY: &'static str = "Limits how often callers may come, under several limits at a time.";
+    const EXAMPLE: &'static str = include_str!("../examples/rate_limiting.yaml");
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

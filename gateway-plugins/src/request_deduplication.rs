@@ -154,6 +154,7 @@ impl Plugin for RequestDeduplication {
     const NAME: &'static str = "request_deduplication";
     const SUMMARY: &'static str =
         "Carries out a request once, however often it is sent with the same Idempotency-Key.";
+    const EXAMPLE: &'static str = include_str!("../examples/request_deduplication.yaml");
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -36,6 +36,7 @@ pub(crate) struct RequestSizeLimiting {
 impl Plugin for RequestSizeLimiting {
     const NAME: &'static str = "request_size_limiting";
     const SUMMARY: &'static str = "Refuses requests whose body is larger than allowed.";
+    const EXAMPLE: &'static str = include_str!("../examples/request_size_limiting.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -64,6 +64,7 @@ const REQUESTS: Metric = Metric {
 impl Plugin for RequestValidation {
     const NAME: &'static str = "request_validation";
     const SUMMARY: &'static str = "Checks requests against JSON Schemas or an OpenAPI document.";
+    const EXAMPLE: &'static str = include_str!("../examples/request_validation.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

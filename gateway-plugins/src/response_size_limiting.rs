@@ -38,6 +38,7 @@ pub(crate) struct ResponseSizeLimiting {
 impl Plugin for ResponseSizeLimiting {
     const NAME: &'static str = "response_size_limiting";
     const SUMMARY: &'static str = "Keeps clients from responses that are larger than allowed.";
+    const EXAMPLE: &'static str = include_str!("../examples/response_size_limiting.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -106,6 +106,7 @@ const REFERRER_POLICIES: [&str; 8] = [
 impl Plugin for SecurityHeaders {
     const NAME: &'static str = "security_headers";
     const SUMMARY: &'static str = "Adds the response headers that make browsers careful.";
+    const EXAMPLE: &'static str = include_str!("../examples/security_headers.yaml");
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {

@@ -67,6 +67,7 @@ pub(crate) fn may_be_sent(code: u16) -> bool {
 impl Plugin for WsMessageSizeLimiting {
     const NAME: &'static str = "ws_message_size_limiting";
     const SUMMARY: &'static str = "Ends WebSockets whose messages are larger than allowed.";
+    const EXAMPLE: &'static str = include_str!("../examples/ws_message_size_limiting.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -145,6 +145,7 @@ const EVICTED: Metric = Metric {
 impl Plugin for WsRateLimiting {
     const NAME: &'static str = "ws_rate_limiting";
     const SUMMARY: &'static str = "Limits how many messages and bytes WebSockets carry.";
+    const EXAMPLE: &'static str = include_str!("../examples/ws_rate_limiting.yaml");
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -468,7 +468,8 @@ async fn a_slow_authorization_server_costs_its_time_and_nothing_else() {
     let since = std::time::Instant::now();
     for n in 0..5 {
         let token = format!("Bearer t{n}");
-        let guarded = ask(&edge, Way::H1, ("/guarded", &[("authorization", &token)], ""));
+        let fields = [("authorization", token.as_str())];
+        let guarded = ask(&edge, Way::H1, ("/guarded", &fields, ""));
         let (guarded, open) = tokio::join!(guarded, ask(&edge, Way::H2, NOTHING));
         assert_eq!((guarded.0, open.0), (503, 200));
     }

@@ -3,10 +3,11 @@
 use clap::{Args, CommandFactory};
 use gateway_core::config::file::File;
 use gateway_core::config::settings::SETTINGS;
-use gateway_core::plugin::Registry;
+use gateway_core::plugin::{Entry, Registry};
 use serde_json::{Map, Value, json};
 
 use crate::source::database::VARIABLES;
+use crate::source::file;
 
 use super::{Output, print};
 
@@ -51,6 +52,7 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
                 json!({
                     "name": entry.name,
                     "summary": entry.summary,
+                    "example": entry.example,
                     "schema": (entry.schema)().as_value(),
                     "actions": actions,
                 })
@@ -62,15 +64,50 @@ pub(super) fn plugins(args: &PluginsArgs, registry: &Registry) -> u8 {
     for entry in entries {
         print::line(format_args!("{}\n  {}", entry.name, entry.summary));
         let schema = (entry.schema)();
-        let options = schema.get("properties").and_then(Value::as_object);
-        for (name, option) in options.into_iter().flatten() {
-            print::line(format_args!("    {name}: {}", sentence(option)));
-        }
+        options(schema.as_value(), schema.as_value(), 4);
         for (name, about) in entry.actions {
             print::line(format_args!("    action {name}: {about}"));
         }
+        if args.name.is_some() && !entry.example.is_empty() {
+            if let Some(protocols) = protocols(entry, registry) {
+                print::line(format_args!("\n  Runs for {protocols}."));
+            }
+            print::line(format_args!("\n  Example:\n"));
+            entry.example.lines().for_each(|line| print::line(format_args!("    {line}")));
+        }
     }
     0
+}
+
+/// The traffic that the plugin of an example runs for.
+fn protocols(entry: &Entry, registry: &Registry) -> Option<String> {
+    let model = file::parse(entry.example, "example", registry).ok()?;
+    let config = model.plugin_configs.iter().find(|config| *config.plugin_name == *entry.name)?;
+    Some(config.built.as_ref()?.hooks().protocols().join("; "))
+}
+
+/// How deep options are within options, at most.
+const MAX_INDENT: usize = 12;
+
+/// The options of an object, each with those within it.
+fn options(whole: &Value, object: &Value, indent: usize) {
+    for (name, option) in object.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        print::line(format_args!("{:indent$}{name}: {}", "", sentence(option)));
+        if indent < MAX_INDENT
+            && let Some(within) = within(whole, option)
+        {
+            options(whole, within, indent + 4);
+        }
+    }
+}
+
+/// The object that an option is, or a list of which it is.
+fn within<'a>(whole: &'a Value, option: &'a Value) -> Option<&'a Value> {
+    let name = |it: &'a Value| it.get("$ref")?.as_str()?.strip_prefix("#/$defs/");
+    let alternatives = option.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let all = [Some(option), option.get("items")].into_iter().flatten().chain(alternatives);
+    let named = all.filter_map(name).filter_map(|name| whole.get("$defs")?.get(name));
+    named.into_iter().find(|it| it.get("properties").is_some())
 }
 
 /// An option's documentation on one line.

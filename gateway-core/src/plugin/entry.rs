@@ -104,6 +104,8 @@ pub struct Entry {
     pub name: &'static str,
     /// One sentence for the reference page.
     pub summary: &'static str,
+    /// A small configuration with it, for the reference page; empty where there is none.
+    pub example: &'static str,
     /// The settings' JSON Schema.
     pub schema: fn() -> Schema,
     /// What an operator can have it do while it runs, by name, each with one sentence.
@@ -118,6 +120,7 @@ pub const fn entry<P: Plugin>() -> Entry {
     Entry {
         name: P::NAME,
         summary: P::SUMMARY,
+        example: P::EXAMPLE,
         schema: schema_of::<P>,
         actions: P::ACTIONS,
         credential: P::CREDENTIAL,

@@ -205,6 +205,17 @@ impl HookSet {
         self.meets(Self::AUTHENTICATE)
     }
 
+    /// The traffic that runs any of these hooks, for people.
+    pub fn protocols(self) -> Vec<&'static str> {
+        let all = [
+            (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
+            (Self::ON_MESSAGE, "messages of WebSockets"),
+            (Self::STREAM, "TCP and TLS streams"),
+            (Self::DATAGRAM, "UDP and DTLS sessions"),
+        ];
+        all.into_iter().filter(|(hooks, _)| self.meets(*hooks)).map(|(_, words)| words).collect()
+    }
+
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

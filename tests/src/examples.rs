@@ -1,0 +1,133 @@
+//! The examples on plugins' reference pages: each is loaded, and its requests get the answers that it says.
+
+use http::Method;
+
+use crate::support::edge::Edge;
+use crate::support::standing::Standing;
+use crate::support::talk::{Ask, Client, Kind, Will};
+
+/// Plugins that decide who may pass, and how much, whose examples can't be run without files of others.
+const WITHOUT: [&str; 1] = ["geo_restriction"];
+
+/// One request, as a line of `curl` says it.
+struct Line {
+    method: Method,
+    path: String,
+    fields: Vec<(String, String)>,
+    body: String,
+    status: u16,
+}
+
+/// The words of a command, in quotes or not.
+fn words(text: &str) -> Vec<String> {
+    let (mut all, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
+    for c in text.chars() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => all.push(std::mem::take(&mut word)),
+            c => word.push(c),
+        }
+    }
+    all.push(word);
+    all.retain(|word| !word.is_empty());
+    all
+}
+
+fn read(line: &str) -> Line {
+    let (command, status) = line.rsplit_once(" -> ").expect("an answer");
+    let mut line = Line {
+        method: Method::GET,
+        path: String::new(),
+        fields: Vec::new(),
+        body: String::new(),
+        status: status.parse().expect("a status"),
+    };
+    let words = words(command);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut next = || words.next().expect("an argument").as_str();
+        match word.as_str() {
+            "-X" => line.method = next().parse().expect("a method"),
+            "-d" => {
+                line.method = Method::POST;
+                line.body = next().to_owned();
+            }
+            "-H" => {
+                let (name, value) = next().split_once(": ").expect("a field");
+                line.fields.push((name.to_owned(), value.to_owned()));
+            }
+            url => line.path = url.strip_prefix("http://127.0.0.1:8000").expect("a URL").to_owned(),
+        }
+    }
+    line
+}
+
+async fn holds(name: &str, example: &str, origin: &Standing) {
+    let folder = crate::support::tls::authority().folder().join(format!("example-{name}"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let spec = example
+        .replace("backend_port: 3000", &format!("backend_port: {}", origin.address.port()))
+        .replace("/var/lib/ferrum-edge", &folder.display().to_string());
+    let edge = Edge::start(&spec);
+    let lines: Vec<Line> =
+        example.lines().filter_map(|line| line.strip_prefix("# curl ")).map(read).collect();
+    assert!(!lines.is_empty(), "{name}: nothing is asked");
+    for (n, line) in lines.iter().enumerate() {
+        let fields: Vec<(&str, &str)> = line.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let body = if line.body.is_empty() { Will::Nothing } else { Will::Length(line.body.len()) };
+        let ask = Ask { method: line.method.clone(), path: &line.path, headers: &fields, body };
+        let mut client = Client::ask(&edge, Kind::H1, ask).await;
+        if !line.body.is_empty() && client.send(line.body.as_bytes()).await.is_ok() {
+            drop(client.finish(&[]).await);
+        }
+        let got = client.head().await.expect("an answer");
+        assert_eq!(got.status, line.status, "{name}: line {}: {:?}", n + 1, got.headers);
+    }
+}
+
+#[tokio::test]
+async fn the_examples_of_plugins_do_what_they_say() {
+    let origin = Standing::start("o").await;
+    let mut seen = Vec::new();
+    for entry in ferrum_edge::plugins().entries().iter().filter(|entry| !entry.example.is_empty()) {
+        holds(entry.name, entry.example, &origin).await;
+        seen.push(entry.name);
+    }
+    let mut needed = Vec::new();
+    for name in ADMISSION.iter().filter(|name| !WITHOUT.contains(name) && !seen.contains(name)) {
+        needed.push(*name);
+    }
+    assert!(needed.is_empty(), "there is no example for {needed:?}");
+}
+
+/// The plugins that decide who may pass, and how much.
+const ADMISSION: [&str; 28] = [
+    "access_control",
+    "basic_auth",
+    "bot_detection",
+    "concurrency_limiting",
+    "cors",
+    "csrf",
+    "forward_auth",
+    "geo_restriction",
+    "graphql_limits",
+    "grpc_deadline",
+    "hmac_auth",
+    "ip_restriction",
+    "jwks_auth",
+    "jwt_auth",
+    "key_auth",
+    "ldap_auth",
+    "mtls_auth",
+    "oauth2_introspection",
+    "oidc",
+    "quota",
+    "rate_limiting",
+    "request_deduplication",
+    "request_size_limiting",
+    "request_validation",
+    "response_size_limiting",
+    "security_headers",
+    "ws_message_size_limiting",
+    "ws_rate_limiting",
+];
