@@ -4,6 +4,7 @@
 mod support;
 
 mod admission;
+mod bad_input;
 mod certificates;
 mod dtls;
 mod early;
