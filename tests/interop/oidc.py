@@ -23,8 +23,8 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE))
-from run import Failed, free_ports, wait_for  # noqa: E402
+sys.path.insert(0, str(HERE.parent / "conformance"))
+from stand import Failed, free_ports, wait_for  # noqa: E402
 
 SECRET = "a secret of the gateway, long enough"
 
@@ -190,7 +190,8 @@ class Stand:
         self.args, self.processes = args, []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oidc-"))
         self.log = open(self.folder / "log", "w")
-        self.ports = free_ports(["http", "https", "provider", "management"])
+        names = ["http", "https", "provider", "management"]
+        self.ports = dict(zip(names, free_ports(len(names))))
         self.app = f"https://app.localhost:{self.ports['https']}"
         self.backchannel = f"http://127.0.0.1:{self.ports['http']}/oidc/backchannel"
         self.origin = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin)
