@@ -80,7 +80,7 @@ impl fmt::Debug for Reason {
 #[error("{reason}: {note}")]
 pub(crate) struct Fault {
     pub(crate) reason: Reason,
-    /// For whoever debugs the peer; goes out with the goodbye.
+    /// For whoever debugs the peer; goes out with GOAWAY.
     pub(crate) note: &'static str,
 }
 

@@ -51,7 +51,7 @@ struct Pools {
     /// Which version a target's TLS settled on last, or what it has offered since, by pool key.
     learned: HashMap<u64, Version>,
     /// Rung when a shared connection was made or one of its streams ended, by pool key.
-    bells: HashMap<u64, Arc<Notify>>,
+    waiters: HashMap<u64, Arc<Notify>>,
     /// HTTP/3 connections, by pool key.
     quic: HashMap<u64, Vec<Quic>>,
     /// Targets that did not answer over QUIC, and until when they are not asked again, by pool key.
@@ -118,7 +118,7 @@ impl Outbound {
         });
         pools.sweep_alternatives(now);
         pools.no_quic.retain(|_, until| *until > now);
-        pools.bells.retain(|_, bell| Arc::strong_count(bell) > 1);
+        pools.waiters.retain(|_, waiters| Arc::strong_count(waiters) > 1);
         pools.learning.retain(|_, lock| Arc::strong_count(lock) > 1);
         if pools.learned.len() > MAX_LEARNED {
             pools.learned.clear();

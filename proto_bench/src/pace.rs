@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 mod open;
-mod patience;
+mod timeout;
 
 pub use open::OpenSchedule;
-pub use patience::Patience;
+pub use timeout::Timeout;
 
 /// When load starts, when counting starts, and when both end.
 #[derive(Debug, Clone, Copy)]

@@ -69,7 +69,7 @@ pub struct Timing {
     /// The measured window.
     pub duration: Duration,
     /// How long one answer may take before it is an error.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long all connections together may take to open.
     pub connect: Duration,
 }
@@ -164,7 +164,7 @@ impl Default for Timing {
         Self {
             warm_up: Duration::from_secs(2),
             duration: Duration::from_secs(10),
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             connect: Duration::from_secs(15),
         }
     }

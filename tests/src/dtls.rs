@@ -1,4 +1,4 @@
-//! DTLS through the gateway: ended and begun there, attacked, stalled, and said goodbye to.
+//! DTLS through the gateway: ended and begun there, attacked, stalled, and closed.
 
 mod certificates;
 mod restarts;
@@ -82,7 +82,7 @@ async fn payload_on_the_heels_of_the_handshake_is_not_lost() {
 }
 
 #[tokio::test]
-async fn an_idle_session_is_said_goodbye_to() {
+async fn an_idle_session_is_closed_in_order() {
     let (mut edge, port, _echo) = terminating(", udp_idle_timeout_seconds: 1").await;
     let mut client = Peer::connect(at(port), Offer::Both).await;
     assert_eq!(client.ask(b"x").await, b"x");

@@ -122,7 +122,7 @@ async fn a_malformed_request_is_reset_and_recorded() {
 
 /// RFC 9113 §6.8: what a client sends before it has heard that the gateway goes is still answered.
 #[tokio::test]
-async fn a_drain_says_goodbye_in_two_steps() {
+async fn a_drain_sends_goaway_in_two_steps() {
     let edge = Edge::start(FIXED);
     let mut wire = client(&edge, &[]).await;
     wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, GET)).await;
@@ -141,8 +141,8 @@ async fn a_drain_says_goodbye_in_two_steps() {
             seen.push((frame.kind, frame.stream, frame.payload));
         }
     }
-    let goodbye = seen.iter().find(|(kind, ..)| *kind == GOAWAY).expect("a goodbye");
-    assert_eq!(&goodbye.2[..], [0, 0, 0, 3, 0, 0, 0, 0]);
+    let goaway = seen.iter().find(|(kind, ..)| *kind == GOAWAY).expect("a GOAWAY");
+    assert_eq!(&goaway.2[..], [0, 0, 0, 3, 0, 0, 0, 0]);
     assert!(seen.iter().any(|(_, stream, _)| *stream == 3), "answered: {seen:?}");
     wire.closed().await;
 }
@@ -229,7 +229,7 @@ async fn a_target_that_takes_no_streams() {
     assert_eq!(edge.records.next().await.reason(), "overloaded");
 }
 
-/// RFC 9113 §8.7: a stream beyond a goodbye's last one was not looked at, and goes to another connection.
+/// RFC 9113 §8.7: a stream beyond a GOAWAY's last one was not looked at, and goes to another connection.
 #[tokio::test]
 async fn streams_a_target_did_not_look_at_are_sent_again() {
     let origin = Port::listen(None).await;

@@ -221,15 +221,15 @@ async fn a_silent_address_is_not_the_last() {
     assert_eq!(answer.0.status(), 200);
 }
 
-/// A client that never answers a goodbye does not hold its connection.
+/// A client that never answers a GOAWAY does not hold its connection.
 #[tokio::test]
-async fn an_unanswered_goodbye_is_the_end() {
+async fn an_unanswered_goaway_is_the_end() {
     let edge = Edge::start_with(
         "  client_timeouts: {keep_alive_ms: 100}",
         &one_proxy("backend_scheme: http, backend_host: 127.0.0.1, backend_port: 1"),
     );
     let mut client = edge.wire().await;
-    // A preface with empty settings; what the gateway says, its goodbye and its ping too, is never answered.
+    // A preface with empty settings; what the gateway says, its GOAWAY and its ping too, is never answered.
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     client.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
     client.rest().await;

@@ -20,16 +20,16 @@ use std::future::Future;
 use std::time::Duration;
 
 /// How long anything may take before a test gives up on it: no measure of speed, only an end to hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for something that has to happen.
 #[track_caller]
 pub(crate) fn soon<F: Future>(what: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
     async move {
-        match tokio::time::timeout(PATIENCE, what).await {
+        match tokio::time::timeout(TIMEOUT, what).await {
             Ok(output) => output,
-            Err(_) => panic!("nothing happened for {PATIENCE:?} at {caller}"),
+            Err(_) => panic!("nothing happened for {TIMEOUT:?} at {caller}"),
         }
     }
 }

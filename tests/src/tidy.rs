@@ -347,6 +347,35 @@ fn users_are_spoken_to_plainly() {
     none("messages use plain words", found);
 }
 
+/// Names of our own for what the field has names for, with those.
+const PRIVATE: &[(&str, &str)] = &[
+    ("patience", "timeout"),
+    ("farewell", "close handshake, GOAWAY, close_notify"),
+    ("goodbye", "Close frame, GOAWAY, close_notify"),
+    ("crossroads", "demultiplexer"),
+    ("desk", "queue"),
+    ("keeper", "store, reconciler"),
+];
+
+/// CONTRIBUTING.md, "Plain English": names and comments of the code use the field's words.
+#[test]
+fn code_uses_the_words_of_the_field() {
+    let mut found = Vec::new();
+    for source in sources() {
+        if source.path.ends_with("tidy.rs") {
+            continue;
+        }
+        for (number, line) in source.text.lines().enumerate() {
+            let line = line.to_lowercase();
+            let words = || line.split(|c: char| !c.is_alphanumeric());
+            if let Some((word, instead)) = PRIVATE.iter().find(|(word, _)| words().any(|own| own == *word)) {
+                found.push(format!("{}:{}: {word} (write {instead})", source.path, number + 1));
+            }
+        }
+    }
+    none("code uses the words of the field", found);
+}
+
 /// Every field of the resolved configuration is read by what serves traffic or answers about it: a setting that is only
 /// written, checked and kept does nothing.
 #[test]

@@ -14,7 +14,7 @@ use ferrum_edge::store::Engine;
 
 /// Runs the server, and when nobody holds its standard input any more ends it and removes its folder. `$1` is the
 /// signal that ends it, `$2` the folder, or nothing where it is to be kept.
-const KEEPER: &str = r#"
+const SUPERVISOR: &str = r#"
 signal=$1; folder=$2; shift 2
 trap : HUP INT TERM
 "$@" </dev/null >&2 &
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 struct Running {
-    reconciler: Child,
+    supervisor: Child,
     /// Closing it ends the server.
     hold: Option<ChildStdin>,
     pid: String,
@@ -130,23 +130,23 @@ impl Server {
         };
         let mut server = self.user_prefix();
         server.extend(arguments);
-        let mut reconciler = Command::new("sh");
-        reconciler.args(["-c", KEEPER, "reconciler", signal]).arg(&self.folder).args(server);
-        reconciler.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut reconciler = reconciler.current_dir("/").spawn().unwrap();
+        let mut supervisor = Command::new("sh");
+        supervisor.args(["-c", SUPERVISOR, "supervisor", signal]).arg(&self.folder).args(server);
+        supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut supervisor = supervisor.current_dir("/").spawn().unwrap();
         let mut pid = String::new();
-        BufReader::new(reconciler.stdout.take().unwrap()).read_line(&mut pid).unwrap();
-        let mut said = BufReader::new(reconciler.stderr.take().unwrap()).lines();
+        BufReader::new(supervisor.stdout.take().unwrap()).read_line(&mut pid).unwrap();
+        let mut said = BufReader::new(supervisor.stderr.take().unwrap()).lines();
         let is_ready = said.by_ref().map_while(Result::ok).any(|line| line.contains(ready));
         // What it says later has to go somewhere.
         std::thread::spawn(move || said.for_each(drop));
-        let hold = reconciler.stdin.take();
+        let hold = supervisor.stdin.take();
         let pid = pid.trim().to_owned();
         if is_ready {
-            self.running = Some(Running { reconciler, hold, pid });
+            self.running = Some(Running { supervisor, hold, pid });
         } else {
             drop(hold);
-            reconciler.wait().unwrap();
+            supervisor.wait().unwrap();
         }
         is_ready
     }
@@ -161,11 +161,11 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         let kept = self.folder.with_extension("kept");
         self.signal(if self.engine == Engine::Postgres { "QUIT" } else { "KILL" });
-        // The reconciler removes the folder of the server that it kept, so that one has another name for this moment.
+        // The supervisor removes the folder of the server that it runs, so that one has another name for this moment.
         let mut running = self.running.take().unwrap();
         fs::rename(&self.folder, &kept).unwrap();
         drop(running.hold.take());
-        running.reconciler.wait().unwrap();
+        running.supervisor.wait().unwrap();
         fs::rename(&kept, &self.folder).unwrap();
     }
 
@@ -193,7 +193,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut running) = self.running.take() {
             drop(running.hold.take());
-            running.reconciler.wait().unwrap();
+            running.supervisor.wait().unwrap();
         }
     }
 }

@@ -47,18 +47,18 @@ pub enum Side {
 /// of its own, which only a trusted proxy may pass on, and names with underscores, which CGI and WSGI take for names with
 /// hyphens.
 pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
-    let mut doomed: SmallVec<[HeaderName; 8]> = SmallVec::new();
+    let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     let mut early = false;
     for name in headers.keys() {
         if is_hop_by_hop(name.as_str()) || is_of_the_side(name, side) {
-            doomed.push(name.clone());
+            removed.push(name.clone());
         }
         early |= *name == EARLY_DATA;
     }
-    if doomed.is_empty() {
+    if removed.is_empty() {
         return Stripped { trailers: false, early };
     }
-    let trailers = doomed.contains(&TE) && takes_trailers(headers);
+    let trailers = removed.contains(&TE) && takes_trailers(headers);
     for value in headers.get_all(CONNECTION) {
         for token in value.as_bytes().split(|c| *c == b',').map(<[u8]>::trim_ascii) {
             if token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive") {
@@ -69,11 +69,11 @@ pub fn strip(headers: &mut HeaderMap, side: Side) -> Stripped {
             if let Ok(name) = HeaderName::from_bytes(token)
                 && !is_end_to_end(&name)
             {
-                doomed.push(name);
+                removed.push(name);
             }
         }
     }
-    for name in doomed {
+    for name in removed {
         headers.remove(name);
     }
     Stripped { trailers, early }

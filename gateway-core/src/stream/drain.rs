@@ -1,4 +1,4 @@
-//! Tells sessions that the gateway is going away, so that they can say goodbye.
+//! Tells sessions that the gateway is going away, so that they can end in order.
 
 use std::future::Future;
 use std::pin::Pin;

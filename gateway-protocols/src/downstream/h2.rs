@@ -31,15 +31,15 @@ use crate::h2::wire::{self, Wire};
 use crate::timer::Timer;
 use crate::worker::Worker;
 use respond::Responder;
-use slots::{Desk, Slots};
+use slots::{JobSlot, Slots};
 
 /// What one stream may send before it is read.
 const STREAM_WINDOW: u32 = 256 << 10;
 /// What one connection may send before it is read.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// How long a client without streams may take to answer a goodbye.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// How long a client without streams may take to answer a GOAWAY.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a closed connection is still read, so that the client gets to see what it was told last.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection without streams keeps what the next ones would need again.
@@ -209,7 +209,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             idle.resting = false;
             return false;
         }
-        let timeout = if idle.leaving { GOODBYE } else { idle.timeout };
+        let timeout = if idle.leaving { GOAWAY_TIMEOUT } else { idle.timeout };
         if !idle.timer.is_set() {
             let after = if idle.resting { timeout.saturating_sub(REST) } else { timeout.min(REST) };
             // The rest is reckoned from what was read last, which costs no look at the clock; zero is no timeout.
@@ -225,7 +225,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             self.slots.rest();
             return true;
         }
-        // A client that does not answer the goodbye is not waited for.
+        // A client that does not answer the GOAWAY is not waited for.
         match idle.leaving {
             true => connection.lose(wire::ended(Ok(false))),
             false => connection.leave(),
@@ -242,7 +242,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
             let Some(arrival) = arrival else { return };
             let worker: &Worker = self.worker;
             let (cell, client) = (&self.cell, &self.client);
-            self.slots.start(arrival, |desk| work(worker, cell.clone(), client.clone(), desk));
+            self.slots.start(arrival, |job_slot| work(worker, cell.clone(), client.clone(), job_slot));
         }
     }
 
@@ -268,10 +268,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Server<'_, T> {
 }
 
 /// Serves one exchange after the other.
-async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, desk: Arc<Desk<Arrival>>) {
+async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<JobSlot<Arrival>>) {
     let mut snapshots = worker.snapshots();
     loop {
-        let Arrival { stream, head } = desk.job().await;
+        let Arrival { stream, head } = job_slot.job().await;
         let stream = stream.map(|(key, _)| Handle::adopt(&cell, key));
         let snapshot: &Snapshot = snapshots.load();
         match (head, stream) {
@@ -279,7 +279,7 @@ async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, desk: Arc<Desk<A
             (Ok(_), None) => {}
             (Err(unreadable), stream) => refuse(worker, snapshot, (unreadable, stream), &client).await,
         }
-        desk.done();
+        job_slot.done();
     }
 }
 

@@ -32,7 +32,7 @@ use exchange::{Arrival, work};
 
 /// With more connections than this, a new client proves its address by a round trip first.
 const VALIDATE_BEYOND: usize = 1000;
-/// How long a client that was told goodbye may take to close. QUIC forgets what is not yet delivered when a
+/// How long a client that was sent GOAWAY may take to close. QUIC forgets what is not yet delivered when a
 /// connection is closed, so that is left to the client; one that does not do it must not hold up a drain.
 const LINGER: Duration = Duration::from_secs(1);
 /// Turns in a row before other connections have theirs.
@@ -232,7 +232,7 @@ impl Server<'_> {
                     moved = true;
                     if let Some(arrival) = self.accept(stream) {
                         let link = &link;
-                        slots.start(arrival, |desk| work(worker, link.clone(), desk));
+                        slots.start(arrival, |job_slot| work(worker, link.clone(), job_slot));
                     }
                 }
                 match self.look_after(cx, slots.is_idle()) {

@@ -175,9 +175,9 @@ pub fn may_trail(name: &HeaderName) -> bool {
 
 /// Drops what [`may_trail`] refuses.
 pub(crate) fn keep_trailing(trailers: &mut HeaderMap) {
-    let doomed: SmallVec<[HeaderName; 4]> =
+    let removed: SmallVec<[HeaderName; 4]> =
         trailers.keys().filter(|name| !may_trail(name)).cloned().collect();
-    for name in doomed {
+    for name in removed {
         trailers.remove(name);
     }
 }

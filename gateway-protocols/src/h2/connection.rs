@@ -333,17 +333,17 @@ impl Connection {
             return;
         }
         if self.rules.role == Role::Client {
-            self.last_goodbye(Reason::NO_ERROR, "");
+            self.last_goaway(Reason::NO_ERROR, "");
         } else {
             self.leaving = Leaving::Announced;
             frame::goaway(self.out.buffer(), (1 << 31) - 1, Reason::NO_ERROR, "");
-            frame::ping(self.out.buffer(), false, time::GOODBYE_PING);
+            frame::ping(self.out.buffer(), false, time::GOAWAY_PING);
         }
         self.wake_driver();
     }
 
     /// Streams from now on are not looked at.
-    fn last_goodbye(&mut self, reason: Reason, note: &str) {
+    fn last_goaway(&mut self, reason: Reason, note: &str) {
         if !matches!(self.leaving, Leaving::Final(_)) {
             self.leaving = Leaving::Final(self.last_peer);
             frame::goaway(self.out.buffer(), self.last_peer, reason, note);

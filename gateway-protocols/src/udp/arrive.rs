@@ -27,7 +27,7 @@ const MAX_ARRIVALS: usize = 1024;
 /// Datagrams such a client may send before it has said so.
 const MAX_FIRST_WORDS: usize = 8;
 /// How long it may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Clients whose proxy is not known yet.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Arrivals {
 
     /// Forgets those who never came to the point.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.0.retain(|_, arrival| now < arrival.since + PATIENCE);
+        self.0.retain(|_, arrival| now < arrival.since + TIMEOUT);
     }
 }
 

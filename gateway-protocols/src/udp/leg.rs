@@ -138,7 +138,7 @@ impl Leg {
                     Ok(()) => it.drain(emit),
                     Err(error) => {
                         // The engine may have an alert for the peer.
-                        it.with_scratch(|it, scratch| it.last_words(scratch, emit));
+                        it.with_scratch(|it, scratch| it.close_notify(scratch, emit));
                         Err(reason(&error))
                     }
                 }
@@ -177,7 +177,7 @@ impl Leg {
         }
     }
 
-    /// Says goodbye.
+    /// Sends close_notify.
     pub(super) fn close(&mut self, emit: &mut dyn FnMut(Emit<'_>)) {
         if let Self::Dtls(sealed) = self
             && sealed.ready
@@ -214,7 +214,7 @@ impl Sealed {
     }
 
     /// Sends what the engine has to say, and passes nothing on.
-    fn last_words(&mut self, scratch: &mut [u8], emit: &mut dyn FnMut(Emit<'_>)) {
+    fn close_notify(&mut self, scratch: &mut [u8], emit: &mut dyn FnMut(Emit<'_>)) {
         loop {
             match self.engine.poll_output(scratch) {
                 Output::Packet(bytes) => emit(Emit::Wire(bytes)),
@@ -229,7 +229,7 @@ impl Sealed {
         if self.engine.protocol_version() == Some(ProtocolVersion::DTLS1_2) {
             emit(Emit::Wire(&BAD_CERTIFICATE));
         } else if self.engine.close().is_ok() {
-            self.last_words(scratch, emit);
+            self.close_notify(scratch, emit);
         }
     }
 

@@ -36,12 +36,12 @@ pub(crate) use drive::Connection;
 #[derive(Debug)]
 pub(crate) struct Stream {
     lease: Option<Lease>,
-    bell: Arc<Notify>,
+    waiters: Arc<Notify>,
 }
 
 impl Stream {
-    pub(super) fn new(lease: Lease, bell: Arc<Notify>) -> Self {
-        Self { lease: Some(lease), bell }
+    pub(super) fn new(lease: Lease, waiters: Arc<Notify>) -> Self {
+        Self { lease: Some(lease), waiters }
     }
 
     /// The connection it is on.
@@ -53,7 +53,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         drop(self.lease.take());
-        self.bell.notify_waiters();
+        self.waiters.notify_waiters();
     }
 }
 

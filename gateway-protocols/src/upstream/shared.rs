@@ -23,9 +23,9 @@ enum Plan {
 }
 
 /// Tells those who wait for a dial that it is over, however it ended: also when whoever dialled was dropped half-way.
-struct Ring(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Ring {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_waiters();
     }
@@ -73,13 +73,13 @@ impl Inner {
                 }
                 Plan::Dial(dial) => Box::pin(self.dial_shared(&Destination::of(call), dial)).await?,
                 Plan::Wait => {
-                    // Nothing was awaited since the plan was made, so nobody can have rung in between.
-                    let bell = self.bell(key(call));
-                    let rung = bell.notified();
+                    // Nothing was awaited since the plan was made, so nobody can have notified in between.
+                    let waiters = self.waiters(key(call));
+                    let notified = waiters.notified();
                     match deadline {
-                        None => rung.await,
+                        None => notified.await,
                         Some(deadline) => {
-                            tokio::time::timeout_at(deadline, rung).await.map_err(|_| DialError::Full)?;
+                            tokio::time::timeout_at(deadline, notified).await.map_err(|_| DialError::Full)?;
                         }
                     }
                 }
@@ -101,7 +101,7 @@ impl Inner {
             match pools.multiplex.choose(key(call), &call.backend.pool) {
                 Choice::Use { connection, lease, dial } => {
                     if connection.is_open() {
-                        let stream = h2::Stream::new(lease, connection.bell.clone());
+                        let stream = h2::Stream::new(lease, connection.waiters.clone());
                         return Plan::Use(connection.clone(), stream, dial);
                     }
                     let id = lease.connection();
@@ -127,11 +127,11 @@ impl Inner {
 
     async fn dial_shared(self: &Arc<Self>, to: &Destination, dial: Dial) -> Result<(), DialError> {
         // In this order, so that the leave to dial has been given back when others are told.
-        let _ring = Ring(self.bell(to.key));
+        let _notifies = NotifyOnDrop(self.waiters(to.key));
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2, self.bell(to.key))),
+            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2, self.waiters(to.key))),
             Err(error) => Err(error),
         };
         made.map(|connection| {
@@ -150,8 +150,8 @@ impl Inner {
             let Some(inner) = inner.upgrade() else { return };
             let Ok(mut pools) = inner.pools.try_borrow_mut() else { return };
             pools.multiplex.limit(id, streams);
-            if let Some(bell) = pools.bells.get(&id.key()) {
-                bell.notify_waiters();
+            if let Some(waiters) = pools.waiters.get(&id.key()) {
+                waiters.notify_waiters();
             }
         });
     }
@@ -159,7 +159,7 @@ impl Inner {
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.backend.pool;
-        let connection = h2::Connection::open_on(dialled.link, &rules.http2, self.bell(key(call)));
+        let connection = h2::Connection::open_on(dialled.link, &rules.http2, self.waiters(key(call)));
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.
@@ -169,9 +169,9 @@ impl Inner {
         }
     }
 
-    fn bell(&self, key: u64) -> Arc<Notify> {
+    fn waiters(&self, key: u64) -> Arc<Notify> {
         match self.pools.try_borrow_mut() {
-            Ok(mut pools) => pools.bells.entry(key).or_default().clone(),
+            Ok(mut pools) => pools.waiters.entry(key).or_default().clone(),
             Err(_) => Arc::default(),
         }
     }

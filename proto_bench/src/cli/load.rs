@@ -137,7 +137,7 @@ impl LoadArgs {
         plan.timing = Timing {
             warm_up: self.warm_up(),
             duration: self.duration(),
-            patience: self.timeout,
+            timeout: self.timeout,
             ..Timing::default()
         };
         plan.message = Message {

@@ -1,6 +1,6 @@
 //! `clients`: the same test from more and more connections.
 
-use super::measure::{Teller, row};
+use super::measure::{Console, row};
 use super::run::{note_limits, watched};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
@@ -31,7 +31,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
     let mut document = Document::begin(Kind::Clients);
-    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let plans: Vec<_> = args
         .steps
         .iter()
@@ -53,11 +53,11 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     }
     for _ in 0..args.load.rounds() {
         for (row, plan) in document.rows.iter_mut().zip(&plans) {
-            teller.label(row.label.clone());
-            row.rounds.push(teller.round(plan, &watched(args.pid))?);
+            console.label(row.label.clone());
+            row.rounds.push(console.round(plan, &watched(args.pid))?);
         }
     }
     document.rows.iter_mut().for_each(crate::report::Row::conclude);
-    teller.confess(&mut document);
+    console.note_repeats(&mut document);
     output::deliver(document, &args.output)
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::matrix::entry;
-use super::measure::Teller;
+use super::measure::Console;
 use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
 use super::stand::{Stand, probe};
@@ -82,13 +82,13 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let found: Vec<_> = args.peers.iter().filter_map(program).collect();
     let bench = Bench { args, load: args.load.in_slices(), stand, backend, found };
     let mut document = bench.begin();
-    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
-    check::rounds(&bench, &mut document, &teller)?;
+    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    check::rounds(&bench, &mut document, &console)?;
     for test in &args.tests {
-        bench.measure(*test, &mut document, &mut teller)?;
+        bench.measure(*test, &mut document, &mut console)?;
     }
     document.rows.iter_mut().for_each(Row::conclude);
-    teller.confess(&mut document);
+    console.note_repeats(&mut document);
     output::deliver(document, &args.output)
 }
 
@@ -140,7 +140,12 @@ impl Bench<'_> {
     }
 
     /// All slices of a test.
-    fn measure(&self, test: Test, document: &mut Document, teller: &mut Teller) -> Result<(), CommandError> {
+    fn measure(
+        &self,
+        test: Test,
+        document: &mut Document,
+        console: &mut Console,
+    ) -> Result<(), CommandError> {
         let mut subjects = Vec::new();
         for (peer, program) in &self.found {
             subjects.extend(self.start(test, (*peer, program), document)?);
@@ -150,7 +155,7 @@ impl Bench<'_> {
             let first = slice as usize % subjects.len().max(1);
             for at in 0..subjects.len() {
                 let subject = &subjects[(first + at) % subjects.len()];
-                self.slice(test, subject, document, teller)?;
+                self.slice(test, subject, document, console)?;
             }
         }
         Ok(())
@@ -188,14 +193,14 @@ impl Bench<'_> {
         test: Test,
         Subject { peer, server, plan }: &Subject,
         document: &mut Document,
-        teller: &mut Teller,
+        console: &mut Console,
     ) -> Result<(), CommandError> {
-        teller.label(format!("{} {}", test.label(), peer.name()));
+        console.label(format!("{} {}", test.label(), peer.name()));
         let watched = [
             Watched { role: Role::Subject, name: peer.name().to_owned(), pid: server.pid(), cores: 1.0 },
             Watched { role: Role::Backend, name: "backend".to_owned(), pid: self.backend.pid(), cores: 1.0 },
         ];
-        let round = teller.round(plan, &watched)?;
+        let round = console.round(plan, &watched)?;
         entry(document, test, peer.name(), plan).rounds.push(round);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::measure::{Teller, row};
+use super::measure::{Console, row};
 use super::process::BackendProcess;
 use super::run::note_limits;
 use super::stand::{Stand, StandError, probe};
@@ -45,23 +45,23 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let backend = BackendProcess::start(&["--write-certificate", &certificates], None)?;
     let program = if args.direct_only { None } else { Peer::Gateway.program(args.gateway.as_deref()) };
     let mut document = begin(args, program.as_deref());
-    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     for _ in 0..args.load.rounds() {
         for test in &args.tests {
-            direct_round(args, *test, &backend, (&mut document, &mut teller))?;
+            direct_round(args, *test, &backend, (&mut document, &mut console))?;
             if !args.direct_only {
                 gateway_round(
                     args,
                     *test,
                     program.as_deref(),
                     &stand,
-                    (&backend, &mut document, &mut teller),
+                    (&backend, &mut document, &mut console),
                 )?;
             }
         }
     }
     document.rows.iter_mut().for_each(Row::conclude);
-    teller.confess(&mut document);
+    console.note_repeats(&mut document);
     output::deliver(document, &args.output)
 }
 
@@ -103,14 +103,14 @@ fn direct_round(
     args: &Args,
     test: Test,
     backend: &BackendProcess,
-    (document, teller): (&mut Document, &mut Teller),
+    (document, console): (&mut Document, &mut Console),
 ) -> Result<(), CommandError> {
     let Some(target) = test.direct(&backend.ports) else { return Ok(()) };
     let mut plan = args.load.plan(target);
     test.shape(&mut plan, args.load.connections, args.load.streams);
     let watched = [watch(Role::Subject, "backend", backend.pid())];
-    teller.label(format!("{} direct", test.label()));
-    let round = teller.round(&plan, &watched)?;
+    console.label(format!("{} direct", test.label()));
+    let round = console.round(&plan, &watched)?;
     note_limits(document, &plan);
     entry(document, test, "direct", &plan).rounds.push(round);
     Ok(())
@@ -121,7 +121,7 @@ fn gateway_round(
     test: Test,
     program: Option<&Path>,
     stand: &Stand,
-    (backend, document, teller): (&BackendProcess, &mut Document, &mut Teller),
+    (backend, document, console): (&BackendProcess, &mut Document, &mut Console),
 ) -> Result<(), CommandError> {
     let listen = stand.port()?;
     let mut plan = args.load.plan(Stand::target(test, listen));
@@ -129,7 +129,7 @@ fn gateway_round(
     if matches!(entry(document, test, "gateway", &plan).verdict, Verdict::Unavailable(_)) {
         return Ok(());
     }
-    teller.label(format!("{} gateway", test.label()));
+    console.label(format!("{} gateway", test.label()));
     let workers = args.workers.unwrap_or_else(cores);
     let started = match program {
         None => Err(StandError::NoGateway),
@@ -147,7 +147,7 @@ fn gateway_round(
                 watch(Role::Subject, "gateway", server.pid()),
                 watch(Role::Backend, "backend", backend.pid()),
             ];
-            teller.round(&plan, &watched)?
+            console.round(&plan, &watched)?
         }
     };
     entry(document, test, "gateway", &plan).rounds.push(row);

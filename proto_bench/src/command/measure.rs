@@ -13,7 +13,7 @@ use crate::report::model::{Document, Round, Row, Verdict};
 
 /// Shows on standard error what is going on, if that is a terminal.
 #[derive(Debug)]
-pub struct Teller {
+pub struct Console {
     shown: bool,
     label: String,
     repeats: u32,
@@ -21,8 +21,8 @@ pub struct Teller {
     pub repeated: u32,
 }
 
-impl Teller {
-    /// A teller that may be told to be quiet.
+impl Console {
+    /// A console that may be told to be quiet.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Teller {
     }
 
     /// Says in a document how many rounds were repeated.
-    pub fn confess(&self, document: &mut Document) {
+    pub fn note_repeats(&self, document: &mut Document) {
         if self.repeated > 0 {
             document.notes.push(format!(
                 "{} rounds were repeated because other processes used the machine meanwhile (--repeat-disturbed).",

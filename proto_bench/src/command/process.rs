@@ -1,4 +1,4 @@
-//! Child processes of a test: started on a core of their own if asked, ended when dropped, with their last words kept.
+//! Child processes of a test: started on a core of their own if asked, ended when dropped, with the last lines they wrote kept.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -78,7 +78,7 @@ impl Server {
                     name: self.name.clone(),
                     address,
                     seconds: START_LIMIT.as_secs(),
-                    words: self.last_words(),
+                    words: self.last_lines(),
                 });
             }
             thread::sleep(Duration::from_millis(20));
@@ -91,17 +91,17 @@ impl Server {
     /// Tells whether the process still runs.
     ///
     /// # Errors
-    /// It ended; its last words are in the error.
+    /// It ended; the last lines it wrote are in the error.
     pub fn check_alive(&mut self) -> Result<(), ProcessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            _ => Err(ProcessError::Ended { name: self.name.clone(), words: self.last_words() }),
+            _ => Err(ProcessError::Ended { name: self.name.clone(), words: self.last_lines() }),
         }
     }
 
     /// The last lines the program wrote.
     #[must_use]
-    pub fn last_words(&self) -> String {
+    pub fn last_lines(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -1,6 +1,6 @@
 //! `run`: one test against a URL or address.
 
-use super::measure::{Teller, row};
+use super::measure::{Console, row};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
@@ -43,15 +43,15 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     let plan = args.load.plan(target);
     let mut document = Document::begin(Kind::Run);
     document.notes = judge::limits_of(&plan);
-    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
-    teller.label(plan.target.url());
+    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    console.label(plan.target.url());
     let mut result = row("run", &plan.target.url(), "target", &plan);
     for _ in 0..args.load.rounds() {
-        result.rounds.push(teller.round(&plan, &watched(args.pid))?);
+        result.rounds.push(console.round(&plan, &watched(args.pid))?);
     }
     result.conclude();
     document.rows.push(result);
-    teller.confess(&mut document);
+    console.note_repeats(&mut document);
     output::deliver(document, &args.output)
 }
 

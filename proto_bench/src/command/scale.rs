@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::measure::Teller;
+use super::measure::Console;
 use super::process::{BackendProcess, Server};
 use super::stand::Stand;
 use super::{CommandError, output};
@@ -93,10 +93,10 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     describe(&mut document, &options);
     let mut watched = vec![watch(Role::Backend, "backend", backend.pid())];
     watched.extend(gateway.pid.map(|pid| watch(Role::Subject, "gateway", pid)));
-    let mut teller = Teller::new(args.output.quiet);
-    teller.label("scale");
-    let scale = scale::run(&options, &watched, &mut |text| teller.say(text))?;
-    teller.clear();
+    let mut console = Console::new(args.output.quiet);
+    console.label("scale");
+    let scale = scale::run(&options, &watched, &mut |text| console.say(text))?;
+    console.clear();
     document.scale = Some(scale);
     output::deliver(document, &args.output)
 }

@@ -119,7 +119,7 @@ fn wait_bound(server: &mut Server, listen: SocketAddr) -> Result<(), StandError>
         }
         std::thread::sleep(Duration::from_millis(25));
     }
-    Err(StandError::NoUdpPort { name: server.name.clone(), words: server.last_words() })
+    Err(StandError::NoUdpPort { name: server.name.clone(), words: server.last_lines() })
 }
 
 /// Runs a few round trips over one connection; tells what is wrong with them.
@@ -131,7 +131,7 @@ pub fn probe(plan: &Plan) -> Result<(), StandError> {
     (plan.load.connections, plan.load.streams, plan.threads) = (1, 1, 1);
     plan.timing.warm_up = Duration::ZERO;
     plan.timing.duration = PROBE;
-    plan.timing.patience = Duration::from_secs(5);
+    plan.timing.timeout = Duration::from_secs(5);
     plan.timing.connect = Duration::from_secs(5);
     // On a busy machine the first answer may come after so short a window.
     for _ in 0..TRIES {

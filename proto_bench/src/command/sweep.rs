@@ -1,6 +1,6 @@
 //! `sweep`: open loop at rising rates.
 
-use super::measure::{Teller, row};
+use super::measure::{Console, row};
 use super::run::{note_limits, watched};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
@@ -31,12 +31,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
     let mut document = Document::begin(Kind::Sweep);
-    let mut teller = Teller::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let mut plan = args.load.plan(target);
     let rates = if args.rates.is_empty() {
         plan.load.pace = Pace::Closed;
-        teller.label("finding the limit");
-        let limit = teller.round(&plan, &watched(args.pid))?;
+        console.label("finding the limit");
+        let limit = console.round(&plan, &watched(args.pid))?;
         document.notes.push(format!("A closed loop reached {:.0} requests a second.", limit.rate));
         (1..=10).map(|tenth| (limit.rate * f64::from(tenth) / 10.0).round()).collect()
     } else {
@@ -56,11 +56,11 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     }
     for _ in 0..args.load.rounds() {
         for (row, plan) in document.rows.iter_mut().zip(&plans) {
-            teller.label(row.label.clone());
-            row.rounds.push(teller.round(plan, &watched(args.pid))?);
+            console.label(row.label.clone());
+            row.rounds.push(console.round(plan, &watched(args.pid))?);
         }
     }
     document.rows.iter_mut().for_each(crate::report::Row::conclude);
-    teller.confess(&mut document);
+    console.note_repeats(&mut document);
     output::deliver(document, &args.output)
 }

@@ -118,7 +118,7 @@ impl Lane for Association {
 
 impl Drop for Association {
     fn drop(&mut self) {
-        // Says goodbye, so that the server can forget the association; if it does not fit, the server's timeout must.
+        // Sends close_notify, so that the server can forget the association; if it does not fit, the server's timeout must.
         if self.records.seal(Content::Alert, &record::CLOSE_NOTIFY, &mut self.sent).is_ok() {
             drop(self.socket.try_send(&self.sent));
         }

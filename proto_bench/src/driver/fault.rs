@@ -17,7 +17,7 @@ pub enum Fault {
     Timeout,
     #[error("connection closed before the answer")]
     Closed,
-    /// By its goodbye the server has not processed the request, so it may be sent again.
+    /// By its GOAWAY the server has not processed the request, so it may be sent again.
     #[error("the server closes the connection and has not processed the request")]
     Unprocessed,
     #[error("connection broke: {0}")]

@@ -8,7 +8,7 @@ use tokio::task::spawn_local;
 
 use super::worker::{Stage, World};
 use crate::driver::{Answer, Driver, Fault, Lane, Opened, Stamp};
-use crate::pace::Patience;
+use crate::pace::Timeout;
 
 /// How a lane, or a whole connection, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) async fn drive_all<D: Driver>(
 
 async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, first: Stamp) -> LaneEnd {
     let progress = &world.shared.completed[world.seat.thread];
-    let mut patience = Patience::new(world.plan.timing.patience);
+    let mut timeout = Timeout::new(world.plan.timing.timeout);
     let mut stamp = first;
     let mut now = Instant::now();
     while let Some(turn) = stage.pacer.turn(now).await {
@@ -64,7 +64,7 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
             break;
         }
         stamp.sequence += 1;
-        let outcome = patience.limit(turn.sent, lane.round_trip(stamp)).await.unwrap_or(Err(Fault::Timeout));
+        let outcome = timeout.limit(turn.sent, lane.round_trip(stamp)).await.unwrap_or(Err(Fault::Timeout));
         now = Instant::now();
         let mut recorder = stage.recorder.borrow_mut();
         match outcome {
@@ -93,12 +93,12 @@ async fn drive<D: Driver>(world: &World<D>, stage: &Stage, mut lane: D::Lane, fi
 /// Opens a new connection for each request.
 pub(super) async fn drive_fresh<D: Driver>(world: &World<D>, stage: &Stage, connection: u32) {
     let progress = &world.shared.completed[world.seat.thread];
-    let mut patience = Patience::new(world.plan.timing.patience);
+    let mut timeout = Timeout::new(world.plan.timing.timeout);
     let mut stamp = Stamp { connection, lane: 0, sequence: 0 };
     let mut now = Instant::now();
     while let Some(turn) = stage.pacer.turn(now).await {
         stamp.sequence += 1;
-        let outcome = patience.limit(turn.sent, connect_and_ask(world, stamp)).await;
+        let outcome = timeout.limit(turn.sent, connect_and_ask(world, stamp)).await;
         now = Instant::now();
         let mut recorder = stage.recorder.borrow_mut();
         match outcome.unwrap_or(Err(Fault::Timeout)) {

@@ -16,7 +16,7 @@ pub(crate) fn short(target: Target) -> Plan {
     plan.threads = 1;
     plan.timing.warm_up = Duration::ZERO;
     plan.timing.duration = Duration::from_millis(300);
-    plan.timing.patience = Duration::from_secs(5);
+    plan.timing.timeout = Duration::from_secs(5);
     plan
 }
 

@@ -208,7 +208,7 @@ fn lost_datagrams_are_missing_answers() {
         }
     });
     let mut plan = short(Target::at(Protocol::Udp, false, address));
-    plan.timing.patience = Duration::from_millis(50);
+    plan.timing.timeout = Duration::from_millis(50);
     assert_void_for(&plan, "answers missing");
 }
 
@@ -242,7 +242,7 @@ fn garbage_is_a_protocol_error_in_every_protocol() {
         (Protocol::Tcp, false),
     ] {
         let mut plan = short(Target::at(protocol, tls, address));
-        plan.timing.patience = Duration::from_millis(300);
+        plan.timing.timeout = Duration::from_millis(300);
         plan.timing.connect = Duration::from_millis(500);
         let outcome = run(&plan);
         assert_eq!(outcome.tally.completed, 0, "{protocol:?}");

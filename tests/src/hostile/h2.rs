@@ -40,7 +40,7 @@ async fn rapid_resets() {
         panic!("the gateway takes any number of resets");
     };
     soon(flood).await;
-    let error = soon(connection).await.unwrap().expect_err("a goodbye");
+    let error = soon(connection).await.unwrap().expect_err("a GOAWAY");
     assert!(error.is_go_away() || error.is_io(), "{error}");
     still_answers(&edge).await;
 }
@@ -155,7 +155,7 @@ async fn a_head_split_by_http_1_means() {
     let mut frame = vec![0, 0, length, 1, 5, 0, 0, 0, 1];
     frame.extend_from_slice(&block);
     wire.send(frame).await;
-    // Something is answered, a reset or a goodbye: no HEADERS frame (type 1) on stream 1.
+    // Something is answered, a reset or a GOAWAY: no HEADERS frame (type 1) on stream 1.
     let mut frames = Vec::new();
     wire.shutdown().await;
     let answer = wire.rest().await;

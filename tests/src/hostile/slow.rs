@@ -66,7 +66,7 @@ async fn an_idle_http_2_connection_is_ended() {
     let edge = Edge::start_with("  client_timeouts: {keep_alive_ms: 100}", FIXED);
     let io = crate::support::wire::connect(edge.http(), None).await;
     let (requests, connection) = h2::client::handshake(io).await.unwrap();
-    crate::support::soon(connection).await.expect("a goodbye, not a reset");
+    crate::support::soon(connection).await.expect("a GOAWAY, not a reset");
     drop(requests);
 }
 

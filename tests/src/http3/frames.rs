@@ -336,7 +336,7 @@ async fn bodies_nobody_announced_are_bodies() {
 
 /// RFC 9114 §5.2: first that we go, then what the last request is, then an end without fault.
 #[tokio::test]
-async fn a_drain_says_goodbye_twice() {
+async fn a_drain_sends_goaway_twice() {
     let (edge, _origin) = standing("").await;
     let raw = Raw::open(edge.https(), PLAIN).await;
     assert!(says(&raw.ask(&request("GET", &[])).await.unwrap(), 200));

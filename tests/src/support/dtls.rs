@@ -187,13 +187,13 @@ impl Peer {
         self.next().await
     }
 
-    /// Says goodbye.
+    /// Sends close_notify.
     pub(crate) async fn close(&mut self) {
         self.engine.close().expect("a close_notify");
         self.drain().await;
     }
 
-    /// Waits for the other side's goodbye; nothing more may come before it.
+    /// Waits for the other side's close_notify; nothing more may come before it.
     pub(crate) async fn close_notify(&mut self) {
         while !self.closed {
             soon(self.step()).await;

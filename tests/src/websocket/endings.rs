@@ -37,7 +37,7 @@ async fn exactly(wire: &mut Wire, length: usize) -> Vec<u8> {
 
 /// A Close frame with this code is next, masked or not.
 #[track_caller]
-pub(super) fn says_goodbye(wire: &mut Wire, code: u16, masked: bool) -> impl Future<Output = ()> + '_ {
+pub(super) fn sends_close(wire: &mut Wire, code: u16, masked: bool) -> impl Future<Output = ()> + '_ {
     let caller = std::panic::Location::caller();
     async move {
         let got = frame(wire).await;
@@ -66,15 +66,15 @@ pub(super) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_drain_says_goodbye_and_waits_for_the_answers() {
+async fn a_drain_sends_close_and_waits_for_the_answers() {
     let origin = Port::listen(None).await;
     let edge = Edge::start(&spec(&origin, ""));
     let (mut client, mut far) = opened(&edge, &origin).await;
     client.wire.send(masked(0x82, b"ping")).await;
     assert_eq!(frame(&mut far.wire).await, (0x82, true, b"ping".to_vec()));
     edge.gateway.begin_drain();
-    says_goodbye(&mut client.wire, 1001, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut client.wire, 1001, false).await;
+    sends_close(&mut far.wire, 1001, true).await;
     // What is still under way to the other side is not delivered after a Close, and does no harm.
     far.wire.send(b"\x82\x03abc").await;
     client.wire.send(masked(0x82, b"late")).await;
@@ -92,7 +92,7 @@ async fn a_drain_says_goodbye_and_waits_for_the_answers() {
 
 /// A Close in the middle of a frame would be payload.
 #[tokio::test]
-async fn a_goodbye_waits_for_the_end_of_the_frame_under_way() {
+async fn a_close_frame_waits_for_the_end_of_the_frame_under_way() {
     let origin = Port::listen(None).await;
     let edge = Edge::start(&spec(&origin, ""));
     let (mut client, mut far) = opened(&edge, &origin).await;
@@ -106,9 +106,9 @@ async fn a_goodbye_waits_for_the_end_of_the_frame_under_way() {
     client.wire.send(second).await;
     far.wire.send(&[&[0x2c][..], &[b'x'; 300]].concat()).await;
     far.wire.expect(second).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut far.wire, 1001, true).await;
     client.wire.expect([&[0x2c][..], &[b'x'; 300]].concat()).await;
-    says_goodbye(&mut client.wire, 1001, false).await;
+    sends_close(&mut client.wire, 1001, false).await;
     drop((client, far));
     let Edge { gateway, mut records, .. } = edge;
     assert!(soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap());
@@ -124,19 +124,19 @@ async fn one_opened_while_the_gateway_drains_is_told_at_once() {
     edge.gateway.begin_drain();
     far.wire.send(AGREED).await;
     assert_eq!(client.response(&Method::GET).await.unwrap().status(), 101);
-    says_goodbye(&mut client.wire, 1001, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut client.wire, 1001, false).await;
+    sends_close(&mut far.wire, 1001, true).await;
 }
 
 #[tokio::test]
-async fn limits_end_with_a_goodbye_too() {
+async fn limits_end_with_a_close_frame_too() {
     for (fields, end) in
         [(", websocket_idle_timeout_ms: 200", "idle"), (", websocket_lifetime_ms: 200", "lifetime")]
     {
         let (mut edge, origin) = edge_with(fields).await;
         let (mut client, mut far) = opened(&edge, &origin).await;
-        says_goodbye(&mut client.wire, 1001, false).await;
-        says_goodbye(&mut far.wire, 1001, true).await;
+        sends_close(&mut client.wire, 1001, false).await;
+        sends_close(&mut far.wire, 1001, true).await;
         drop((client, far));
         let (_, session) = records(&mut edge).await;
         assert_eq!(session.end(), end);
@@ -148,19 +148,19 @@ async fn a_dead_target_is_told_from_a_goodbye_of_its_own() {
     let (mut edge, origin) = edge_with("").await;
     let (mut client, far) = opened(&edge, &origin).await;
     drop(far);
-    says_goodbye(&mut client.wire, 1011, false).await;
+    sends_close(&mut client.wire, 1011, false).await;
     client.wire.shutdown().await;
     client.wire.closed().await;
     assert_eq!(records(&mut edge).await.1.end(), "closed");
-    // One that says goodbye itself is not spoken for.
+    // One that sends a Close frame itself is not spoken for.
     let (mut client, mut far) = opened(&edge, &origin).await;
     far.wire.send(b"\x88\x02\x03\xe8").await;
     drop(far);
-    says_goodbye(&mut client.wire, 1000, false).await;
+    sends_close(&mut client.wire, 1000, false).await;
     client.wire.closed().await;
     drop(client);
     assert_eq!(records(&mut edge).await.1.end(), "closed");
-    // Nor one that goes because the client said goodbye.
+    // Nor one that goes because the client sent a Close frame.
     let (mut client, mut far) = opened(&edge, &origin).await;
     client.wire.send(masked(0x88, b"")).await;
     assert_eq!(frame(&mut far.wire).await, (0x88, true, Vec::new()));

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::endings::{frame, masked, says_goodbye};
+use super::endings::{frame, masked, sends_close};
 use super::{AGREED, asked, opened, records, spec};
 use crate::support::censor;
 use crate::support::edge::Edge;
@@ -41,11 +41,11 @@ async fn plugins_read_messages_put_together_and_change_them() {
     assert_eq!(frame(&mut client.wire).await, (0x81, false, b"hi".to_vec()));
     assert_eq!(frame(&mut client.wire).await, (0x8a, false, b"?".to_vec()));
     assert_eq!(frame(&mut client.wire).await, (0x82, false, b"ab".to_vec()));
-    // A goodbye passes with its reason.
+    // A Close frame passes with its reason.
     client.wire.send(masked(0x88, b"\x03\xe8bye")).await;
     assert_eq!(frame(&mut far.wire).await, (0x88, true, b"\x03\xe8bye".to_vec()));
     far.wire.send(b"\x88\x02\x03\xe8").await;
-    says_goodbye(&mut client.wire, 1000, false).await;
+    sends_close(&mut client.wire, 1000, false).await;
     client.wire.closed().await;
     far.wire.closed().await;
     assert_eq!(session(&mut edge).await.end(), "closed");
@@ -72,13 +72,13 @@ async fn a_plugin_ends_one_at_a_message_or_before_the_first() {
     let (mut edge, origin) = censored("", "").await;
     let (mut client, mut far) = opened(&edge, &origin).await;
     client.wire.send(masked(0x81, b"end")).await;
-    says_goodbye(&mut client.wire, 1008, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut client.wire, 1008, false).await;
+    sends_close(&mut far.wire, 1001, true).await;
     drop((client, far));
     assert_eq!(session(&mut edge).await.end(), "message_refused");
     let (mut client, mut far) = opened(&edge, &origin).await;
     far.wire.send(b"\x81\x05spoil").await;
-    says_goodbye(&mut client.wire, 1011, false).await;
+    sends_close(&mut client.wire, 1011, false).await;
     drop((client, far));
     assert_eq!(session(&mut edge).await.end(), "message_refused");
     let (mut edge, origin) = censored("", "refuse: true, deaf: true").await;
@@ -124,7 +124,7 @@ async fn who_breaks_the_protocol_is_told_how() {
         client.wire.send(&bytes).await;
         let got = frame(&mut client.wire).await;
         assert_eq!(got, (0x88, false, code.to_be_bytes().to_vec()), "{what}");
-        says_goodbye(&mut far.wire, 1001, true).await;
+        sends_close(&mut far.wire, 1001, true).await;
         drop((client, far));
         assert_eq!(session(&mut edge).await.end(), "protocol_violated", "{what}");
     }
@@ -132,8 +132,8 @@ async fn who_breaks_the_protocol_is_told_how() {
     for (bytes, code) in [(&b"\x81\x81\0\0\0\0a"[..], 1002), (b"\x81\x01\xff", 1007)] {
         let (mut client, mut far) = opened(&edge, &origin).await;
         far.wire.send(bytes).await;
-        says_goodbye(&mut client.wire, 1011, false).await;
-        says_goodbye(&mut far.wire, code, true).await;
+        sends_close(&mut client.wire, 1011, false).await;
+        sends_close(&mut far.wire, code, true).await;
         drop((client, far));
         assert_eq!(session(&mut edge).await.end(), "protocol_violated");
     }
@@ -146,13 +146,13 @@ async fn who_breaks_the_protocol_is_told_how() {
 async fn those_that_are_read_end_like_others() {
     let (mut edge, origin) = censored(", websocket_idle_timeout_ms: 200", "").await;
     let (mut client, mut far) = opened(&edge, &origin).await;
-    says_goodbye(&mut client.wire, 1001, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut client.wire, 1001, false).await;
+    sends_close(&mut far.wire, 1001, true).await;
     drop((client, far));
     assert_eq!(session(&mut edge).await.end(), "idle");
     let (mut client, far) = opened(&edge, &origin).await;
     drop(far);
-    says_goodbye(&mut client.wire, 1011, false).await;
+    sends_close(&mut client.wire, 1011, false).await;
     drop(client);
     assert_eq!(session(&mut edge).await.end(), "closed");
     let (client, mut far): (Talker, Talker) = opened(&edge, &origin).await;
@@ -165,8 +165,8 @@ async fn those_that_are_read_end_like_others() {
     client.wire.send(masked(0x01, b"half a mess")).await;
     client.wire.send(b"\x80\xff").await;
     edge.gateway.begin_drain();
-    says_goodbye(&mut client.wire, 1001, false).await;
-    says_goodbye(&mut far.wire, 1001, true).await;
+    sends_close(&mut client.wire, 1001, false).await;
+    sends_close(&mut far.wire, 1001, true).await;
     drop((client, far));
     let Edge { gateway, mut records, .. } = edge;
     assert!(soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap());

@@ -14,7 +14,7 @@ pub(in crate::stream) trait Watch {
     fn passed(&mut self, bytes: &[u8]);
 
     /// What the writer is to get beyond that, now that the reader has ended.
-    fn last_words(&mut self) -> Option<Vec<u8>> {
+    fn final_bytes(&mut self) -> Option<Vec<u8>> {
         None
     }
 }
@@ -117,7 +117,7 @@ impl<A: Watch> Direction<A> {
 
     fn close(&mut self) {
         self.stage = Stage::Closing;
-        if let Some(words) = self.watch.last_words()
+        if let Some(bytes) = self.watch.final_bytes()
             && let Some(room) = self.buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(..words.len()))
         {
             room.copy_from_slice(&words);

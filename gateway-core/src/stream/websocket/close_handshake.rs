@@ -46,14 +46,14 @@ enum Stage {
     /// The frame under way goes on to its end.
     #[default]
     Frame,
-    Farewell,
+    CloseFrame,
     Flush,
     /// The reader's frames go nowhere; its Close is waited for.
     Answer,
     Done,
 }
 
-/// Says goodbye to both ends and closes them.
+/// Sends a Close frame to both ends and closes them.
 pub(super) async fn say(ends: Switched<'_>, halves: Halfway, codes: Codes) {
     let Switched { client, target } = ends;
     let Halfway { mut up, mut down } = halves;
@@ -68,7 +68,7 @@ pub(super) async fn say(ends: Switched<'_>, halves: Halfway, codes: Codes) {
         // Who does not answer in time is cut off.
         return;
     }
-    // Whoever has gone already needs no goodbye.
+    // An end that has gone already needs no Close frame.
     let _closed = tokio::time::timeout(
         CLOSE_TIMEOUT,
         poll_fn(|cx| {
@@ -101,7 +101,7 @@ impl Half {
         loop {
             match self.stage {
                 Stage::Frame if self.written.is_closed() => self.stage = Stage::Flush,
-                Stage::Frame if self.written.at_boundary() => self.stage = Stage::Farewell,
+                Stage::Frame if self.written.at_boundary() => self.stage = Stage::CloseFrame,
                 Stage::Frame if !self.pending.is_empty() => {
                     let mut ahead = self.written.clone();
                     let most = ahead.take_frame(&self.pending);
@@ -112,12 +112,12 @@ impl Half {
                 }
                 Stage::Frame => {
                     if !ready!(self.poll_read(cx, reader)) {
-                        // Half a frame is all the writer will ever get: no goodbye would be understood.
+                        // Half a frame is all the writer will ever get: a Close frame would not be understood.
                         return self.give_up();
                     }
                 }
-                Stage::Farewell if self.close_handshake.is_empty() => self.stage = Stage::Flush,
-                Stage::Farewell => {
+                Stage::CloseFrame if self.close_handshake.is_empty() => self.stage = Stage::Flush,
+                Stage::CloseFrame => {
                     let Some(written) = ready!(write(cx, writer, &self.close_handshake)) else {
                         return self.give_up();
                     };

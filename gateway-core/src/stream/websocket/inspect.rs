@@ -101,14 +101,14 @@ struct Way<'r> {
     /// What plugins answered to the reader.
     answers: Vec<(Kind, Bytes)>,
     unflushed: bool,
-    /// Its reader has said goodbye, or has gone.
+    /// Its reader has sent a Close frame, or has gone.
     over: Over,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Not,
-    /// The reader has said goodbye; whatever it says beyond that counts for nothing.
+    /// The reader has sent a Close frame; whatever it says beyond that counts for nothing.
     Said,
     /// The reader has gone.
     Gone,
@@ -158,7 +158,7 @@ impl<'r> Way<'r> {
         Stop { end, codes: Some(Codes { client: FAILED, target: GOING_AWAY }) }
     }
 
-    /// Ready once the reader has said goodbye, or gone, and the writer knows.
+    /// Ready once the reader has sent a Close frame, or gone, and the writer knows.
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

@@ -27,7 +27,7 @@ pub(super) enum Said {
     Message(u8, Bytes),
     /// A control frame other than a Close.
     Control(u8, Bytes),
-    /// It says goodbye.
+    /// A Close frame.
     Close(Bytes),
 }
 
@@ -90,7 +90,7 @@ impl Messages {
 
     fn take(&mut self, head: &Head, payload: BytesMut) -> Result<Option<Said>, Broken> {
         match head.opcode {
-            CLOSE => return goodbye(payload.freeze()).map(Some),
+            CLOSE => return close_frame(payload.freeze()).map(Some),
             9 | 10 => return Ok(Some(Said::Control(head.opcode, payload.freeze()))),
             _ => {}
         }
@@ -113,7 +113,7 @@ impl Messages {
 }
 
 /// A Close frame's payload: nothing, or a code and a reason.
-fn goodbye(payload: Bytes) -> Result<Said, Broken> {
+fn close_frame(payload: Bytes) -> Result<Said, Broken> {
     let code = match &*payload {
         [] => return Ok(Said::Close(payload)),
         [_] => return Err(BROKEN),

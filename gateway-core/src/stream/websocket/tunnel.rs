@@ -13,7 +13,7 @@ use crate::stream::relay::{Carried, Clock, Direction, End, Watch, outcome};
 #[derive(Debug, Default)]
 struct Down {
     scanner: Scanner,
-    /// The client has said goodbye itself: it expects no more than the end.
+    /// The client has sent a Close frame itself: it expects no more than the end.
     expected: bool,
 }
 
@@ -23,7 +23,7 @@ impl Watch for Down {
     }
 
     /// A target that goes without a word leaves the client guessing whose doing it was.
-    fn last_words(&mut self) -> Option<Vec<u8>> {
+    fn final_bytes(&mut self) -> Option<Vec<u8>> {
         let unsaid = self.scanner.at_boundary() && !self.scanner.is_closed() && !self.expected;
         unsaid.then(|| frame::close(FAILED, false))
     }
@@ -55,7 +55,7 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
     let codes = match end {
         End::Idle | End::Lifetime | End::Drained => Codes::both(GOING_AWAY),
         End::TargetReset => Codes { client: FAILED, target: GOING_AWAY },
-        // The target sees that the client went without a goodbye, which is the truth.
+        // The target sees that the client went without a Close frame, which is the truth.
         End::Closed | End::ClientReset | End::Refused | End::Violated => return end,
     };
     let halves = Halfway {

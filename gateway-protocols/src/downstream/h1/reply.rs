@@ -106,7 +106,7 @@ impl<'e> Responder<'e> {
             && let Some(WriteHalf::Tcp(half)) = self.half.take()
         {
             drop(half.as_ref().set_zero_linger());
-            // Dropped, it would say goodbye first.
+            // Dropped, it would end the stream in order first.
             half.forget();
         }
     }

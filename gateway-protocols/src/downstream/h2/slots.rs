@@ -27,18 +27,18 @@ pub(crate) struct Slots<'w, J> {
 
 struct Slot<'w, J> {
     work: Pin<Box<dyn Future<Output = ()> + Send + 'w>>,
-    desk: Arc<Desk<J>>,
-    bell: Arc<Bell>,
+    job_slot: Arc<JobSlot<J>>,
+    woken: Arc<SlotWaker>,
     waker: Waker,
 }
 
 /// Where a slot finds its next job.
-pub(crate) struct Desk<J> {
+pub(crate) struct JobSlot<J> {
     job: AtomicRefCell<Option<J>>,
     done: AtomicBool,
 }
 
-impl<J> Desk<J> {
+impl<J> JobSlot<J> {
     /// The next job, once there is one.
     pub(crate) async fn job(&self) -> J {
         poll_fn(|_| match self.job.try_borrow_mut().ok().and_then(|mut job| job.take()) {
@@ -77,19 +77,19 @@ impl Ready {
 }
 
 /// Wakes one slot.
-struct Bell {
+struct SlotWaker {
     index: usize,
-    rung: AtomicBool,
+    flag: AtomicBool,
     ready: Arc<Ready>,
 }
 
-impl Wake for Bell {
+impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if !self.flag.swap(true, Ordering::AcqRel) {
             self.ready.push(self.index);
         }
     }
@@ -101,25 +101,25 @@ impl<'w, J> Slots<'w, J> {
     }
 
     /// Gives a job to a free slot, or to a new one made by `work`.
-    pub(crate) fn start<F>(&mut self, job: J, work: impl FnOnce(Arc<Desk<J>>) -> F)
+    pub(crate) fn start<F>(&mut self, job: J, work: impl FnOnce(Arc<JobSlot<J>>) -> F)
     where
         F: Future<Output = ()> + Send + 'w,
     {
         let index = self.free.pop().unwrap_or_else(|| {
-            let desk = Arc::new(Desk { job: AtomicRefCell::new(None), done: AtomicBool::new(false) });
+            let job_slot = Arc::new(JobSlot { job: AtomicRefCell::new(None), done: AtomicBool::new(false) });
             let entry = self.slots.vacant_entry();
-            let bell = Arc::new(Bell {
+            let woken = Arc::new(SlotWaker {
                 index: entry.key(),
-                rung: AtomicBool::new(false),
+                flag: AtomicBool::new(false),
                 ready: self.ready.clone(),
             });
-            let waker = Waker::from(bell.clone());
+            let waker = Waker::from(woken.clone());
             let index = entry.key();
-            entry.insert(Slot { work: Box::pin(work(desk.clone())), desk, bell, waker });
+            entry.insert(Slot { work: Box::pin(work(job_slot.clone())), job_slot, woken, waker });
             index
         });
         let Some(slot) = self.slots.get(index) else { return };
-        if let Ok(mut place) = slot.desk.job.try_borrow_mut() {
+        if let Ok(mut place) = slot.job_slot.job.try_borrow_mut() {
             *place = Some(job);
         }
         slot.waker.wake_by_ref();
@@ -135,7 +135,7 @@ impl<'w, J> Slots<'w, J> {
         let any = !batch.is_empty();
         for index in batch.drain(..) {
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            slot.bell.rung.store(false, Ordering::Release);
+            slot.woken.flag.store(false, Ordering::Release);
             let mut cx = Context::from_waker(&slot.waker);
             let polled = catch_unwind(AssertUnwindSafe(|| slot.work.as_mut().poll(&mut cx)));
             if polled.is_err() {
@@ -143,7 +143,7 @@ impl<'w, J> Slots<'w, J> {
             }
             if !matches!(polled, Ok(Poll::Pending)) {
                 drop(self.slots.remove(index));
-            } else if slot.desk.done.swap(false, Ordering::Relaxed) {
+            } else if slot.job_slot.done.swap(false, Ordering::Relaxed) {
                 if self.free.len() < MAX_FREE {
                     self.free.push(index);
                 } else {
@@ -187,13 +187,13 @@ impl<'w, J> Slots<'w, J> {
 mod tests {
     use super::*;
 
-    async fn serve(desk: Arc<Desk<u32>>, seen: Arc<Mutex<Vec<u32>>>, held: Arc<AtomicBool>) {
+    async fn serve(job_slot: Arc<JobSlot<u32>>, seen: Arc<Mutex<Vec<u32>>>, held: Arc<AtomicBool>) {
         loop {
-            let job = desk.job().await;
+            let job = job_slot.job().await;
             assert_ne!(job, 13, "the job of bad luck");
             seen.lock().unwrap().push(job);
             poll_fn(|_| if held.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(()) }).await;
-            desk.done();
+            job_slot.done();
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let mut slots = Slots::new();
         let mut panics = 0;
         for job in [1, 2, 13, 3] {
-            slots.start(job, |desk| serve(desk, seen.clone(), held.clone()));
+            slots.start(job, |job_slot| serve(job_slot, seen.clone(), held.clone()));
             assert!(slots.run(|| panics += 1));
             assert!(slots.is_idle());
         }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((panics, slots.slots.len()), (1, 1));
         held.store(true, Ordering::Relaxed);
         for job in 4..7 {
-            slots.start(job, |desk| serve(desk, seen.clone(), held.clone()));
+            slots.start(job, |job_slot| serve(job_slot, seen.clone(), held.clone()));
         }
         assert!(slots.run(|| panics += 1));
         assert!(!slots.is_idle());

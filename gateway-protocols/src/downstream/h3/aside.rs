@@ -11,22 +11,22 @@ use futures_util::task::AtomicWaker;
 /// Such a future.
 pub(super) struct Aside<'w> {
     future: Pin<Box<dyn Future<Output = ()> + Send + 'w>>,
-    bell: Arc<Bell>,
+    woken: Arc<WakeFlag>,
     waker: Waker,
 }
 
-struct Bell {
-    rung: AtomicBool,
+struct WakeFlag {
+    flag: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if !self.flag.swap(true, Ordering::AcqRel) {
             self.task.wake();
         }
     }
@@ -34,14 +34,14 @@ impl Wake for Bell {
 
 impl<'w> Aside<'w> {
     pub(super) fn new(future: impl Future<Output = ()> + Send + 'w) -> Self {
-        let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() });
-        Self { future: Box::pin(future), waker: bell.clone().into(), bell }
+        let woken = Arc::new(WakeFlag { flag: AtomicBool::new(true), task: AtomicWaker::new() });
+        Self { future: Box::pin(future), waker: woken.clone().into(), woken }
     }
 
     /// Runs it if it was woken; ready when it is over.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        self.bell.task.register(cx.waker());
-        if !self.bell.rung.swap(false, Ordering::AcqRel) {
+        self.woken.task.register(cx.waker());
+        if !self.woken.flag.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
         self.future.as_mut().poll(&mut Context::from_waker(&self.waker))

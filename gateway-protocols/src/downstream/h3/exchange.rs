@@ -13,7 +13,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use http::{HeaderValue, Method, Request, Uri, Version};
 
 use super::respond::Responder;
-use crate::downstream::h2::slots::Desk;
+use crate::downstream::h2::slots::JobSlot;
 use crate::downstream::h2::tunnel;
 use crate::h2::head::{RequestHead, Unreadable};
 use crate::h3::body::rest;
@@ -31,10 +31,10 @@ pub(super) struct Arrival {
 }
 
 /// Serves one stream after the other.
-pub(super) async fn work(worker: &Worker, link: Arc<Link>, desk: Arc<Desk<Arrival>>) {
+pub(super) async fn work(worker: &Worker, link: Arc<Link>, job_slot: Arc<JobSlot<Arrival>>) {
     let mut snapshots = worker.snapshots();
     loop {
-        let Arrival { send, recv, client } = desk.job().await;
+        let Arrival { send, recv, client } = job_slot.job().await;
         let snapshot: &Snapshot = snapshots.load();
         let mut reader = Reader::new(recv, link.clone());
         let writer = Writer::new(send, link.clone(), Code::INTERNAL_ERROR);
@@ -43,7 +43,7 @@ pub(super) async fn work(worker: &Worker, link: Arc<Link>, desk: Arc<Desk<Arriva
             Ok(head) => exchange(worker, snapshot, (head, reader, writer), client).await,
             Err(why) => refuse(worker, snapshot, (why, reader, writer), client).await,
         }
-        desk.done();
+        job_slot.done();
     }
 }
 

@@ -94,9 +94,9 @@ impl Connection {
         };
         if !head.has(flag::ACK) {
             frame::ping(self.out.buffer(), true, payload);
-        } else if payload == time::GOODBYE_PING && self.leaving == Leaving::Announced {
+        } else if payload == time::GOAWAY_PING && self.leaving == Leaving::Announced {
             // Whatever the peer sent before it heard of our leaving has arrived.
-            self.last_goodbye(Reason::NO_ERROR, "");
+            self.last_goaway(Reason::NO_ERROR, "");
         } else {
             self.clock.answered();
         }
@@ -177,7 +177,7 @@ impl Connection {
         };
         let last = last & 0x7fff_ffff;
         self.peer_leaves = true;
-        tracing::debug!(last, reason = %Reason(reason), "the peer says goodbye");
+        tracing::debug!(last, reason = %Reason(reason), "the peer sent GOAWAY");
         let mut gone = Vec::new();
         for (key, stream) in self.streams.iter_mut() {
             if !is_peers(self.rules.role, stream.id) && stream.id > last && stream.fate.is_none() {

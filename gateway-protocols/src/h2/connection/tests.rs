@@ -135,7 +135,7 @@ impl Dialogue {
     fn failed(&mut self, reason: Reason) {
         assert_eq!(self.ours.end().map(|fault| fault.reason), Some(reason));
         let said = self.hear();
-        let goaway = said.last().expect("a goodbye");
+        let goaway = said.last().expect("a GOAWAY");
         assert_eq!((goaway.kind, goaway.reason()), (Kind::GoAway, Some(reason)));
         assert!(self.ours.is_over());
     }

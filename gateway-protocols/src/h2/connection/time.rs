@@ -8,8 +8,8 @@ use super::super::frame;
 use super::super::{Fault, Reason};
 use super::{Connection, Rules};
 
-/// What is asked with our last-but-one goodbye: its answer shows that the peer has heard.
-pub(super) const GOODBYE_PING: [u8; 8] = *b"farewell";
+/// What is asked with our last-but-one GOAWAY: its answer shows that the peer has heard.
+pub(super) const GOAWAY_PING: [u8; 8] = *b"goaway-1";
 /// What is asked to see whether the peer is still there.
 const ALIVE_PING: [u8; 8] = *b"alive...";
 

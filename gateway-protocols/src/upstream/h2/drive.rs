@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     /// Streams the operator allows at a time.
     most: usize,
     /// Rung when one of its streams ends, for those who wait for room.
-    pub(crate) bell: Arc<Notify>,
+    pub(crate) waiters: Arc<Notify>,
 }
 
 fn rules(rules: &Http2Rules) -> Rules {
@@ -62,7 +62,7 @@ fn rules(rules: &Http2Rules) -> Rules {
 
 impl Connection {
     /// Speaks HTTP/2 over a link just made.
-    pub(crate) fn open_on<T>(io: T, told: &Http2Rules, bell: Arc<Notify>) -> Self
+    pub(crate) fn open_on<T>(io: T, told: &Http2Rules, waiters: Arc<Notify>) -> Self
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -76,7 +76,7 @@ impl Connection {
             let mut shut = false;
             drop(tokio::time::timeout(LINGER, poll_fn(|cx| driver.wire.poll_close(cx, &mut shut))).await);
         });
-        Self { cell, most, bell }
+        Self { cell, most, waiters }
     }
 
     /// Has somebody told how many streams the target allows from now on.
@@ -130,7 +130,7 @@ impl Clone for Connection {
         if let Ok(mut connection) = self.cell.try_borrow_mut() {
             connection.owners += 1;
         }
-        Self { cell: self.cell.clone(), most: self.most, bell: self.bell.clone() }
+        Self { cell: self.cell.clone(), most: self.most, waiters: self.waiters.clone() }
     }
 }
 

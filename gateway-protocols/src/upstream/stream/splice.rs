@@ -20,9 +20,9 @@ const MAX_PIPES: usize = 64;
 /// Pipes a worker keeps while nobody uses them.
 const MAX_KEPT: usize = 16;
 /// Fewer bytes at a time than this are not bulk.
-const LITTLE: usize = 16 << 10;
+const SMALL: usize = 16 << 10;
 /// Times in a row that little may come.
-const PATIENCE: u8 = 4;
+const MAX_SMALL: u8 = 4;
 
 #[derive(Default)]
 struct Pipes {
@@ -135,7 +135,7 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
                 }
                 continue;
             }
-            if self.little >= PATIENCE {
+            if self.little >= MAX_SMALL {
                 self.little = 0;
                 self.release();
                 return Poll::Ready(Ok(Shortened::Over));
@@ -153,7 +153,7 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
                 }
                 Poll::Ready(Ok(pulled)) => {
                     self.held = pulled;
-                    self.little = if pulled < LITTLE { self.little + 1 } else { 0 };
+                    self.little = if pulled < SMALL { self.little + 1 } else { 0 };
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Side::Reader)),
                 Poll::Pending => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Bench;
 use crate::command::CommandError;
-use crate::command::measure::Teller;
+use crate::command::measure::Console;
 use crate::command::stand::{Stand, StandError};
 use crate::driver::Fault;
 use crate::engine;
@@ -85,14 +85,14 @@ impl Checker {
 pub(super) fn rounds(
     bench: &Bench<'_>,
     document: &mut Document,
-    teller: &Teller,
+    console: &Console,
 ) -> Result<(), CommandError> {
     for checker in &bench.args.check_with {
         let Some(program) = bench.nginx() else {
             document.notes.push("No check: nginx is not installed here.".to_owned());
             return Ok(());
         };
-        teller.say(&format!("check with {}", checker.name()));
+        console.say(&format!("check with {}", checker.name()));
         match round(bench, *checker, &program) {
             Ok((ours, theirs)) => {
                 let check = entry(document, *checker);
@@ -102,7 +102,7 @@ pub(super) fn rounds(
             Err(reason) => document.notes.push(format!("No check with {}: {reason}.", checker.name())),
         }
     }
-    teller.clear();
+    console.clear();
     Ok(())
 }
 

@@ -224,7 +224,7 @@ fn silence_has_its_limits() {
 
 /// A client that breaks a rule and then reads nothing is not waited for either.
 #[test]
-fn a_goodbye_nobody_reads() {
+fn a_goaway_nobody_reads() {
     let mut dialogue = Dialogue::silent(rules(Role::Server));
     dialogue.say(b"no preface");
     assert!(dialogue.ours.is_over() && !dialogue.ours.output().is_empty());

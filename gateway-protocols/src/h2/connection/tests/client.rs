@@ -100,7 +100,7 @@ fn lengths_that_promise_nothing() {
 }
 
 #[test]
-fn streams_beyond_a_goodbye_were_not_looked_at() {
+fn streams_beyond_a_goaway_were_not_looked_at() {
     let mut dialogue = Dialogue::client();
     let (first, second) = (dialogue.ask(), dialogue.ask());
     dialogue.say(&frame(Kind::GoAway, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]));

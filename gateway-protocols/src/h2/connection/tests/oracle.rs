@@ -43,11 +43,11 @@ fn drive(ours: Connection, pipe: DuplexStream) -> Cell {
     cell
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn whole(stream: &Handle) -> (Vec<u8>, Option<HeaderMap>) {
     let mut body = Vec::new();
-    while let Some(data) = poll_fn(|cx| stream.poll_data(cx, PATIENCE)).await {
+    while let Some(data) = poll_fn(|cx| stream.poll_data(cx, TIMEOUT)).await {
         body.extend_from_slice(&data.unwrap());
     }
     (body, stream.trailers())
@@ -56,7 +56,7 @@ async fn whole(stream: &Handle) -> (Vec<u8>, Option<HeaderMap>) {
 async fn send(stream: &Handle, body: &[u8], trailers: Option<&HeaderMap>) {
     let mut rest = Bytes::copy_from_slice(body);
     while !rest.is_empty() {
-        let room = poll_fn(|cx| stream.poll_room(cx, PATIENCE)).await.unwrap();
+        let room = poll_fn(|cx| stream.poll_room(cx, TIMEOUT)).await.unwrap();
         stream.send_data(rest.split_to(room.min(rest.len())), false).unwrap();
     }
     match trailers {

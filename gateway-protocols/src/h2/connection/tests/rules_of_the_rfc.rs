@@ -420,7 +420,7 @@ fn crumbs_become_a_cookie_again() {
 
 /// §6.8: in two steps, so that nothing the client sent in the meantime is lost.
 #[test]
-fn goodbyes() {
+fn goaways() {
     let mut dialogue = Dialogue::server();
     let first = dialogue.request(1, GET, true);
     dialogue.ours.leave();
@@ -428,7 +428,7 @@ fn goodbyes() {
     assert_eq!(said[0].kind, Kind::GoAway);
     assert_eq!(frame::number(&said[0].payload), Some((1 << 31) - 1));
     let ping = said[1].payload.clone();
-    // Sent before the goodbye was heard: still served.
+    // Sent before the GOAWAY was heard: still served.
     let second = dialogue.request(3, GET, true);
     dialogue.say(&frame(Kind::Ping, flag::ACK, 0, &ping));
     let said = dialogue.hear();

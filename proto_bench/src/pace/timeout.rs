@@ -10,13 +10,13 @@ use tokio::time::{Sleep, sleep_until};
 /// One timer of one lane. It is left to run on from request to request, and only when it fires does anybody look
 /// whether the request in flight is really that old.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Timeout {
     limit: Duration,
     timer: Pin<Box<Sleep>>,
     armed: bool,
 }
 
-impl Patience {
+impl Timeout {
     /// Answers may take this long.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
