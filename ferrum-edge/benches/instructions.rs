@@ -180,7 +180,7 @@ fn change(count: usize) {
 struct Target;
 
 impl Upstream for Target {
-    async fn send<D: Downstream>(&self, call: Call<'_>, _body: Body, _: &mut D) -> Result<Answer, Failure> {
+    async fn send<D: Downstream>(&self, call: &Call<'_>, _: &mut Body, _: &mut D) -> Result<Answer, Failure> {
         black_box((call.path, call.headers));
         let response = Response::new(Body::full("hello"));
         Ok(Answer { response, first_byte: Duration::ZERO, reused: true, tunnel: None })

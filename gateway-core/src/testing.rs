@@ -300,8 +300,8 @@ impl Trial {
 impl Upstream for Answers {
     async fn send<D: Downstream>(
         &self,
-        call: Call<'_>,
-        mut body: Body,
+        call: &Call<'_>,
+        body: &mut Body,
         _: &mut D,
     ) -> Result<Answer, Failure> {
         let bytes = match body.collect(u64::MAX).await {

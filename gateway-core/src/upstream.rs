@@ -17,12 +17,13 @@ use crate::stream::relay::Tunnel;
 
 /// Sends requests to targets. Implemented by the worker (pool, then dial) and by fakes in tests; called once an attempt.
 pub trait Upstream: Send + Sync + 'static {
-    /// Sends one request and waits for the head of its final response; informational ones go to `downstream`.
-    /// The answer's body goes on reading from the target, and drives what is left of the request's.
+    /// Sends one request, whose body is taken from `body`, and waits for the head of its final response; informational
+    /// ones go to `downstream`. The answer's body goes on reading from the target, and drives what is left of the
+    /// request's.
     fn send<D: Downstream>(
         &self,
-        call: Call<'_>,
-        body: Body,
+        call: &Call<'_>,
+        body: &mut Body,
         downstream: &mut D,
     ) -> impl Future<Output = Result<Answer, Failure>> + Send;
 }

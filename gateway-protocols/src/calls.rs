@@ -133,7 +133,7 @@ impl EndpointCaller {
                 client_version: head.version,
                 trailers: dialect == Dialect::Grpc,
             };
-            let mut failure = match here.outbound.send(call, body, &mut Nobody).await {
+            let mut failure = match here.outbound.send(&call, &mut body, &mut Nobody).await {
                 Ok(answer) => {
                     let status = answer.response.status();
                     let outcome = Outcome::Response { status, first_byte: answer.first_byte };

@@ -134,25 +134,27 @@ impl Outbound {
 impl Upstream for Outbound {
     async fn send<D: Downstream>(
         &self,
-        call: Call<'_>,
-        body: Body,
+        call: &Call<'_>,
+        body: &mut Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
-        if wanted(&call) == BackendHttp::Http3
+        if wanted(call) == BackendHttp::Http3
             && call.dialect != Dialect::Upgrade
-            && let Some(connection) = Box::pin(self.inner.quic(&call)).await
+            && let Some(connection) = Box::pin(self.inner.quic(call)).await
         {
-            return Box::pin(h3::send(connection, &call, body, downstream)).await;
+            return Box::pin(h3::send(connection, call, std::mem::take(body), downstream)).await;
         }
         // What is rare is on the heap of its own: every exchange moves and holds the room that its longest way takes.
-        let sent = match self.inner.version(&call) {
-            Some(Version::Http3) => Box::pin(self.inner.send_alternative(&call, body, downstream)).await,
-            version => self.inner.send_over_tcp(version, &call, body, downstream).await,
+        let sent = match self.inner.version(call) {
+            Some(Version::Http3) => {
+                Box::pin(self.inner.send_alternative(call, std::mem::take(body), downstream)).await
+            }
+            version => self.inner.send_over_tcp(version, call, body, downstream).await,
         };
         if call.backend.alt_svc
             && let Ok(answer) = &sent
         {
-            self.inner.heed(&call, answer);
+            self.inner.heed(call, answer);
         }
         sent
     }
@@ -244,7 +246,7 @@ impl Inner {
         self: &Arc<Self>,
         version: Option<Version>,
         call: &Call<'_>,
-        body: Body,
+        body: &mut Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         match version {
@@ -252,10 +254,10 @@ impl Inner {
                 if let Some(kept) = self.take(key(call), call.begun) {
                     return h1::send(kept, self, call, body, downstream).await;
                 }
-                Box::pin(self.dial_and_send(call, body, downstream)).await
+                Box::pin(self.dial_and_send(call, std::mem::take(body), downstream)).await
             }
-            Some(Version::Http2) => self.share(call, body, downstream).await,
-            None | Some(Version::Http3) => Box::pin(self.learn(call, body, downstream)).await,
+            Some(Version::Http2) => self.share(call, std::mem::take(body), downstream).await,
+            None | Some(Version::Http3) => Box::pin(self.learn(call, std::mem::take(body), downstream)).await,
         }
     }
 
@@ -343,7 +345,7 @@ impl Inner {
         self: &Arc<Self>,
         dialled: Dialled,
         call: &Call<'_>,
-        body: Body,
+        mut body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         let phases = Box::new(dialled.phases);
@@ -357,7 +359,7 @@ impl Inner {
             self.adopt(dialled, call);
             self.share(call, body, downstream).await
         } else {
-            h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, body, downstream).await
+            h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, &mut body, downstream).await
         };
         sent.map(|mut answer| {
             answer.reused = false;
@@ -370,7 +372,7 @@ impl Inner {
     async fn learn<D: Downstream>(
         self: &Arc<Self>,
         call: &Call<'_>,
-        body: Body,
+        mut body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         let lock = match self.pools.try_borrow_mut() {
@@ -395,7 +397,7 @@ impl Inner {
             Some(Version::Http1) => {
                 drop(turn);
                 return match self.take(key(call), call.begun) {
-                    Some(kept) => h1::send(kept, self, call, body, downstream).await,
+                    Some(kept) => h1::send(kept, self, call, &mut body, downstream).await,
                     None => self.dial_and_send(call, body, downstream).await,
                 };
             }

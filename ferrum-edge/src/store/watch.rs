@@ -78,24 +78,24 @@ pub(super) async fn follow(core: Weak<Core>) {
 
 async fn follow_on(core: Weak<Core>) {
     let Some(interval) = core.upgrade().map(|core| interval(&core)) else { return };
-    let mut listener = None;
+    let mut notifications = None;
     loop {
         let Some(store) = core.upgrade() else { return };
-        if listener.is_none() {
-            listener = listen(&store).await;
+        if notifications.is_none() {
+            notifications = listen(&store).await;
         }
         let here = look(&store).await;
         drop(store);
         let pause = if here { interval } else { interval.min(RETRY) };
-        match &mut listener {
+        match &mut notifications {
             None => sleep(pause).await,
             // `Ok(None)` and errors: the connection is lost, so look at once and then listen anew.
             Some(listener) => match timeout(pause, listener.try_recv()).await {
                 Err(_) | Ok(Ok(Some(_))) => {}
-                Ok(Ok(None) | Err(_)) => listener = None,
+                Ok(Ok(None) | Err(_)) => notifications = None,
             },
         }
-        if listener.is_none() && !here {
+        if notifications.is_none() && !here {
             sleep(pause.min(RETRY)).await;
         }
     }

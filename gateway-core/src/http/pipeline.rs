@@ -9,14 +9,14 @@ mod destination;
 mod detached;
 mod ending;
 mod matched;
+mod spelling;
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -27,11 +27,10 @@ use super::early;
 use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, Side};
-use super::path::{self, Normal, Oddities};
 use super::reply::{Cause, Reply};
 use super::retry::Attempts;
 use crate::balance::Outcome;
-use crate::config::model::{HttpRules, PathRules, Traffic};
+use crate::config::model::{HttpRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::limit::overload::Overload;
 use crate::plugin::chain::{Panicked, Reached, guarded};
@@ -48,6 +47,7 @@ use destination::Destination;
 pub use detached::Aside;
 use ending::{Ending, answered, failed, outcome_of, until};
 use matched::Matched;
+use spelling::{normalise, respell};
 
 /// When to come back to a gateway or target at its limits.
 const A_SECOND: HeaderValue = HeaderValue::from_static("1");
@@ -116,26 +116,28 @@ impl<U: Upstream> Pipeline<U> {
         if let Some(fork) = end.exchange.take_detached() {
             self.hand_aside(fork);
         }
-        let mut response = match (answered, end.answer.take()) {
-            (Ok(Ok(())), Some(response)) => response,
-            (Ok(Err(reply)), _) => end.reply(*reply),
-            (Err(Panicked) | Ok(Ok(())), _) => self.panicked(&mut end),
-        };
+        match answered {
+            Ok(Ok(())) => {}
+            Ok(Err(reply)) => end.answer = Some(end.reply(*reply)),
+            Err(Panicked) => end.answer = Some(self.panicked(&mut end)),
+        }
         if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
             let around = Around { route, consumers: &snapshot.consumers, target: end.target };
-            self.attend_response(&mut end, &mut response, (around, reached)).await;
+            self.attend_response(&mut end, (around, reached)).await;
         }
-        end.answered(&response, &snapshot.settings.logged_headers);
-        if end.status == StatusCode::SWITCHING_PROTOCOLS {
-            if let Some(target) = end.tunnel.take() {
-                let switching = Switching { response: response.map(drop), target };
-                return Box::pin(self.switch(snapshot, end, switching, downstream)).await;
-            }
-            response = end.reply(Reply::new(Cause::UpgradeRefused));
-            end.status = response.status();
+        if let Some(switching) = switching(&mut end, &snapshot.settings.logged_headers) {
+            return Box::pin(self.switch(snapshot, end, switching, downstream)).await;
         }
-        let until = (Until::of(&end, &response), self.current.as_ref());
-        let delivery = delivery::respond(until, downstream, response).await;
+        // Nothing is awaited while the response is at hand, so that no future has to hold it.
+        let (until, sending) = {
+            let response = match end.answer.take() {
+                Some(response) => response,
+                None => self.panicked(&mut end),
+            };
+            end.answered(&response, &snapshot.settings.logged_headers);
+            (Until::of(&end, &response), downstream.respond(response))
+        };
+        let delivery = delivery::respond((until, self.current.as_ref()), pin!(sending)).await;
         end.delivered(delivery)
     }
 
@@ -166,18 +168,14 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Runs the response hooks, within the exchange's time. What they answer instead is what ended the exchange.
     #[inline(never)]
-    async fn attend_response(
-        &self,
-        end: &mut Ending<'_>,
-        response: &mut Response<Body>,
-        (around, reached): (Around<'_>, Reached),
-    ) {
+    async fn attend_response(&self, end: &mut Ending<'_>, (around, reached): (Around<'_>, Reached)) {
         let deadline = end.deadline();
+        let Some(mut response) = end.answer.take() else { return };
         let mut replaced = None;
         let attended = {
             let chain = &around.route.chain;
             let mut attending =
-                pin!(chain.response(&mut end.exchange, response, (around, reached), &mut replaced));
+                pin!(chain.response(&mut end.exchange, &mut response, (around, reached), &mut replaced));
             match deadline {
                 None => guarded(attending).await.map(|()| true),
                 Some(deadline) => {
@@ -188,9 +186,10 @@ impl<U: Upstream> Pipeline<U> {
         };
         match attended {
             Ok(true) => end.cause = replaced.or(end.cause),
-            Ok(false) => *response = end.reply(Reply::new(Cause::TotalTimeout)),
-            Err(Panicked) => *response = self.panicked(end),
+            Ok(false) => response = end.reply(Reply::new(Cause::TotalTimeout)),
+            Err(Panicked) => response = self.panicked(end),
         }
+        end.answer = Some(response);
     }
 
     /// Hands both ends of an exchange that switched protocols to the stream side, and carries them to the end.
@@ -317,7 +316,7 @@ impl<U: Upstream> Pipeline<U> {
             let times = (begun, destination.pool_key(&pick));
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
             downstream.asking();
-            let pause = match self.upstream.send(call, body, downstream).await {
+            let pause = match self.upstream.send(&call, &mut body, downstream).await {
                 Ok(mut answer) => {
                     let (status, first_byte) = (answer.response.status(), answer.first_byte);
                     route.chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
@@ -354,6 +353,23 @@ impl<U: Upstream> Pipeline<U> {
             if pause > Duration::ZERO {
                 tokio::time::sleep(pause).await;
             }
+        }
+    }
+}
+
+/// The switch to another protocol, where the target agreed to one. One without the target's connection is refused.
+fn switching(end: &mut Ending<'_>, logged: &[HeaderName]) -> Option<Switching> {
+    if end.answer.as_ref()?.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return None;
+    }
+    match end.tunnel.take().zip(end.answer.take()) {
+        Some((target, response)) => {
+            end.answered(&response, logged);
+            Some(Switching { response: response.map(drop), target })
+        }
+        None => {
+            end.answer = Some(end.reply(Reply::new(Cause::UpgradeRefused)));
+            None
         }
     }
 }
@@ -439,40 +455,6 @@ fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<(&'s Rout
     let (route, matched) = (found.route, found.matched);
     exchange.captures = found.captures(path);
     Ok((route, matched))
-}
-
-/// Gives the request's path its one spelling, and says what there is in it for the proxy's rules to decide on.
-fn normalise(exchange: &mut Exchange, merge_slashes: bool) -> Result<Oddities, Box<Reply>> {
-    let Some(target) = exchange.request.uri.path_and_query() else { return Ok(Oddities::default()) };
-    let Normal { text, oddities } = path::normalise(target.as_str(), merge_slashes)?;
-    if let Cow::Owned(clean) = text {
-        set_path(exchange, &clean)?;
-    }
-    Ok(oddities)
-}
-
-/// Obeys the proxy's rules for odd paths. Says whether the path is another one now.
-fn respell(
-    exchange: &mut Exchange,
-    oddities: Oddities,
-    rules: PathRules,
-    merge_slashes: bool,
-) -> Result<bool, Box<Reply>> {
-    let Some(decoded) = path::settle(exchange.request.uri.path(), oddities, rules)? else { return Ok(false) };
-    let query = exchange.request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let Normal { text, oddities } = path::normalise(&decoded, merge_slashes)?;
-    // Decoded once and still odd: only what is kept may pass.
-    path::settle(&text, oddities, rules)?;
-    set_path(exchange, &format!("{text}{query}"))?;
-    Ok(true)
-}
-
-fn set_path(exchange: &mut Exchange, path_and_query: &str) -> Result<(), Box<Reply>> {
-    let mut parts = exchange.request.uri.clone().into_parts();
-    let bad = || Box::new(Reply::new(Cause::BadRequest).detail("the request target is malformed"));
-    parts.path_and_query = Some(path_and_query.parse().map_err(|_| bad())?);
-    exchange.normalised(http::Uri::from_parts(parts).map_err(|_| bad())?);
-    Ok(())
 }
 
 /// Takes from a target's response what belonged to its hop; the headers that are left.

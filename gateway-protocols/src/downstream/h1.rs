@@ -58,7 +58,8 @@ const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// How reading a head ended.
 enum Incoming {
-    Head(Box<RequestHead>),
+    /// A request without its body, and what its head says of body and connection.
+    Head(Box<Exchange>, MessageInfo),
     Refused(HeadError),
     /// The client closed, or stayed silent too long, between two exchanges.
     Over,
@@ -68,6 +69,15 @@ enum Incoming {
     Torn,
     /// The head did not arrive in time.
     Late,
+}
+
+/// How a request is to be read and answered.
+#[derive(Debug, Clone, Copy)]
+struct MessageInfo {
+    framing: Framing,
+    keep_alive: bool,
+    expects: bool,
+    expects_continue: bool,
 }
 
 /// What the connection does after an exchange.
@@ -91,7 +101,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     let mut first = true;
     loop {
         let rules = HeadRules::of(&snapshots.load().settings, first);
-        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, (&rules, entry))).await;
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, (&rules, entry, &client))).await;
         timer.clear();
         let after = match incoming {
             Incoming::Over => return,
@@ -108,14 +118,13 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 let exchange = unreadable::exchange(&reader.buffer, &client);
                 Box::pin(refuse(worker, exchange, &mut responder, unreadable::reply(error))).await
             }
-            Incoming::Head(head) => {
+            Incoming::Head(request, info) => {
                 // Only now: a connection may have been idle for long, and its next request belongs to the
                 // configuration that is in use when it arrives.
                 let snapshot: &Snapshot = snapshots.load();
-                responder.begin(&head, snapshot.settings.client_timeouts.body);
+                responder.begin(&request, info.keep_alive, snapshot.settings.client_timeouts.body);
                 let (after, returned) =
-                    Box::pin(exchange(worker, snapshot, (head, reader, client.clone()), &mut responder))
-                        .await;
+                    Box::pin(exchange(worker, snapshot, (request, info, reader), &mut responder)).await;
                 let Some(returned) = returned else { return };
                 reader = returned;
                 after
@@ -166,7 +175,7 @@ fn poll_head(
     cx: &mut Context<'_>,
     reader: &mut Reader,
     timer: &mut Timer,
-    (rules, entry): (&HeadRules, &Entry),
+    (rules, entry, client): (&HeadRules, &Entry, &Arc<Client>),
 ) -> Poll<Incoming> {
     loop {
         if !reader.buffer.is_empty() {
@@ -174,7 +183,7 @@ fn poll_head(
                 Ok(Some(head)) => {
                     (reader.begun, reader.leaving) = (false, false);
                     entry.is_in_use();
-                    return Poll::Ready(Incoming::Head(Box::new(head)));
+                    return Poll::Ready(incoming(head, client));
                 }
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Incoming::Refused(error)),
@@ -211,34 +220,39 @@ fn poll_head(
     }
 }
 
+fn incoming(head: RequestHead, client: &Arc<Client>) -> Incoming {
+    let RequestHead { request, framing, keep_alive, expects, expects_continue, upgrade } = head;
+    let mut exchange = Box::new(Exchange::new(request.map(|()| Body::empty()), client.clone()));
+    // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.
+    let plain_get = exchange.request.method == Method::GET && framing == Framing::None;
+    exchange.upgrade =
+        upgrade.filter(|protocol| plain_get && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    Incoming::Head(exchange, MessageInfo { framing, keep_alive, expects, expects_continue })
+}
+
 /// Serves one exchange; gives the reader back unless the connection is lost.
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (head, mut reader, client): (Box<RequestHead>, Reader, Arc<Client>),
+    (mut exchange, info, mut reader): (Box<Exchange>, MessageInfo, Reader),
     responder: &mut Responder<'_>,
 ) -> (After, Option<Reader>) {
-    let RequestHead { mut request, framing, keep_alive: _, expects, expects_continue, upgrade } = *head;
+    let MessageInfo { framing, expects, expects_continue, .. } = info;
     // RFC 9110 §10.1.1: HTTP/1.0 knows no expectations.
-    let unexpected = expects && !expects_continue && request.version() == Version::HTTP_11;
+    let unexpected = expects && !expects_continue && exchange.request.version == Version::HTTP_11;
     // The target decides whether it wants the body; without one there is nothing to decide.
     if expects && !(expects_continue && framing != Framing::None) {
-        request.headers_mut().remove(http::header::EXPECT);
+        exchange.request.headers.remove(http::header::EXPECT);
     }
-    // Only WebSocket is switched to, by GET (RFC 6455 §4.1): h2c here would let a client speak past the gateway.
-    let plain_get = *request.method() == Method::GET && framing == Framing::None;
-    let upgrade =
-        upgrade.filter(|protocol| plain_get && protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    if client.is_early() && (framing != Framing::None || upgrade.is_some()) {
+    if exchange.client.is_early() && (framing != Framing::None || exchange.upgrade.is_some()) {
         // Both take the reading side away, without which the handshake does not go on.
         if poll_fn(|cx| reader.half.poll_finish(cx)).await.is_err() {
-            let exchange = Exchange::new(request.map(|()| Body::empty()), client);
-            worker.pipeline().abandon(Box::new(exchange), Cause::ClientGone);
+            worker.pipeline().abandon(exchange, Cause::ClientGone);
             return (After::Close, None);
         }
     }
     let (body, mut reading) = match framing {
-        Framing::None if upgrade.is_some() => {
+        Framing::None if exchange.upgrade.is_some() => {
             responder.reader = Some(reader);
             (Body::empty(), Reading::Lent)
         }
@@ -252,8 +266,7 @@ async fn exchange(
             request_body(reader, framing, (go_ahead, responder), snapshot)
         }
     };
-    let mut exchange = Box::new(Exchange::new(request.map(|()| body), client));
-    exchange.upgrade = upgrade;
+    exchange.body = body;
     let delivery = {
         let mut serving = pin!(async {
             match unexpected {

@@ -259,14 +259,14 @@ impl Inner {
     pub(super) async fn send_alternative<D: Downstream>(
         self: &Arc<Self>,
         call: &Call<'_>,
-        body: Body,
+        mut body: Body,
         downstream: &mut D,
     ) -> Result<Answer, Failure> {
         let key = key(call);
         let open = self.pools.try_borrow_mut().ok().and_then(|mut pools| pools.open_alternative(call));
         let over_tcp = || self.pools.try_borrow().ok().and_then(|pools| pools.over_tcp(key));
         let Some(connection) = open else {
-            return self.send_over_tcp(over_tcp(), call, body, downstream).await;
+            return self.send_over_tcp(over_tcp(), call, &mut body, downstream).await;
         };
         let copy = body.replay();
         let mut sent = h3::send(connection.clone(), call, body, downstream).await;
@@ -288,8 +288,8 @@ impl Inner {
             // There was no room for one more, or no connection any more: nothing has been sent.
             Err(failure) => failure.body.take(),
         };
-        let Some(body) = again else { return sent };
+        let Some(mut body) = again else { return sent };
         drop(sent);
-        self.send_over_tcp(over_tcp(), call, body, downstream).await
+        self.send_over_tcp(over_tcp(), call, &mut body, downstream).await
     }
 }

@@ -88,16 +88,16 @@ pub(crate) async fn send<D: Downstream>(
     mut connection: Box<Connection>,
     home: &Arc<Inner>,
     call: &Call<'_>,
-    body: Body,
+    body: &mut Body,
     downstream: &mut D,
 ) -> Result<Answer, Failure> {
     let started = connection.since;
     let reused = connection.used;
     connection.used = true;
-    let frame = request_frame(call, &body);
+    let frame = request_frame(call, body);
     let mut head = buffer::outgoing();
     write::request(&mut head, call, frame);
-    let upload = Sender::new(head, body, frame);
+    let upload = Sender::new(head, std::mem::take(body), frame);
     let mut exchange = Exchange { connection, upload, deaf: false, waited: false };
     for _ in 0..MAX_INTERIM {
         let head = poll_fn(|cx| exchange.poll_head(cx, call)).await;
@@ -111,9 +111,9 @@ pub(crate) async fn send<D: Downstream>(
                 let tunnel: Tunnel = Box::new(Rewound::new(buffer, link));
                 return Ok(Answer { response, first_byte: started.elapsed(), reused, tunnel: Some(tunnel) });
             }
-            Ok(mut head) if head.response.status().is_informational() => {
-                headers::strip(head.response.headers_mut(), Side::Response);
-                downstream.interim(head.response.status(), head.response.headers()).await;
+            Ok(head) if head.response.status().is_informational() => {
+                // Rare: the head would be room in every exchange's future.
+                Box::pin(pass_on(head.response, downstream)).await;
             }
             Ok(head) => {
                 exchange.connection.since = Instant::now();
@@ -131,6 +131,12 @@ pub(crate) async fn send<D: Downstream>(
         }
     }
     Err(Failure::sent(Cause::UpstreamGarbage).source("too many informational responses"))
+}
+
+/// Passes an informational response on.
+async fn pass_on<D: Downstream>(mut interim: Response<()>, downstream: &mut D) {
+    headers::strip(interim.headers_mut(), Side::Response);
+    downstream.interim(interim.status(), interim.headers()).await;
 }
 
 /// RFC 9110 §15.2.2: a target may switch only to what it was asked to switch to. After any other 101 nobody knows

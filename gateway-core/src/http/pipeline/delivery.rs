@@ -1,7 +1,7 @@
 //! Sending a response, for as long as it may take.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::ending::Ending;
 use crate::consumer::Identity;
 use crate::http::body::Body;
-use crate::http::downstream::{Delivery, Downstream};
+use crate::http::downstream::Delivery;
 use crate::http::reply::Cause;
 use crate::stream::revocation::{Beside, Current, revoked};
 use crate::stream::sessions::About;
@@ -55,32 +55,29 @@ fn is_event_stream(response: &Response<Body>) -> bool {
 }
 
 /// Sends a response until it is done, or has to end.
-pub(super) async fn respond<D: Downstream>(
+pub(super) async fn respond(
     (until, current): (Until, Option<&Arc<dyn Current>>),
-    downstream: &mut D,
-    response: Response<Body>,
+    mut sending: Pin<&mut impl Future<Output = Delivery>>,
 ) -> Delivery {
     match until {
-        Until::Done => downstream.respond(response).await,
+        Until::Done => sending.await,
         Until::Deadline(deadline) => {
-            let sent = tokio::time::timeout_at(deadline, downstream.respond(response)).await;
+            let sent = tokio::time::timeout_at(deadline, sending).await;
             sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout), status: None })
         }
         Until::Revoked(session) => {
             let (about, identity) = *session;
             let revoked = revoked(current.cloned(), about, identity);
-            Box::pin(respond_while_allowed(revoked, downstream, response)).await
+            Box::pin(send_while_allowed(revoked, sending.as_mut())).await
         }
     }
 }
 
-async fn respond_while_allowed<D: Downstream>(
+async fn send_while_allowed(
     revoked: impl Future<Output = Cause>,
-    downstream: &mut D,
-    response: Response<Body>,
+    mut sending: Pin<&mut impl Future<Output = Delivery>>,
 ) -> Delivery {
     let mut revoked = Beside::new(revoked);
-    let mut sending = pin!(downstream.respond(response));
     poll_fn(|cx| match sending.as_mut().poll(cx) {
         Poll::Ready(delivery) => Poll::Ready(delivery),
         Poll::Pending => revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause), status: None }),

@@ -118,10 +118,10 @@ impl<A: Watch> Direction<A> {
     fn close(&mut self) {
         self.stage = Stage::Closing;
         if let Some(bytes) = self.watch.final_bytes()
-            && let Some(room) = self.buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(..words.len()))
+            && let Some(room) = self.buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(..bytes.len()))
         {
-            room.copy_from_slice(&words);
-            (self.start, self.end) = (0, words.len());
+            room.copy_from_slice(&bytes);
+            (self.start, self.end) = (0, bytes.len());
         }
     }
 

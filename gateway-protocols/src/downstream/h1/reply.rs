@@ -1,6 +1,6 @@
 //! Responses to an HTTP/1.1 client.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::downstream::{Delivery, Downstream};
+use gateway_core::http::exchange::Exchange;
 use gateway_core::http::pipeline::Close;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::stream::relay::Tunnel;
@@ -19,7 +20,6 @@ use super::super::{Entry, cut_by};
 use super::expectation::Expectation;
 use super::{MAX_DISCARD, Reader};
 use crate::buffer;
-use crate::h1::head::RequestHead;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
 use crate::link::{Link, Rewound, WriteHalf};
@@ -67,10 +67,10 @@ impl<'e> Responder<'e> {
     }
 
     /// Gets ready for the answer to this request.
-    pub(super) fn begin(&mut self, head: &RequestHead, idle: Duration) {
-        self.method.clone_from(head.request.method());
-        self.version = head.request.version();
-        self.keep_alive = head.keep_alive;
+    pub(super) fn begin(&mut self, exchange: &Exchange, keep_alive: bool, idle: Duration) {
+        self.method.clone_from(exchange.method());
+        self.version = exchange.version();
+        self.keep_alive = keep_alive;
         self.idle = idle;
         self.until_close = false;
         self.continue_owed = None;
@@ -115,6 +115,34 @@ impl<'e> Responder<'e> {
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         let Some(half) = &mut self.half else { return Ok(()) };
         poll_fn(|cx| half.poll_shutdown(cx)).await
+    }
+
+    /// Writes a response's head and decides what becomes of the connection after it. Gives the head's length, too.
+    fn begin_response(&mut self, response: Response<Body>) -> (Sender, usize) {
+        let (mut parts, body) = response.into_parts();
+        if let Some(alt_svc) = &self.alt_svc {
+            parts.headers.insert(http::header::ALT_SVC, alt_svc.clone());
+        }
+        let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
+        self.until_close = frame == Frame::UntilClose;
+        self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
+        // Also when the drain began while the answer was awaited.
+        self.keep_alive &= !self.entry.is_draining();
+        // After a body that broke, or is too long to be read for nothing, no other request is looked for.
+        self.keep_alive &=
+            self.unread.as_ref().is_none_or(|left| left.load(Ordering::Relaxed) <= MAX_DISCARD);
+        // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
+        self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|expectation| expectation.is_owed());
+        let tail = Tail {
+            frame,
+            close: !self.keep_alive,
+            keep_alive: self.keep_alive && self.version == Version::HTTP_10,
+            date: crate::date::now,
+        };
+        let mut head = buffer::outgoing();
+        write::response(&mut head, parts.status, &parts.headers, &tail);
+        let length = head.len();
+        (Sender::new(head, body, frame), length)
     }
 
     /// Says why the response is not coming; its body broke before anything of it was sent.
@@ -189,40 +217,19 @@ impl Downstream for Responder<'_> {
         Some(Box::new(Rewound::new(buffer, link)))
     }
 
-    async fn respond(&mut self, response: Response<Body>) -> Delivery {
-        let (mut parts, body) = response.into_parts();
-        if let Some(alt_svc) = &self.alt_svc {
-            parts.headers.insert(http::header::ALT_SVC, alt_svc.clone());
-        }
-        let frame = write::response_frame(self.version, &self.method, parts.status, body.exact_length());
-        self.until_close = frame == Frame::UntilClose;
-        self.keep_alive &= frame != Frame::UntilClose && parts.extensions.get::<Close>().is_none();
-        // Also when the drain began while the answer was awaited.
-        self.keep_alive &= !self.entry.is_draining();
-        // After a body that broke, or is too long to be read for nothing, no other request is looked for.
-        self.keep_alive &=
-            self.unread.as_ref().is_none_or(|left| left.load(Ordering::Relaxed) <= MAX_DISCARD);
-        // Whether a client that was not told to go on still sends its body is anybody's guess (RFC 9110 §10.1.1).
-        self.keep_alive &= !self.continue_owed.as_ref().is_some_and(|expectation| expectation.is_owed());
-        let tail = Tail {
-            frame,
-            close: !self.keep_alive,
-            keep_alive: self.keep_alive && self.version == Version::HTTP_10,
-            date: crate::date::now,
-        };
-        let mut head = buffer::outgoing();
-        write::response(&mut head, parts.status, &parts.headers, &tail);
-        let length = head.len();
-        let mut sender = Sender::new(head, body, frame);
-        let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
-        let bytes = sender.sent;
-        let untouched = sent.is_err() && sender.is_untouched(length);
-        if let Err(cause) = sent {
-            self.keep_alive = false;
-            if untouched && cause != Cause::ClientGone {
-                return Box::pin(self.instead(cause)).await;
+    fn respond(&mut self, response: Response<Body>) -> impl Future<Output = Delivery> + Send {
+        // Now, so that the future holds the written head and the body instead of the whole response.
+        let (mut sender, length) = self.begin_response(response);
+        async move {
+            let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
+            let untouched = sent.is_err() && sender.is_untouched(length);
+            if let Err(cause) = sent {
+                self.keep_alive = false;
+                if untouched && cause != Cause::ClientGone {
+                    return Box::pin(self.instead(cause)).await;
+                }
             }
+            Delivery { bytes: sender.sent, cut: sent.err(), status: None }
         }
-        Delivery { bytes, cut: sent.err(), status: None }
     }
 }

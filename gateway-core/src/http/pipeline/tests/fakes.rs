@@ -159,8 +159,8 @@ impl HttpBody for Pieces {
 impl Upstream for Targets {
     async fn send<D: Downstream>(
         &self,
-        call: crate::upstream::Call<'_>,
-        body: Body,
+        call: &crate::upstream::Call<'_>,
+        body: &mut Body,
         _: &mut D,
     ) -> Result<Answer, Failure> {
         self.asked.lock().unwrap().push(call.target.authority.to_string());
@@ -173,9 +173,9 @@ impl Upstream for Targets {
         };
         match say {
             Say::Status(status) => *answer.response.status_mut() = StatusCode::from_u16(status).unwrap(),
-            Say::Echo => *answer.response.body_mut() = body,
+            Say::Echo => *answer.response.body_mut() = std::mem::take(body),
             Say::Never => return std::future::pending().await,
-            Say::Unsent(cause) => return Err(Failure::unsent(cause, body)),
+            Say::Unsent(cause) => return Err(Failure::unsent(cause, std::mem::take(body))),
             Say::Sent(cause) => return Err(Failure::sent(cause)),
             Say::Stale => return Err(Failure { stale: true, ..Failure::sent(Cause::UpstreamClosed) }),
             Say::Cut => {
