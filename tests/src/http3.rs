@@ -40,10 +40,10 @@ async fn far_side(origin: &Port) -> Talker {
 #[tokio::test]
 async fn the_cipher_is_known() {
     let (mut edge, _origin) = standing("").await;
-    for name in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"] {
-        let client = Client::open_with(edge.https(), &name["TLS_".len()..]).await;
+    for suite in ["AES_128_GCM_SHA256", "CHACHA20_POLY1305_SHA256", "AES_256_GCM_SHA384"] {
+        let client = Client::open_with(edge.https(), suite).await;
         assert_eq!(client.get("/").await.head.status(), 200);
-        assert_eq!(edge.only_record().await.0["tls.cipher"], name);
+        assert_eq!(edge.only_record().await.0["tls.cipher"], format!("TLS_{suite}"));
     }
 }
 
