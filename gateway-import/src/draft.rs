@@ -39,6 +39,18 @@ impl Import {
         Self { open: options.open, ..Self::default() }
     }
 
+    /// Names a connection to Redis under `gateway.redis`; the same one has the same name.
+    pub(crate) fn redis(&mut self, connection: Value) -> String {
+        let named = self.gateway.entry("redis").or_insert_with(|| json!({}));
+        let Value::Object(named) = named else { return String::new() };
+        if let Some((name, _)) = named.iter().find(|(_, known)| **known == connection) {
+            return name.clone();
+        }
+        let name = if named.is_empty() { "main".to_owned() } else { format!("redis-{}", named.len() + 1) };
+        named.insert(name.clone(), connection);
+        name
+    }
+
     /// The whole as a configuration file's document.
     pub fn document(&self) -> Value {
         let mut document = Map::from_iter([("version".to_owned(), json!("1"))]);

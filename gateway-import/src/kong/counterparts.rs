@@ -44,7 +44,7 @@ pub(super) const WHEN: &str = "__when";
 
 /// Reads the settings of one plugin.
 pub(super) struct Reader<'r> {
-    out: &'r mut Import,
+    pub(super) out: &'r mut Import,
     place: &'r str,
     pub(super) config: &'r Node,
     made: Map<String, Value>,

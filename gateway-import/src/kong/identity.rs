@@ -203,12 +203,14 @@ impl Reader<'_> {
             made["database"] = json!(database);
         }
         if let Some(millis) = said("timeout").and_then(Node::uint) {
-            made["timeout"] = json!(millis.clamp(1, 10_000));
+            made["timeout_ms"] = json!(millis.clamp(1, 10_000));
         }
+        let name = self.out.redis(made);
+        let mut redis = json!({ "name": name });
         if !self.flag("fault_tolerant", true) {
-            made["on_error"] = json!("deny");
+            redis["on_error"] = json!("deny");
         }
-        self.set("redis", made);
+        self.set("redis", redis);
     }
 
     pub(super) fn opentelemetry(&mut self) -> Option<&'static str> {

@@ -39,7 +39,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const MAX_TURNS: usize = 32;
 /// Round trips from the announcement that we go to saying which requests are the last: those that were under way when
 /// the client heard of it are still taken (RFC 9114 §5.2).
-const GOODBYE_TRIPS: u32 = 2;
+const GOAWAY_ROUND_TRIPS: u32 = 2;
 
 /// Serves QUIC clients on a socket until the task is ended.
 pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn::ServerConfig, place: Place) {
@@ -304,7 +304,7 @@ impl Server<'_> {
             Leaving::No if self.entry.is_draining() || (is_idle && self.entry.leaves_when_idle()) => {
                 end.leaving = Leaving::Announced;
                 self.link.goaway(MAX_VARINT - 3);
-                end.timer.set(self.link.quic.rtt() * GOODBYE_TRIPS);
+                end.timer.set(self.link.quic.rtt() * GOAWAY_ROUND_TRIPS);
                 Poll::Ready(false)
             }
             Leaving::No => {
@@ -318,7 +318,7 @@ impl Server<'_> {
                 }
                 end.leaving = Leaving::Announced;
                 self.link.goaway(MAX_VARINT - 3);
-                end.timer.set(self.link.quic.rtt() * GOODBYE_TRIPS);
+                end.timer.set(self.link.quic.rtt() * GOAWAY_ROUND_TRIPS);
                 Poll::Ready(false)
             }
             Leaving::Announced if end.timer.poll_elapsed(cx).is_ready() => {

@@ -66,7 +66,10 @@ fn kong_limits_in_redis_and_settings_that_are_not_read() {
     let imported = kong(limit);
     let document = good(&imported);
     let redis = &plugin(&document, "rate_limiting")["config"]["redis"];
-    assert_eq!(redis, &json!({ "urls": ["redis://redis.internal:6380"], "password": "p", "database": 2 }));
+    assert_eq!(redis, &json!({ "name": "main" }));
+    let named =
+        json!({ "main": { "urls": ["redis://redis.internal:6380"], "password": "p", "database": 2 } });
+    assert_eq!(document["gateway"]["redis"], named);
     assert!(lost(&imported, "config.unheard_of"), "what is not read is named");
     let stop = "{name: request-termination, config: {status_code: 403, trigger: x-stop}}";
     let document = good(&kong(stop));

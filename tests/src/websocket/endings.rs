@@ -144,7 +144,7 @@ async fn limits_end_with_a_close_frame_too() {
 }
 
 #[tokio::test]
-async fn a_dead_target_is_told_from_a_goodbye_of_its_own() {
+async fn a_dead_target_is_told_from_a_close_frame_of_its_own() {
     let (mut edge, origin) = edge_with("").await;
     let (mut client, far) = opened(&edge, &origin).await;
     drop(far);

@@ -26,15 +26,16 @@ impl Traefik<'_> {
             let urls: Vec<String> =
                 super::list(redis, "endpoints").iter().map(|it| format!("redis://{it}")).collect();
             if !urls.is_empty() && redis.get("tls").is_none() {
-                config["redis"] = json!({ "urls": urls });
+                let mut connection = json!({ "urls": urls });
                 for (theirs, ours) in [("username", "username"), ("password", "password")] {
                     if let Some(said) = redis.text_of(theirs) {
-                        config["redis"][ours] = json!(said);
+                        connection[ours] = json!(said);
                     }
                 }
                 if let Some(database) = number(redis, "db") {
-                    config["redis"]["database"] = json!(database);
+                    connection["database"] = json!(database);
                 }
+                config["redis"] = json!({ "name": self.out.redis(connection) });
             }
         }
         made.plugins.push(Plug::new("rate_limiting", config));
