@@ -1,6 +1,6 @@
 //! A gateway without sockets, for tests of plugins: requests go through the real pipeline, and a closure is the target.
 //!
-//! ```ignore
+//! ```text
 //! let trial = Trial::new(&[entry::<MyPlugin>()], "my_plugin", json!({ "option": 1 }));
 //! let got = trial.send(Request::get("/").body(Body::empty())?).await;
 //! assert_eq!(got.status, 200);

@@ -1,6 +1,6 @@
 //! Changes the header fields and the JSON body of responses, by rules in the order in which they are written.
 //!
-//! Runs over the gateway's own answers as well; `when` with `status` narrows it. Values are made from the response as it
+//! Runs over the gateway's own answers as well; `when` narrows it to some requests. Values are made from the response as it
 //! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
 
 use std::sync::Arc;
