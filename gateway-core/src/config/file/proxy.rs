@@ -130,7 +130,7 @@ pub struct Proxy {
     /// Seconds after which an unused connection to the target is closed. Default 90.
     #[schemars(range(min = 1, max = 3600))]
     pub pool_idle_timeout_seconds: Option<Seconds>,
-    /// Idle connections kept for each target and worker. Default 256.
+    /// Idle connections kept for each target and worker. Default 4096.
     #[schemars(range(max = 65_536))]
     pub pool_max_idle_per_host: Option<u32>,
     /// Keeps connections to the target for the next request. Default true.

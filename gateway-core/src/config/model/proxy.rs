@@ -443,7 +443,8 @@ impl Default for PoolRules {
         Self {
             keep_alive: true,
             idle_timeout: Duration::from_secs(90),
-            max_idle: 256,
+            // As many as a busy worker has requests in flight: beyond it each request would pay for a connection of its own.
+            max_idle: 4096,
             http2_connections: 2,
             http3_connections: 4,
             tcp_keepalive: Duration::from_secs(60),
