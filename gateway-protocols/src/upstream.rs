@@ -154,7 +154,7 @@ impl Upstream for Outbound {
         if call.backend.alt_svc
             && let Ok(answer) = &sent
         {
-            self.inner.heed(call, answer);
+            self.inner.note_alt_svc(call, answer);
         }
         sent
     }

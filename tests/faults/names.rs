@@ -21,7 +21,7 @@ pub(crate) enum Zone {
     Fails,
     /// Says nothing.
     Silent,
-    /// Says that there is no such name.
+    /// Answers NXDOMAIN.
     Unknown,
     /// Answers what is no answer.
     Garbage,

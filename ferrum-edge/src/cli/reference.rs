@@ -130,8 +130,8 @@ pub(super) fn settings() -> u8 {
     }
     print::line(
         "A name with _FILE behind it, such as FERRUM_ADMIN_TOKEN_FILE, names a file that has the value; those of the command line \
-         have no such form. Durations and sizes may have units: 30s, 1m30s, 10MiB. A flag goes before the environment, and that \
-         before the configuration file.",
+         have no such form. Durations and sizes may have units: 30s, 1m30s, 10MiB. Flags take \
+         precedence over the environment, and the environment over the configuration file.",
     );
     0
 }

@@ -1,6 +1,6 @@
 //! The table of environment variables, and how they and flags lie over a file's `gateway` section.
 //!
-//! A flag goes before the environment, the environment before the file, the file before the default. Flags are applied
+//! Flags take precedence over the environment, the environment over the file, the file over defaults. Flags are applied
 //! as a layer of the same kind, after the environment: `--http-port 80` is `FERRUM_PROXY_HTTP_PORT=80`.
 
 use std::collections::BTreeMap;

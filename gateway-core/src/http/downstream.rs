@@ -21,8 +21,8 @@ pub trait Downstream: Send {
     /// Sends the head of a switch to another protocol and hands over the client's end; `None` when the client is gone.
     fn upgrade(&mut self, response: Response<()>) -> impl Future<Output = Option<Tunnel>> + Send;
 
-    /// Sends the final response, its body and trailers to the end. What the future holds is best little: it lasts as long
-    /// as the client reads.
+    /// Sends the final response, its body and trailers to the end. Keep the future small: it lasts as long as the
+    /// client reads.
     fn respond(&mut self, response: Response<Body>) -> impl Future<Output = Delivery> + Send;
 }
 

@@ -14,6 +14,9 @@ use crate::http::reply::{Cause, Reply};
 use crate::record::ExchangeRecord;
 use crate::testing::{Got, Trial};
 
+mod conditions;
+mod placement;
+
 /// What a probe does in each of its hooks: a word, or nothing.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -462,111 +465,6 @@ fn several_ways_to_be_recognised() {
                 _ => all(&got, "www-authenticate").join(" "),
             };
             assert_eq!(format!("{} {detail}", got.status), expected, "{mode} {first} {second}");
-        }
-    });
-}
-
-#[test]
-fn before_and_after_move_a_plugin_and_cycles_close_the_proxy() {
-    run(async {
-        let spec = |orders: [&str; 2]| {
-            format!(
-                "proxies: [{{id: a, listen_path: /, backend_scheme: http, backend_host: t, backend_port: 80}}]\n\
-                 plugin_configs:\n\
-                 - {{id: p, plugin_name: first, proxy_id: a, config: {{name: one, response: mark}}{}}}\n\
-                 - {{id: q, plugin_name: second, proxy_id: a, config: {{name: two, response: mark}}{}}}\n",
-                orders[0], orders[1]
-            )
-        };
-        for (orders, expected) in [
-            (["", ""], &["two", "one"][..]),
-            (["", ", before: first"], &["one", "two"]),
-            ([", after: second", ""], &["one", "two"]),
-            ([", after: second", ", before: first"], &[]),
-        ] {
-            let trial = Trial::of_spec(PROBES, &spec(orders), &World::default());
-            let got = trial.get("/", &[]).await;
-            assert_eq!(all(&got, "x-seen"), expected, "{orders:?}");
-            assert_eq!(got.status, if expected.is_empty() { 503 } else { 200 });
-        }
-    });
-}
-
-#[test]
-fn a_plugin_that_can_do_nothing_is_refused() {
-    let spec = |scope: &str| {
-        format!(
-            "proxies: [{{id: a, listen_port: 9999, backend_scheme: tcp, backend_host: t, backend_port: 80}}]\n\
-             plugin_configs: [{{id: p, plugin_name: first, {scope}, config: {{request: reply}}}}]\n"
-        )
-    };
-    let Err(problems) = Trial::try_of_spec(PROBES, &spec("proxy_id: a"), &World::default()) else {
-        panic!("accepted")
-    };
-    assert!(problems.to_string().contains("does nothing for TCP and TLS traffic"), "{problems}");
-    // A global one is put on no proxy in particular: the proxy that it can't guard is closed.
-    let trial = Trial::of_spec(PROBES, &spec("scope: global"), &World::default());
-    assert_eq!(trial.closed(), ["a"]);
-}
-
-#[test]
-fn settings_are_checked_all_at_once_with_suggestions() {
-    let problems = Trial::refused(PROBES, "first", &json!({ "nam": "x", "request": 1 }));
-    let text = problems.to_string();
-    assert!(text.contains("config.nam") && text.contains("did you mean `name`?"), "{text}");
-    assert!(text.contains("config.request") && text.contains("put it in quotes"), "{text}");
-}
-
-/// One proxy with these plugins.
-fn with_plugins(plugins: &str) -> String {
-    format!(
-        "proxies: [{{id: a, listen_path: /, backend_scheme: http, backend_host: t, backend_port: 80}}]\n\
-         plugin_configs: [{plugins}]\n"
-    )
-}
-
-#[test]
-fn a_plugin_runs_when_its_condition_holds() {
-    run(async {
-        let spec = with_plugins(
-            "{id: p, plugin_name: first, proxy_id: a, config: {name: x, request: keep, response: mark}, when: {methods: [POST]}}",
-        );
-        let trial = Trial::of_spec(PROBES, &spec, &World::default());
-        assert_eq!(all(&trial.get("/", &[]).await, "x-seen"), Vec::<&str>::new());
-        assert_eq!(all(&trial.request("POST", "/", &[], "").await, "x-seen"), ["x"]);
-    });
-}
-
-#[test]
-fn authentication_with_a_condition_guards_what_it_holds_for() {
-    run(async {
-        let spec = with_plugins(
-            "{id: p, plugin_name: first, proxy_id: a, config: {authenticate: refuse, name: n}, when: {methods: [POST]}}",
-        );
-        let trial = Trial::of_spec(PROBES, &spec, &World::default());
-        assert_eq!(trial.get("/", &[]).await.status, 200);
-        assert_eq!(trial.request("POST", "/", &[], "").await.status, 401);
-    });
-}
-
-#[test]
-fn a_condition_about_the_caller_needs_one() {
-    run(async {
-        let by_caller =
-            "{id: p, plugin_name: second, proxy_id: a, config: {request: reply}, when: {consumers: [bob]}}";
-        let early =
-            "{id: q, plugin_name: first, proxy_id: a, config: {request: reply}, when: {consumers: [bob]}}";
-        let who = |name: &str| {
-            format!("{{id: w, plugin_name: first, proxy_id: a, config: {{authenticate: {name}}}}}")
-        };
-        for (plugins, status) in [
-            (by_caller.to_owned(), 503),
-            (format!("{by_caller}, {}", who("bob")), 418),
-            (format!("{by_caller}, {}", who("alice")), 200),
-            (format!("{early}, {}", who("bob")), 503),
-        ] {
-            let trial = Trial::of_spec(PROBES, &with_plugins(&plugins), &World::default());
-            assert_eq!(trial.get("/", &[]).await.status, status, "{plugins}");
         }
     });
 }

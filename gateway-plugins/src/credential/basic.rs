@@ -53,7 +53,7 @@ impl Answers {
         self.refusal("password_wrong", "the user name or the password is wrong")
     }
 
-    /// It can't be told now.
+    /// The password could not be checked: 503.
     pub(crate) fn unavailable(reason: &'static str, detail: &'static str) -> Box<Reply> {
         let reply = Reply::new(Cause::Overloaded).reason(reason).detail(detail);
         Box::new(reply.header(RETRY_AFTER, HeaderValue::from_static("1")))

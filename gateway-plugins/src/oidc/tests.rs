@@ -15,7 +15,10 @@ use crate::testing::Machine;
 use crate::testing::net::{Served, page};
 
 mod logouts;
+mod sessions;
 mod signing;
+
+use sessions::{sealed, session};
 
 const SECRET: &str = "a session secret that has 32 bytes and more";
 
@@ -304,123 +307,6 @@ async fn answers_to_logins_that_were_not_begun_here() {
         jar.begin(&trial, "/").await;
     }
     assert!(jar.0.len() <= 6, "logins that are not finished do not pile up: {}", jar.0.len());
-}
-
-fn sealed(session: &Session) -> Jar {
-    let seal = Seal::new(&[SECRET.to_owned()]).expect("a key");
-    let text = seal.close("ferrum_session", session).expect("a text");
-    Jar([("ferrum_session".to_owned(), format!("1.{text}"))].into())
-}
-
-fn session(idp: &Idp, expires: u64, began: u64) -> Session {
-    Session {
-        id_token: id_token(&idp.signer, None, &json!({})),
-        access_token: Some("at-1".into()),
-        refresh_token: Some("rt-1".into()),
-        expires,
-        began,
-    }
-}
-
-#[tokio::test]
-async fn sessions_end_and_can_not_be_forged() {
-    let idp = Idp::new();
-    let trial = idp.trial(&json!({ "session_ttl": "1h" }));
-    let good = sealed(&session(&idp, 0, now() - 3500));
-    assert_eq!(good.clone().get(&trial, "/", &[]).await.status, 200);
-    assert_eq!(sealed(&session(&idp, 0, now() - 3600)).get(&trial, "/", &[]).await.status, 302, "too old");
-    let text = good.0["ferrum_session"].clone();
-    for forged in [
-        "",
-        "1.",
-        "x",
-        "0.a",
-        "9.a",
-        "2.a",
-        &text.replacen('1', "2", 1),
-        text.get(..text.len() - 1).expect("a part"),
-        &format!("{text}A"),
-    ] {
-        let mut jar = Jar([("ferrum_session".to_owned(), forged.to_owned())].into());
-        assert_eq!(jar.get(&trial, "/", &[]).await.status, 302, "{forged}");
-    }
-    let twice = format!("ferrum_session={text}; ferrum_session={text}");
-    assert_eq!(trial.get("/", &[("cookie", &twice)]).await.status, 401);
-    let changed = idp.trial(&json!({ "session_secret": "another session secret with 32 bytes" }));
-    assert_eq!(good.clone().get(&changed, "/", &[]).await.status, 302);
-    let changed = idp.trial(&json!({
-        "session_secret": "another session secret with 32 bytes", "previous_session_secret": SECRET,
-    }));
-    assert_eq!(good.clone().get(&changed, "/", &[]).await.status, 200);
-}
-
-#[tokio::test]
-async fn long_sessions_have_several_cookies() {
-    let idp = Idp::new();
-    let trial = idp.trial(&json!({}));
-    idp.with(|it| it.claims = json!({ "groups": "g".repeat(6000) }));
-    let mut jar = Jar::default();
-    assert_eq!(jar.log_in(&trial, &idp, "/").await.status, 302);
-    let names: Vec<_> = jar.0.keys().cloned().collect();
-    assert_eq!(names, ["ferrum_session", "ferrum_session_1", "ferrum_session_2", "ferrum_session_3"]);
-    assert!(jar.0.values().all(|value| value.len() < 3600));
-    assert_eq!(jar.get(&trial, "/", &[]).await.status, 200);
-    let mut torn = jar.clone();
-    torn.0.remove("ferrum_session_2");
-    assert_eq!(torn.get(&trial, "/", &[]).await.status, 302);
-    idp.with(|it| it.claims = json!({}));
-    jar.0.retain(|name, _| name != "ferrum_session_1");
-    jar.log_in(&trial, &idp, "/").await;
-    assert_eq!(jar.0.len(), 1, "parts of the session before are removed");
-    idp.with(|it| it.claims = json!({ "groups": "g".repeat(11_850) }));
-    let got = Jar::default().log_in(&trial, &idp, "/").await;
-    assert_eq!((got.status, reason(&trial)), (500, "oidc_session_too_large"));
-}
-
-#[tokio::test]
-async fn sessions_are_refreshed_once() {
-    let idp = Idp::new();
-    let trial = idp.trial(&json!({ "access_token_header": "X-Token" }));
-    let old = sealed(&session(&idp, now() - 1, now() - 60));
-    let (mut a, mut b, mut c) = (old.clone(), old.clone(), old.clone());
-    let (first, second) = tokio::join!(a.get(&trial, "/", &[]), b.get(&trial, "/", &[]));
-    let late = c.get(&trial, "/", &[]).await;
-    assert_eq!([first.status, second.status, late.status], [200; 3]);
-    assert!(trial.asked().iter().all(|asked| asked.field("x-token") == "at-2"));
-    assert_eq!(idp.asked("idp.test:443/token"), 1, "one refresh for all of them");
-    assert!([&a, &b, &c].iter().all(|jar| jar.0 != old.0), "each gets the new session");
-    let sent = idp.machine.net.sent();
-    let form = sent.iter().find(|sent| sent.url.ends_with("/token")).expect("a call").form();
-    assert_eq!(form["refresh_token"], "rt-1");
-    let got = a.get(&trial, "/", &[]).await;
-    assert_eq!(
-        (got.status, got.headers.contains_key(SET_COOKIE), idp.asked("idp.test:443/token")),
-        (200, false, 1)
-    );
-}
-
-#[tokio::test]
-async fn refreshes_that_fail() {
-    for (status, answer, expected, why) in [
-        (400, json!({}), 302, "oidc_login"),
-        (500, json!({}), 503, "oidc_provider_failed"),
-        (200, json!({ "id_token": "a.b.c" }), 302, "oidc_login"),
-    ] {
-        let idp = Idp::new();
-        idp.with(|it| (it.refresh_status, it.answer) = (status, answer));
-        let trial = idp.trial(&json!({}));
-        let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
-        assert_eq!((jar.get(&trial, "/", &[]).await.status, reason(&trial)), (expected, why));
-        assert_eq!(jar.0.contains_key("ferrum_session"), expected == 503);
-        assert!(trial.asked().is_empty());
-    }
-    let idp = Idp::new();
-    let other = id_token(&idp.signer, None, &json!({ "sub": "mallory" }));
-    idp.with(|it| it.answer = json!({ "id_token": other }));
-    let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
-    assert_eq!(jar.get(&idp.trial(&json!({})), "/", &[]).await.status, 302, "somebody else's ID token");
-    let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
-    assert_eq!(jar.get(&idp.trial(&json!({ "refresh": false })), "/", &[]).await.status, 200);
 }
 
 #[tokio::test]

@@ -175,11 +175,11 @@ impl Hub {
             if matches!(end, End::Over) {
                 return;
             }
-            // Those who wait are told at once.
+            // Callers that wait get their failure now.
             while held.receiver.try_recv().is_ok() {}
             let pause = match end {
                 End::Lost(why) => {
-                    // One line for each outage: the metric tells how long it lasts.
+                    // One line for each outage; the metric shows how long it lasts.
                     if held.failures == 0 {
                         tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
                     }

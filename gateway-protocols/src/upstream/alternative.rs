@@ -136,7 +136,12 @@ impl Pools {
     }
 
     /// Takes in what a target says; where to connect, if that is to be tried now.
-    fn heed(&mut self, call: &Call<'_>, said: &HeaderValue, headers: &HeaderMap) -> Option<Destination> {
+    fn note_alt_svc(
+        &mut self,
+        call: &Call<'_>,
+        said: &HeaderValue,
+        headers: &HeaderMap,
+    ) -> Option<Destination> {
         let (key, now) = (key(call), Instant::now());
         let several = headers.get_all(ALT_SVC).iter().nth(1).is_some();
         let known = self.alternatives.known.get_mut(&key);
@@ -238,11 +243,11 @@ impl Alternative {
 
 impl Inner {
     /// Looks whether an answer says where else its target is.
-    pub(super) fn heed(self: &Arc<Self>, call: &Call<'_>, answer: &Answer) {
+    pub(super) fn note_alt_svc(self: &Arc<Self>, call: &Call<'_>, answer: &Answer) {
         let headers = answer.response.headers();
         let Some(said) = headers.get(ALT_SVC) else { return };
         let to = match self.pools.try_borrow_mut() {
-            Ok(mut pools) => pools.heed(call, said, headers),
+            Ok(mut pools) => pools.note_alt_svc(call, said, headers),
             Err(_) => None,
         };
         let Some(to) = to else { return };
