@@ -2,7 +2,6 @@
 //!
 //! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
-mod access;
 mod actions;
 mod audit;
 mod bulk;
@@ -40,10 +39,10 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 
-use crate::app::Engine;
+pub use crate::access::{Access, AccessError, Role};
+use crate::app::engine::Engine;
 use crate::export::{open_metrics, prometheus};
 use crate::source::database::Reconciler;
-pub use access::{Access, AccessError, Role};
 use door::{Door, Visit};
 use listener::Accepted;
 pub(crate) use listener::Listener;

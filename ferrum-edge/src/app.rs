@@ -1,12 +1,15 @@
 //! A running gateway: workers started, configurations swapped, everything drained. Names all the crates.
 
-mod engine;
-mod listeners;
-mod tls;
+#[cfg(feature = "admin")]
+mod admin;
+#[cfg(feature = "database")]
+mod database;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod listeners;
+pub(crate) mod tls;
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -14,126 +17,33 @@ use std::time::{Duration, Instant};
 
 use gateway_core::config::compile::{Compiled, Compiler};
 use gateway_core::config::model::{Model, Settings};
-use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
-use gateway_protocols::tls::server::ServerTlsError;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
-use crate::admin::Admin;
-use crate::audit::log::AuditLogError;
 use crate::audit::recorder::Recorder;
-use crate::control::{Control, PluginTasks};
+use crate::control::Control;
+use crate::control::tasks::PluginTasks;
 use crate::export::Telemetry;
-use crate::export::access_log::AccessLogError;
 use crate::export::push::Pushes;
 use crate::export::sinks::Sinks;
-use crate::source::database::{Database, LoadError, Reconciler};
-pub(crate) use engine::{Engine, Staged};
-pub(crate) use listeners::Ports;
-use listeners::{Listeners, StreamPorts};
-pub(crate) use tls::{AdminTls, Frontend};
+#[cfg(feature = "database")]
+use crate::source::database::Reconciler;
+use engine::Engine;
+pub use error::{ReloadError, StartError};
+pub use listeners::Addresses;
+use listeners::{Listeners, Ports, StreamPorts};
+use tls::{AdminTls, Frontend};
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets exchanges end first.
 pub struct Gateway {
     engine: Arc<Engine>,
     threads: Vec<JoinHandle<()>>,
     control: Control,
+    #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
-}
-
-/// Where the gateway listens; ephemeral ports are settled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addresses {
-    /// The first address of plain HTTP.
-    pub http: Option<SocketAddr>,
-    /// The first address of HTTP over TLS.
-    pub https: Option<SocketAddr>,
-    /// Every address of plain HTTP.
-    pub all_http: Vec<SocketAddr>,
-    /// Every address of HTTP over TLS.
-    pub all_https: Vec<SocketAddr>,
-}
-
-/// Why the gateway could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address can't be listened on.
-    #[error("cannot listen on {address} for {listener}: {source}{}", remedy(source))]
-    Bind {
-        /// `http` or `https`.
-        listener: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// A Unix socket can't be listened on.
-    #[error("cannot listen on the socket {}: {source}", path.display())]
-    Socket {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Certificates are of no use.
-    #[error(transparent)]
-    Tls(#[from] ServerTlsError),
-    /// A proxy terminates TLS or DTLS without anything to show.
-    #[error("proxy `{proxy}` has `frontend_tls: true`, which `gateway.tls` does not allow: {reason}")]
-    NoCertificate {
-        /// The proxy's id.
-        proxy: String,
-        /// What is missing or not possible.
-        reason: String,
-    },
-    /// The database has nothing to serve.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// A thread could not be started.
-    #[error("a worker could not be started: {0}")]
-    Thread(io::Error),
-    /// A place that access records or metrics go to can't be used.
-    #[error("{0}")]
-    LogSinks(Problems),
-    /// The access log can't be opened.
-    #[error(transparent)]
-    AccessLog(#[from] AccessLogError),
-    /// The audit log can't be opened.
-    #[error(transparent)]
-    AuditLog(#[from] AuditLogError),
-}
-
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; another process listens there: stop it, choose another port, or have both share it (`gateway.share_ports`)"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "; ports below 1024 need root or CAP_NET_BIND_SERVICE: choose another port or grant it"
-        }
-        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
-        _ => "",
-    }
-}
-
-/// Why a new configuration was not put in use. The old one goes on serving.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// It is wrong in itself.
-    #[error("{0}")]
-    Problems(#[from] Problems),
-    /// Its certificates are of no use.
-    #[error(transparent)]
-    Tls(#[from] ServerTlsError),
-    /// A port it needs can't be listened on.
-    #[error(transparent)]
-    Port(#[from] StartError),
-    /// The audit log can't be opened.
-    #[error(transparent)]
-    AuditLog(#[from] AuditLogError),
 }
 
 impl Gateway {
@@ -147,47 +57,6 @@ impl Gateway {
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         let control = Control::new().map_err(StartError::Thread)?;
         Self::launch((compiler, compiled), control, Ports::All)
-    }
-
-    /// Starts serving what a database has. Settings of the gateway as a whole come from `settings`. Returns once every
-    /// listener takes connections.
-    ///
-    /// # Errors
-    /// When the database does not answer and there is no last good configuration, and as [`Gateway::start`].
-    pub fn start_database(
-        settings: Arc<Settings>,
-        database: Database,
-        registry: Registry,
-    ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Possible)
-    }
-
-    /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
-    pub(crate) fn start_closed(
-        settings: Arc<Settings>,
-        database: Database,
-        registry: Registry,
-    ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Closed)
-    }
-
-    fn launch_database(
-        settings: Arc<Settings>,
-        database: Database,
-        registry: Registry,
-        ports: Ports,
-    ) -> Result<Self, StartError> {
-        let control = Control::new().map_err(StartError::Thread)?;
-        let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
-        let opening = database.open(settings, registry);
-        let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
-        let (compiled, rest) = loaded.split();
-        let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
-        let engine = gateway.engine.clone();
-        let start = async move { Reconciler::start(engine, opened, (rest.catalog, rest.mark)) };
-        let reconciler = gateway.control.wait(start).ok_or_else(stopped)?;
-        gateway.reconciler = Some(reconciler);
-        Ok(gateway)
     }
 
     fn launch(
@@ -254,17 +123,13 @@ impl Gateway {
         });
         control.tend(&engine);
         engine.push_by(pushes);
-        Ok(Self { engine, threads, control, reconciler: None })
-    }
-
-    /// What the admin listener serves.
-    pub(crate) fn admin(&self) -> Admin {
-        Admin { engine: self.engine.clone(), reconciler: self.reconciler.clone() }
-    }
-
-    /// What keeps the configuration equal to the database's, when it comes from one.
-    pub(crate) fn reconciler(&self) -> Option<&Arc<Reconciler>> {
-        self.reconciler.as_ref()
+        Ok(Self {
+            engine,
+            threads,
+            control,
+            #[cfg(feature = "database")]
+            reconciler: None,
+        })
     }
 
     /// Where it listens.

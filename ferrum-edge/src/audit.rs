@@ -4,6 +4,7 @@
 //! text. Whoever changes, inserts or removes an entry in between breaks the chain. Whoever can write the database can
 //! also make a new chain, so the hash of an entry should be kept elsewhere as well: the audit log is such a place.
 
+#[cfg(feature = "cli")]
 pub(crate) mod file;
 pub(crate) mod log;
 pub(crate) mod recorder;
@@ -12,7 +13,7 @@ use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::export::Rfc3339;
+use gateway_telemetry::json::Rfc3339;
 
 /// Bytes of a name, an address or an error code.
 const MAX_NAME: usize = 255;

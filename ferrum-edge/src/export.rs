@@ -1,7 +1,9 @@
 //! What leaves the gateway about its traffic: metrics and access records.
 
 pub mod access_log;
+mod exemplars;
 mod histogram;
+mod labels;
 mod load;
 pub(crate) mod open_metrics;
 mod process;
@@ -24,11 +26,11 @@ use gateway_core::config::model::{Id, Settings};
 use gateway_core::health::HealthChange;
 
 use access_log::{AccessLog, AccessLogError};
-pub(crate) use gateway_telemetry::json::Rfc3339;
 use histogram::Merged;
+use labels::CLASSES;
 pub(crate) use load::Load;
-use shard::{CLASSES, PAGE};
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
+use shard::{PAGE, log_health};
 use sinks::Sinks;
 
 /// Metrics and records of one gateway.
@@ -278,16 +280,6 @@ impl Telemetry {
             (total.count() > 0).then(|| (owner.id.clone(), Timings { total, first_byte }))
         });
         timed.collect()
-    }
-}
-
-/// A target changed sides: rare, and what operators look for first.
-fn log_health(target: &Target, change: HealthChange, by: &'static str) {
-    match change {
-        HealthChange::Failed => tracing::warn!(target = %target.authority, by, "a target became unhealthy"),
-        HealthChange::Recovered => {
-            tracing::warn!(target = %target.authority, by, "a target is healthy again")
-        }
     }
 }
 

@@ -22,16 +22,35 @@
 //! - [`Gateway::serve_admin`] adds health, status and metrics; [`Gateway::telemetry`] hands out the same numbers.
 //! - [`cli::main`] is the whole program, for a binary that only wants to add plugins.
 //!
+//! What is not used need not be built: without default features there is a gateway whose configuration comes from a file,
+//! a text or types. `database` adds configuration from a database, `admin` the admin listener (and `database`), `cli` the
+//! program (and `admin`); `script`, `wasm` and `ldap` add plugins, `import` the importers.
+//!
 //! Nothing here installs a logger: events go to [`tracing`](https://docs.rs/tracing), metrics are scraped.
 
+#![cfg_attr(
+    not(feature = "cli"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what only the admin API or the program asks for stays in its place"
+    )
+)]
+
+#[cfg(feature = "database")]
+mod access;
+#[cfg(feature = "admin")]
 pub mod admin;
 pub mod app;
 mod audit;
+#[cfg(feature = "cli")]
 pub mod cli;
 mod control;
+#[cfg(feature = "admin")]
 mod explain;
 pub mod export;
 pub mod source;
+#[cfg(feature = "database")]
 pub mod store;
 pub mod world;
 

@@ -29,6 +29,7 @@ mod error;
 mod history;
 mod link;
 mod location;
+mod migrations;
 mod object;
 mod options;
 mod pool;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::problem::{invalid, problem};
 use super::request::{Refused, nothing_else, object, pairs, value};
 use super::resources::answer;
-use crate::app::Engine;
+use crate::app::engine::Engine;
 
 /// Where actions are asked for.
 pub(super) const PATH: &str = "/v1/plugins/{plugin}/actions/{action}";

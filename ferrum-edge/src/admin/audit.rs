@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::Admin;
-use super::access::Caller;
 use super::endpoints::OUTCOMES;
 use super::problem::{Code, problem, store};
 use super::request::{Refused, nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
+use crate::access::Caller;
 use crate::audit::log::{AuditLogError, page, verify};
 use crate::audit::recorder::Recorder;
 use crate::audit::{Draft, Outcome, Query, Who};

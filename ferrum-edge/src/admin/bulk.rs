@@ -9,10 +9,10 @@ use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
-use super::access::Role;
 use super::problem::{problem, refused, store};
 use super::request::{Asked, Refused, expected, nothing_else, object, own_id, pairs, switch, tagged, value};
 use super::resources::{REVISION, answer};
+use crate::access::Role;
 use crate::source::database::{Documents, Done, Precondition, Request, Step, Written};
 
 /// Sections of a document, in the order in which they are exported: the one people think in.

@@ -3,11 +3,11 @@
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use super::access::Role;
 use super::{
     Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
     sessions, status, targets, traffic,
 };
+use crate::access::Role;
 
 /// One thing that can be asked for.
 pub(super) struct Endpoint {

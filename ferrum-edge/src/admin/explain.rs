@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::problem::problem;
 use super::request::{Refused, object};
 use super::resources::answer;
-use crate::app::Engine;
+use crate::app::engine::Engine;
 use crate::explain::{Question, explain};
 
 /// Where it is asked for.

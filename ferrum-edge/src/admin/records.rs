@@ -15,7 +15,7 @@ use gateway_core::condition::{Use, compile};
 use super::problem::problem;
 use super::request::{Refused, nothing_else, number, pairs};
 use super::resources::answer;
-use crate::app::Engine;
+use crate::app::engine::Engine;
 use crate::export::tails::{Filter, MAX_TAILS};
 
 /// Where records are followed.

@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 
 use super::Admin;
-use super::access::{Caller, Role};
 use super::audit::Attempt;
 use super::json::{self, JsonError};
 use super::problem::{invalid, problem, twice};
+use crate::access::environment::access_given;
+use crate::access::{Caller, Role};
 use crate::audit::Draft;
-use crate::source::database::{Precondition, Reconciler, access_given};
+use crate::source::database::{Precondition, Reconciler};
 use crate::store::Author;
 
 /// A refusal, boxed: it is large, and rare.
@@ -47,7 +48,7 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
     let (caller, response) = match Asked::of(request.headers(), &gate.admin, &attempt) {
         Ok(asked) => {
             let caller = asked.caller.clone();
-            let response = match caller.may(gate.role) {
+            let response = match may(&caller, gate.role) {
                 Ok(()) => {
                     request.extensions_mut().insert(asked);
                     next.run(request).await
@@ -84,7 +85,7 @@ pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, 
     let attempt = Attempt::of(&request);
     let (caller, response) = match caller {
         Err(why) => (None, unauthorized(why)),
-        Ok(caller) => match caller.may(gate.role) {
+        Ok(caller) => match may(&caller, gate.role) {
             Ok(()) => (Some(caller), next.run(request).await),
             Err(refused) => (Some(caller), *refused),
         },
@@ -94,6 +95,15 @@ pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, 
         attempt.ended(&gate.admin.engine.audit, (caller.as_ref(), &response), false);
     }
     response
+}
+
+/// Whether the caller may do what needs this role; else the answer.
+fn may(caller: &Caller, role: Role) -> Result<(), Refused> {
+    if caller.role >= role {
+        return Ok(());
+    }
+    let detail = format!("This needs the role {}, and yours is {}", role.as_str(), caller.role.as_str());
+    Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
 }
 
 impl Asked {
@@ -110,7 +120,9 @@ impl Asked {
 
     /// Who changes something, for the history and for the audit.
     pub(super) fn by(&self) -> (Author, Draft) {
-        (self.caller.author(), self.attempt.draft(&self.caller))
+        let Caller { name, source, .. } = &self.caller;
+        let author = Author { name: name.to_string(), source: (*source).to_owned() };
+        (author, self.attempt.draft(&self.caller))
     }
 
     /// Whether the caller may also do what needs this role, for answers that differ by it.

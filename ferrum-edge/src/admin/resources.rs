@@ -18,9 +18,9 @@ use super::request::{
     Asked, Refused, key, kind, nothing_else, object, own_id, page_size, pairs, precondition, switch, tagged,
     value,
 };
-use crate::export::Rfc3339;
 use crate::source::database::{Documents, Done, Precondition, Request, Step};
 use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
+use gateway_telemetry::json::Rfc3339;
 
 /// An object as it is answered.
 pub(super) fn shown(object: &Object) -> Value {

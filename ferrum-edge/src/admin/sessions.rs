@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use super::problem::problem;
 use super::request::{Refused, nothing_else, page_size, pairs, value};
 use super::resources::answer;
-use crate::app::Engine;
-use crate::export::Rfc3339;
+use crate::app::engine::Engine;
+use gateway_telemetry::json::Rfc3339;
 
 /// All of them.
 pub(super) const PATH: &str = "/v1/sessions";

@@ -16,7 +16,7 @@ use gateway_core::config::model::Settings;
 use super::audit::Attempt;
 use super::health;
 use super::problem::problem;
-use crate::app::Engine;
+use crate::app::engine::Engine;
 
 /// Refuses requests that a page of another site makes. Health is for everybody.
 pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, next: Next) -> Response {

@@ -10,12 +10,13 @@ use gateway_core::config::catalog::{Closes, Kind};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::Expiry;
 use gateway_protocols::supervise::Tasks;
+use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Admin;
-use crate::app::Engine;
-use crate::export::{CertificateEnd, ConfigStatus, Load, Rfc3339};
+use crate::app::engine::Engine;
+use crate::export::{CertificateEnd, ConfigStatus, Load};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
 

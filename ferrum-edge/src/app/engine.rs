@@ -15,12 +15,12 @@ use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::listeners::{NewPorts, Ports, StreamPorts};
+use super::error::{ReloadError, StartError};
+use super::listeners::{Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
-use super::{Addresses, ReloadError, StartError};
 use crate::audit::recorder::Recorder;
-use crate::control::PluginTasks;
-use crate::export::push::Pushes;
+use crate::control::tasks::PluginTasks;
+use crate::export::push::{Pushes, Scrape};
 use crate::export::sinks::Sink;
 use crate::export::{Telemetry, prometheus};
 
@@ -238,7 +238,9 @@ impl Engine {
     pub(super) fn push_by(self: &Arc<Self>, pushes: Pushes) {
         let mut running = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         running.clear();
-        *running = pushes.start(self, &self.tasks);
+        let engine = Arc::downgrade(self);
+        let scrape: Scrape = Arc::new(move || engine.upgrade().map(|engine| engine.metrics()));
+        *running = pushes.start(&scrape, &self.tasks);
     }
 
     /// Plugins connect to these servers from now on.
@@ -258,13 +260,6 @@ type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
 pub(super) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
     for (_, plugin) in routes.iter().flat_map(|route| route.chain.members()) {
         plugin.start(tasks);
-    }
-}
-
-/// Gives an order; a worker that takes none any more is a defect worth a line in the log.
-pub(super) fn give(worker: &mpsc::Sender<Order>, order: Order) {
-    if worker.try_send(order).is_err() {
-        tracing::error!("a worker takes no orders any more");
     }
 }
 

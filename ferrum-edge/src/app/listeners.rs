@@ -14,9 +14,21 @@ use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc;
 
-use super::engine::give;
+use super::error::StartError;
 use super::tls::Frontend;
-use super::{Addresses, StartError};
+
+/// Where the gateway listens; ephemeral ports are settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// The first address of plain HTTP.
+    pub http: Option<SocketAddr>,
+    /// The first address of HTTP over TLS.
+    pub https: Option<SocketAddr>,
+    /// Every address of plain HTTP.
+    pub all_http: Vec<SocketAddr>,
+    /// Every address of HTTP over TLS.
+    pub all_https: Vec<SocketAddr>,
+}
 
 /// Bound sockets, one a worker for each listener.
 pub(super) struct Listeners {
@@ -242,4 +254,11 @@ fn bind_for(
         address,
         source,
     })
+}
+
+/// Gives an order; a worker that takes none any more is a defect worth a line in the log.
+pub(super) fn give(worker: &mpsc::Sender<Order>, order: Order) {
+    if worker.try_send(order).is_err() {
+        tracing::error!("a worker takes no orders any more");
+    }
 }

@@ -1,20 +1,15 @@
 //! What a reload of the configuration file changes.
 
-use std::collections::BTreeMap;
-
 use gateway_core::config::catalog::Kind;
 use gateway_core::config::file::{self, Origin};
 use serde_json::{Map, Value, json};
 
-use super::recorder::Recorder;
-use super::{Draft, Outcome, Touched, Who};
+use super::recorder::{Known, Recorder};
+use super::{Draft, Outcome, Who};
 use crate::source::database::Documents;
 use crate::source::file::{Spec, read_text};
 use crate::store::Gathered;
 use crate::store::seal::plugin::redact_settings;
-
-/// The objects of a file by kind and id, as they were written, without secrets and with references unanswered.
-pub(crate) type Known = BTreeMap<(String, String), Value>;
 
 /// What settings that are secrets, or hold them, are shown as.
 const HIDDEN: &str = "***";
@@ -120,22 +115,6 @@ pub(crate) fn reloaded(recorder: &Recorder, spec: &Spec, result: Result<u64, Str
         Err(why) => (draft.outcome, draft.reason) = (Outcome::Refused, Some(why)),
     }
     recorder.record(draft);
-}
-
-impl Draft {
-    /// Adds what a change did; `shown` takes the secrets out of a document of a kind.
-    pub(crate) fn gathered(&mut self, all: Gathered, shown: impl Fn(&str, &str) -> Value) {
-        self.changes_left_out = all.left_out;
-        let changes = all.changes.into_iter().map(|gain| {
-            let kind = gain.kind;
-            let show = |document: Option<String>| document.map(|document| shown(&kind, &document));
-            let documents_left_out = gain.documents.is_none();
-            let (before, after) = gain.documents.unwrap_or_default();
-            let (before, after) = (show(before), show(after));
-            Touched { id: gain.id, action: gain.action.to_owned(), before, after, documents_left_out, kind }
-        });
-        self.changes = changes.collect();
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Refused attempts are limited: whoever is refused a thousand times a second makes neither the database nor the log
 //! any larger than the limits allow, and what was left out is counted in the next entry.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 use gateway_core::limit::bucket::{Bucket, BucketState};
 use gateway_core::limit::epoch::Epoch;
 use gateway_core::limit::window::Allowance;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::file::Known;
 use super::log::{AuditLogError, Log};
 use super::{Draft, Line, Outcome, Tip};
+#[cfg(feature = "database")]
 use crate::store::Store;
 
 /// Entries that wait for the database; more are lost, and counted.
@@ -32,6 +34,9 @@ const KNOWN: (u32, u32) = (600, 200);
 const LAST_ENTRIES: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The objects of a file by kind and id, as they were written, without secrets and with references unanswered.
+pub(crate) type Known = BTreeMap<(String, String), Value>;
 
 /// The audit of one gateway.
 pub(crate) struct Recorder {
@@ -122,6 +127,7 @@ impl Recorder {
     }
 
     /// From now on entries go to this database. Has to be called within a runtime.
+    #[cfg(feature = "database")]
     pub(crate) fn keep_in(self: &Arc<Self>, store: Store) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         if self.queue.set(sender).is_ok() {
@@ -212,6 +218,7 @@ impl Recorder {
 }
 
 /// Writes what waits to the database, until the recorder is gone.
+#[cfg(feature = "database")]
 async fn keep(recorder: std::sync::Weak<Recorder>, store: Store, mut queue: mpsc::Receiver<Draft>) {
     let mut drafts = Vec::with_capacity(BATCH);
     loop {

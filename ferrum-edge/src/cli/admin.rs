@@ -13,9 +13,10 @@ use serde_json::Value;
 use super::address::AdminAddress;
 use super::database::DatabaseArgs;
 use super::{FAILED, MISUSED, print};
-use crate::admin::Access;
+use crate::access::Access;
 use crate::app::Gateway;
-use crate::source::database::{Database, token_file, variable};
+use crate::source::database::{Database, token_file};
+use crate::source::variables::variable;
 
 /// Whom to ask.
 #[derive(Debug, Clone, Default, Args)]

@@ -13,7 +13,7 @@ use super::admin::AdminArgs;
 use super::{FAILED, Output, print};
 use crate::audit::log::{page, verify};
 use crate::audit::{Line, Query, Tip};
-use crate::export::Rfc3339;
+use gateway_telemetry::json::Rfc3339;
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]

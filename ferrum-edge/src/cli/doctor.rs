@@ -19,7 +19,7 @@ use serde_json::json;
 use super::database::DatabaseArgs;
 use super::run::Mode;
 use super::{BAD_CONFIG, FAILED, MISUSED, Output, SpecArgs, Verbosity, logs, print};
-use crate::admin::Access;
+use crate::access::Access;
 use crate::app::Gateway;
 use crate::source::database::Database;
 use crate::source::warnings;

@@ -9,8 +9,8 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::Verbosity;
-use crate::export::Rfc3339;
 use crate::export::program_log::{self, ProgramLog};
+use gateway_telemetry::json::Rfc3339;
 
 /// Times as in the access log.
 struct Utc;

@@ -6,8 +6,8 @@ use gateway_core::config::settings::SETTINGS;
 use gateway_core::plugin::{Entry, Registry};
 use serde_json::{Map, Value, json};
 
-use crate::source::database::VARIABLES;
 use crate::source::file;
+use crate::source::variables::VARIABLES;
 
 use super::{Output, print};
 

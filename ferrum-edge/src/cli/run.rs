@@ -17,9 +17,10 @@ use super::database::DatabaseArgs;
 use super::notify::{self, State};
 use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
+use crate::access::environment::access_given;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::audit::file as audit;
-use crate::source::database::{Database, access_given};
+use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;
 

@@ -12,7 +12,7 @@ use gateway_core::config::model::{BackendHttp, BackendTls, FrontendTls};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_protocols::tls;
 
-use crate::app::Engine;
+use crate::app::engine::Engine;
 use crate::export::CertificateEnd;
 use crate::source::certificates;
 

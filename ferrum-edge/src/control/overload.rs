@@ -12,7 +12,7 @@ use gateway_protocols::worker::Order;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
-use crate::app::Engine;
+use crate::app::engine::Engine;
 use crate::export::Load;
 
 /// From one look to the next.

@@ -2,43 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
-use gateway_core::record::{ExchangeRecord, metric};
-use gateway_core::trace::TraceId;
+use gateway_core::record::metric;
 
-use super::histogram::{BOUNDS, BUCKETS, bucket_of};
-use super::shard::{CLASSES, VERSIONS};
-use super::{Telemetry, prometheus};
+use super::Telemetry;
+use super::exemplars::Exemplar;
+use super::histogram::BOUNDS;
+use super::labels::request_labels;
 
 /// What is served as `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// An exchange that stands for those of its bucket.
-#[derive(Debug, Clone, Copy)]
-struct Exemplar {
-    trace: TraceId,
-    took: Duration,
-    at: SystemTime,
-}
-
-/// The newest traced exchange of each bucket; one table a worker.
-#[derive(Default)]
-pub(super) struct Exemplars([[[Mutex<Option<Exemplar>>; BUCKETS]; CLASSES]; VERSIONS.len()]);
-
-impl Exemplars {
-    /// Keeps an exchange whose trace is recorded.
-    pub(super) fn observe(&self, record: &ExchangeRecord<'_>, version: usize, class: usize) {
-        let Some(context) = record.exchange.trace.filter(|context| context.sampled) else { return };
-        let place =
-            self.0.get(version).and_then(|classes| classes.get(class)?.get(bucket_of(record.duration)));
-        // Only a scrape may hold it, and then the next exchange will do.
-        if let Some(Ok(mut kept)) = place.map(Mutex::try_lock) {
-            *kept = Some(Exemplar { trace: context.trace, took: record.duration, at: SystemTime::now() });
-        }
-    }
-}
 
 /// Whether a scraper prefers OpenMetrics to the text format, by its `Accept`.
 pub(crate) fn is_preferred(accept: &str) -> bool {
@@ -103,19 +77,13 @@ fn fraction(sample: &str) -> std::borrow::Cow<'_, str> {
 fn newest(telemetry: &Telemetry) -> HashMap<String, Exemplar> {
     let mut newest: HashMap<String, Exemplar> = HashMap::new();
     for worker in &telemetry.workers {
-        for (version, classes) in worker.exemplars.0.iter().enumerate() {
-            for (class, buckets) in classes.iter().enumerate() {
-                for (bucket, kept) in buckets.iter().enumerate() {
-                    let Some(exemplar) = kept.lock().ok().and_then(|kept| *kept) else { continue };
-                    let bound = BOUNDS.get(bucket).map_or("+Inf", |(_, bound)| bound);
-                    let labels = prometheus::request_labels(version, class);
-                    let sample =
-                        format!("{}_bucket{{{labels},le=\"{bound}\"}}", metric::REQUEST_DURATION.name);
-                    let known = newest.entry(sample).or_insert(exemplar);
-                    if known.at < exemplar.at {
-                        *known = exemplar;
-                    }
-                }
+        for ((version, class, bucket), exemplar) in worker.exemplars.iter() {
+            let bound = BOUNDS.get(bucket).map_or("+Inf", |(_, bound)| bound);
+            let labels = request_labels(version, class);
+            let sample = format!("{}_bucket{{{labels},le=\"{bound}\"}}", metric::REQUEST_DURATION.name);
+            let known = newest.entry(sample).or_insert(exemplar);
+            if known.at < exemplar.at {
+                *known = exemplar;
             }
         }
     }

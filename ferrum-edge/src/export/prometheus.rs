@@ -12,16 +12,15 @@ use gateway_protocols::supervise::Tasks;
 use tokio::time::Instant;
 
 use super::histogram::{BOUNDS, Merged};
+use super::labels::{CLASS_NAMES, CLASSES, SESSIONS, VERSIONS, request_labels};
 use super::process::Process;
-use super::shard::{CLASSES, PHASES, SESSIONS, VERSIONS, WorkerTelemetry};
+use super::shard::{PHASES, WorkerTelemetry};
 use super::{CertificateEnd, Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Targets with a series of their own; a target beyond is missing from the metric, never from the admin API.
 pub const MAX_TARGET_SERIES: usize = 10_000;
-
-const CLASS_NAMES: [&str; CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Everything, as text.
 pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, (connections, tasks): (usize, &Tasks)) -> String {
@@ -99,13 +98,6 @@ impl fmt::Display for Label<'_> {
 
 fn sum(telemetry: &Telemetry, of: impl Fn(&WorkerTelemetry) -> &Count) -> u64 {
     telemetry.workers.iter().map(|worker| of(worker).value()).fold(0, u64::wrapping_add)
-}
-
-/// The labels of the requests' durations.
-pub(super) fn request_labels(version: usize, class: usize) -> String {
-    let version = VERSIONS.get(version).unwrap_or(&"");
-    let class = CLASS_NAMES.get(class).unwrap_or(&"");
-    format!("network_protocol_version=\"{version}\",http_response_status_class=\"{class}\"")
 }
 
 fn exchanges(page: &mut Page, telemetry: &Telemetry) {

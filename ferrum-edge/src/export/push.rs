@@ -6,7 +6,7 @@ mod families;
 mod otlp;
 mod statsd;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway_core::config::model::{Id, MetricsPush};
@@ -18,7 +18,8 @@ use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle, TaskName, Task
 use gateway_core::record::metric::METRICS_PUSHED;
 use tokio::time::Instant;
 
-use crate::app::Engine;
+/// Every metric, as Prometheus reads them; `None` once the gateway is gone.
+pub(crate) type Scrape = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Where metrics are pushed to.
 #[derive(Default)]
@@ -66,21 +67,21 @@ impl Pushes {
     }
 
     /// Starts pushing; ends when what it returns is dropped.
-    pub(crate) fn start(self, engine: &Arc<Engine>, tasks: &dyn Tasks) -> Vec<TaskHandle> {
-        self.0.into_iter().filter_map(|push| push.start(Arc::downgrade(engine), tasks)).collect()
+    pub(crate) fn start(self, scrape: &Scrape, tasks: &dyn Tasks) -> Vec<TaskHandle> {
+        self.0.into_iter().filter_map(|push| push.start(scrape.clone(), tasks)).collect()
     }
 }
 
 impl Push {
-    fn start(self, engine: Weak<Engine>, tasks: &dyn Tasks) -> Option<TaskHandle> {
+    fn start(self, scrape: Scrape, tasks: &dyn Tasks) -> Option<TaskHandle> {
         let (handle, control) = TaskControl::new();
         let config = self.kind.parse::<Id>().ok()?;
         let name = TaskName { owner: Owner { plugin: Arc::from("metrics"), config }, task: "push" };
         let push = Arc::new(self);
         let run = move |control| -> gateway_core::plugin::world::tasks::Run {
-            let (push, engine) = (push.clone(), engine.clone());
+            let (push, scrape) = (push.clone(), scrape.clone());
             Box::pin(async move {
-                push.run(&engine, control).await;
+                push.run(&scrape, control).await;
                 Ok(())
             })
         };
@@ -89,7 +90,7 @@ impl Push {
     }
 
     /// Pushes until the task ends, and once more then.
-    async fn run(&self, engine: &Weak<Engine>, mut control: TaskControl) {
+    async fn run(&self, scrape: &Scrape, mut control: TaskControl) {
         let mut next = Instant::now() + self.interval;
         let mut failing = false;
         loop {
@@ -98,7 +99,7 @@ impl Push {
                 () = tokio::time::sleep_until(next) => false,
             };
             next = Instant::now() + self.interval;
-            let Some(page) = engine.upgrade().map(|engine| engine.metrics()) else { return };
+            let Some(page) = scrape() else { return };
             let pushed = match &self.to {
                 To::Otlp(to) => to.push(&page).await,
                 To::Statsd(to) => to.push(&page).await,

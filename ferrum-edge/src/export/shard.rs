@@ -11,11 +11,11 @@ use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_core::upstream::Phases;
 use gateway_protocols::worker::ConnectionRecorder;
 use gateway_telemetry::record::Record;
-use http::Version;
 
 use super::access_log::Share;
+use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
-use super::open_metrics::Exemplars;
+use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, version_of};
 use super::sinks::Sinks;
 
 /// Proxies with a series of their own; the others share one.
@@ -24,12 +24,6 @@ pub const MAX_PROXY_SERIES: usize = 10_000;
 pub(super) const MAX_PROXY_HISTOGRAMS: usize = 1000;
 /// Proxies whose counters are allocated together.
 pub(super) const PAGE: usize = 64;
-/// Status classes, 1xx to 5xx.
-pub(super) const CLASSES: usize = 5;
-/// HTTP versions as labels.
-pub(super) const VERSIONS: [&str; 3] = ["1.1", "2", "3"];
-/// Protocols of sessions as labels.
-pub(super) const SESSIONS: [&str; 6] = ["tcp", "udp", "dtls", "websocket", "http", "other"];
 /// Reasons with a counter of their own; the table of causes has half as many.
 const MAX_REASONS: usize = 64;
 /// Protocols with reasons of ended sessions that have a counter of their own; the rest share the last one.
@@ -284,7 +278,7 @@ impl Recorder for WorkerTelemetry {
             HealthChange::Failed => self.failed.add(1),
             HealthChange::Recovered => self.recovered.add(1),
         }
-        super::log_health(target, change, "traffic");
+        log_health(target, change, "traffic");
     }
 
     fn session(&self, record: &SessionRecord<'_>) {
@@ -340,6 +334,16 @@ fn is_upstream_failure(cause: Cause) -> bool {
     )
 }
 
+/// A target changed sides: rare, and what operators look for first.
+pub(super) fn log_health(target: &Target, change: HealthChange, by: &'static str) {
+    match change {
+        HealthChange::Failed => tracing::warn!(target = %target.authority, by, "a target became unhealthy"),
+        HealthChange::Recovered => {
+            tracing::warn!(target = %target.authority, by, "a target is healthy again")
+        }
+    }
+}
+
 /// Names the proxy, the target and the reason. The program log limits how often a line is repeated.
 #[cold]
 fn log_failure(record: &ExchangeRecord<'_>) {
@@ -347,18 +351,4 @@ fn log_failure(record: &ExchangeRecord<'_>) {
     let target = record.target.map_or("", |target| &*target.authority);
     let error = record.failure.map(ToString::to_string);
     tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
-}
-
-/// The place of a status among the classes.
-fn class_of(status: u16) -> usize {
-    usize::from(status / 100).clamp(1, CLASSES) - 1
-}
-
-/// The place of a version among [`VERSIONS`]; HTTP/1.0 counts as 1.1.
-fn version_of(version: Version) -> usize {
-    match version {
-        Version::HTTP_2 => 1,
-        Version::HTTP_3 => 2,
-        _ => 0,
-    }
 }

@@ -13,7 +13,7 @@ use gateway_telemetry::record::Record;
 use serde_json::{Value, json};
 
 use super::histogram::{BOUNDS, BUCKETS, bucket_of};
-use super::shard::CLASSES;
+use super::labels::CLASSES;
 
 /// Pairs of proxy and target that are counted apart; all beyond are counted together.
 const MAX_ROWS: usize = 10_000;

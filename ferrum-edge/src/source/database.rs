@@ -9,6 +9,7 @@
 
 mod documents;
 mod environment;
+pub(crate) mod error;
 mod follow;
 mod load;
 mod mirror;
@@ -29,13 +30,14 @@ use gateway_core::config::problem::Problems;
 use gateway_core::plugin::Registry;
 use tokio::sync::{Mutex, RwLock, watch};
 
-use crate::admin::Access;
-use crate::app::{Engine, ReloadError};
+use crate::access::Access;
+use crate::app::engine::Engine;
+use crate::app::error::ReloadError;
 use crate::store::seal::Keys;
-use crate::store::{Location, Mark, Object, Options, Store, StoreError};
+use crate::store::{Location, Mark, Object, Options, Store};
 pub(crate) use documents::Documents;
-pub(crate) use environment::access_given;
-pub use environment::{VARIABLES, Variable, location, token_file, variable};
+pub use environment::{location, token_file};
+pub use error::LoadError;
 pub(crate) use follow::Standing;
 pub(crate) use load::Loaded;
 use load::load;
@@ -242,16 +244,4 @@ fn heavy<T>(work: impl FnOnce() -> T) -> T {
 /// Ids of proxies, for the store.
 fn texts(ids: &BTreeSet<Id>) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
-}
-
-/// Why a gateway could not get its configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The store did not answer, and there is no last good configuration.
-    #[error("{source} ({})", source.remedy())]
-    Store {
-        /// What the store said.
-        #[from]
-        source: StoreError,
-    },
 }

@@ -126,7 +126,7 @@ impl Source {
     /// Lays the environment and the flags over the settings.
     fn lay_over(&self, gateway: &mut Gateway) -> Problems {
         let folder = env::current_dir().unwrap_or_default();
-        let database = super::database::VARIABLES.iter().map(|variable| variable.name);
+        let database = super::variables::VARIABLES.iter().map(|variable| variable.name);
         let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
         let layer = |name| Layer { name, folder: &folder, read: &text::read, also: &also };
         // A variable that is no text can't be one of ours.

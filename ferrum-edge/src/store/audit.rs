@@ -1,12 +1,14 @@
 //! The audit in the database: appended within the transaction of what it tells of, under the writers' lock.
 
+use serde_json::Value;
+
 use super::change::{Author, Change};
 use super::link::failure::Failure;
 use super::link::{Cells, Link};
 use super::location::Engine;
 use super::options::Options;
 use super::{END, Store, StoreError};
-use crate::audit::{Draft, Line, Query, Tip, Verified, Verifier};
+use crate::audit::{Draft, Line, Query, Tip, Touched, Verified, Verifier};
 
 /// Objects of one change that an entry names.
 const MAX_CHANGES: usize = 1000;
@@ -197,4 +199,20 @@ async fn verified(link: &mut Link) -> Result<Verified, Failure> {
     })
     .await?;
     Ok(verifier.finish())
+}
+
+impl Draft {
+    /// Adds what a change did; `shown` takes the secrets out of a document of a kind.
+    pub(crate) fn gathered(&mut self, all: Gathered, shown: impl Fn(&str, &str) -> Value) {
+        self.changes_left_out = all.left_out;
+        let changes = all.changes.into_iter().map(|gain| {
+            let kind = gain.kind;
+            let show = |document: Option<String>| document.map(|document| shown(&kind, &document));
+            let documents_left_out = gain.documents.is_none();
+            let (before, after) = gain.documents.unwrap_or_default();
+            let (before, after) = (show(before), show(after));
+            Touched { id: gain.id, action: gain.action.to_owned(), before, after, documents_left_out, kind }
+        });
+        self.changes = changes.collect();
+    }
 }

@@ -15,7 +15,7 @@ use super::audit::Gathered;
 use super::link::failure::Failure;
 use super::link::{Link, Value, tuples};
 use super::location::Engine;
-use super::object::{Kind, Object, Op};
+use super::object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
 use super::pool::Lease;
 use super::read::{self, Head, Page, Query};
 use super::{Mark, Store, StoreError, history, schema};
@@ -202,7 +202,7 @@ impl Change {
     /// any other ends it.
     pub async fn put(&mut self, ops: Vec<Op>) -> Result<Counts, StoreError> {
         for op in &ops {
-            op.check()?;
+            check(op)?;
         }
         let mut lease = self.take()?;
         let written = match lease.link() {
@@ -400,6 +400,20 @@ impl Drop for Change {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { lease.settle("ROLLBACK").await.is_ok() });
         }
+    }
+}
+
+/// Refuses what the store can't hold.
+fn check(op: &Op) -> Result<(), StoreError> {
+    let (kind, id) = op.key();
+    if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('\0') {
+        return Err(StoreError::Id { kind });
+    }
+    match op.document() {
+        Some(document) if document.len() > MAX_DOCUMENT_BYTES || document.contains('\0') => {
+            Err(StoreError::Document { kind, id: id.to_owned(), bytes: document.len() })
+        }
+        _ => Ok(()),
     }
 }
 

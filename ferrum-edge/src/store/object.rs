@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::StoreError;
-
 /// Bytes a document may have.
 pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Bytes an id may have.
@@ -80,20 +78,6 @@ impl Op {
         match self {
             Self::Put { document, .. } => Some(document),
             Self::Delete { .. } => None,
-        }
-    }
-
-    /// Refuses what the store can't hold.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        let (kind, id) = self.key();
-        if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('\0') {
-            return Err(StoreError::Id { kind });
-        }
-        match self.document() {
-            Some(document) if document.len() > MAX_DOCUMENT_BYTES || document.contains('\0') => {
-                Err(StoreError::Document { kind, id: id.to_owned(), bytes: document.len() })
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -9,34 +9,8 @@ use super::link::Link;
 use super::link::failure::Failure;
 use super::link::sqlite;
 use super::location::{Engine, Location};
+use super::migrations::{KNOWN, MIGRATIONS};
 use super::options::Options;
-
-/// The schema this program works with.
-pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
-
-/// One step of the schema, for each engine.
-struct Migration {
-    name: &'static str,
-    sqlite: &'static str,
-    postgres: &'static str,
-    mysql: &'static str,
-}
-
-/// Every step, the first being version 1. What is released is never changed here, only added to.
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        name: "store",
-        sqlite: include_str!("migrations/sqlite/0001_store.sql"),
-        postgres: include_str!("migrations/postgres/0001_store.sql"),
-        mysql: include_str!("migrations/mysql/0001_store.sql"),
-    },
-    Migration {
-        name: "audit",
-        sqlite: include_str!("migrations/sqlite/0002_audit.sql"),
-        postgres: include_str!("migrations/postgres/0002_audit.sql"),
-        mysql: include_str!("migrations/mysql/0002_audit.sql"),
-    },
-];
 
 /// Bytes up to which SQLite's file is checked as a whole when it is first opened.
 const CHECKED_BYTES: u64 = 32 << 20;

@@ -10,63 +10,16 @@ use std::time::Duration;
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::units::Unit;
 
-use super::{Database, Permitted};
-use crate::admin::{Access, AccessError, Role};
+use super::Database;
+use super::references::Permitted;
+use crate::access::environment::given;
+use crate::access::{Access, Role};
+use crate::source::variables::{taken, variable};
 use crate::store::seal::Keys;
 use crate::store::{Engine, Location, Options, default_path};
 
-/// One environment variable of the database mode. The same name with `_FILE` behind it names a file that holds the
-/// value.
-#[derive(Debug)]
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// What it means.
-    pub doc: &'static str,
-}
-
-/// Every one of them.
-#[rustfmt::skip]
-pub const VARIABLES: &[Variable] = &[
-    Variable { name: "FERRUM_MODE", doc: "Where the configuration comes from: `file` or `database`. Default `file`." },
-    Variable { name: "FERRUM_DB_TYPE", doc: "`sqlite`, `postgres` or `mysql`. Default what FERRUM_DB_URL says, else `sqlite`." },
-    Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
-    Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
-    Variable { name: "FERRUM_DB_REFERENCES", doc: "What objects in the database may refer to, with commas between: `env:NAME` or `env:PREFIX_*` for `${env:NAME}`, `file:PATH` for `${file:PATH}` to a file or below a folder. Default nothing: an object with a reference is refused." },
-    Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },
-    Variable { name: "FERRUM_DB_KEEP_AUDIT", doc: "Entries of the audit that are kept. Default 100000." },
-    Variable { name: "FERRUM_DB_KEEP_AUDIT_DAYS", doc: "Days an entry of the audit is kept. Default 365." },
-    Variable { name: "FERRUM_DB_POLL_INTERVAL_MS", doc: "Milliseconds between two looks for other writers' changes. Default 250 for SQLite, 500 for MySQL; PostgreSQL tells by itself." },
-    Variable { name: "FERRUM_DB_LAST_GOOD", doc: "File of the last good configuration, to start from when the database server is away; `off` keeps none. Default a file for each database server, last-good-*.db beside the default database; off for SQLite." },
-    Variable { name: "FERRUM_ADMIN_TOKEN", doc: "Bearer token for everything, at least 16 characters. Without any token or JWT secret one is made and kept in the file admin.token beside the default database." },
-    Variable { name: "FERRUM_ADMIN_WRITE_TOKEN", doc: "Bearer token that may read and change objects." },
-    Variable { name: "FERRUM_ADMIN_READ_TOKEN", doc: "Bearer token that may read." },
-    Variable { name: "FERRUM_ADMIN_JWT_SECRET", doc: "Secret of HS256 tokens with the claims sub, exp and role (read, write or admin), at least 32 bytes." },
-    Variable { name: "FERRUM_ADMIN_JWT_ISSUER", doc: "The `iss` those tokens must have. Default any." },
-    Variable { name: "FERRUM_ADMIN_CA_CERT", doc: "For commands: PEM file of the roots that an admin API is checked against with `--admin https://…`. Default the public roots." },
-    Variable { name: "FERRUM_ADMIN_CLIENT_CERT", doc: "For commands: PEM file of the certificate that is shown to an admin API." },
-    Variable { name: "FERRUM_ADMIN_CLIENT_KEY", doc: "For commands: PEM file of that certificate's key." },
-];
-
 /// The file of the token that was made, in the folder of the default database.
 const TOKEN_FILE: &str = "admin.token";
-
-/// Reads a variable, or the file that the one with `_FILE` behind its name names.
-///
-/// # Errors
-/// When that file can't be read.
-pub fn variable(name: &str) -> Result<Option<String>, Problem> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if let Some(value) = set(name) {
-        return Ok(Some(value));
-    }
-    let file = format!("{name}_FILE");
-    let Some(path) = set(&file) else { return Ok(None) };
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.trim_end().to_owned())),
-        Err(error) => Err(Problem::new(file, format!("{path} can't be read: {error}"))),
-    }
-}
 
 /// The file with the token that was made when nobody chose one.
 pub fn token_file() -> PathBuf {
@@ -133,13 +86,6 @@ fn one(problem: Problem) -> Problems {
     Problems(vec![problem])
 }
 
-fn taken(problems: &mut Problems, name: &str) -> Option<String> {
-    variable(name).unwrap_or_else(|problem| {
-        problems.0.push(problem);
-        None
-    })
-}
-
 fn number(problems: &mut Problems, name: &str) -> Option<u64> {
     let text = taken(problems, name)?;
     let number = text.parse().ok().filter(|number| *number > 0);
@@ -195,39 +141,6 @@ fn keys(problems: &mut Problems) -> Keys {
         problems.add(NAME, error.to_string()).remedy = Some(error.remedy().to_owned());
         Keys::default()
     })
-}
-
-/// Who may use the admin API, as far as the environment says; nobody where it says nothing.
-///
-/// # Errors
-/// Every problem there is.
-pub(crate) fn access_given() -> Result<Access, Problems> {
-    let mut problems = Problems::default();
-    let access = given(&mut problems);
-    problems.into_result(access)
-}
-
-fn given(problems: &mut Problems) -> Access {
-    let mut access = Access::default();
-    let noted = |name: &str, result: Result<(), AccessError>, problems: &mut Problems| {
-        if let Err(error) = result {
-            problems.add(name, error.to_string());
-        }
-    };
-    for (name, role) in [
-        ("FERRUM_ADMIN_TOKEN", Role::Admin),
-        ("FERRUM_ADMIN_WRITE_TOKEN", Role::Write),
-        ("FERRUM_ADMIN_READ_TOKEN", Role::Read),
-    ] {
-        if let Some(token) = taken(problems, name) {
-            noted(name, access.add_token(&token, role), problems);
-        }
-    }
-    if let Some(secret) = taken(problems, "FERRUM_ADMIN_JWT_SECRET") {
-        let issuer = taken(problems, "FERRUM_ADMIN_JWT_ISSUER");
-        noted("FERRUM_ADMIN_JWT_SECRET", access.set_jwt(&secret, issuer), problems);
-    }
-    access
 }
 
 fn access(problems: &mut Problems) -> Access {

@@ -1,5 +1,6 @@
 //! Writing: checked, compiled, stored, served, answered, in this order.
 
+mod document;
 mod rollback;
 
 use std::borrow::Cow;
@@ -12,11 +13,14 @@ use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
 use tokio::sync::MutexGuard;
 
+use document::{keep_credentials, merge, normal};
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
 
 use super::{Documents, Live, Reconciler, heavy, texts};
-use crate::app::{Ports, Staged, StartError};
+use crate::app::engine::Staged;
+use crate::app::error::StartError;
+use crate::app::listeners::Ports;
 use crate::audit::Draft;
 use crate::store::seal::SealError;
 use crate::store::{Author, Away, Change, Counts, Mark, Object, Op, StoreError};
@@ -453,47 +457,6 @@ impl Precondition {
             (Self::Revision(_), Some(object)) => {
                 Err(WriteError::Changed { kind, id, revision: object.revision, at })
             }
-        }
-    }
-}
-
-/// The document as it is stored: with its id in front, without what only answers have.
-fn normal(mut document: Map<String, Value>, id: &Id) -> String {
-    for key in ["id", "created_at", "updated_at", "revision"] {
-        document.shift_remove(key);
-    }
-    let mut whole = Map::with_capacity(document.len() + 1);
-    whole.insert("id".to_owned(), Value::String(id.to_string()));
-    whole.extend(document);
-    Value::Object(whole).to_string()
-}
-
-/// Credentials are never shown, so who sends a consumer back without them means those it has.
-fn keep_credentials(document: &mut Map<String, Value>, stored: &str) {
-    if document.contains_key("credentials") {
-        return;
-    }
-    let stored = serde_json::from_str::<Map<String, Value>>(stored).ok();
-    if let Some(credentials) = stored.and_then(|mut stored| stored.shift_remove("credentials")) {
-        document.insert("credentials".to_owned(), credentials);
-    }
-}
-
-/// RFC 7396, §2.
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Value::Object(fields) = target else { return };
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.shift_remove(key);
-        } else {
-            merge(fields.entry(key.clone()).or_insert(Value::Null), value);
         }
     }
 }

@@ -9,7 +9,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use crate::store::StoreError;
 use crate::store::location::Location;
-use crate::store::schema;
+use crate::store::migrations;
 
 /// What went wrong below, before it is known where.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn said(error: &dyn DatabaseError, location: &Location) -> StoreError {
         Kind::Slow => StoreError::Timeout { at, after: Duration::ZERO },
         Kind::Denied => StoreError::Denied { at, cause },
         Kind::NoDatabase => StoreError::NoDatabase { at },
-        Kind::NoTable => StoreError::NotMigrated { at, found: 0, known: schema::KNOWN },
+        Kind::NoTable => StoreError::NotMigrated { at, found: 0, known: migrations::KNOWN },
         Kind::NoOpen => StoreError::Open {
             path: location.path().map(PathBuf::from).unwrap_or_default(),
             source: io::Error::other(cause),

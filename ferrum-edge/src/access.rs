@@ -1,19 +1,17 @@
 //! Who may use the admin API: static tokens and HS256 tokens, each with a role.
 
+pub(crate) mod environment;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::{constant_time, digest, hmac};
-use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use serde::Deserialize;
-
-use super::problem::problem;
-use crate::store::Author;
 
 /// What somebody may do; each may do what those before it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -80,32 +78,16 @@ pub enum AccessError {
 
 /// Somebody who may do something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Caller {
-    pub(super) name: Arc<str>,
-    pub(super) role: Role,
+pub(crate) struct Caller {
+    pub(crate) name: Arc<str>,
+    pub(crate) role: Role,
     /// `admin-api`, or `command-line`.
-    pub(super) source: &'static str,
-}
-
-impl Caller {
-    /// For the audit.
-    pub(super) fn author(&self) -> Author {
-        Author { name: self.name.to_string(), source: self.source.to_owned() }
-    }
-
-    /// Whether the caller may do what needs `role`; else the answer.
-    pub(super) fn may(&self, role: Role) -> Result<(), Box<Response>> {
-        if self.role >= role {
-            return Ok(());
-        }
-        let detail = format!("This needs the role {}, and yours is {}", role.as_str(), self.role.as_str());
-        Err(Box::new(problem(StatusCode::FORBIDDEN, "forbidden", &detail)))
-    }
+    pub(crate) source: &'static str,
 }
 
 impl Role {
     /// As tokens and messages name it.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -164,7 +146,7 @@ impl Access {
     ///
     /// # Errors
     /// Why that can't be told, for the caller.
-    pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Caller, &'static str> {
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, &'static str> {
         let header = headers.get(AUTHORIZATION).ok_or("Send `Authorization: Bearer` and a token")?;
         let text = header.to_str().map_err(|_| "The Authorization header is not text")?;
         let (scheme, bearer) = text.split_once(' ').ok_or("The Authorization header has no token")?;

@@ -1,0 +1,61 @@
+//! A gateway whose configuration comes from a database.
+
+use std::io;
+use std::sync::Arc;
+
+use gateway_core::config::model::Settings;
+use gateway_core::plugin::Registry;
+
+use super::Gateway;
+use super::error::StartError;
+use super::listeners::Ports;
+use crate::control::Control;
+use crate::source::database::{Database, Reconciler};
+
+impl Gateway {
+    /// Starts serving what a database has. Settings of the gateway as a whole come from `settings`. Returns once every
+    /// listener takes connections.
+    ///
+    /// # Errors
+    /// When the database does not answer and there is no last good configuration, and as [`Gateway::start`].
+    pub fn start_database(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        Self::launch_database(settings, database, registry, Ports::Possible)
+    }
+
+    /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
+    pub(crate) fn start_closed(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+    ) -> Result<Self, StartError> {
+        Self::launch_database(settings, database, registry, Ports::Closed)
+    }
+
+    fn launch_database(
+        settings: Arc<Settings>,
+        database: Database,
+        registry: Registry,
+        ports: Ports,
+    ) -> Result<Self, StartError> {
+        let control = Control::new().map_err(StartError::Thread)?;
+        let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
+        let opening = database.open(settings, registry);
+        let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
+        let (compiled, rest) = loaded.split();
+        let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
+        let engine = gateway.engine.clone();
+        let start = async move { Reconciler::start(engine, opened, (rest.catalog, rest.mark)) };
+        let reconciler = gateway.control.wait(start).ok_or_else(stopped)?;
+        gateway.reconciler = Some(reconciler);
+        Ok(gateway)
+    }
+
+    /// What keeps the configuration equal to the database's, when it comes from one.
+    pub(crate) fn reconciler(&self) -> Option<&Arc<Reconciler>> {
+        self.reconciler.as_ref()
+    }
+}

@@ -1,0 +1,28 @@
+//! The steps of the schema.
+
+/// The schema this program works with.
+pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
+
+/// One step of the schema, for each engine.
+pub(super) struct Migration {
+    pub(super) name: &'static str,
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+    pub(super) mysql: &'static str,
+}
+
+/// Every step, the first being version 1. What is released is never changed here, only added to.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "store",
+        sqlite: include_str!("migrations/sqlite/0001_store.sql"),
+        postgres: include_str!("migrations/postgres/0001_store.sql"),
+        mysql: include_str!("migrations/mysql/0001_store.sql"),
+    },
+    Migration {
+        name: "audit",
+        sqlite: include_str!("migrations/sqlite/0002_audit.sql"),
+        postgres: include_str!("migrations/postgres/0002_audit.sql"),
+        mysql: include_str!("migrations/mysql/0002_audit.sql"),
+    },
+];
