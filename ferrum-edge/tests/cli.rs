@@ -468,12 +468,17 @@ plugin_configs:
 #[test]
 fn certificates_that_nobody_asks_for_are_warned_of() {
     let folder = Folder::new();
-    for (config, is_warned) in [("{}", true), ("{trust_forwarded: true}", false)] {
+    let trusting = "gateway: {trusted_proxies: [10.0.0.0/8]}\n";
+    for (gateway, config, is_warned) in [
+        ("", "{}", true),
+        ("", "{trust_forwarded: true}", true),
+        (trusting, "{trust_forwarded: true}", false),
+    ] {
         let plugin = format!("plugin_name: mtls_auth, proxy_id: a, config: {config}");
         folder.write(
             "ferrum.yaml",
             &format!(
-                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                "{gateway}proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
                  plugin_configs:\n  - {{id: m, {plugin}}}\n"
             ),
         );
@@ -508,6 +513,32 @@ fn what_is_probably_not_meant_is_warned_of() {
     folder.write("ferrum.yaml", &silenced.replace("plugin_unused", "plugin_unusd"));
     let output = ferrum_edge(&folder).arg("check").output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
+}
+
+#[test]
+fn callers_that_do_not_exist_are_warned_of() {
+    let folder = Folder::new();
+    let told = |plugin: &str| {
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 consumers:\n  - {{id: c, username: ann, acl_groups: [staff], credentials: {{key_auth: k}}}}\n\
+                 plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: a}}\n  - {{id: p, proxy_id: a, {plugin}}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        format!("{output:?}").matches("[unknown_consumer]").count()
+    };
+    for (plugin, expected) in [
+        ("plugin_name: key_auth, config: {anonymous: ann}", 0),
+        ("plugin_name: key_auth, config: {anonymous: nobody}", 1),
+        ("plugin_name: cors, when: {consumers: [ann], groups: [staff]}", 0),
+        ("plugin_name: cors, when: {not: {any: [{consumers: [bob]}, {groups: [stuff]}]}}", 2),
+    ] {
+        assert_eq!(told(plugin), expected, "{plugin}");
+    }
 }
 
 /// A line of the log with a key twice means something else to each reader.

@@ -116,6 +116,21 @@ impl Condition {
         })
     }
 
+    /// The consumers and the groups that it names, whatever it asks of them.
+    pub fn names_callers<'c>(&'c self, consumers: &mut Vec<&'c str>, groups: &mut Vec<&'c str>) {
+        for part in &self.parts {
+            match part {
+                Part::Consumers(names) => consumers.extend(names.iter().map(|name| &**name)),
+                Part::Groups(names) => groups.extend(names.iter().map(|name| &**name)),
+                Part::Any(several) => {
+                    several.iter().for_each(|other| other.names_callers(consumers, groups));
+                }
+                Part::Not(other) => other.names_callers(consumers, groups),
+                _ => {}
+            }
+        }
+    }
+
     /// Whether no request can be meant by both, as far as that is plain to see.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes::conditions(self, other)

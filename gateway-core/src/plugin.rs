@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod entry;
 pub mod hooks;
+pub mod needs;
 pub mod seat;
 pub mod step;
 pub mod world;
@@ -17,6 +18,7 @@ pub use entry::{Built, Entry, Registry, entry};
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
 };
+pub use needs::{Need, Needs};
 pub use seat::{Attempt, AttemptEnd, Seat};
 pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
@@ -48,6 +50,8 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     const ACTIONS: &'static [(&'static str, &'static str)] = &[];
     /// The type of credential that it checks, where consumers have one for it.
     const CREDENTIAL: Option<&'static CredentialType> = None;
+    /// Settings that have an effect only beside others: where what they need is missing, they are refused before `build`.
+    const NEEDS: &'static [Needs] = &[];
     /// The plugin's settings; must refuse unknown fields. What its types can say (a range, a fixed set of words) is
     /// checked by its schema, with all problems reported at once.
     type Config: DeserializeOwned + JsonSchema;

@@ -23,7 +23,7 @@ use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -118,6 +118,11 @@ impl Plugin for BasicAuth {
     const SUMMARY: &'static str = "Recognises callers by user name and password (HTTP Basic authentication).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::PASSWORD);
     const EXAMPLE: &'static str = include_str!("../examples/basic_auth.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("refresh", Need::Given(&["htpasswd_files"])),
+        Needs::new("cached_passwords", Need::On("cache_ttl")),
+        Needs::new("cache_ttl", Need::On("cached_passwords")),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

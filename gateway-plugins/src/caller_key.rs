@@ -93,9 +93,9 @@ struct Lacking;
 impl KeyBy {
     /// Reads settings; what is wrong with them goes to `problems`.
     pub(crate) fn new(settings: KeySettings, problems: &mut Problems) -> Self {
-        let (texts, many) = match settings.limit_by {
-            OneOrMany::One(text) => (vec![text], false),
-            OneOrMany::Many(texts) => (texts, true),
+        let (texts, many) = match &settings.limit_by {
+            OneOrMany::One(text) => (std::slice::from_ref(text), false),
+            OneOrMany::Many(texts) => (&**texts, true),
         };
         if texts.is_empty() {
             problems.add(format!("config.{}", settings.name), "there is nothing to tell callers apart by");
@@ -109,6 +109,7 @@ impl KeyBy {
                 Err((message, remedy)) => problems.add(path, message).remedy = Some(remedy),
             }
         }
+        check(&parts, &settings, problems);
         for (name, bits, most) in
             [("ipv4_prefix", settings.ipv4_prefix, 32), ("ipv6_prefix", settings.ipv6_prefix, 128)]
         {
@@ -210,6 +211,35 @@ impl KeyBy {
     }
 }
 
+/// What would have no effect, or be there twice.
+fn check(parts: &[Part], settings: &KeySettings, problems: &mut Problems) {
+    let texts = match &settings.limit_by {
+        OneOrMany::One(_) => &[][..],
+        OneOrMany::Many(texts) => texts,
+    };
+    for (n, text) in texts.iter().enumerate() {
+        if texts.iter().take(n).any(|earlier| earlier == text) {
+            problems.add(format!("config.{}[{n}]", settings.name), format!("`{text}` is there twice"));
+        }
+    }
+    let is_there = |part: &Part| matches!(part, Part::Address | Part::Route);
+    let always_there = parts.iter().all(is_there);
+    if always_there && !parts.is_empty() && settings.on_missing != Missing::Address {
+        let why = format!("has no effect: what `{}` names is never missing", settings.name);
+        problems.add("config.on_missing", why);
+    }
+    let by_address = parts.iter().any(|part| matches!(part, Part::Address))
+        || (!always_there && settings.on_missing == Missing::Address);
+    // 32 and 64 are the defaults.
+    for (name, is_set) in
+        [("ipv4_prefix", settings.ipv4_prefix != 32), ("ipv6_prefix", settings.ipv6_prefix != 64)]
+    {
+        if is_set && !by_address && !parts.is_empty() {
+            problems.add(format!("config.{name}"), "has no effect: no address is counted by");
+        }
+    }
+}
+
 fn network(address: u32, width: u32, bits: u8) -> u32 {
     address & u32::MAX.checked_shl(width.saturating_sub(bits.into())).unwrap_or(0)
 }
@@ -224,6 +254,12 @@ fn text(value: Option<&[u8]>, hasher: &mut impl Hasher) -> Result<(), Lacking> {
     hasher.write_usize(value.len());
     hasher.write(value);
     Ok(())
+}
+
+/// Whether a cookie can have this name (RFC 6265 §4.1.1).
+fn is_cookie_name(name: &str) -> bool {
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 fn part(text: &str) -> Result<Part, (String, String)> {
@@ -243,7 +279,7 @@ fn part(text: &str) -> Result<Part, (String, String)> {
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes())
             .map(Part::Header)
             .map_err(|_| (format!("`{name}` is not a valid header name"), remedy())),
-        Some(("cookie", name)) if !name.is_empty() => Ok(Part::Cookie(name.into())),
+        Some(("cookie", name)) if is_cookie_name(name) => Ok(Part::Cookie(name.into())),
         Some(("claim", name)) if !name.is_empty() && !name.contains(['}', '$']) && !name.contains(":-") => {
             template(&format!("${{identity.claim.{name}}}"))
         }

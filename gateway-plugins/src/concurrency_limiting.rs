@@ -22,7 +22,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Gate, Hooks, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Step, Verdict, World,
+    Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Step, Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -78,6 +78,7 @@ impl Plugin for ConcurrencyLimiting {
     const NAME: &'static str = "concurrency_limiting";
     const SUMMARY: &'static str = "Limits how many requests and sessions a caller has under way at a time.";
     const EXAMPLE: &'static str = include_str!("../examples/concurrency_limiting.yaml");
+    const NEEDS: &'static [Needs] = &[Needs::new("max_wait", Need::Given(&["max_waiting"]))];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -11,7 +11,8 @@ use gateway_core::config::units::Seconds;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use http::header::Entry;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -22,6 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::origin::Origin;
+use crate::shared::has_other_case;
 
 /// Settings of `cors`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -95,6 +97,12 @@ impl Plugin for Cors {
     // It opens what browsers keep closed, and protects nothing.
     const GUARDS: bool = false;
     const EXAMPLE: &'static str = include_str!("../examples/cors.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("allowed_methods", Need::Without("preflight_continue")),
+        Needs::new("allowed_headers", Need::Without("preflight_continue")),
+        Needs::new("max_age", Need::Without("preflight_continue")),
+        Needs::new("allow_private_network", Need::Without("preflight_continue")),
+    ];
     type Config = Config;
 
     fn build(config: Config, _world: &World) -> Result<Self, Problems> {
@@ -182,6 +190,11 @@ fn methods(list: &[String], problems: &mut Problems) -> Box<[Method]> {
     let mut methods = Vec::with_capacity(list.len());
     for (n, text) in list.iter().enumerate().filter(|(_, text)| *text != ANY) {
         match Method::from_bytes(text.as_bytes()) {
+            Ok(_) if has_other_case(text) => {
+                let message = format!("no request has the method `{text}`: methods are in capitals");
+                problems.add(format!("config.allowed_methods[{n}]"), message).remedy =
+                    Some(format!("write `{}`", text.to_ascii_uppercase()));
+            }
             Ok(method) => methods.push(method),
             Err(_) => {
                 problems
@@ -246,9 +259,8 @@ impl Cors {
     fn allowed<'h>(&self, request: &'h HeaderMap) -> Option<&'h HeaderValue> {
         let mut sent = request.get_all(ORIGIN).iter();
         let (Some(origin), None) = (sent.next(), sent.next()) else { return None };
-        let text = origin.to_str().ok()?;
         let Some(known) = &self.origins else { return Some(origin) };
-        known.iter().any(|known| known.is(text)).then_some(origin)
+        known.iter().any(|known| known.is(origin.as_bytes())).then_some(origin)
     }
 
     fn preflight(&self, request: &HeaderMap) -> Result<Reply, &'static str> {
@@ -291,37 +303,49 @@ impl Cors {
         Ok(reply.header(VARY, HeaderValue::from_static(vary)))
     }
 
-    /// Says on a response who may read it. A cache must not give one origin's answer to another.
+    /// Says on a response who may read it. A cache must not give one origin's answer to another. Each field is looked up
+    /// once: this is on the path of every request.
     fn mark(&self, request: &HeaderMap, response: &mut HeaderMap) {
-        for name in
-            [ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_EXPOSE_HEADERS]
-        {
-            response.remove(name);
-        }
         if self.origins.is_some() {
             add_vary(response);
         }
-        let Some(origin) = self.allowed(request) else { return };
-        let told = if self.origins.is_some() { origin.clone() } else { HeaderValue::from_static(ANY) };
-        response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, told);
-        if self.credentials {
-            response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
-        }
-        if let Some(exposed) = &self.exposed {
-            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
-        }
+        let origin = self.allowed(request);
+        let told =
+            origin.map(
+                |origin| {
+                    if self.origins.is_some() { origin.clone() } else { HeaderValue::from_static(ANY) }
+                },
+            );
+        let is_allowed = told.is_some();
+        put(response, &ACCESS_CONTROL_ALLOW_ORIGIN, told);
+        put(response, &ACCESS_CONTROL_ALLOW_CREDENTIALS, (is_allowed && self.credentials).then_some(TRUE));
+        put(response, &ACCESS_CONTROL_EXPOSE_HEADERS, self.exposed.clone().filter(|_| is_allowed));
+    }
+}
+
+/// Sets a field, or removes what the target says.
+fn put(response: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
+    match value {
+        Some(value) => drop(response.insert(name, value)),
+        None => drop(response.remove(name)),
     }
 }
 
 fn add_vary(response: &mut HeaderMap) {
+    const BY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
     let names = |value: &HeaderValue| {
         value.as_bytes().split(|b| *b == b',').any(|name| {
             let name = name.trim_ascii();
             name == b"*" || name.eq_ignore_ascii_case(b"origin")
         })
     };
-    if !response.get_all(VARY).iter().any(names) {
-        response.append(VARY, HeaderValue::from_static("Origin"));
+    match response.entry(VARY) {
+        Entry::Vacant(place) => _ = place.insert(BY_ORIGIN),
+        Entry::Occupied(mut place) => {
+            if !place.iter().any(names) {
+                place.append(BY_ORIGIN);
+            }
+        }
     }
 }
 

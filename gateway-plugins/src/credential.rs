@@ -10,6 +10,7 @@ pub(crate) mod revoked;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Claim, Seat};
@@ -31,6 +32,15 @@ impl OneOrMany {
             Self::Many(texts) => texts,
         }
     }
+}
+
+/// The texts of a setting that may be matched: an empty one matches nothing, and would be what an empty variable leaves.
+pub(crate) fn texts(path: &str, written: OneOrMany, problems: &mut Problems) -> Vec<String> {
+    let texts = written.into_vec();
+    if texts.iter().any(String::is_empty) {
+        problems.add(path, "is empty").remedy = Some("write what is accepted, or leave it out".into());
+    }
+    texts
 }
 
 impl Default for OneOrMany {

@@ -21,7 +21,7 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use gateway_core::template::{MAX_RENDERED, Place};
 use http::header::{CONTENT_TYPE, SET_COOKIE};
@@ -63,6 +63,23 @@ impl Plugin for Csrf {
     const NAME: &'static str = "csrf";
     const SUMMARY: &'static str = "Refuses requests that other sites have a browser send.";
     const EXAMPLE: &'static str = include_str!("../examples/csrf.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("allow_without_origin", Need::On("origin")),
+        Needs::new("allow_same_site", Need::On("origin")),
+        Needs::new("trusted_origins", Need::On("origin")),
+        Needs::new("secret", Need::On("token")),
+        Needs::new("previous_secret", Need::On("token")),
+        Needs::new("cookie_name", Need::On("token")),
+        Needs::new("cookie_domain", Need::On("token")),
+        Needs::new("cookie_path", Need::On("token")),
+        Needs::new("cookie_secure", Need::On("token")),
+        Needs::new("cookie_same_site", Need::On("token")),
+        Needs::new("header_name", Need::On("token")),
+        Needs::new("form_field", Need::On("token")),
+        Needs::new("ttl", Need::On("token")),
+        Needs::new("bind_to", Need::On("token")),
+        Needs::new("max_form_bytes", Need::Given(&["form_field"])),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

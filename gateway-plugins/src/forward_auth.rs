@@ -25,7 +25,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Authenticate, Claim, Finding, Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World,
+    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Step, Verdict,
+    World,
 };
 use gateway_core::record::Metric;
 use http::header::RETRY_AFTER;
@@ -76,6 +77,11 @@ impl Plugin for ForwardAuth {
     const SUMMARY: &'static str =
         "Asks another server whether a request may pass (Traefik, nginx auth_request, Envoy ext_authz).";
     const EXAMPLE: &'static str = include_str!("../examples/forward_auth.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("ca_path", Need::Begins(&["url"], "https://")),
+        Needs::new("max_body_bytes", Need::Given(&["send_body"])),
+        Needs::new("status_on_error", Need::Without("failure_mode_allow")),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

@@ -18,7 +18,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
-use gateway_core::plugin::{Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World};
+use gateway_core::plugin::{
+    Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use http::HeaderValue;
@@ -40,6 +42,18 @@ struct Counts {
     unknown: Counter,
 }
 
+/// Settings that decide who may pass.
+const LISTS: &[&str] =
+    &["allow_countries", "deny_countries", "allow_continents", "deny_continents", "allow_asns", "deny_asns"];
+/// Settings that go by country or continent.
+const BY_COUNTRY: &[&str] = &[
+    "allow_countries",
+    "deny_countries",
+    "allow_continents",
+    "deny_continents",
+    "country_header",
+    "continent_header",
+];
 const REQUESTS: Metric = Metric {
     name: "ferrum_geo_restriction_requests_total",
     kind: "counter",
@@ -51,6 +65,14 @@ impl Plugin for GeoRestriction {
     const NAME: &'static str = "geo_restriction";
     const SUMMARY: &'static str =
         "Lets clients in or keeps them out by country, continent or autonomous system.";
+    const EXAMPLE: &'static str = include_str!("../examples/geo_restriction.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("database", Need::Given(BY_COUNTRY)),
+        Needs::new("asn_database", Need::Given(&["allow_asns", "deny_asns", "asn_header"])),
+        Needs::new("on_unknown", Need::Given(LISTS)),
+        Needs::new("status_code", Need::Given(LISTS)),
+        Needs::new("dry_run", Need::Given(LISTS)),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

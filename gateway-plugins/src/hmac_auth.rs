@@ -24,7 +24,7 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, World};
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, World};
 use gateway_core::record::Metric;
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -139,6 +139,15 @@ impl Plugin for HmacAuth {
         "Recognises callers by signed requests (RFC 9421, and `Authorization: hmac`).";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&keys::SECRET);
     const EXAMPLE: &'static str = include_str!("../examples/hmac_auth.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("algorithms", Need::IsByDefault("schemes", "authorization")),
+        Needs::new("enforce_headers", Need::IsByDefault("schemes", "authorization")),
+        Needs::new("required_components", Need::IsByDefault("schemes", "message_signatures")),
+        Needs::new("signature_label", Need::IsByDefault("schemes", "message_signatures")),
+        Needs::new("tag", Need::IsByDefault("schemes", "message_signatures")),
+        Needs::new("public_keys", Need::IsByDefault("schemes", "message_signatures")),
+        Needs::new("max_body_bytes", Need::Given(&["validate_request_body"])),
+    ];
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -22,7 +22,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::TaskControl;
-use gateway_core::plugin::{Gate, Hooks, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World};
+use gateway_core::plugin::{
+    Gate, Hooks, Need, Needs, OnConnect, OnRequest, Plugin, Refusal, Seat, Starter, Step, World,
+};
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use http::StatusCode;
@@ -142,6 +144,8 @@ struct Lists {
     modified: Vec<u128>,
 }
 
+/// Settings with URLs of lists.
+const URLS: &[&str] = &["allow_urls", "deny_urls"];
 /// Bytes one file may have.
 const MAX_FILE: u64 = 64 << 20;
 const DENIED: Metric = Metric {
@@ -174,6 +178,15 @@ impl Plugin for IpRestriction {
     const NAME: &'static str = "ip_restriction";
     const SUMMARY: &'static str = "Lets clients in or keeps them out by their address.";
     const EXAMPLE: &'static str = include_str!("../examples/ip_restriction.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("refresh", Need::Given(&["allow_files", "deny_files"])),
+        Needs::new("url_refresh", Need::Given(URLS)),
+        Needs::new("url_timeout", Need::Given(URLS)),
+        Needs::new("max_url_bytes", Need::Given(URLS)),
+        Needs::new("ca_path", Need::Begins(URLS, "https://")),
+        Needs::new("copy_path", Need::Given(URLS)),
+        Needs::new("on_missing_list", Need::Given(URLS)),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -184,6 +197,16 @@ impl Plugin for IpRestriction {
         if texts + files + urls == 0 {
             problems.add("config", "nobody is allowed and nobody is denied").remedy =
                 Some("give `allow` or `deny`, or lists of them in files or from URLs".into());
+        }
+        let is_both = |allow: usize, deny: usize| allow > 0 && deny > 0;
+        if config.mode == Mode::AllowFirst
+            && !is_both(
+                config.allow.len() + config.allow_files.len() + config.allow_urls.len(),
+                config.deny.len() + config.deny_files.len() + config.deny_urls.len(),
+            )
+        {
+            problems.add("config.mode", "has no effect without lists of both kinds").remedy =
+                Some("remove it, or give lists of those who may pass and of those who may not".into());
         }
         let read = read(&config, world);
         let owner = world.owner().map_or("", |owner| owner.config.as_str());

@@ -19,7 +19,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
+};
 use gateway_core::record::Metric;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -178,6 +180,11 @@ impl Plugin for JwksAuth {
     const SUMMARY: &'static str =
         "Recognises callers by signed tokens (JWT) of issuers whose keys it fetches.";
     const EXAMPLE: &'static str = include_str!("../examples/jwks_auth.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("providers[].ca_path", Need::Begins(&["issuer", "jwks_uri", "discovery_url"], "https://")),
+        Needs::new("revocation_refresh", Need::Given(&["revoked_token_files"])),
+        Needs::new("providers[].scope_claim", Need::Given(&["required_scopes"])),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -189,6 +196,10 @@ impl Plugin for JwksAuth {
             at_least: config.min_refresh_interval_secs.duration(),
             max_age: config.max_stale_secs.duration(),
         };
+        if pace.max_age < pace.refresh {
+            // Between two fetches the keys would be too old, and every request refused.
+            return Err(Problems::one("config.max_stale_secs", "is less than `jwks_refresh_interval_secs`"));
+        }
         let clock = (config.leeway_seconds.0, config.require_exp);
         let mut problems = Problems::default();
         let mut providers: Vec<Provider> = Vec::new();
@@ -250,15 +261,18 @@ impl Authenticate for JwksAuth {
         match self.identity(&token, seat, now()) {
             Answer::Known(identity) => Claim::Caller(self.recognised(exchange, seat, identity)),
             Answer::Refused(fault) => Claim::Refused(fault.reply()),
-            Answer::KeysNeeded(provider, known) => Claim::wait(async move {
-                provider.source.ask(known.as_ref()).await;
-                match self.identity(&token, seat, now()) {
-                    Answer::Known(identity) => Finding::Caller(self.recognised(exchange, seat, identity)),
-                    Answer::Refused(fault) => Finding::Refused(fault.reply()),
-                    Answer::KeysNeeded(_, Some(_)) => Finding::Refused(Fault::Signature.reply()),
-                    Answer::KeysNeeded(_, None) => Finding::Refused(no_keys()),
-                }
-            }),
+            Answer::KeysNeeded(provider, known) => {
+                let token = token.into_owned();
+                Claim::wait(async move {
+                    provider.source.ask(known.as_ref()).await;
+                    match self.identity(&token, seat, now()) {
+                        Answer::Known(identity) => Finding::Caller(self.recognised(exchange, seat, identity)),
+                        Answer::Refused(fault) => Finding::Refused(fault.reply()),
+                        Answer::KeysNeeded(_, Some(_)) => Finding::Refused(Fault::Signature.reply()),
+                        Answer::KeysNeeded(_, None) => Finding::Refused(no_keys()),
+                    }
+                })
+            }
         }
     }
 }

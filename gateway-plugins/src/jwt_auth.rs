@@ -18,7 +18,9 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Hooks, OnRequest, Plugin, Seat, Starter, Step, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Hooks, Need, Needs, OnRequest, Plugin, Seat, Starter, Step, World,
+};
 use gateway_core::record::Metric;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,7 +30,7 @@ use crate::credential::checked::{Checked, Print};
 use crate::credential::headers::ClaimHeaders;
 use crate::credential::place::{Found, Places};
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::credential::{OneOrMany, absent, is_current, now, texts};
 use crate::jose::{Algorithm, Fault, Rules, Token, claims, fault, token};
 use keys::Keys;
 
@@ -41,7 +43,8 @@ pub(crate) struct Config {
     token_lookup: OneOrMany,
     /// The claim that names the consumer by its username or custom id; a dotted path leads into objects. Default `sub`.
     consumer_claim_field: String,
-    /// Algorithms that are accepted. A key takes only those of its own type, whatever stands here. Default all.
+    /// Algorithms that are accepted. A key takes only those of its own type, whatever stands here: HS384 needs a secret of 48
+    /// bytes at least, HS512 one of 64. Default all.
     algorithms: Vec<Algorithm>,
     /// The issuer (`iss`) a token must have, or a list of accepted ones. Default any.
     issuer: OneOrMany,
@@ -130,6 +133,8 @@ impl Plugin for JwtAuth {
         "Recognises consumers by signed tokens (JWT) whose keys are the consumers' own.";
     const CREDENTIAL: Option<&'static CredentialType> = Some(&credential::KEY);
     const EXAMPLE: &'static str = include_str!("../examples/jwt_auth.yaml");
+    const NEEDS: &'static [Needs] =
+        &[Needs::new("revocation_refresh", Need::Given(&["revoked_token_files"]))];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -140,6 +145,10 @@ impl Plugin for JwtAuth {
         if config.consumer_claim_field.is_empty() {
             problems.add("config.consumer_claim_field", "no claim names the consumer");
         }
+        let (issuers, audiences) = (
+            texts("config.issuer", config.issuer, &mut problems),
+            texts("config.audience", config.audience, &mut problems),
+        );
         problems.into_result(())?;
         let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
         Ok(Self {
@@ -147,8 +156,8 @@ impl Plugin for JwtAuth {
             caller_claim: config.consumer_claim_field,
             algorithms: config.algorithms,
             rules: Rules {
-                issuers: config.issuer.into_vec(),
-                audiences: config.audience.into_vec(),
+                issuers,
+                audiences,
                 leeway: config.leeway_seconds.0,
                 requires_expiry: config.require_exp,
             },

@@ -14,7 +14,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Plugin, Seat, Starter, World};
+use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, Need, Needs, Plugin, Seat, Starter, World};
 use gateway_core::record::Metric;
 
 use crate::credential::basic::{self, Answers, Given};
@@ -52,6 +52,13 @@ impl Plugin for LdapAuth {
     const NAME: &'static str = "ldap_auth";
     const SUMMARY: &'static str = "Recognises callers by user name and password in an LDAP directory.";
     const EXAMPLE: &'static str = include_str!("../examples/ldap_auth.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("plaintext", Need::Begins(&["urls"], "ldap://")),
+        Needs::new("cached_passwords", Need::On("cache_ttl")),
+        Needs::new("cache_ttl", Need::On("cached_passwords")),
+        Needs::new("plaintext", Need::Without("start_tls")),
+        Needs::new("ca_path", Need::Without("plaintext")),
+    ];
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -16,7 +16,9 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::calls::Client;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Authenticate, Claim, Finding, Hooks, OnRequest, Plugin, Seat, Step, World};
+use gateway_core::plugin::{
+    Authenticate, Claim, Finding, Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, World,
+};
 use gateway_core::record::Metric;
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode, Uri};
@@ -28,7 +30,7 @@ use crate::credential::checked::{Checked, Print};
 use crate::credential::grants::Grants;
 use crate::credential::headers::ClaimHeaders;
 use crate::credential::place::{Found, Places};
-use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::credential::{OneOrMany, absent, is_current, now, texts};
 use crate::jose::{Fault, Rules, fault, json};
 use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
@@ -184,6 +186,12 @@ impl Plugin for Oauth2Introspection {
     const SUMMARY: &'static str =
         "Recognises callers by tokens that the authorization server is asked about (RFC 7662).";
     const EXAMPLE: &'static str = include_str!("../examples/oauth2_introspection.yaml");
+    const NEEDS: &'static [Needs] = &[
+        Needs::new("ca_path", Need::Begins(&["introspection_url"], "https://")),
+        Needs::new("scope_claim", Need::Given(&["required_scopes"])),
+        Needs::new("cache_ttl", Need::On("cached_tokens")),
+        Needs::new("negative_cache_ttl", Need::On("cached_tokens")),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -200,6 +208,20 @@ impl Plugin for Oauth2Introspection {
         if let Err(message) = &server {
             problems.add("config.introspection_url", message);
         }
+        if config.token_type_hint.as_ref().is_some_and(String::is_empty) {
+            problems.add("config.token_type_hint", "is empty");
+        }
+        let (issuers, audiences) = (
+            texts("config.issuer", config.issuer, &mut problems),
+            texts("config.audience", config.audience, &mut problems),
+        );
+        let grants = Grants {
+            scopes: (config.scope_claim, config.required_scopes),
+            roles: (config.role_claim, config.required_roles),
+            caller_claims: config.consumer_claims,
+            requires_consumer: config.require_consumer,
+        };
+        grants.check("config", &mut problems);
         let oauth = {
             let key = KeySettings {
                 private_key: config.client_private_key,
@@ -222,18 +244,8 @@ impl Plugin for Oauth2Introspection {
             hint: config.token_type_hint,
             turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
             places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
-            rules: Rules {
-                issuers: config.issuer.into_vec(),
-                audiences: config.audience.into_vec(),
-                leeway: 0,
-                requires_expiry: false,
-            },
-            grants: Grants {
-                scopes: (config.scope_claim, config.required_scopes),
-                roles: (config.role_claim, config.required_roles),
-                caller_claims: config.consumer_claims,
-                requires_consumer: config.require_consumer,
-            },
+            rules: Rules { issuers, audiences, leeway: 0, requires_expiry: false },
+            grants,
             headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
             hide: config.hide_credentials,
             anonymous: config.anonymous,
@@ -264,7 +276,9 @@ impl Authenticate for Oauth2Introspection {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
         let token = match self.places.find(exchange) {
             Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
-            Found::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => String::from_utf8(token).ok(),
+            Found::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => {
+                String::from_utf8(token.into_owned()).ok()
+            }
             Found::One(_) | Found::Several => None,
         };
         let Some(token) = token else { return Claim::Refused(Fault::Malformed.reply()) };

@@ -19,7 +19,9 @@ use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World};
+use gateway_core::plugin::{
+    Hooks, Need, Needs, OnRequest, OnResponse, Plugin, Seat, Starter, Step, Verdict, World,
+};
 use gateway_core::record::Metric;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -102,6 +104,7 @@ impl Plugin for Quota {
     const NAME: &'static str = "quota";
     const SUMMARY: &'static str = "Limits how much callers may ask for in a day, week, month or fixed time.";
     const EXAMPLE: &'static str = include_str!("../examples/quota.yaml");
+    const NEEDS: &'static [Needs] = &[Needs::new("save_interval", Need::Given(&["path"]))];
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -21,7 +21,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Gate, Hooks, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter, Step, Verdict, World,
+    Gate, Hooks, Need, Needs, OnConnect, OnRequest, OnResponse, Plugin, Refusal, Seat, Starter, Step,
+    Verdict, World,
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
@@ -68,6 +69,7 @@ impl Plugin for RateLimiting {
     const NAME: &'static str = "rate_limiting";
     const SUMMARY: &'static str = "Limits how often callers may come, under several limits at a time.";
     const EXAMPLE: &'static str = include_str!("../examples/rate_limiting.yaml");
+    const NEEDS: &'static [Needs] = &[Needs::new("failure_statuses", Need::Is("count", "failures"))];
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

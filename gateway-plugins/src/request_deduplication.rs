@@ -28,7 +28,8 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Attempt, AttemptEnd, Hooks, OnAttempt, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World,
+    Attempt, AttemptEnd, Hooks, Need, Needs, OnAttempt, OnRequest, OnResponse, Plugin, Seat, Starter, Step,
+    World,
 };
 use gateway_core::record::Metric;
 use http::{HeaderMap, Response, StatusCode};
@@ -155,6 +156,7 @@ impl Plugin for RequestDeduplication {
     const SUMMARY: &'static str =
         "Carries out a request once, however often it is sent with the same Idempotency-Key.";
     const EXAMPLE: &'static str = include_str!("../examples/request_deduplication.yaml");
+    const NEEDS: &'static [Needs] = &[Needs::new("wait_timeout", Need::Is("concurrent", "wait"))];
     type Config = Config;
 
     fn build(mut config: Config, world: &World) -> Result<Self, Problems> {

@@ -19,7 +19,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -65,6 +65,7 @@ impl Plugin for RequestValidation {
     const NAME: &'static str = "request_validation";
     const SUMMARY: &'static str = "Checks requests against JSON Schemas or an OpenAPI document.";
     const EXAMPLE: &'static str = include_str!("../examples/request_validation.yaml");
+    const NEEDS: &'static [Needs] = &[Needs::new("max_body_bytes", Need::Given(&["body_schema", "openapi"]))];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {

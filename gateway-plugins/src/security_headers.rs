@@ -17,6 +17,8 @@ use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::shared::is_framing;
+
 /// Settings of `security_headers`. A header whose setting is an empty text is not added.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -134,6 +136,10 @@ impl Plugin for SecurityHeaders {
                 &config.cross_origin_resource_policy,
             ),
         ];
+        let is_any = config.nosniff || config.hsts.is_some() || !config.remove.is_empty();
+        if !is_any && texts.iter().all(|(_, _, text)| text.is_empty()) {
+            problems.add("config", "no header is set and none is removed");
+        }
         let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(texts.len() + 1);
         if config.nosniff {
             fields.push((X_CONTENT_TYPE_OPTIONS, NOSNIFF));
@@ -149,6 +155,12 @@ impl Plugin for SecurityHeaders {
         let mut remove = Vec::with_capacity(config.remove.len());
         for (n, text) in config.remove.iter().enumerate() {
             match HeaderName::from_bytes(text.as_bytes()) {
+                Ok(name) if is_framing(&name) => {
+                    problems.add(
+                        format!("config.remove[{n}]"),
+                        format!("`{text}` frames messages and can't be removed"),
+                    );
+                }
                 Ok(name) => remove.push(name),
                 Err(_) => {
                     problems

@@ -63,6 +63,12 @@ pub(crate) fn regex(path: &str, text: &str, problems: &mut Problems) -> Option<R
     }
 }
 
+/// Whether this is one of the usual methods in other letters, which no request has: methods are case-sensitive (RFC 9110 §9.1).
+pub(crate) fn has_other_case(method: &str) -> bool {
+    const USUAL: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    USUAL.iter().any(|usual| *usual != method && usual.eq_ignore_ascii_case(method))
+}
+
 /// Whether the framing of a message depends on this header, so that no rule may touch it.
 pub(crate) fn is_framing(name: &HeaderName) -> bool {
     const FRAMING: &[&str] = &[

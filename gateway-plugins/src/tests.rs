@@ -8,6 +8,8 @@ use serde_json::json;
 
 use super::PLUGINS;
 
+mod settings;
+
 #[test]
 fn names_are_unique_snake_case_and_said_in_one_sentence() {
     let mut seen = HashSet::new();

@@ -165,6 +165,18 @@ impl Plugin for WsRateLimiting {
             problems.add("config.close_code", "nothing is closed with `on_exceeded: drop`");
         }
         let by_connection = matches!(&config.limit_by, OneOrMany::One(text) if text == CONNECTION);
+        if by_connection {
+            // Each connection is told apart by itself.
+            let of_callers = [
+                ("ipv4_prefix", config.ipv4_prefix != 32),
+                ("ipv6_prefix", config.ipv6_prefix != 64),
+                ("on_missing", config.on_missing != Missing::Address),
+            ];
+            for (name, _) in of_callers.iter().filter(|(_, is_set)| *is_set) {
+                problems
+                    .add(format!("config.{name}"), format!("has no effect with `limit_by: {CONNECTION}`"));
+            }
+        }
         let settings = KeySettings {
             name: "limit_by",
             limit_by: config.limit_by,

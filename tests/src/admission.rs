@@ -3,51 +3,20 @@
 //! For each plugin and protocol a good request reaches the target, and a bad one is refused with the plugin's status, which a gRPC
 //! client reads as a gRPC status.
 
-use http::{HeaderMap, Method, Request};
+mod callers;
+mod ways;
 
 use crate::support::edge::Edge;
 use crate::support::h3;
 use crate::support::standing::Standing;
-use crate::support::talk::{Ask, Client, Kind, Will};
+use ways::{Fields, NOTHING, Row, WAYS, WITH_BODIES, Way, ask, decides, spec};
 
-/// How a client speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    H1,
-    H2,
-    H2Tls,
-    H3,
-    Grpc,
-    WebSocket,
-}
-
-const WAYS: [Way; 6] = [Way::H1, Way::H2, Way::H2Tls, Way::H3, Way::Grpc, Way::WebSocket];
-/// Ways for plugins that look at bodies: a handshake of a WebSocket has none.
-const WITH_BODIES: [Way; 4] = [Way::H1, Way::H2, Way::H2Tls, Way::H3];
-
-type Fields<'a> = &'a [(&'a str, &'a str)];
-
-/// A plugin with a request that passes and one that does not.
-struct Row {
-    plugin: &'static str,
-    config: &'static str,
-    /// `{way}` stands for a text of each protocol's own.
-    good: (&'static str, Fields<'static>, &'static str),
-    bad: (&'static str, Fields<'static>, &'static str),
-    /// The status of the refusal in HTTP and in gRPC.
-    refused: (u16, &'static str),
-    /// A header field that refusals have.
-    field: &'static str,
-    ways: &'static [Way],
-}
-
-const NOTHING: (&str, Fields<'_>, &str) = ("/", &[], "");
 const WHO: (&str, Fields<'_>, &str) = ("/", &[("x-who", "{way}")], "");
 const TOKEN: &str = "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4iLCJleHAiOjQxMDI0NDQ4MDB9.\
     ZiTzf4bwhV8v87KSgeT_wcgadKtPJaZsex4sigr_-Pk";
 const FORGED: &str = "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4iLCJleHAiOjQxMDI0NDQ4MDB9.";
 
-const ROWS: &[Row] = &[
+const ROWS: &[Row<'_>] = &[
     Row {
         plugin: "key_auth",
         config: "{key_location: ['header:x-api-key', 'query:key', 'cookie:key']}",
@@ -175,89 +144,6 @@ const ROWS: &[Row] = &[
         ways: &WAYS,
     },
 ];
-
-/// Sends a request; says status, gRPC status and header fields of the answer.
-async fn ask(edge: &Edge, way: Way, (path, fields, body): (&str, Fields<'_>, &str)) -> (u16, HeaderMap) {
-    let own = format!("{way:?}");
-    let mut fields: Vec<(&str, &str)> = fields
-        .iter()
-        .map(|(name, value)| (*name, if *value == "{way}" { own.as_str() } else { *value }))
-        .collect();
-    let mut method = if body.is_empty() { Method::GET } else { Method::POST };
-    match way {
-        Way::Grpc => {
-            fields.extend([("content-type", "application/grpc"), ("te", "trailers")]);
-            method = Method::POST;
-        }
-        Way::WebSocket => fields.extend([
-            ("connection", "upgrade"),
-            ("upgrade", "websocket"),
-            ("sec-websocket-version", "13"),
-            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
-        ]),
-        _ => {}
-    }
-    let kind = match way {
-        Way::H1 | Way::WebSocket => Kind::H1,
-        Way::H2 | Way::Grpc => Kind::H2,
-        Way::H2Tls => Kind::H2Tls,
-        Way::H3 => {
-            let client = h3::Client::open(edge.https()).await;
-            let request = Request::builder().method(method).uri(format!("https://a.test{path}"));
-            let mut request = request.body(()).expect("a request");
-            *request.headers_mut() = crate::support::h2::map(&fields);
-            let mut stream = client.send(request).await;
-            if !body.is_empty() {
-                stream.data(body.to_owned()).await;
-            }
-            stream.finish().await;
-            let head = stream.head().await.expect("an answer").into_parts().0;
-            return (head.status.as_u16(), head.headers);
-        }
-    };
-    let will = if body.is_empty() { Will::Nothing } else { Will::Length(body.len()) };
-    let mut client = Client::ask(edge, kind, Ask { method, path, headers: &fields, body: will }).await;
-    if !body.is_empty() {
-        // A refusal may come before it is sent.
-        if client.send(body.as_bytes()).await.is_ok() {
-            drop(client.finish(&[]).await);
-        }
-    }
-    let got = client.head().await.expect("an answer");
-    (got.status, got.headers)
-}
-
-/// Good requests pass and bad ones do not, in all these protocols.
-async fn decides(edge: &Edge, origin: &Standing, row: &Row) {
-    for way in row.ways.iter().copied() {
-        let what = format!("{} {} over {way:?}", row.plugin, row.config);
-        let before = origin.served();
-        let (status, fields) = ask(edge, way, row.good).await;
-        let after = origin.served();
-        // A gRPC call comes to the target as HTTP/2, which it does not speak: what it reads of that counts.
-        let is_served = after == before + 1 || way == Way::Grpc && after > before;
-        assert!(is_served, "{what}: a good request is not served: {status} {fields:?}");
-        let (status, fields) = ask(edge, way, row.bad).await;
-        assert_eq!(origin.served(), after, "{what}: a bad request is served: {status}");
-        if way == Way::Grpc {
-            let code = fields.get("grpc-status").and_then(|code| code.to_str().ok());
-            assert_eq!((status, code), (200, Some(row.refused.1)), "{what}: {fields:?}");
-        } else {
-            assert_eq!(status, row.refused.0, "{what}: {fields:?}");
-            assert!(row.field.is_empty() || fields.contains_key(row.field), "{what}: {fields:?}");
-        }
-    }
-}
-
-const CONSUMERS: &str = "consumers:\n  - {id: ann, username: ann, credentials: {key_auth: sesame, basic_auth: {password: open}, \
-    jwt_auth: 'a secret of thirty-two bytes, ok'}}\n";
-
-fn spec(origin: &Standing, plugins: &str) -> String {
-    format!(
-        "proxies:\n  - {{id: a, listen_path: /, {}}}\n{CONSUMERS}plugin_configs:\n{plugins}",
-        origin.backend()
-    )
-}
 
 #[tokio::test]
 async fn every_plugin_decides_in_every_protocol() {

@@ -1,6 +1,7 @@
 //! WebSockets through the gateway: over HTTP/1.1, TLS and HTTP/2, refused and accepted, at rest and in a hurry.
 
 mod endings;
+mod limits;
 mod messages;
 mod over_h2;
 

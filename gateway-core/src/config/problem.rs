@@ -142,6 +142,11 @@ impl Problems {
         self.0.len() >= MAX_PROBLEMS
     }
 
+    /// What is wrong, without where: for a place that the caller knows better.
+    pub fn messages(&self) -> String {
+        self.0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
     /// True when nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -20,7 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("plugin_unused", "no proxy names a plugin config of scope `proxy_group`"),
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
-    ("unknown_consumer", "`access_control` names a consumer or a group that does not exist"),
+    ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
     ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
@@ -217,10 +217,17 @@ impl Found {
 
     /// `mtls_auth` without client certificates refuses everybody.
     fn certificates(&mut self, model: &Model) {
+        let forwarded = |config: &PluginConfig| config.config.value()["trust_forwarded"] == true;
+        for config in model.plugin_configs.iter().filter(|config| &*config.plugin_name == "mtls_auth") {
+            if forwarded(config) && model.settings.trusted_proxies.is_empty() {
+                let path = format!("plugin_configs.{}.config.trust_forwarded", config.id);
+                let message = "no certificate is forwarded: nobody is a trusted proxy";
+                self.add("certificate_not_asked", path, message, "set `gateway.trusted_proxies`");
+            }
+        }
         if model.settings.tls.client_ca_path.is_some() {
             return;
         }
-        let forwarded = |config: &PluginConfig| config.config.value()["trust_forwarded"] == true;
         for proxy in &model.proxies {
             let plugins = proxy.plugins.iter().filter(|config| &*config.plugin_name == "mtls_auth");
             for config in plugins.filter(|config| !forwarded(config)) {
@@ -250,6 +257,9 @@ impl Found {
                 }
             }
         }
+        for config in &model.plugin_configs {
+            self.callers(config, (&known, &groups), others);
+        }
         let checked: BTreeSet<&str> =
             model.plugin_configs.iter().map(|config| &*config.plugin_name).collect();
         for consumer in &model.consumers {
@@ -267,6 +277,40 @@ impl Found {
         }
     }
 
+    /// Whom a plugin config takes for a consumer, and whom its `when` names.
+    fn callers(
+        &mut self,
+        config: &PluginConfig,
+        (known, groups): (&HashSet<&str>, &HashSet<&str>),
+        others: bool,
+    ) {
+        let settings = config.config.value();
+        let keys = settings.get("public_keys").and_then(|keys| keys.as_array()).into_iter().flatten();
+        let stands_for = keys.map(|key| ("public_keys", &key["consumer"])).chain(
+            settings.get("anonymous").filter(|_| authenticates(config)).map(|name| ("anonymous", name)),
+        );
+        for (key, name) in stands_for {
+            let Some(name) = name.as_str().filter(|name| !known.contains(name)) else { continue };
+            let path = format!("plugin_configs.{}.config.{key}", config.id);
+            self.unknown(path, "consumer", name);
+        }
+        let (mut consumers, mut named) = (Vec::new(), Vec::new());
+        // Others than consumers have names and groups of their own.
+        if let Some(when) = config.when.as_ref().filter(|_| !others) {
+            when.names_callers(&mut consumers, &mut named);
+        }
+        for (kind, names, there) in [("consumer", consumers, known), ("group", named, groups)] {
+            for name in names.into_iter().filter(|name| !there.contains(name)) {
+                self.unknown(format!("plugin_configs.{}.when", config.id), kind, name);
+            }
+        }
+    }
+
+    fn unknown(&mut self, path: String, kind: &str, name: &str) {
+        let message = format!("there is no {kind} `{name}`");
+        self.add("unknown_consumer", path, message, "correct the name, or add it");
+    }
+
     fn names(&mut self, config: &PluginConfig, (known, groups): (&HashSet<&str>, &HashSet<&str>)) {
         let settings = config.config.value();
         for (key, kind, there) in [
@@ -278,12 +322,7 @@ impl Found {
             let named = settings.get(key).and_then(|list| list.as_array()).into_iter().flatten();
             for name in named.filter_map(|name| name.as_str()).filter(|name| !there.contains(name)) {
                 let path = format!("plugin_configs.{}.config.{key}", config.id);
-                self.add(
-                    "unknown_consumer",
-                    path,
-                    format!("there is no {kind} `{name}`"),
-                    "correct the name, or add it",
-                );
+                self.unknown(path, kind, name);
             }
         }
     }

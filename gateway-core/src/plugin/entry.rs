@@ -8,6 +8,7 @@ use schemars::Schema;
 use serde_json::Value;
 
 use super::hooks::{HookSet, Hooks};
+use super::needs::{self, Needs};
 use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
@@ -112,6 +113,8 @@ pub struct Entry {
     pub actions: &'static [(&'static str, &'static str)],
     /// The type of credential that it checks.
     pub credential: Option<&'static CredentialType>,
+    /// Settings that have an effect only beside others.
+    pub needs: &'static [Needs],
     build: Build,
 }
 
@@ -124,6 +127,7 @@ pub const fn entry<P: Plugin>() -> Entry {
         schema: schema_of::<P>,
         actions: P::ACTIONS,
         credential: P::CREDENTIAL,
+        needs: P::NEEDS,
         build: build_of::<P>,
     }
 }
@@ -140,7 +144,16 @@ fn known_schema<P: Plugin>() -> Arc<Schema> {
 }
 
 fn build_of<P: Plugin>(config: &Value, world: &World) -> Result<Arc<dyn Built>, Problems> {
-    let plugin = Arc::new(P::build(settings_of::<P>(config)?, world)?);
+    let settings = settings_of::<P>(config)?;
+    let mut problems = needs::check(P::NEEDS, config);
+    let built = P::build(settings, world);
+    let plugin = match built {
+        Ok(plugin) => problems.into_result(Arc::new(plugin))?,
+        Err(more) => {
+            problems.extend(more.0);
+            return Err(problems);
+        }
+    };
     let mut hooks = Hooks { place: 1, ..Hooks::default() };
     plugin.clone().attend(&mut hooks);
     let hooks = hooks.taken_by(1);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gateway_core::config::problem::Problems;
 use gateway_core::consumer::Identity;
 use gateway_core::plugin::Seat;
 use serde_json::{Map, Value};
@@ -23,6 +24,26 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
+    /// Says what can never be met, in settings under `path`.
+    pub(crate) fn check(&self, path: &str, problems: &mut Problems) {
+        // Scopes are words: of a list, or of a text with spaces between them.
+        for (n, scope) in self.scopes.1.iter().enumerate() {
+            if scope.is_empty() || scope.contains(' ') {
+                problems
+                    .add(format!("{path}.required_scopes[{n}]"), format!("no token has the scope `{scope}`"))
+                    .remedy = Some("write one scope, without spaces".into());
+            }
+        }
+        for (n, role) in self.roles.1.iter().enumerate().filter(|(_, role)| role.is_empty()) {
+            problems.add(format!("{path}.required_roles[{n}]"), format!("no token has the role `{role}`"));
+        }
+        for (name, claim) in [("scope_claim", &self.scopes.0), ("role_claim", &self.roles.0)] {
+            if claim.is_empty() {
+                problems.add(format!("{path}.{name}"), "no claim has an empty name");
+            }
+        }
+    }
+
     /// The caller of verified claims, if they grant what is needed.
     pub(crate) fn caller(&self, all: Map<String, Value>, seat: Seat<'_>) -> Result<Arc<Identity>, Fault> {
         let scopes = words(find(&all, &self.scopes.0));

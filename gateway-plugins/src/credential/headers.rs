@@ -19,9 +19,15 @@ impl ClaimHeaders {
     /// Reads what is written at `path`.
     pub(crate) fn read(written: BTreeMap<String, String>, path: &str) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let mut headers = Vec::new();
+        let mut headers: Vec<(String, HeaderName)> = Vec::new();
         for (claim, name) in written {
             match HeaderName::from_bytes(name.as_bytes()) {
+                Ok(header) if headers.iter().any(|(_, other)| *other == header) => {
+                    problems.add(
+                        format!("{path}.{claim}"),
+                        format!("another claim is written to `{name}` already"),
+                    );
+                }
                 Ok(header) if !is_the_gateways(&header) => headers.push((claim, header)),
                 _ => {
                     let message = format!("`{name}` is not a header that a claim may be written to");
@@ -51,19 +57,28 @@ impl ClaimHeaders {
     }
 }
 
-/// Fields by which a message is framed or routed.
+/// Fields by which a message is framed or routed, and those in which targets are told who the caller is and how it came.
 fn is_the_gateways(name: &HeaderName) -> bool {
-    matches!(
-        name.as_str(),
-        "host"
-            | "connection"
-            | "content-length"
-            | "transfer-encoding"
-            | "te"
-            | "trailer"
-            | "upgrade"
-            | "expect"
-    )
+    name.as_str().starts_with("x-consumer-")
+        || matches!(
+            name.as_str(),
+            "host"
+                | "connection"
+                | "content-length"
+                | "transfer-encoding"
+                | "te"
+                | "trailer"
+                | "upgrade"
+                | "expect"
+                | "forwarded"
+                | "via"
+                | "x-credential-identifier"
+                | "x-forwarded-for"
+                | "x-forwarded-host"
+                | "x-forwarded-port"
+                | "x-forwarded-prefix"
+                | "x-forwarded-proto"
+        )
 }
 
 /// A claim as text: lists have commas between their parts, and a comma within a part is `%2C`.

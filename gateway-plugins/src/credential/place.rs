@@ -1,11 +1,15 @@
 //! Where in a request a credential is.
 
+use std::borrow::Cow;
+
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Hooks;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use crate::shared::is_framing;
 
 /// A place where credentials may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,9 +24,10 @@ pub(crate) enum Place {
 
 /// What is at a place, or at several.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Found<'e> {
     Nothing,
-    One(Vec<u8>),
+    /// As it is in the request; only what is encoded in a query is copied.
+    One(Cow<'e, [u8]>),
     /// Whichever were taken, somebody else could take the other.
     Several,
 }
@@ -47,30 +52,44 @@ impl Place {
         }
     }
 
-    fn find(&self, exchange: &Exchange) -> Found {
+    fn find<'e>(&self, exchange: &'e Exchange) -> Found<'e> {
         let headers = &exchange.request.headers;
         match self {
-            Self::Bearer => {
-                only(headers.get_all(AUTHORIZATION).iter().filter_map(bearer).map(<[u8]>::to_vec))
+            Self::Bearer => only(headers.get_all(AUTHORIZATION).iter().filter_map(bearer).map(Cow::Borrowed)),
+            Self::Header(name) => {
+                only(headers.get_all(name).iter().map(|value| Cow::Borrowed(value.as_bytes())))
             }
-            Self::Header(name) => only(headers.get_all(name).iter().map(|value| value.as_bytes().to_vec())),
             Self::Query(name) => {
                 let values = pairs(&exchange.request.uri).filter(|(key, _)| key == name);
-                only(values.map(|(_, value)| percent_encoding::percent_decode_str(value).collect()))
+                only(values.map(|(_, value)| percent_encoding::percent_decode_str(value).into()))
             }
             Self::Cookie(name) => {
                 let values = cookies(headers).filter(|(key, _)| *key == name.as_bytes());
-                only(values.map(|(_, value)| value.to_vec()))
+                only(values.map(|(_, value)| Cow::Borrowed(value)))
             }
         }
     }
 
+    /// Takes out what is at this place; the request stays as it is where there is nothing.
     fn take_out(&self, exchange: &mut Exchange) {
         match self {
-            Self::Bearer => drop(exchange.request.headers.remove(AUTHORIZATION)),
+            // Another scheme than Bearer is no credential of this plugin, and stays.
+            Self::Bearer => {
+                if self.find(exchange) != Found::Nothing {
+                    exchange.request.headers.remove(AUTHORIZATION);
+                }
+            }
             Self::Header(name) => drop(exchange.request.headers.remove(name)),
-            Self::Query(name) => take_out_of_query(&mut exchange.request.uri, name),
-            Self::Cookie(name) => take_out_of_cookies(&mut exchange.request.headers, name),
+            Self::Query(name) => {
+                if self.find(exchange) != Found::Nothing {
+                    take_out_of_query(&mut exchange.request.uri, name);
+                }
+            }
+            Self::Cookie(name) => {
+                if self.find(exchange) != Found::Nothing {
+                    take_out_of_cookies(&mut exchange.request.headers, name);
+                }
+            }
         }
     }
 }
@@ -80,7 +99,7 @@ fn is_plain(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'~')
 }
 
-fn only(mut values: impl Iterator<Item = Vec<u8>>) -> Found {
+fn only<'e>(mut values: impl Iterator<Item = Cow<'e, [u8]>>) -> Found<'e> {
     match (values.next(), values.next()) {
         (None, _) => Found::Nothing,
         (Some(value), None) => Found::One(value),
@@ -159,6 +178,17 @@ impl Places {
         let mut places = Vec::new();
         for text in written {
             match Place::named(&text) {
+                Some(Place::Header(name)) if name == COOKIE => {
+                    problems.add(path, "the header has all cookies together").remedy =
+                        Some("write `cookie:NAME`".into());
+                }
+                Some(Place::Header(name)) if is_framing(&name) => {
+                    problems.add(path, format!("`{name}` frames messages and can't be a credential"));
+                }
+                // A credential there would count as two.
+                Some(place) if places.contains(&place) => {
+                    problems.add(path, format!("`{text}` is there twice"));
+                }
                 Some(place) => places.push(place),
                 None => {
                     problems.add(path, format!("`{text}` is not a place for a credential")).remedy =
@@ -182,7 +212,10 @@ impl Places {
     }
 
     /// What is at all of them together.
-    pub(crate) fn find(&self, exchange: &Exchange) -> Found {
+    pub(crate) fn find<'e>(&self, exchange: &'e Exchange) -> Found<'e> {
+        if let [only] = &*self.0 {
+            return only.find(exchange);
+        }
         let mut found = Found::Nothing;
         for place in &self.0 {
             match (&found, place.find(exchange)) {
@@ -197,9 +230,7 @@ impl Places {
     /// Takes what is at these places out of the request.
     pub(crate) fn take_out(&self, exchange: &mut Exchange) {
         for place in &self.0 {
-            if place.find(exchange) != Found::Nothing {
-                place.take_out(exchange);
-            }
+            place.take_out(exchange);
         }
     }
 }

@@ -20,7 +20,7 @@ impl Origins {
     pub(super) fn admit(&self, exchange: &Exchange) -> bool {
         let headers = &exchange.request.headers;
         let Ok(origin) = one(headers, &ORIGIN) else { return false };
-        if origin.is_some_and(|origin| self.trusted.iter().any(|trusted| trusted.is(origin))) {
+        if origin.is_some_and(|origin| self.trusted.iter().any(|trusted| trusted.is(origin.as_bytes()))) {
             return true;
         }
         // Browsers alone set it, and no page can change it.
@@ -37,7 +37,7 @@ impl Origins {
         match one(headers, &REFERER) {
             Ok(Some(page)) => {
                 let origin = origin_of(page);
-                is_host(origin, host) || self.trusted.iter().any(|trusted| trusted.is(origin))
+                is_host(origin, host) || self.trusted.iter().any(|trusted| trusted.is(origin.as_bytes()))
             }
             Ok(None) => self.without,
             Err(()) => false,

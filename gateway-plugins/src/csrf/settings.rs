@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::origin_check::Origins;
 use super::token::Tokens;
 use crate::origin::Origin;
+use crate::shared::has_other_case;
 
 /// Settings of `csrf`.
 #[derive(Deserialize, JsonSchema)]
@@ -121,21 +122,7 @@ pub(super) fn read(config: Config) -> Result<(Settings, Option<Origins>, Option<
             Some("leave `origin` or `token` on".into());
     }
     let tokens = config.token.then(|| tokens(&config, &mut problems));
-    if !config.token {
-        let only_tokens = [
-            ("secret", config.secret.is_some()),
-            ("previous_secret", config.previous_secret.is_some()),
-            ("form_field", config.form_field.is_some()),
-            ("bind_to", config.bind_to.is_some()),
-        ];
-        for (name, _) in only_tokens.iter().filter(|(_, given)| *given) {
-            problems.add(format!("config.{name}"), "there are no tokens with `token: false`");
-        }
-    }
     let origins = config.origin.then(|| origins(&config, &mut problems));
-    if !config.origin && !config.trusted_origins.is_empty() {
-        problems.add("config.trusted_origins", "origins are not checked with `origin: false`");
-    }
     let header = crate::shared::header_name("config.header_name", &config.header_name, &mut problems);
     let bind_to = config.bind_to.as_ref();
     let bind_to = bind_to
@@ -196,6 +183,11 @@ fn methods(texts: &[String], problems: &mut Problems) -> Box<[Method]> {
     for (n, text) in texts.iter().enumerate() {
         let is_unsafe = ["POST", "PUT", "PATCH", "DELETE"].contains(&text.as_str());
         match Method::from_bytes(text.as_bytes()) {
+            Ok(_) if has_other_case(text) => {
+                let message = format!("no request has the method `{text}`: methods are in capitals");
+                problems.add(format!("config.safe_methods[{n}]"), message).remedy =
+                    Some(format!("write `{}`", text.to_ascii_uppercase()));
+            }
             Ok(method) if !is_unsafe => methods.push(method),
             Ok(_) => {
                 let message = format!("`{text}` changes something");

@@ -155,6 +155,9 @@ fn check(config: &Config, problems: &mut Problems) {
     if grpc && config.preserve_method {
         wrong("preserve_method", "the method is part of the question over gRPC", None);
     }
+    if config.convention == Convention::Envoy && config.preserve_method {
+        wrong("preserve_method", "the request's own method is asked with in any case", None);
+    }
     if config.allow_partial_body && !(grpc && config.send_body) {
         wrong("allow_partial_body", "needs `send_body` and the convention `envoy_grpc`", None);
     }

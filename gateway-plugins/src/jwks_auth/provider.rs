@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::ProviderConfig;
 use super::source::{Pace, Source};
 use crate::credential::grants::Grants;
+use crate::credential::texts;
 use crate::jose::jwk::KeySet;
 use crate::jose::{Algorithm, Fault, Rules, Token};
 
@@ -44,6 +45,17 @@ impl Provider {
             let message = "only one of `jwks_uri` and `discovery_url` may be given";
             problems.add(format!("{at}.discovery_url"), message);
         }
+        if written.consumer_identity_claim.is_empty() {
+            problems.add(format!("{at}.consumer_identity_claim"), "no claim has an empty name");
+        }
+        let audiences = texts(&format!("{at}.audience"), written.audience, &mut problems);
+        let grants = Grants {
+            scopes: (written.scope_claim, written.required_scopes),
+            roles: (written.role_claim, written.required_roles),
+            caller_claims: vec![written.consumer_identity_claim],
+            requires_consumer: written.require_consumer,
+        };
+        grants.check(at, &mut problems);
         problems.into_result(())?;
         let (url, option) = match (written.jwks_uri, written.discovery_url) {
             (Some(url), _) => (url, "jwks_uri"),
@@ -66,16 +78,11 @@ impl Provider {
             rules: Rules {
                 // The issuer is what this provider was found by.
                 issuers: Vec::new(),
-                audiences: written.audience.into_vec(),
+                audiences,
                 leeway,
                 requires_expiry,
             },
-            grants: Grants {
-                scopes: (written.scope_claim, written.required_scopes),
-                roles: (written.role_claim, written.required_roles),
-                caller_claims: vec![written.consumer_identity_claim],
-                requires_consumer: written.require_consumer,
-            },
+            grants,
         })
     }
 

@@ -169,7 +169,7 @@ fn client(world: &World, url: &str, ca_path: Option<std::path::PathBuf>) -> Resu
     let (endpoint, uri) = Endpoint::of_url(url)?;
     let mut endpoint = endpoint.trusting(ca_path);
     endpoint.max_response_bytes = MAX_DOCUMENT;
-    let client = world.client(endpoint).map_err(|problems| problems.to_string())?;
+    let client = world.client(endpoint).map_err(|problems| problems.messages())?;
     Ok((client, uri))
 }
 

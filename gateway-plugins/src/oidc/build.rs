@@ -76,6 +76,16 @@ fn check(config: &Config) -> Problems {
             problems.add(format!("config.{option}"), "can't be in a cookie");
         }
     }
+    let of_host = config.cookie_name.starts_with("__Host-");
+    if of_host && (config.cookie_domain.is_some() || config.cookie_path != "/") {
+        problems
+            .add("config.cookie_name", "browsers refuse a cookie of this name with these attributes")
+            .remedy = Some("`__Host-` needs the path `/` and no domain".into());
+    }
+    let lands = config.redirect_uri.as_ref().and_then(|url| url.parse::<Uri>().ok());
+    if lands.is_some_and(|url| url.path() != config.redirect_path) {
+        problems.add("config.redirect_uri", "does not have the path of `redirect_path`, at which logins end");
+    }
     if config.algorithms.is_empty() || config.algorithms.iter().any(|name| name.is_symmetric()) {
         problems.add("config.algorithms", "only algorithms with public keys can be used, and one must be");
     }

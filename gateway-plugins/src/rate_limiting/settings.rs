@@ -225,6 +225,9 @@ impl Costs {
         }
         let header = config.cost_header.as_ref();
         let header = header.and_then(|name| shared::header_name("config.cost_header", name, problems));
+        if header.as_ref().is_some_and(shared::is_framing) {
+            problems.add("config.cost_header", "frames messages and can't say a cost");
+        }
         Self { of_all: config.cost, of_some: of_some.into(), header }
     }
 }
@@ -252,6 +255,9 @@ pub(super) fn read(config: &mut Config, problems: &mut Problems) -> Limits {
     };
     let key_by = KeyBy::new(settings, problems);
     let failures = Statuses::read("failure_statuses", &config.failure_statuses, problems);
+    if config.count == Count::Failures && config.failure_statuses.is_empty() {
+        problems.add("config.failure_statuses", "no status is a failure");
+    }
     let costs = Costs::read(config, &limits, problems);
     let status = StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     let lease = config.lease.map(|lease| {

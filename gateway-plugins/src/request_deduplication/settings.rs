@@ -154,6 +154,11 @@ pub(super) fn read(config: Config, problems: &mut Problems) -> Rules {
     let mut methods = Vec::with_capacity(config.methods.len());
     for (n, text) in config.methods.iter().enumerate() {
         match Method::from_bytes(text.as_bytes()) {
+            Ok(_) if shared::has_other_case(text) => {
+                let why = format!("no request has the method `{text}`: methods are in capitals");
+                problems.add(format!("config.methods[{n}]"), why).remedy =
+                    Some(format!("write `{}`", text.to_ascii_uppercase()));
+            }
             Ok(method) if !method.is_safe() && method != Method::CONNECT => methods.push(method),
             Ok(_) => {
                 let why = format!("`{text}` changes nothing, so its requests need no key");

@@ -138,6 +138,10 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
             problems.add(format!("config.{name}"), "this is about an OpenAPI document");
         }
     }
+    if let Some(name) = config.headers_schema.as_ref().and_then(name_in_capitals) {
+        problems.add("config.headers_schema", format!("no request has the header `{name}`")).remedy =
+            Some(format!("write names in lower case: `{}`", name.to_ascii_lowercase()));
+    }
     let mut object = |name: &str, schema: Option<Map<String, Value>>| {
         let schema = Value::Object(schema?);
         match ObjectSchema::compile(&schema, &schema, None, Written::Standard) {
@@ -165,6 +169,14 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         status: StatusCode::from_u16(config.status_code).unwrap_or(StatusCode::BAD_REQUEST),
         dry_run: config.dry_run,
     }
+}
+
+/// A header's name that a schema writes in capitals: names come in lower case.
+fn name_in_capitals(schema: &Map<String, Value>) -> Option<&str> {
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let mut names = required.filter_map(Value::as_str).chain(properties.map(|(name, _)| name.as_str()));
+    names.find(|name| name.bytes().any(|c| c.is_ascii_uppercase()))
 }
 
 fn content(

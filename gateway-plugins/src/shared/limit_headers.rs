@@ -1,11 +1,10 @@
 //! What clients are told about limits: `RateLimit` and `RateLimit-Policy` of the IETF's draft, and `X-RateLimit-*`.
 
-use std::fmt::Write as _;
-
-use bytes::Bytes;
+use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use smallvec::SmallVec;
 
 /// What clients are told in headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -61,9 +60,7 @@ pub(crate) struct Stand<'a> {
 pub(crate) fn write(which: LimitHeaders, policy: &HeaderValue, stand: Stand<'_>, headers: &mut HeaderMap) {
     let Stand { name, limit, remaining, reset } = stand;
     if matches!(which, LimitHeaders::Ratelimit | LimitHeaders::Both) {
-        let mut text = String::with_capacity(name.len() + 32);
-        let written = write!(text, "\"{name}\";r={remaining};t={reset}");
-        if let (Ok(()), Ok(now)) = (written, HeaderValue::from_maybe_shared(Bytes::from(text))) {
+        if let Some(now) = standing(name, remaining, reset) {
             append(headers, RATELIMIT, now);
         }
         append(headers, POLICY, policy.clone());
@@ -78,9 +75,64 @@ pub(crate) fn write(which: LimitHeaders, policy: &HeaderValue, stand: Stand<'_>,
     }
 }
 
+/// `"name";r=9;t=1`, written on the stack: this is on the path of every request.
+fn standing(name: &str, remaining: u64, reset: u64) -> Option<HeaderValue> {
+    let mut text = SmallVec::<[u8; MAX_NAME + 48]>::new();
+    text.push(b'"');
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b"\";r=");
+    number(&mut text, remaining);
+    text.extend_from_slice(b";t=");
+    number(&mut text, reset);
+    HeaderValue::from_bytes(&text).ok()
+}
+
+/// Appends a number in decimal.
+fn number<A: smallvec::Array<Item = u8>>(text: &mut SmallVec<A>, number: u64) {
+    let mut digits = itoa::Buffer::new();
+    text.extend_from_slice(digits.format(number).as_bytes());
+}
+
 /// A response may pass here twice, when another plugin replaces it.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
-    if !headers.get_all(&name).iter().any(|it| it == value) {
-        headers.append(name, value);
+    match headers.entry(name) {
+        Entry::Vacant(place) => _ = place.insert(value),
+        Entry::Occupied(mut place) => {
+            if !place.iter().any(|it| it == value) {
+                place.append(value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standing_is_written_as_the_draft_says() {
+        let long = "n".repeat(MAX_NAME);
+        for (name, remaining, reset, text) in [
+            ("a", 0, 0, "\"a\";r=0;t=0".to_owned()),
+            ("10-per-1s", 9, 60, "\"10-per-1s\";r=9;t=60".to_owned()),
+            (&long, u64::MAX, u64::MAX, format!("\"{long}\";r={0};t={0}", u64::MAX)),
+        ] {
+            assert_eq!(standing(name, remaining, reset).expect("a value"), text);
+        }
+    }
+
+    #[test]
+    fn what_others_said_stays_and_nothing_is_said_twice() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RATELIMIT, HeaderValue::from_static("\"other\";r=1;t=1"));
+        let stand = Stand { name: "a", limit: 5, remaining: 4, reset: 1 };
+        let policy = policy([("a", 5, 1)].into_iter());
+        for _ in 0..2 {
+            write(LimitHeaders::Both, &policy, stand, &mut headers);
+        }
+        let all: Vec<_> = headers.get_all(RATELIMIT).iter().collect();
+        assert_eq!(all, ["\"other\";r=1;t=1", "\"a\";r=4;t=1"]);
+        assert_eq!(headers.get_all(POLICY).iter().count(), 1);
+        assert_eq!(headers[REMAINING], "4");
     }
 }

@@ -135,6 +135,6 @@ pub(crate) fn client(
     adjust: impl FnOnce(Endpoint) -> Endpoint,
 ) -> Result<(Client, Uri), String> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
-    let client = world.client(adjust(endpoint)).map_err(|problems| problems.to_string())?;
+    let client = world.client(adjust(endpoint)).map_err(|problems| problems.messages())?;
     Ok((client, uri))
 }

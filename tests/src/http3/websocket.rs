@@ -6,6 +6,7 @@ use super::raw::{PLAIN, Raw, frame, headers, says};
 use super::scripted;
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
+use crate::support::h3::edge_with;
 use crate::support::soon;
 use crate::support::wire::{Port, Wire};
 
@@ -186,4 +187,41 @@ async fn a_refusal_is_an_answer_like_any_other() {
     let answer = soon(recv.read_to_end(1 << 20)).await.unwrap();
     assert!(!says(&answer, 200), "{answer:x?}");
     edge.only_record().await;
+}
+
+/// The plugins that limit messages see them here as over HTTP/1.1.
+#[tokio::test]
+async fn messages_are_limited() {
+    for (plugin, config, good, bad, code) in [
+        ("ws_message_size_limiting", "{max_client_bytes: 4}", b"four".as_slice(), b"fives".as_slice(), 1009),
+        ("ws_rate_limiting", "{messages_per_second: 1, close_code: 4008}", b"a", b"b", 4008),
+    ] {
+        let origin = Port::listen(None).await;
+        let port = origin.address.port();
+        let edge = edge_with(
+            "",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: {port}}}\n\
+                 plugin_configs:\n  - {{id: p, plugin_name: {plugin}, scope: global, config: {config}}}\n"
+            ),
+        );
+        let raw = Raw::open(edge.https(), PLAIN).await;
+        let (mut send, recv) = raw.begin(&ask("websocket")).await;
+        let mut far = Talker::new(Wire::new(origin.accept().await));
+        far.request().await.unwrap();
+        far.wire.send(AGREED.strip_suffix("early").unwrap()).await;
+        let mut tunnel = Tunnel { recv, had: Vec::new() };
+        assert_eq!(tunnel.frame().await.unwrap().0, 1);
+        // A mask of zeros leaves the message as it is.
+        let masked = |text: &[u8]| {
+            let length = 0x80 | u8::try_from(text.len()).unwrap();
+            frame(0, &[&[0x82, length, 0, 0, 0, 0], text].concat())
+        };
+        soon(send.write_all(&masked(good))).await.unwrap();
+        let arrived = far.wire.some_exactly(6 + good.len()).await;
+        assert!(arrived[0] == 0x82 && arrived.len() == 6 + good.len(), "{plugin}");
+        soon(send.write_all(&masked(bad))).await.unwrap();
+        let [high, low] = u16::to_be_bytes(code);
+        assert_eq!(tunnel.take(4).await, [0x88, 2, high, low], "{plugin}");
+    }
 }

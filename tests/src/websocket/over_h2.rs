@@ -14,7 +14,7 @@ use crate::support::soon;
 use crate::support::wire::{Port, Wire, connect};
 
 /// A connection on which the server has said that it takes extended CONNECT.
-async fn client(edge: &Edge, tls: bool) -> SendRequest<Bytes> {
+pub(super) async fn client(edge: &Edge, tls: bool) -> SendRequest<Bytes> {
     let io = match tls {
         true => connect(edge.https(), Some(&["h2"])).await,
         false => connect(edge.http(), None).await,
@@ -29,7 +29,7 @@ async fn client(edge: &Edge, tls: bool) -> SendRequest<Bytes> {
     requests
 }
 
-fn ask(protocol: &'static str) -> Request<()> {
+pub(super) fn ask(protocol: &'static str) -> Request<()> {
     let mut request = Request::builder()
         .method(Method::CONNECT)
         .uri("http://a.test/chat?x=1")
@@ -66,7 +66,7 @@ async fn opened(
 }
 
 /// So many bytes of a stream.
-async fn take(recv: &mut RecvStream, length: usize) -> Vec<u8> {
+pub(super) async fn take(recv: &mut RecvStream, length: usize) -> Vec<u8> {
     let mut got = Vec::new();
     while got.len() < length {
         got.extend_from_slice(&data(recv).await.unwrap().expect("more"));
