@@ -36,6 +36,8 @@ mod tls_sinks;
 mod top;
 #[path = "cli/waf.rs"]
 mod waf;
+#[path = "cli/warnings.rs"]
+mod warnings;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -452,93 +454,6 @@ fn the_service_manager_is_told() {
     gateway.signal("QUIT");
     assert_eq!(next(), "STOPPING=1\n");
     assert_eq!(gateway.wait(), Some(0));
-}
-
-const DOUBTFUL: &str = "
-proxies:
-  - { id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9,
-      plugins: [{ plugin_config_id: acl }] }
-consumers:
-  - { id: c, username: c }
-plugin_configs:
-  - { id: acl, plugin_name: access_control, scope: proxy_group, config: { allowed_consumers: [nobody] } }
-  - { id: spare, plugin_name: cors, scope: proxy_group, config: { allowed_origins: ['https://a.example'] } }
-";
-
-#[test]
-fn certificates_that_nobody_asks_for_are_warned_of() {
-    let folder = Folder::new();
-    let trusting = "gateway: {trusted_proxies: [10.0.0.0/8]}\n";
-    for (gateway, config, is_warned) in [
-        ("", "{}", true),
-        ("", "{trust_forwarded: true}", true),
-        (trusting, "{trust_forwarded: true}", false),
-    ] {
-        let plugin = format!("plugin_name: mtls_auth, proxy_id: a, config: {config}");
-        folder.write(
-            "ferrum.yaml",
-            &format!(
-                "{gateway}proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
-                 plugin_configs:\n  - {{id: m, {plugin}}}\n"
-            ),
-        );
-        let output = ferrum_edge(&folder).arg("check").output().unwrap();
-        let said = format!("{output:?}");
-        assert_eq!(said.contains("[certificate_not_asked]"), is_warned, "{said}");
-    }
-}
-
-#[test]
-fn what_is_probably_not_meant_is_warned_of() {
-    let folder = Folder::new();
-    folder.write("ferrum.yaml", DOUBTFUL);
-    let codes = |arguments: &[&str]| {
-        let output =
-            ferrum_edge(&folder).arg("check").args(arguments).args(["--output", "json"]).output().unwrap();
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let listed = document["warnings"].as_array().unwrap().clone();
-        let codes: Vec<_> =
-            listed.iter().map(|warning| warning["code"].as_str().unwrap().to_owned()).collect();
-        (output.status.code(), codes)
-    };
-    let all = ["plugin_unused", "access_without_identity", "unknown_consumer", "consumer_unusable"];
-    assert_eq!(codes(&[]), (Some(0), all.map(str::to_owned).to_vec()));
-    assert_eq!(codes(&["--deny-warnings"]).0, Some(3));
-    let output = ferrum_edge(&folder).args(["run", "--deny-warnings"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("[access_without_identity]"));
-    let silenced = format!("gateway: {{ silence_warnings: [{}] }}\n{DOUBTFUL}", all.join(", "));
-    folder.write("ferrum.yaml", &silenced);
-    assert_eq!(codes(&["--deny-warnings"]), (Some(0), Vec::new()));
-    folder.write("ferrum.yaml", &silenced.replace("plugin_unused", "plugin_unusd"));
-    let output = ferrum_edge(&folder).arg("check").output().unwrap();
-    assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
-}
-
-#[test]
-fn callers_that_do_not_exist_are_warned_of() {
-    let folder = Folder::new();
-    let told = |plugin: &str| {
-        folder.write(
-            "ferrum.yaml",
-            &format!(
-                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
-                 consumers:\n  - {{id: c, username: ann, acl_groups: [staff], credentials: {{key_auth: k}}}}\n\
-                 plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: a}}\n  - {{id: p, proxy_id: a, {plugin}}}\n"
-            ),
-        );
-        let output = ferrum_edge(&folder).arg("check").output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        format!("{output:?}").matches("[unknown_consumer]").count()
-    };
-    for (plugin, expected) in [
-        ("plugin_name: key_auth, config: {anonymous: ann}", 0),
-        ("plugin_name: key_auth, config: {anonymous: nobody}", 1),
-        ("plugin_name: cors, when: {consumers: [ann], groups: [staff]}", 0),
-        ("plugin_name: cors, when: {not: {any: [{consumers: [bob]}, {groups: [stuff]}]}}", 2),
-    ] {
-        assert_eq!(told(plugin), expected, "{plugin}");
-    }
 }
 
 /// A line of the log with a key twice means something else to each reader.

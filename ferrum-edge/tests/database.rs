@@ -30,6 +30,8 @@ mod process;
 #[path = "database/propagation.rs"]
 mod propagation;
 #[allow(dead_code, reason = "written for the tests of the store")]
+#[path = "database/retried.rs"]
+mod retried;
 #[path = "store/servers.rs"]
 mod servers;
 #[path = "database/sessions.rs"]

@@ -109,7 +109,9 @@ impl KeyBy {
                 Err((message, remedy)) => problems.add(path, message).remedy = Some(remedy),
             }
         }
-        check(&parts, &settings, problems);
+        if !parts.is_empty() && parts.len() == texts.len() {
+            check(&parts, &settings, problems);
+        }
         for (name, bits, most) in
             [("ipv4_prefix", settings.ipv4_prefix, 32), ("ipv6_prefix", settings.ipv6_prefix, 128)]
         {
@@ -224,7 +226,7 @@ fn check(parts: &[Part], settings: &KeySettings, problems: &mut Problems) {
     }
     let is_there = |part: &Part| matches!(part, Part::Address | Part::Route);
     let always_there = parts.iter().all(is_there);
-    if always_there && !parts.is_empty() && settings.on_missing != Missing::Address {
+    if always_there && settings.on_missing != Missing::Address {
         let why = format!("has no effect: what `{}` names is never missing", settings.name);
         problems.add("config.on_missing", why);
     }
@@ -234,7 +236,7 @@ fn check(parts: &[Part], settings: &KeySettings, problems: &mut Problems) {
     for (name, is_set) in
         [("ipv4_prefix", settings.ipv4_prefix != 32), ("ipv6_prefix", settings.ipv6_prefix != 64)]
     {
-        if is_set && !by_address && !parts.is_empty() {
+        if is_set && !by_address {
             problems.add(format!("config.{name}"), "has no effect: no address is counted by");
         }
     }

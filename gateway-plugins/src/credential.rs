@@ -1,6 +1,7 @@
 //! What the authentication plugins have in common: where credentials are, and a cache of those that were checked.
 
 pub(crate) mod basic;
+pub(crate) mod bearer;
 pub(crate) mod checked;
 pub(crate) mod grants;
 pub(crate) mod headers;

@@ -7,7 +7,6 @@
 mod provider;
 pub(crate) mod source;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
+use gateway_core::plugin::world::calls::CALL_TIMEOUT;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::tasks::Starter;
 use gateway_core::plugin::{
@@ -26,31 +26,26 @@ use gateway_core::record::Metric;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
 use crate::credential::checked::{Checked, Print};
-use crate::credential::headers::ClaimHeaders;
-use crate::credential::place::{Found, Places};
+use crate::credential::place::Found;
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, absent, is_current, now};
+use crate::credential::{OneOrMany, is_current, now};
 use crate::jose::jwk::KeySet;
-use crate::jose::{Algorithm, Fault, Token, fault, token};
+use crate::jose::{Algorithm, Fault, Token, token};
 use provider::Provider;
 use source::Pace;
 
 /// Settings of `jwks_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub(crate) struct Config {
     /// The issuers whose tokens are accepted. At least one.
     #[schemars(length(max = 100))]
     providers: Vec<ProviderConfig>,
-    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
-    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
-    token_lookup: OneOrMany,
-    /// Seconds by which the clocks of issuers and gateway may differ. Default 60, at most 300.
-    #[schemars(range(max = 300))]
-    leeway_seconds: Seconds,
-    /// Refuses tokens that never expire. Default true.
-    require_exp: bool,
+    #[serde(flatten)]
+    bearer: BearerSettings,
     /// Seconds between two fetches of an issuer's keys. Default 900.
     #[schemars(range(min = 1, max = 86400))]
     jwks_refresh_interval_secs: Seconds,
@@ -61,27 +56,8 @@ pub(crate) struct Config {
     /// Seconds for which keys are used after the last fetch that worked. Then requests get 503. Default 86400.
     #[schemars(range(min = 60, max = 2_592_000))]
     max_stale_secs: Seconds,
-    /// Claims that targets get as header fields, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. What a client
-    /// sends under these names is removed. Lists have commas between their parts. Default none.
-    claims_to_headers: BTreeMap<String, String>,
-    /// Takes the token out of the request, so that targets never see it. Default false.
-    hide_credentials: bool,
-    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
-    /// none: a token is required.
-    anonymous: Option<String>,
-    /// Verified tokens that each worker remembers until they expire or the issuer's keys are fetched again; 0 is none.
-    /// Default 1000.
-    #[schemars(range(max = 1_000_000))]
-    cached_tokens: u32,
-    /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
-    #[schemars(length(max = 10_000))]
-    revoked_tokens: Vec<String>,
-    /// Files with more of them, one a line, `#` begins a comment. Default none.
-    #[schemars(length(max = 100))]
-    revoked_token_files: Vec<PathBuf>,
-    /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
-    #[schemars(range(min = 1))]
-    revocation_refresh: Seconds,
+    #[serde(flatten)]
+    signed: SignedSettings,
 }
 
 /// An issuer.
@@ -120,19 +96,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             providers: Vec::new(),
-            token_lookup: OneOrMany::One("header:Authorization".into()),
-            leeway_seconds: Seconds(60),
-            require_exp: true,
+            bearer: BearerSettings::default(),
             jwks_refresh_interval_secs: Seconds(900),
             min_refresh_interval_secs: Seconds(10),
             max_stale_secs: Seconds(86400),
-            claims_to_headers: BTreeMap::new(),
-            hide_credentials: false,
-            anonymous: None,
-            cached_tokens: 1000,
-            revoked_tokens: Vec::new(),
-            revoked_token_files: Vec::new(),
-            revocation_refresh: Seconds(10),
+            signed: SignedSettings::default(),
         }
     }
 }
@@ -159,10 +127,7 @@ impl Default for ProviderConfig {
 /// The plugin.
 pub(crate) struct JwksAuth {
     providers: Vec<Provider>,
-    places: Places,
-    headers: ClaimHeaders,
-    hide: bool,
-    anonymous: Option<String>,
+    bearer: Bearer,
     verified: Checked<(Arc<Identity>, Arc<KeySet>, usize)>,
     revoked: Revoked,
     /// Tokens whose signature was good, and tokens that were remembered.
@@ -195,12 +160,13 @@ impl Plugin for JwksAuth {
             refresh: config.jwks_refresh_interval_secs.duration(),
             at_least: config.min_refresh_interval_secs.duration(),
             max_age: config.max_stale_secs.duration(),
+            timeout: CALL_TIMEOUT,
         };
         if pace.max_age < pace.refresh {
             // Between two fetches the keys would be too old, and every request refused.
             return Err(Problems::one("config.max_stale_secs", "is less than `jwks_refresh_interval_secs`"));
         }
-        let clock = (config.leeway_seconds.0, config.require_exp);
+        let clock = (config.signed.leeway_seconds.0, config.signed.require_exp);
         let mut problems = Problems::default();
         let mut providers: Vec<Provider> = Vec::new();
         for (n, written) in config.providers.into_iter().enumerate() {
@@ -216,25 +182,17 @@ impl Plugin for JwksAuth {
         problems.into_result(())?;
         Ok(Self {
             providers,
-            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
-            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
-            hide: config.hide_credentials,
-            anonymous: config.anonymous,
-            verified: Checked::new(config.cached_tokens),
-            revoked: Revoked::read(
-                world,
-                config.revoked_tokens,
-                config.revoked_token_files,
-                config.revocation_refresh,
-            )?,
+            bearer: Bearer::read(config.bearer)?,
+            verified: Checked::new(config.signed.cached_tokens),
+            revoked: config.signed.revoked(world)?,
             counts: ["verified", "cached"].map(|it| world.meters().counter(TOKENS, &["result"], &[it])),
         })
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.places.hide(hooks);
+        self.bearer.hide(hooks);
         hooks.authenticate(self.clone());
-        if !self.headers.is_empty() {
+        if self.bearer.tells() {
             hooks.on_request(self);
         }
     }
@@ -248,25 +206,24 @@ impl Plugin for JwksAuth {
     }
 }
 
-/// The caller whom this plugin recognised.
-struct Recognised(Arc<Identity>);
-
 impl Authenticate for JwksAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
-        let token = match self.places.find(exchange) {
-            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+        let token = match self.bearer.find(exchange) {
+            Found::Nothing => return self.bearer.missing(seat),
             Found::One(token) if token.len() <= token::MAX_TOKEN => token,
             Found::One(_) | Found::Several => return Claim::Refused(Fault::Malformed.reply()),
         };
         match self.identity(&token, seat, now()) {
-            Answer::Known(identity) => Claim::Caller(self.recognised(exchange, seat, identity)),
+            Answer::Known(identity) => Claim::Caller(self.bearer.recognised(exchange, seat, identity)),
             Answer::Refused(fault) => Claim::Refused(fault.reply()),
             Answer::KeysNeeded(provider, known) => {
                 let token = token.into_owned();
                 Claim::wait(async move {
                     provider.source.ask(known.as_ref()).await;
                     match self.identity(&token, seat, now()) {
-                        Answer::Known(identity) => Finding::Caller(self.recognised(exchange, seat, identity)),
+                        Answer::Known(identity) => {
+                            Finding::Caller(self.bearer.recognised(exchange, seat, identity))
+                        }
                         Answer::Refused(fault) => Finding::Refused(fault.reply()),
                         Answer::KeysNeeded(_, Some(_)) => Finding::Refused(Fault::Signature.reply()),
                         Answer::KeysNeeded(_, None) => Finding::Refused(no_keys()),
@@ -279,8 +236,7 @@ impl Authenticate for JwksAuth {
 
 impl OnRequest for JwksAuth {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
-        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        self.bearer.tell(exchange, seat);
         Step::Next
     }
 }
@@ -300,16 +256,6 @@ enum Answer<'a> {
 }
 
 impl JwksAuth {
-    fn recognised(&self, exchange: &mut Exchange, seat: Seat<'_>, identity: Arc<Identity>) -> Arc<Identity> {
-        if self.hide {
-            self.places.take_out(exchange);
-        }
-        if !self.headers.is_empty() {
-            exchange.state.put(seat, Recognised(identity.clone()));
-        }
-        identity
-    }
-
     /// Whose token it is, at this second since 1970, by the keys that are known.
     fn identity(&self, text: &[u8], seat: Seat<'_>, now: u64) -> Answer<'_> {
         let print = print(text);

@@ -6,14 +6,11 @@
 mod credential;
 mod keys;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use gateway_core::config::credential::CredentialType;
 use gateway_core::config::problem::Problems;
-use gateway_core::config::units::Seconds;
 use gateway_core::consumer::Identity;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
@@ -26,21 +23,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::credential::bearer::{Bearer, BearerSettings, SignedSettings};
 use crate::credential::checked::{Checked, Print};
-use crate::credential::headers::ClaimHeaders;
-use crate::credential::place::{Found, Places};
+use crate::credential::place::Found;
 use crate::credential::revoked::Revoked;
-use crate::credential::{OneOrMany, absent, is_current, now, texts};
-use crate::jose::{Algorithm, Fault, Rules, Token, claims, fault, token};
+use crate::credential::{OneOrMany, is_current, now, texts};
+use crate::jose::{Algorithm, Fault, Rules, Token, claims, token};
 use keys::Keys;
 
 /// Settings of `jwt_auth`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
-    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
-    token_lookup: OneOrMany,
+    #[serde(flatten)]
+    bearer: BearerSettings,
     /// The claim that names the consumer by its username or custom id; a dotted path leads into objects. Default `sub`.
     consumer_claim_field: String,
     /// Algorithms that are accepted. A key takes only those of its own type, whatever stands here: HS384 needs a secret of 48
@@ -50,64 +47,29 @@ pub(crate) struct Config {
     issuer: OneOrMany,
     /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
     audience: OneOrMany,
-    /// Seconds by which the clocks of issuer and gateway may differ. Default 60, at most 300.
-    #[schemars(range(max = 300))]
-    leeway_seconds: Seconds,
-    /// Refuses tokens that never expire. Default true.
-    require_exp: bool,
-    /// Claims that targets get as header fields, by claim: `{sub: X-User-Id, realm_access.roles: X-Roles}`. What a client
-    /// sends under these names is removed. Lists have commas between their parts. Default none.
-    claims_to_headers: BTreeMap<String, String>,
-    /// Takes the token out of the request, so that targets never see it. Default false.
-    hide_credentials: bool,
-    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
-    /// none: a token is required.
-    anonymous: Option<String>,
-    /// Verified tokens that each worker remembers until they expire, so that their signatures are not checked again; 0 is
-    /// none. A change of the consumer takes effect at once. Default 1000.
-    #[schemars(range(max = 1_000_000))]
-    cached_tokens: u32,
-    /// Ids (`jti`) of tokens that are refused from now on, also remembered ones. Default none.
-    #[schemars(length(max = 10_000))]
-    revoked_tokens: Vec<String>,
-    /// Files with more of them, one a line, `#` begins a comment. Default none.
-    #[schemars(length(max = 100))]
-    revoked_token_files: Vec<PathBuf>,
-    /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
-    #[schemars(range(min = 1))]
-    revocation_refresh: Seconds,
+    #[serde(flatten)]
+    signed: SignedSettings,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            token_lookup: OneOrMany::One("header:Authorization".into()),
+            bearer: BearerSettings::default(),
             consumer_claim_field: "sub".into(),
             algorithms: Algorithm::ALL.to_vec(),
             issuer: OneOrMany::default(),
             audience: OneOrMany::default(),
-            leeway_seconds: Seconds(60),
-            require_exp: true,
-            claims_to_headers: BTreeMap::new(),
-            hide_credentials: false,
-            anonymous: None,
-            cached_tokens: 1000,
-            revoked_tokens: Vec::new(),
-            revoked_token_files: Vec::new(),
-            revocation_refresh: Seconds(10),
+            signed: SignedSettings::default(),
         }
     }
 }
 
 /// The plugin.
 pub(crate) struct JwtAuth {
-    places: Places,
+    bearer: Bearer,
     caller_claim: String,
     algorithms: Vec<Algorithm>,
     rules: Rules,
-    headers: ClaimHeaders,
-    hide: bool,
-    anonymous: Option<String>,
     keys: Keys,
     verified: Checked<Arc<Identity>>,
     revoked: Revoked,
@@ -152,26 +114,18 @@ impl Plugin for JwtAuth {
         problems.into_result(())?;
         let count = |result| world.meters().counter(TOKENS, &["result"], &[result]);
         Ok(Self {
-            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
+            bearer: Bearer::read(config.bearer)?,
             caller_claim: config.consumer_claim_field,
             algorithms: config.algorithms,
             rules: Rules {
                 issuers,
                 audiences,
-                leeway: config.leeway_seconds.0,
-                requires_expiry: config.require_exp,
+                leeway: config.signed.leeway_seconds.0,
+                requires_expiry: config.signed.require_exp,
             },
-            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
-            hide: config.hide_credentials,
-            anonymous: config.anonymous,
             keys: Keys::default(),
-            verified: Checked::new(config.cached_tokens),
-            revoked: Revoked::read(
-                world,
-                config.revoked_tokens,
-                config.revoked_token_files,
-                config.revocation_refresh,
-            )?,
+            verified: Checked::new(config.signed.cached_tokens),
+            revoked: config.signed.revoked(world)?,
             counts: Counts {
                 verified: count("verified"),
                 cached: count("cached"),
@@ -181,9 +135,9 @@ impl Plugin for JwtAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.places.hide(hooks);
+        self.bearer.hide(hooks);
         hooks.authenticate(self.clone());
-        if !self.headers.is_empty() {
+        if self.bearer.tells() {
             hooks.on_request(self);
         }
     }
@@ -193,13 +147,10 @@ impl Plugin for JwtAuth {
     }
 }
 
-/// The claims of a caller whom this plugin recognised.
-struct Recognised(Arc<Identity>);
-
 impl Authenticate for JwtAuth {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
-        let token = match self.places.find(exchange) {
-            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+        let token = match self.bearer.find(exchange) {
+            Found::Nothing => return self.bearer.missing(seat),
             Found::One(token) if token.len() <= token::MAX_TOKEN => token,
             Found::One(_) | Found::Several => return Claim::Refused(self.refused(Fault::Malformed)),
         };
@@ -207,20 +158,13 @@ impl Authenticate for JwtAuth {
             Ok(identity) => identity,
             Err(fault) => return Claim::Refused(self.refused(fault)),
         };
-        if self.hide {
-            self.places.take_out(exchange);
-        }
-        if !self.headers.is_empty() {
-            exchange.state.put(seat, Recognised(identity.clone()));
-        }
-        Claim::Caller(identity)
+        Claim::Caller(self.bearer.recognised(exchange, seat, identity))
     }
 }
 
 impl OnRequest for JwtAuth {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
-        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        self.bearer.tell(exchange, seat);
         Step::Next
     }
 }

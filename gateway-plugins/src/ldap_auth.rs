@@ -57,7 +57,6 @@ impl Plugin for LdapAuth {
         Needs::new("cached_passwords", Need::On("cache_ttl")),
         Needs::new("cache_ttl", Need::On("cached_passwords")),
         Needs::new("plaintext", Need::Without("start_tls")),
-        Needs::new("ca_path", Need::Without("plaintext")),
     ];
     type Config = Config;
 

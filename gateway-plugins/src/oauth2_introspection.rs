@@ -4,7 +4,6 @@
 //! `cache_ttl` at the latest. While the server can't be reached or answers nonsense, tokens that are not remembered get
 //! 503: nobody is let in without an answer.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,19 +25,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::credential::bearer::{Bearer, BearerSettings};
 use crate::credential::checked::{Checked, Print};
 use crate::credential::grants::Grants;
-use crate::credential::headers::ClaimHeaders;
-use crate::credential::place::{Found, Places};
-use crate::credential::{OneOrMany, absent, is_current, now, texts};
-use crate::jose::{Fault, Rules, fault, json};
+use crate::credential::place::Found;
+use crate::credential::{OneOrMany, is_current, now, texts};
+use crate::jose::{Fault, Rules, json};
 use crate::shared::assertion::KeySettings;
 use crate::shared::oauth::{self, ClientMethod, OauthClient};
 use crate::shared::turns::Turns;
 
 /// Settings of `oauth2_introspection`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
+#[schemars(deny_unknown_fields)]
 pub(crate) struct Config {
     /// The URL of the introspection endpoint. Required.
     introspection_url: String,
@@ -78,9 +78,8 @@ pub(crate) struct Config {
     /// Tokens that each worker remembers. Default 1000.
     #[schemars(range(max = 1_000_000))]
     cached_tokens: u32,
-    /// Where the token is: `header:NAME`, `query:NAME`, `cookie:NAME`, or a list of these. `header:Authorization` is
-    /// `Authorization: Bearer TOKEN`. A request with two tokens is refused. Default `header:Authorization`.
-    token_lookup: OneOrMany,
+    #[serde(flatten)]
+    bearer: BearerSettings,
     /// The issuer (`iss`) that the answer must name, or a list of accepted ones. Default any.
     issuer: OneOrMany,
     /// The audience (`aud`) that the answer must name, or a list of which it must name one. Default any.
@@ -100,14 +99,6 @@ pub(crate) struct Config {
     consumer_claims: Vec<String>,
     /// Refuses callers who are no consumers. Default false.
     require_consumer: bool,
-    /// Fields of the answer that targets get as header fields, by field: `{sub: X-User-Id}`. What a client sends under
-    /// these names is removed. Lists have commas between their parts. Default none.
-    claims_to_headers: BTreeMap<String, String>,
-    /// Takes the token out of the request, so that targets never see it. Default false.
-    hide_credentials: bool,
-    /// The consumer that a request without a token counts as, by username. A wrong token is refused all the same. Default
-    /// none: a token is required.
-    anonymous: Option<String>,
 }
 
 impl Default for Config {
@@ -128,7 +119,7 @@ impl Default for Config {
             cache_ttl: Seconds(60),
             negative_cache_ttl: Seconds(10),
             cached_tokens: 1000,
-            token_lookup: OneOrMany::One("header:Authorization".into()),
+            bearer: BearerSettings::default(),
             issuer: OneOrMany::default(),
             audience: OneOrMany::default(),
             required_scopes: Vec::new(),
@@ -137,9 +128,6 @@ impl Default for Config {
             role_claim: "roles".into(),
             consumer_claims: ["username", "sub", "client_id"].map(str::to_owned).to_vec(),
             require_consumer: false,
-            claims_to_headers: BTreeMap::new(),
-            hide_credentials: false,
-            anonymous: None,
         }
     }
 }
@@ -150,12 +138,9 @@ pub(crate) struct Oauth2Introspection {
     oauth: OauthClient,
     hint: Option<String>,
     turns: Turns,
-    places: Places,
+    bearer: Bearer,
     rules: Rules,
     grants: Grants,
-    headers: ClaimHeaders,
-    hide: bool,
-    anonymous: Option<String>,
     /// Seconds for which good and bad tokens are remembered.
     ttl: (u64, u64),
     known: Checked<Result<Arc<Identity>, Fault>>,
@@ -243,12 +228,9 @@ impl Plugin for Oauth2Introspection {
             oauth,
             hint: config.token_type_hint,
             turns: Turns::new(config.max_concurrent_calls, config.max_waiting_calls),
-            places: Places::read(config.token_lookup.into_vec(), "config.token_lookup")?,
+            bearer: Bearer::read(config.bearer)?,
             rules: Rules { issuers, audiences, leeway: 0, requires_expiry: false },
             grants,
-            headers: ClaimHeaders::read(config.claims_to_headers, "config.claims_to_headers")?,
-            hide: config.hide_credentials,
-            anonymous: config.anonymous,
             ttl: (config.cache_ttl.0, config.negative_cache_ttl.0),
             known: Checked::new(config.cached_tokens),
             counts: Counts {
@@ -261,21 +243,18 @@ impl Plugin for Oauth2Introspection {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        self.places.hide(hooks);
+        self.bearer.hide(hooks);
         hooks.authenticate(self.clone());
-        if !self.headers.is_empty() {
+        if self.bearer.tells() {
             hooks.on_request(self);
         }
     }
 }
 
-/// The caller whom this plugin recognised.
-struct Recognised(Arc<Identity>);
-
 impl Authenticate for Oauth2Introspection {
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a> {
-        let token = match self.places.find(exchange) {
-            Found::Nothing => return absent(self.anonymous.as_deref(), seat, fault::missing()),
+        let token = match self.bearer.find(exchange) {
+            Found::Nothing => return self.bearer.missing(seat),
             Found::One(token) if (1..=MAX_TOKEN).contains(&token.len()) => {
                 String::from_utf8(token.into_owned()).ok()
             }
@@ -286,7 +265,7 @@ impl Authenticate for Oauth2Introspection {
         match self.known.get(&print, now()) {
             Some(Ok(identity)) if is_current(&identity, seat) => {
                 self.counts.cached.add(1);
-                return Claim::Caller(self.recognised(exchange, seat, identity));
+                return Claim::Caller(self.bearer.recognised(exchange, seat, identity));
             }
             Some(Err(fault)) => {
                 self.counts.cached.add(1);
@@ -296,7 +275,7 @@ impl Authenticate for Oauth2Introspection {
         }
         Claim::wait(async move {
             match self.ask(&token, print, seat).await {
-                Ok(Ok(identity)) => Finding::Caller(self.recognised(exchange, seat, identity)),
+                Ok(Ok(identity)) => Finding::Caller(self.bearer.recognised(exchange, seat, identity)),
                 Ok(Err(fault)) => Finding::Refused(fault.reply()),
                 Err(reply) => {
                     self.counts.failed.add(1);
@@ -309,23 +288,12 @@ impl Authenticate for Oauth2Introspection {
 
 impl OnRequest for Oauth2Introspection {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let claims = exchange.state.of::<Recognised>(seat).and_then(|it| it.0.claims.clone());
-        self.headers.set(&mut exchange.request.headers, claims.as_deref());
+        self.bearer.tell(exchange, seat);
         Step::Next
     }
 }
 
 impl Oauth2Introspection {
-    fn recognised(&self, exchange: &mut Exchange, seat: Seat<'_>, identity: Arc<Identity>) -> Arc<Identity> {
-        if self.hide {
-            self.places.take_out(exchange);
-        }
-        if !self.headers.is_empty() {
-            exchange.state.put(seat, Recognised(identity.clone()));
-        }
-        identity
-    }
-
     /// Asks about a token, and remembers what is said. An error is the server's, not the token's.
     async fn ask(
         &self,

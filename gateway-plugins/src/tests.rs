@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::PLUGINS;
 
+mod prefixes;
 mod settings;
 
 #[test]

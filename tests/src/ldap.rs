@@ -12,11 +12,13 @@ const SEARCH: &str = "search: {base_dn: 'ou=people,dc=example,dc=org', \
 
 /// A proxy whose callers are users of the directory, with more settings.
 fn spec(origin: &Standing, config: &str) -> String {
-    let ca = tls::authority().ca();
+    // Roots are for connections that are encrypted.
+    let is_plain = config.contains("plaintext: true");
+    let ca = if is_plain { String::new() } else { format!("ca_path: {:?}, ", tls::authority().ca()) };
     format!(
         "proxies:\n  - {{id: a, listen_path: /, {}, plugins: [{{plugin_config_id: p}}]}}\n\
          consumers:\n  - {{id: ann, username: ann, acl_groups: [known]}}\n\
-         plugin_configs:\n  - {{id: p, plugin_name: ldap_auth, scope: proxy_group, config: {{ca_path: {ca:?}, {config}}}}}\n",
+         plugin_configs:\n  - {{id: p, plugin_name: ldap_auth, scope: proxy_group, config: {{{ca}{config}}}}}\n",
         origin.backend()
     )
 }
@@ -123,14 +125,23 @@ async fn a_directory_that_is_away_lets_nobody_in_but_those_it_knew() {
     );
     let edge = Edge::start(&spec(&origin, &config));
     let forgetful = Edge::start(&spec(&origin, &format!("{config}, cache_ttl: 0")));
-    for edge in [&edge, &forgetful] {
+    let small = Edge::start(&spec(&origin, &format!("{config}, cached_passwords: 0")));
+    for edge in [&edge, &forgetful, &small] {
         assert_eq!(login(edge, "ann", "sesame").await.0, 200);
     }
+    let open = Edge::start(&spec(&origin, &format!("{config}, hide_credentials: false")));
+    let (status, body) = login(&open, "ann", "sesame").await;
+    assert!(
+        status == 200 && body.contains("authorization: Basic "),
+        "the target may have the password: {body}"
+    );
     drop(slapd);
     assert_eq!(login(&edge, "ann", "sesame").await.0, 200, "remembered");
     assert_eq!(login(&edge, "ann", "wrong").await.0, 503);
     assert_eq!(login(&edge, "bob", "hunter2").await.0, 503);
-    assert_eq!(login(&forgetful, "ann", "sesame").await.0, 503, "nothing is remembered");
+    for edge in [&forgetful, &small] {
+        assert_eq!(login(edge, "ann", "sesame").await.0, 503, "nothing is remembered");
+    }
 }
 
 #[tokio::test]

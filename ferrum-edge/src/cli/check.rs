@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gateway_core::config::compile::Compiler;
+use gateway_core::config::model::Model;
 use gateway_core::config::problem::{Problem, Problems};
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::config::warning::{closed, silenced};
 use gateway_core::plugin::Registry;
 use serde_json::json;
 
@@ -39,7 +43,11 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Mode::Database => source.load_settings(registry),
     };
     let warnings = match (&result, args.mode) {
-        (Ok(model), Mode::File) => warnings::of(model),
+        (Ok(model), Mode::File) => {
+            let mut all = warnings::of(model);
+            all.extend(silenced(closed(&compiled(model, registry)), model));
+            all
+        }
         // Everything but the settings is in the database.
         _ => Vec::new(),
     };
@@ -77,6 +85,12 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         }
     }
     code
+}
+
+/// What would be served.
+fn compiled(model: &Model, registry: &Registry) -> Snapshot {
+    let empty = Snapshot::empty(model.settings.clone());
+    Compiler::new(registry.clone()).compile(model, &empty, tokio::time::Instant::now()).snapshot
 }
 
 fn document(problem: &Problem) -> serde_json::Value {

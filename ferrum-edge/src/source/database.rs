@@ -175,14 +175,18 @@ impl Reconciler {
     /// # Errors
     /// When they can't be used.
     pub(crate) async fn reload(&self, settings: Arc<Settings>) -> Result<(), ReloadError> {
-        let live = self.live.lock().await;
+        let mut live = self.live.lock().await;
         let missing = live.catalog.without_redis(&settings);
         if !missing.is_empty() {
             let refused = ReloadError::from(missing);
             self.engine.telemetry.refused(&refused);
             return Err(refused);
         }
-        heavy(|| self.engine.reload_settings(settings, live.mark.revision))
+        heavy(|| self.engine.reload_settings(settings, live.mark.revision))?;
+        if let Err(error) = self.retry_broken(&mut live).await {
+            tracing::warn!(%error, "objects that could not be used were not looked at again");
+        }
+        Ok(())
     }
 
     /// The store itself, for reading.

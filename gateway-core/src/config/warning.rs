@@ -9,6 +9,8 @@ use ipnet::IpNet;
 
 use super::model::{Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic, Upstream};
 
+use super::snapshot::Snapshot;
+
 mod covers;
 
 use covers::{Covers, Why};
@@ -17,6 +19,10 @@ use covers::{Covers, Why};
 pub const CODES: &[(&str, &str)] = &[
     ("no_proxies", "there is no proxy, so that nothing is served"),
     ("proxy_shadowed", "a proxy that goes before another one takes every request of it"),
+    (
+        "proxy_closed",
+        "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
+    ),
     ("plugin_unused", "no proxy names a plugin config of scope `proxy_group`"),
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
@@ -69,6 +75,24 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
         found.placeholders(proxy);
     }
     silenced(found.0, model)
+}
+
+/// Proxies that are closed in this snapshot, for what their plugins can't do.
+pub fn closed(snapshot: &Snapshot) -> Vec<Warning> {
+    let mut found = Found(Vec::new());
+    for (id, route) in snapshot.quarantined.iter() {
+        for problem in route.quarantine.iter().flat_map(|problems| &problems.0) {
+            let message = format!("it answers 503 to every request: {}: {}", problem.path, problem.message);
+            found.add(
+                "proxy_closed",
+                format!("proxies.{id}"),
+                message,
+                "change or remove that plugin config",
+            );
+        }
+    }
+    found.0.sort_by(|a, b| (&a.path, &a.message).cmp(&(&b.path, &b.message)));
+    found.0
 }
 
 /// Without what the settings silence.

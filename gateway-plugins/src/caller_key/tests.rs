@@ -10,9 +10,12 @@ use serde_json::json;
 use super::*;
 
 fn key_by(limit_by: serde_json::Value, on_missing: Missing) -> Result<KeyBy, Problems> {
+    // A prefix says something only where addresses count.
+    let by_address = limit_by != "route" && on_missing == Missing::Address;
+    let ipv4_prefix = if by_address { 24 } else { 32 };
     let limit_by = serde_json::from_value(limit_by).unwrap();
     let mut problems = Problems::default();
-    let settings = KeySettings { name: "limit_by", limit_by, ipv4_prefix: 24, ipv6_prefix: 64, on_missing };
+    let settings = KeySettings { name: "limit_by", limit_by, ipv4_prefix, ipv6_prefix: 64, on_missing };
     let key_by = KeyBy::new(settings, &mut problems);
     problems.into_result(key_by)
 }
@@ -33,7 +36,7 @@ fn keyed(key_by: &KeyBy, exchange: &Exchange) -> Keyed {
 
 #[test]
 fn addresses_count_by_their_networks() {
-    let by = key_by(json!("address"), Missing::Deny).unwrap();
+    let by = key_by(json!("address"), Missing::Address).unwrap();
     let same = |a, b| keyed(&by, &exchange(a, &[])) == keyed(&by, &exchange(b, &[]));
     assert!(same("192.0.2.1", "192.0.2.255"));
     assert!(same("192.0.2.1", "::ffff:192.0.2.9"), "IPv4 through an IPv6 socket is IPv4");
@@ -54,7 +57,7 @@ fn each_part_tells_callers_apart() {
     let by = key_by(json!("template:${request.header.x-a}-${request.query}"), Missing::Deny).unwrap();
     let key = |a| keyed(&by, &exchange("192.0.2.1", &[("x-a", a)]));
     assert_ne!(key("1"), key("2"));
-    let by = key_by(json!("route"), Missing::Deny).unwrap();
+    let by = key_by(json!("route"), Missing::Address).unwrap();
     let of = |proxy| by.of_exchange(&exchange("192.0.2.1", &[]), proxy, DefaultHasher::new());
     assert_ne!(of("a"), of("b"));
 }
@@ -101,7 +104,7 @@ fn what_is_missing() {
 #[test]
 fn sessions_count_by_what_they_have() {
     let session = |address: &str| Session::new(exchange(address, &[]).client);
-    let by = key_by(json!("address"), Missing::Deny).unwrap();
+    let by = key_by(json!("address"), Missing::Address).unwrap();
     let key = |session: &Session| by.of_session(session, "a", DefaultHasher::new());
     assert_eq!(key(&session("192.0.2.1")), key(&session("192.0.2.2")));
     assert_ne!(key(&session("192.0.2.1")), key(&session("192.0.3.2")));
@@ -133,7 +136,7 @@ fn what_cant_be_counted_by_is_refused() {
             limit_by,
             ipv4_prefix: 33,
             ipv6_prefix: 0,
-            on_missing: Missing::Deny,
+            on_missing: Missing::Address,
         },
         &mut problems,
     );

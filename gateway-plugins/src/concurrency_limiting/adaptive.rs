@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn a_window_with_too_few_responses_goes_on() {
+        for (min_samples, expected) in [(1, 1), (5, 5), (8, 8)] {
+            let mut now = Instant::now();
+            let rules = Rules { min_samples, ..rules(Algorithm::Gradient { tolerance: 1.5 }) };
+            let adaptive = Adaptive::new(rules, now);
+            now += Duration::from_millis(101);
+            let changed =
+                (1..=10).find(|_| adaptive.observe((Duration::from_millis(10), false), 20, now).is_some());
+            assert_eq!(changed, Some(expected));
+        }
+    }
+
+    #[test]
     fn gradient_grows_while_latency_is_usual_and_shrinks_when_it_rises() {
         let mut now = Instant::now();
         let adaptive = Adaptive::new(rules(Algorithm::Gradient { tolerance: 1.5 }), now);

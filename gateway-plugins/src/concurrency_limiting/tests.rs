@@ -171,10 +171,11 @@ async fn callers_have_places_of_their_own() {
 
 #[tokio::test]
 async fn prefixes_make_one_caller_of_a_network() {
-    for (config, address, status) in [
-        (json!({ "max_concurrent": 1, "ipv4_prefix": 24 }), "192.0.2.9", 503),
-        (json!({ "max_concurrent": 1 }), "192.0.2.9", 200),
-        (json!({ "max_concurrent": 1, "ipv6_prefix": 32 }), "2001:db8:1::1", 200),
+    for (config, first, second, status) in [
+        (json!({ "max_concurrent": 1, "ipv4_prefix": 24 }), "192.0.2.1", "192.0.2.9", 503),
+        (json!({ "max_concurrent": 1 }), "192.0.2.1", "192.0.2.9", 200),
+        (json!({ "max_concurrent": 1, "ipv6_prefix": 32 }), "2001:db8:1::1", "2001:db8:2::1", 503),
+        (json!({ "max_concurrent": 1 }), "2001:db8:1::1", "2001:db8:2::1", 200),
     ] {
         let world = World::default();
         let text = spec(&config);
@@ -184,9 +185,10 @@ async fn prefixes_make_one_caller_of_a_network() {
         let body = Mutex::new(Some(Held(ended)));
         let one =
             build().answering(move |_| Response::new(Body::stream(body.lock().unwrap().take().unwrap())));
-        let mut first = pin!(one.get("/", &[]));
-        begin(first.as_mut());
-        let other = build().from_client(address.parse().unwrap(), None);
+        let one = one.from_client(first.parse().unwrap(), None);
+        let mut under_way = pin!(one.get("/", &[]));
+        begin(under_way.as_mut());
+        let other = build().from_client(second.parse().unwrap(), None);
         assert_eq!(other.get("/", &[]).await.status, status, "{config}");
     }
 }
@@ -236,6 +238,23 @@ async fn the_limit_follows_failures_and_latency() {
     let mut more: Vec<_> = (0..2).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
     begin(more[0].as_mut());
     assert!(more[1].as_mut().now_or_never().is_some() || slow.trial.asked().len() > 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_waits_for_as_many_responses_as_the_settings_say() {
+    for (min_samples, served_then) in [(1, 12), (50, 10)] {
+        let adaptive = json!({ "initial_concurrent": 10, "min_concurrent": 2, "interval": 10, "min_samples": min_samples });
+        let slow = slow(json!({ "max_concurrent": 100, "limit_by": "route", "adaptive": adaptive }));
+        let mut held: Vec<_> = (0..10).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
+        held.iter_mut().for_each(|request| begin(request.as_mut()));
+        slow.end_one();
+        tokio::time::advance(Duration::from_millis(20)).await;
+        assert_eq!(held.remove(0).await.status, 200);
+        let mut more: Vec<_> = (0..5).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
+        let refused = more.iter_mut().filter_map(|request| request.as_mut().now_or_never()).count();
+        let under_way = held.len() + more.len() - refused;
+        assert_eq!(under_way > 10, served_then > 10, "{min_samples}: {under_way} under way");
+    }
 }
 
 fn build(config: Value) -> Arc<ConcurrencyLimiting> {

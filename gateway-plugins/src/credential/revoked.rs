@@ -47,10 +47,15 @@ impl Revoked {
         id.is_some_and(|id| self.listed.contains(id) || self.files.get().0.contains(id))
     }
 
+    /// How often the files are looked at.
+    pub(crate) fn every(&self) -> std::time::Duration {
+        self.refresh.duration()
+    }
+
     /// Has the files read again when they change.
     pub(crate) fn start(&self, starter: &mut Starter<'_>) {
         if !self.files.is_empty() {
-            let (files, every) = (self.files.clone(), self.refresh.duration());
+            let (files, every) = (self.files.clone(), self.every());
             starter.task("revoked", move |control| files.clone().keep_fresh(every, control));
         }
     }

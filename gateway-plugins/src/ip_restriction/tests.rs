@@ -32,7 +32,10 @@ async fn who_comes_in() {
             json!({ "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"], "mode": "allow_first" }),
             [true, false, true],
         ),
-        (json!({ "deny": ["0.0.0.0/0"], "mode": "allow_first" }), [false, false, false]),
+        (
+            json!({ "allow": ["192.0.2.9"], "deny": ["0.0.0.0/0"], "mode": "allow_first" }),
+            [false, false, false],
+        ),
     ] {
         for (address, may) in [inside, outside, both].into_iter().zip(may) {
             assert_eq!(status(&config, address).await, if may { 200 } else { 403 }, "{config} {address}");

@@ -31,6 +31,8 @@ pub(crate) struct Pace {
     pub(crate) at_least: Duration,
     /// How long keys are used after the last fetch that worked.
     pub(crate) max_age: Duration,
+    /// How long one fetch may take.
+    pub(crate) timeout: Duration,
 }
 
 /// The keys of one issuer.
@@ -70,7 +72,8 @@ impl Source {
         (url, is_discovery): (&str, bool),
         pace: Pace,
     ) -> Result<Self, Problems> {
-        let first = client(world, url, ca_path.clone()).map_err(|message| Problems::one("", message))?;
+        let first = client(world, url, (ca_path.clone(), pace.timeout))
+            .map_err(|message| Problems::one("", message))?;
         let count = |result| world.meters().counter(FETCHES, &["issuer", "result"], &[issuer, result]);
         Ok(Self {
             issuer: issuer.to_owned(),
@@ -98,8 +101,12 @@ impl Source {
     }
 
     /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
-    /// fetch at a time; everybody who asks meanwhile waits for it.
+    /// fetch at a time; everybody who asks meanwhile waits for it, and no longer than one fetch may take.
     pub(crate) async fn ask(&self, known: Option<&Arc<KeySet>>) {
+        drop(tokio::time::timeout(self.pace.timeout, self.ask_in_turn(known)).await);
+    }
+
+    async fn ask_in_turn(&self, known: Option<&Arc<KeySet>>) {
         let mut asked = self.held.asked.lock().await;
         let now = self.keys();
         let is_newer = match (&now, known) {
@@ -158,16 +165,20 @@ impl Source {
         if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
             return Err(format!("{uri} names keys that are not behind https"));
         }
-        let (client, uri) = client(&self.world, url, self.ca_path.clone())?;
+        let (client, uri) = client(&self.world, url, (self.ca_path.clone(), self.pace.timeout))?;
         let keys = KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))?;
         self.held.about.store(Some(Arc::new(about)));
         Ok(keys)
     }
 }
 
-fn client(world: &World, url: &str, ca_path: Option<std::path::PathBuf>) -> Result<(Client, Uri), String> {
+fn client(
+    world: &World,
+    url: &str,
+    (ca_path, timeout): (Option<std::path::PathBuf>, Duration),
+) -> Result<(Client, Uri), String> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
-    let mut endpoint = endpoint.trusting(ca_path);
+    let mut endpoint = endpoint.trusting(ca_path).within(timeout);
     endpoint.max_response_bytes = MAX_DOCUMENT;
     let client = world.client(endpoint).map_err(|problems| problems.messages())?;
     Ok((client, uri))

@@ -1,5 +1,6 @@
 //! Issuers that rotate their keys, are away, or lie.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -314,6 +314,11 @@ fn filter(option: &str, text: &str, one_of: &[&str], problems: &mut Problems) {
 }
 
 fn tls(config: &Config, world: &World, problems: &mut Problems) -> Option<Arc<ClientConfig>> {
+    let is_encrypted = config.start_tls || config.urls.iter().any(|url| url.starts_with("ldaps://"));
+    if config.ca_path.is_some() && !is_encrypted {
+        problems.add("config.ca_path", "has no effect: no connection is encrypted").remedy =
+            Some("remove it, or take `ldaps://` or `start_tls: true`".into());
+    }
     let mut roots = RootCertStore::empty();
     match &config.ca_path {
         None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),

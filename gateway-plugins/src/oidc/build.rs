@@ -26,11 +26,15 @@ use crate::shared::turns::Turns;
 const MIN_SECRET: usize = 32;
 /// Calls to the token endpoint at a time, and that wait.
 const CALLS: (usize, usize) = (100, 1000);
-const PACE: Pace = Pace {
-    refresh: Duration::from_secs(900),
-    at_least: Duration::from_secs(10),
-    max_age: Duration::from_secs(86400),
-};
+/// How often the provider's keys are fetched, where one fetch may take so long.
+fn pace(timeout: Duration) -> Pace {
+    Pace {
+        refresh: Duration::from_secs(900),
+        at_least: Duration::from_secs(10),
+        max_age: Duration::from_secs(86400),
+        timeout,
+    }
+}
 
 /// What is wrong on its own with a setting.
 fn check(config: &Config) -> Problems {
@@ -119,10 +123,11 @@ fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provid
         None => (format!("{base}/.well-known/openid-configuration"), "issuer"),
     };
     let from = (config.issuer.as_str(), config.ca_path.clone());
-    let source = Source::new(world, from, (&url, true), PACE).map_err(|mut all| {
-        all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
-        all
-    })?;
+    let source =
+        Source::new(world, from, (&url, true), pace(config.timeout_ms.duration())).map_err(|mut all| {
+            all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
+            all
+        })?;
     Ok(Provider {
         source: Arc::new(source),
         world: world.clone(),

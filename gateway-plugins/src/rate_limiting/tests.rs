@@ -241,7 +241,10 @@ fn bad_settings_are_refused() {
         (json!({ "limits": [{ "rate": 1 }, { "rate": 1, "name": "other" }] }), "config.limits[1]"),
         (json!({ "limits": limits, "limit_by": "ip" }), "config.limit_by"),
         (json!({ "limits": limits, "ipv4_prefix": 33 }), "config.ipv4_prefix"),
-        (json!({ "limits": limits, "failure_statuses": ["6xx"] }), "config.failure_statuses[0]"),
+        (
+            json!({ "limits": limits, "count": "failures", "failure_statuses": ["6xx"] }),
+            "config.failure_statuses[0]",
+        ),
         (json!({ "limits": limits, "status_code": 200 }), "config.status_code"),
         (json!({ "limits": limits, "max_keys": 0 }), "config.max_keys"),
         (json!({ "limits": limits, "count": "some" }), "config.count"),

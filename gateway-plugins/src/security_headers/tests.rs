@@ -19,7 +19,9 @@ async fn defaults_are_careful_and_can_be_switched_off() {
     assert_eq!(got.field("referrer-policy"), "strict-origin-when-cross-origin");
     assert_eq!(got.headers.len(), 3, "{:?}", got.headers);
     let off =
-        trial(json!({ "nosniff": false, "frame_options": "", "referrer_policy": "" })).get("/", &[]).await;
+        trial(json!({ "nosniff": false, "frame_options": "", "referrer_policy": "", "remove": ["x-a"] }))
+            .get("/", &[])
+            .await;
     assert!(off.headers.is_empty(), "{:?}", off.headers);
 }
 

@@ -58,12 +58,18 @@ pub(crate) struct Net(Arc<Mutex<Servers>>);
 struct Servers {
     serving: Option<Arc<Serving>>,
     sent: Vec<Sent>,
+    endpoints: Vec<Endpoint>,
 }
 
 impl Net {
     /// Has requests answered so from now on.
     pub(crate) fn serve(&self, serving: impl Fn(&Sent) -> Served + Send + Sync + 'static) {
         locked(&self.0).serving = Some(Arc::new(serving));
+    }
+
+    /// What plugins prepared to ask so far.
+    pub(crate) fn endpoints(&self) -> Vec<Endpoint> {
+        locked(&self.0).endpoints.clone()
     }
 
     /// What was asked so far.
@@ -84,6 +90,7 @@ impl Calls for Net {
             Server::Address { host, port } => format!("{host}:{port}"),
             Server::Upstream(id) => id.to_string(),
         };
+        locked(&self.0).endpoints.push(endpoint.clone());
         Ok(Client::new(Arc::new(Site { net: self.clone(), base, endpoint })))
     }
 }

@@ -5,6 +5,7 @@ use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
 use super::super::PLUGINS;
+use crate::testing::Machine;
 
 fn problems(plugin: &str, config: &Value) -> Problems {
     match Registry::new(PLUGINS).build(plugin, None, config) {
@@ -315,4 +316,27 @@ fn settings_of_admission_without_effect() {
             (json!({ "headers_schema": { "properties": { "X-A": {} } } }), "config.headers_schema"),
         ],
     );
+}
+
+/// Plugins trust the roots that they are told to, and no others.
+#[test]
+fn roots_are_those_of_the_settings() {
+    for (plugin, config) in [
+        ("jwks_auth", json!({ "providers": [{ "issuer": "https://i", "ca_path": "/roots.pem" }] })),
+        (
+            "oauth2_introspection",
+            json!({ "introspection_url": "https://i", "client_id": "e", "ca_path": "/roots.pem" }),
+        ),
+        ("forward_auth", json!({ "url": "https://i", "ca_path": "/roots.pem" })),
+        ("ip_restriction", json!({ "deny_urls": ["https://i/list"], "ca_path": "/roots.pem" })),
+    ] {
+        let machine = Machine::default();
+        let registry = Registry::new(PLUGINS).with_world(machine.world());
+        if let Err(problems) = registry.build(plugin, None, &config) {
+            panic!("{plugin}: {problems}");
+        }
+        let endpoints = machine.net.endpoints();
+        let roots: Vec<_> = endpoints.iter().map(|endpoint| endpoint.tls.ca_path.as_deref()).collect();
+        assert_eq!(roots, [Some(std::path::Path::new("/roots.pem"))], "{plugin}");
+    }
 }

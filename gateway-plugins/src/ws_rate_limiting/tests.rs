@@ -113,6 +113,14 @@ fn keys() {
     assert_eq!(by_net.key(&a, "p"), by_net.key(&b, "p"));
     let by_address = build(json!({ "messages_per_second": 1, "limit_by": "address" }));
     assert_ne!(by_address.key(&a, "p"), by_address.key(&b, "p"));
+    let v6 = |third: u16| {
+        let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, third, 1, 0, 0, 0, 1);
+        let client = Client::new((address, 1).into(), ([127, 0, 0, 1], 1).into(), false, None);
+        Session::new(Arc::new(client))
+    };
+    assert_ne!(by_address.key(&v6(1), "p"), by_address.key(&v6(2), "p"));
+    let by_v6 = build(json!({ "messages_per_second": 1, "limit_by": "address", "ipv6_prefix": 32 }));
+    assert_eq!(by_v6.key(&v6(1), "p"), by_v6.key(&v6(2), "p"));
     let missing = |on_missing| {
         let config = json!({ "messages_per_second": 1, "limit_by": "consumer", "on_missing": on_missing });
         build(config).key(&a, "p")

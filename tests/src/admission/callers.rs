@@ -42,7 +42,7 @@ fn base64(bytes: &[u8]) -> String {
             out.push(char::from(LETTERS[(bits >> (18 - 6 * n) & 63) as usize]));
         }
     }
-    out + &"=".repeat((3 - bytes.len() % 3) % 3)
+    out + "=".repeat((3 - bytes.len() % 3) % 3).as_str()
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn certificates_that_a_proxy_forwards_decide_in_every_protocol() {
     let (good, bad) = ([("client-cert", known.as_str())], [("client-cert", unknown.as_str())]);
     let spec = spec(&origin, &[("mtls_auth", "{trust_forwarded: true}")]);
     let edge = h3::edge_with("  trusted_proxies: [127.0.0.0/8]\n", &spec);
-    decides(&edge, &origin, &row("mtls_auth", &good, &bad, (401, "16"))).await;
+    decides(&edge, &origin, &row("mtls_auth", &good, &bad, (403, "7"))).await;
     // From anybody else the field says nothing.
     let edge = h3::edge_with("", &spec);
     for way in WAYS {

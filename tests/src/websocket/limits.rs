@@ -29,7 +29,7 @@ async fn limited(plugin: &str, config: &str) -> (Edge, Port) {
     let origin = Port::listen(None).await;
     let plugin =
         format!("plugin_configs:\n  - {{id: p, plugin_name: {plugin}, scope: global, config: {config}}}\n");
-    (Edge::start(&(spec(&origin, "") + &plugin)), origin)
+    (Edge::start(&(spec(&origin, "") + plugin.as_str())), origin)
 }
 
 #[tokio::test]

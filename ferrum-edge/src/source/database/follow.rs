@@ -139,6 +139,48 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Looks again at objects that can't be used: what they lacked, such as a connection of `gateway.redis`, a file or a variable,
+    /// may be there now.
+    pub(super) async fn retry_broken(&self, live: &mut Live) -> Result<(), StoreError> {
+        let mut edit = Edit::default();
+        let mut is_any = false;
+        for kind in Kind::ALL {
+            let broken = live.catalog.broken();
+            let ids: Vec<String> =
+                broken.iter().filter(|(of, ..)| *of == kind).map(|(_, id, _)| id.to_owned()).collect();
+            if ids.is_empty() {
+                continue;
+            }
+            for object in self.store.get_many(kind, &ids).await? {
+                self.documents.put(&mut edit, &object);
+                is_any = true;
+            }
+        }
+        if !is_any {
+            return Ok(());
+        }
+        let ids = match live.catalog.affected(&edit) {
+            Affected::Some(ids) => texts(&ids),
+            Affected::All => self.other_proxies(live, &edit),
+        };
+        let affected = self.as_stored(self.store.get_many(Kind::Proxies, &ids).await?);
+        let tried = heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object));
+        let (catalog, mut changes) = tried.expect("a broken object is left alone and refuses nothing");
+        let mended = live.catalog.broken().len().saturating_sub(catalog.broken().len());
+        let mark = live.mark.clone();
+        changes.revision = Some(mark.revision);
+        let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
+        self.now_at(live, catalog, mark).await;
+        match staged {
+            Ok(staged) => self.engine.publish(staged).everywhere().await,
+            Err(error) => tracing::error!(%error, "what was mended could not be served"),
+        }
+        if mended > 0 {
+            tracing::info!(objects = mended, "objects that could not be used are in use again");
+        }
+        Ok(())
+    }
+
     /// What the store has, as an edit.
     fn edit(&self, objects: &[(Kind, String, Option<Object>)]) -> Edit {
         let mut edit = Edit::default();

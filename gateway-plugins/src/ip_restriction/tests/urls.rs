@@ -139,3 +139,15 @@ fn bad_settings_are_refused() {
         assert_eq!(problems.0[0].path, path, "{config}: {problems}");
     }
 }
+
+#[test]
+fn a_fetch_may_take_as_long_and_bring_as_much_as_the_settings_say() {
+    let machine = Machine::default();
+    let world = owned(&machine);
+    plugin(&world, json!({ "deny_urls": [URL], "url_timeout": "3s", "max_url_bytes": 1000 }));
+    plugin(&world, json!({ "deny_urls": [URL] }));
+    let endpoints = machine.net.endpoints();
+    let bounds: Vec<_> =
+        endpoints.iter().map(|endpoint| (endpoint.timeout.as_secs(), endpoint.max_response_bytes)).collect();
+    assert_eq!(bounds, [(3, 1000), (30, 64 << 20)]);
+}

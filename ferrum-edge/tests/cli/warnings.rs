@@ -1,0 +1,119 @@
+//! What `check` warns of.
+
+use serde_json::Value;
+
+use crate::process::{Folder, ferrum_edge};
+
+const DOUBTFUL: &str = "
+proxies:
+  - { id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9,
+      plugins: [{ plugin_config_id: acl }] }
+consumers:
+  - { id: c, username: c }
+plugin_configs:
+  - { id: acl, plugin_name: access_control, scope: proxy_group, config: { allowed_consumers: [nobody] } }
+  - { id: spare, plugin_name: cors, scope: proxy_group, config: { allowed_origins: ['https://a.example'] } }
+";
+
+#[test]
+fn certificates_that_nobody_asks_for_are_warned_of() {
+    let folder = Folder::new();
+    let trusting = "gateway: {trusted_proxies: [10.0.0.0/8]}\n";
+    for (gateway, config, is_warned) in [
+        ("", "{}", true),
+        ("", "{trust_forwarded: true}", true),
+        (trusting, "{trust_forwarded: true}", false),
+    ] {
+        let plugin = format!("plugin_name: mtls_auth, proxy_id: a, config: {config}");
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "{gateway}proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 plugin_configs:\n  - {{id: m, {plugin}}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = format!("{output:?}");
+        assert_eq!(said.contains("[certificate_not_asked]"), is_warned, "{said}");
+    }
+}
+
+#[test]
+fn what_is_probably_not_meant_is_warned_of() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", DOUBTFUL);
+    let codes = |arguments: &[&str]| {
+        let output =
+            ferrum_edge(&folder).arg("check").args(arguments).args(["--output", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let listed = document["warnings"].as_array().unwrap().clone();
+        let codes: Vec<_> =
+            listed.iter().map(|warning| warning["code"].as_str().unwrap().to_owned()).collect();
+        (output.status.code(), codes)
+    };
+    let all = ["plugin_unused", "access_without_identity", "unknown_consumer", "consumer_unusable"];
+    assert_eq!(codes(&[]), (Some(0), all.map(str::to_owned).to_vec()));
+    assert_eq!(codes(&["--deny-warnings"]).0, Some(3));
+    let output = ferrum_edge(&folder).args(["run", "--deny-warnings"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("[access_without_identity]"));
+    let silenced = format!("gateway: {{ silence_warnings: [{}] }}\n{DOUBTFUL}", all.join(", "));
+    folder.write("ferrum.yaml", &silenced);
+    assert_eq!(codes(&["--deny-warnings"]), (Some(0), Vec::new()));
+    folder.write("ferrum.yaml", &silenced.replace("plugin_unused", "plugin_unusd"));
+    let output = ferrum_edge(&folder).arg("check").output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
+}
+
+/// What is closed when it runs is told by `check`.
+#[test]
+fn proxies_that_would_be_closed_are_warned_of() {
+    let folder = Folder::new();
+    for (when, order, is_closed) in [
+        ("consumers: [ann]", "", true),
+        ("groups: [staff]", ", after: key_auth", false),
+        ("methods: [GET]", "", false),
+    ] {
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 consumers:\n  - {{id: c, username: ann, acl_groups: [staff], credentials: {{key_auth: k}}}}\n\
+                 plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: a}}\n  \
+                 - {{id: p, proxy_id: a, plugin_name: bot_detection, when: {{{when}}}{order}}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said.contains("[proxy_closed]"), is_closed, "{said}");
+        assert_eq!(said.contains("before the caller is known"), is_closed, "{said}");
+        let denied = ferrum_edge(&folder).args(["check", "--deny-warnings"]).output().unwrap();
+        assert_eq!(denied.status.code(), Some(if is_closed { 3 } else { 0 }), "{said}");
+    }
+}
+
+#[test]
+fn callers_that_do_not_exist_are_warned_of() {
+    let folder = Folder::new();
+    let told = |plugin: &str| {
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 consumers:\n  - {{id: c, username: ann, acl_groups: [staff], credentials: {{key_auth: k}}}}\n\
+                 plugin_configs:\n  - {{id: k, plugin_name: key_auth, proxy_id: a}}\n  - {{id: p, proxy_id: a, {plugin}}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        format!("{output:?}").matches("[unknown_consumer]").count()
+    };
+    for (plugin, expected) in [
+        ("plugin_name: key_auth, config: {anonymous: ann}", 0),
+        ("plugin_name: key_auth, config: {anonymous: nobody}", 1),
+        ("plugin_name: cors, when: {consumers: [ann], groups: [staff]}", 0),
+        ("plugin_name: cors, when: {not: {any: [{consumers: [bob]}, {groups: [stuff]}]}}", 2),
+    ] {
+        assert_eq!(told(plugin), expected, "{plugin}");
+    }
+}
