@@ -82,6 +82,10 @@ fn settings_of_authentication_without_effect() {
             ],
         );
     }
+}
+
+#[test]
+fn settings_of_signed_credentials_without_effect() {
     refused(
         "jwt_auth",
         &[
