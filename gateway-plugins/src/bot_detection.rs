@@ -31,7 +31,8 @@ pub(crate) struct Config {
     /// HTTP libraries), `headless` (browsers driven by programs), `scrapers` (crawlers of SEO and data services), `ai`
     /// (crawlers that collect for language models), `search` (search engines). Default `scanners` and `tools`.
     lists: Vec<List>,
-    /// Further patterns that are denied, up to 1,000. Default none.
+    /// Further patterns that are denied, up to 1,000: a part of the header in upper or lower case (`curl/`), or a regex after `~`
+    /// (`~^my-bot/[0-9]`). Default none.
     #[schemars(length(max = 1000))]
     deny: Vec<String>,
     /// Patterns that pass whatever else matches, up to 1,000. Default none.
