@@ -4,8 +4,11 @@
 //! an error: a body that two readers could take for different things is not passed on as if it had been understood.
 
 pub(crate) mod form;
+pub(crate) mod graphql;
 pub(crate) mod json;
 pub(crate) mod multipart;
+pub(crate) mod protobuf;
+pub(crate) mod text;
 pub(crate) mod xml;
 
 /// How a body is read.
@@ -19,6 +22,12 @@ pub enum Processor {
     Json,
     /// XML.
     Xml,
+    /// Messages of gRPC-Web, in Base64 or as they are.
+    GrpcWeb,
+    /// Text of no known kind: JSON where it is JSON, else one argument. Only rules choose it.
+    Text,
+    /// JSON where it is JSON, else nothing: a media type does not keep a target from reading it so. Only rules choose it.
+    Guess,
 }
 
 impl Processor {
@@ -29,12 +38,15 @@ impl Processor {
             Self::Multipart => "MULTIPART",
             Self::Json => "JSON",
             Self::Xml => "XML",
+            Self::GrpcWeb => "GRPCWEB",
+            Self::Text => "TEXT",
+            Self::Guess => "GUESS",
         }
     }
 
     /// The reader of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::Form, Self::Multipart, Self::Json, Self::Xml]
+        [Self::Form, Self::Multipart, Self::Json, Self::Xml, Self::GrpcWeb, Self::Text, Self::Guess]
             .into_iter()
             .find(|it| it.name().eq_ignore_ascii_case(name))
     }
@@ -45,9 +57,15 @@ impl Processor {
         let essence = String::from_utf8_lossy(essence).trim().to_ascii_lowercase();
         match essence.as_str() {
             "application/x-www-form-urlencoded" => Some(Self::Form),
-            "multipart/form-data" => Some(Self::Multipart),
+            // Some frameworks read both as forms.
+            "multipart/form-data" | "multipart/mixed" => Some(Self::Multipart),
             "text/xml" | "application/xml" | "application/soap+xml" => Some(Self::Xml),
-            "application/json" => Some(Self::Json),
+            "application/json"
+            | "application/x-json"
+            | "text/json"
+            | "text/x-json"
+            | "application/csp-report" => Some(Self::Json),
+            other if other.starts_with("application/grpc-web") => Some(Self::GrpcWeb),
             other if other.ends_with("+json") => Some(Self::Json),
             other if other.ends_with("+xml") => Some(Self::Xml),
             _ => None,
@@ -158,12 +176,17 @@ mod tests {
         for _ in 0..20_000 {
             let length = next(24);
             let body: Vec<u8> = (0..length).flat_map(|_| pieces[next(pieces.len())]).copied().collect();
-            for reader in 0..4 {
+            for reader in 0..6 {
                 let mut found = Collected::default();
                 let read = match reader {
                     0 => form::read(&body, &mut found),
                     1 => json::read(&body, 8, &mut found),
                     2 => xml::read(&body, 8, &mut found),
+                    3 => text::read(&body, 8, &mut found),
+                    4 => {
+                        let whole = graphql::strings(&body, &mut found);
+                        whole.then_some(()).ok_or(TOO_MANY)
+                    }
                     _ => multipart::read(&body, b"B", 8, &mut found),
                 };
                 let bytes: usize = found.0.iter().map(|(_, _, value)| value.len()).sum();
@@ -182,6 +205,9 @@ mod tests {
             ("text/xml", Some(Processor::Xml)),
             ("Multipart/Form-Data; boundary=x", Some(Processor::Multipart)),
             ("application/x-www-form-urlencoded", Some(Processor::Form)),
+            ("text/json;charset=utf-8", Some(Processor::Json)),
+            ("multipart/mixed; boundary=x", Some(Processor::Multipart)),
+            ("application/grpc-web+proto", Some(Processor::GrpcWeb)),
             ("text/plain", None),
         ] {
             assert_eq!(Processor::for_content_type(kind.as_bytes()), reader, "{kind}");

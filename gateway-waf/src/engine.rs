@@ -7,7 +7,7 @@ mod verdict;
 use std::sync::Arc;
 
 use crate::bits;
-use crate::body::{Kind, Processor, Sink, Unreadable, form, json, multipart, xml};
+use crate::body::{Kind, Processor, Sink, Unreadable, form, json, multipart, protobuf, text, xml};
 use crate::cache::Cache;
 use crate::compile::tail::Exclusion;
 use crate::limits::Limits;
@@ -33,6 +33,9 @@ pub struct Buffers {
     caches: [Cache; 2],
     scratch: Vec<u8>,
 }
+
+/// A body that two readers could take for different things.
+const CONTENT_TYPES: Unreadable = Unreadable("the request has more than one content type");
 
 /// Memory that is kept from one request to the next, at most.
 const KEPT_BYTES: usize = 1 << 20;
@@ -116,6 +119,9 @@ impl Transaction {
             arguments: self.limits.arguments,
             value_bytes: self.limits.value_bytes,
             arena_bytes: self.limits.arena_bytes,
+            nested_json: self.limits.nested_json,
+            graphql: self.limits.graphql,
+            json_depth: self.limits.json_depth,
         }
     }
 
@@ -145,6 +151,10 @@ impl Transaction {
         if !is_refused && !body.is_empty() {
             self.take_body(body);
         }
+        if self.ruleset.halves[0].lookers[Variable::ArgsJoined as usize].iter().any(|word| *word != 0) {
+            let Buffers { values, texts, .. } = &mut self.buffers;
+            values.join_repeated(texts, self.limits.value_bytes);
+        }
         self.phase(0, true);
     }
 
@@ -152,17 +162,27 @@ impl Transaction {
         let (intake, limit) = (self.intake(), self.limits.value_bytes);
         let Buffers { values, texts, .. } = &mut self.buffers;
         values.set(Variable::BodyLength, texts, body.len().to_string().as_bytes(), limit);
-        let content_type =
-            values.of(Variable::Headers).find(|it| texts.get(it.name).eq_ignore_ascii_case(b"content-type"));
-        let content_type = content_type.map(|it| texts.get(it.text).to_vec()).unwrap_or_default();
+        let content_types: Vec<_> = values
+            .of(Variable::Headers)
+            .filter(|it| texts.get(it.name).eq_ignore_ascii_case(b"content-type"))
+            .map(|it| it.text)
+            .collect();
+        let content_type = content_types.first().map(|it| texts.get(*it).to_vec()).unwrap_or_default();
         let mut sink = values.body_sink(texts, intake);
         let read = match self.processor {
+            _ if content_types.len() > 1 => Err(CONTENT_TYPES),
             None => Ok(()),
             Some(Processor::Form) => form::read(body, &mut sink),
             Some(Processor::Json) => json::read(body, self.limits.json_depth, &mut sink),
             Some(Processor::Xml) => xml::read(body, self.limits.xml_depth, &mut sink),
             Some(Processor::Multipart) => multipart::boundary(&content_type)
                 .and_then(|boundary| multipart::read(body, &boundary, self.limits.parts, &mut sink)),
+            Some(Processor::GrpcWeb) => {
+                let is_text = memchr::memmem::find(&content_type, b"-text").is_some();
+                protobuf::web(body, is_text, self.limits.json_depth, &mut sink)
+            }
+            Some(Processor::Text) => text::read(body, self.limits.json_depth, &mut sink),
+            Some(Processor::Guess) => text::guess(body, self.limits.json_depth, &mut sink),
         };
         if read.is_err() {
             // What was not understood is looked at as one argument, besides what was.
@@ -187,10 +207,18 @@ impl Transaction {
         let (intake, depth) = (self.intake(), self.limits.json_depth);
         let Buffers { values, texts, .. } = &mut self.buffers;
         let mut sink = values.body_sink(texts, intake);
-        let is_json = matches!(payload.trim_ascii_start().first(), Some(b'{' | b'[' | b'"'));
-        if !is_json || json::read(payload, depth, &mut sink).is_err() {
-            sink.take(Kind::Argument, b"message", payload);
-        }
+        // What is beyond the limit is counted by the sink.
+        let _read = text::read(payload, depth, &mut sink);
+        self.phase(0, true);
+    }
+
+    /// Takes a message of a gRPC call, decompressed, and runs phase 2 over it: the texts of its fields, named by their numbers.
+    pub fn grpc_message(&mut self, payload: &[u8]) {
+        let (intake, depth) = (self.intake(), self.limits.json_depth);
+        let Buffers { values, texts, .. } = &mut self.buffers;
+        let mut sink = values.body_sink(texts, intake);
+        // What is beyond the limit is counted by the sink.
+        let _read = protobuf::read(payload, depth, &mut sink);
         self.phase(0, true);
     }
 

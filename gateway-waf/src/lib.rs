@@ -32,6 +32,8 @@ mod cache;
 mod compile;
 mod engine;
 mod filter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod limits;
 mod operator;
 pub mod pack;

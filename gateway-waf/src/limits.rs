@@ -7,6 +7,10 @@ pub struct Limits {
     pub arguments: usize,
     /// Levels of arrays and objects in JSON.
     pub json_depth: usize,
+    /// Levels of JSON within the values of arguments that are read as JSON; 0 reads none.
+    pub nested_json: usize,
+    /// Whether the strings of GraphQL documents (`query` of a request, bodies of `application/graphql`) are read besides.
+    pub graphql: bool,
     /// Levels of elements in XML.
     pub xml_depth: usize,
     /// Parts of a multipart body.
@@ -31,6 +35,8 @@ impl Default for Limits {
         Self {
             arguments: 1000,
             json_depth: 64,
+            nested_json: 2,
+            graphql: true,
             xml_depth: 64,
             parts: 100,
             value_bytes: 128 << 10,

@@ -21,7 +21,7 @@ pub(crate) use url::{decode_form, is_valid as url_is_valid};
 pub(crate) use utf8::is_valid as utf8_is_valid;
 
 /// How many times larger than its input an output can be.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) const GROWTH: usize = 6;
 
 /// Declares [`Transform`]: variant, name, function.

@@ -1,11 +1,14 @@
 //! The collections of one request: which values each variable has, by name.
 
-use crate::body::{Kind, Sink, form};
+mod intake;
+
+use crate::body::form;
 use crate::bytes::is_space;
 use crate::request::{RequestHead, ResponseHead};
 use crate::texts::{TextId, Texts};
 use crate::transform::Transform;
 use crate::variable::Variable;
+pub(crate) use intake::{Intake, Intaker};
 
 /// One value of a variable.
 #[derive(Debug, Clone, Copy)]
@@ -23,14 +26,6 @@ pub(crate) struct Values {
     argument_bytes: usize,
     file_bytes: usize,
     arguments: usize,
-}
-
-/// What limits the intake.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Intake {
-    pub(crate) arguments: usize,
-    pub(crate) value_bytes: usize,
-    pub(crate) arena_bytes: usize,
 }
 
 impl Default for Values {
@@ -138,8 +133,7 @@ impl Values {
                 self.set(Variable::ServerName, texts, host, limit);
             }
         }
-        let mut sink =
-            Intaker { values: self, texts, intake, names: [Variable::ArgsGet, Variable::ArgsGetNames] };
+        let mut sink = Intaker::new(self, texts, intake, [Variable::ArgsGet, Variable::ArgsGetNames]);
         // What is beyond the limit is counted by the sink.
         let _read = form::read(query, &mut sink);
         self.note_sizes(texts, limit);
@@ -184,12 +178,34 @@ impl Values {
 
     /// Where a body's reader puts what it finds.
     pub(crate) fn body_sink<'s>(&'s mut self, texts: &'s mut Texts, intake: Intake) -> Intaker<'s> {
-        Intaker { values: self, texts, intake, names: [Variable::ArgsPost, Variable::ArgsPostNames] }
+        Intaker::new(self, texts, intake, [Variable::ArgsPost, Variable::ArgsPostNames])
     }
 
     /// Counts what a body has brought.
     pub(crate) fn body_taken(&mut self, texts: &mut Texts, limit: usize) {
         self.note_sizes(texts, limit);
+    }
+
+    /// Joins the values of arguments with the same name by a comma, as ASP and ASP.NET do, into `ARGS_JOINED`.
+    pub(crate) fn join_repeated(&mut self, texts: &mut Texts, limit: usize) {
+        let mut named: Vec<(TextId, TextId)> = self.of(Variable::Args).map(|it| (it.name, it.text)).collect();
+        // Stable: values stay in their order.
+        named.sort_by_key(|(name, _)| *name);
+        let mut joined = Vec::new();
+        for values in named.chunk_by(|(a, _), (b, _)| a == b).filter(|values| values.len() > 1) {
+            joined.clear();
+            for (n, (_, text)) in values.iter().enumerate() {
+                if n > 0 {
+                    joined.push(b',');
+                }
+                joined.extend_from_slice(texts.get(*text));
+                if joined.len() > limit {
+                    break;
+                }
+            }
+            let text = texts.keep(self.cut(&joined, limit));
+            self.push(Variable::ArgsJoined, values[0].0, text);
+        }
     }
 
     /// Takes the head of a response.
@@ -215,48 +231,5 @@ impl Values {
 
     pub(crate) fn has(&self, variable: Variable) -> bool {
         self.nth(variable, 0).is_some()
-    }
-}
-
-/// Takes what readers find.
-pub(crate) struct Intaker<'s> {
-    values: &'s mut Values,
-    texts: &'s mut Texts,
-    intake: Intake,
-    /// Arguments and their names.
-    names: [Variable; 2],
-}
-
-impl Sink for Intaker<'_> {
-    fn take(&mut self, kind: Kind, name: &[u8], value: &[u8]) -> bool {
-        if self.values.arguments >= self.intake.arguments || self.texts.size() > self.intake.arena_bytes {
-            self.values.not_inspected += 1;
-            return false;
-        }
-        self.values.arguments += 1;
-        let size = value.len();
-        let (name, value) =
-            (self.values.cut(name, self.intake.value_bytes), self.values.cut(value, self.intake.value_bytes));
-        let bytes = name.len() + size;
-        let (name, text) = (self.texts.keep(name), self.texts.keep(value));
-        match kind {
-            Kind::Argument => {
-                self.values.argument_bytes += bytes;
-                self.values.push(self.names[0], name, text);
-                self.values.push(self.names[1], name, name);
-            }
-            Kind::File => {
-                self.values.push(Variable::Files, name, text);
-                self.values.push(Variable::FilesNames, name, name);
-            }
-            Kind::PartHeader => self.values.push(Variable::PartHeaders, name, text),
-            Kind::Text => self.values.push(Variable::Xml, name, text),
-            Kind::Attribute => self.values.push(Variable::XmlAttributes, name, text),
-        }
-        true
-    }
-
-    fn file_size(&mut self, bytes: usize) {
-        self.values.file_bytes += bytes;
     }
 }

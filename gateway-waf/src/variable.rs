@@ -33,6 +33,7 @@ variables! {
     ArgsGetNames = "ARGS_GET_NAMES", members;
     ArgsPost = "ARGS_POST", members;
     ArgsPostNames = "ARGS_POST_NAMES", members;
+    ArgsJoined = "ARGS_JOINED", members;
     Cookies = "REQUEST_COOKIES", members;
     CookiesNames = "REQUEST_COOKIES_NAMES", members;
     Headers = "REQUEST_HEADERS", members;

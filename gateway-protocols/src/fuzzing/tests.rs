@@ -36,8 +36,12 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 fn every_target_has_its_program_and_its_corpus() {
     let known: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(known.len(), TARGETS.len(), "names are told apart");
-    assert_eq!(names("fuzz_targets"), known);
-    assert_eq!(names("corpus"), known);
+    // Those of gateway-waf are looked at there.
+    let ours = |path: &str| -> BTreeSet<String> {
+        names(path).into_iter().filter(|name| !name.starts_with("waf_")).collect()
+    };
+    assert_eq!(ours("fuzz_targets"), known);
+    assert_eq!(ours("corpus"), known);
     let manifest = fs::read_to_string(fuzz("Cargo.toml")).unwrap();
     let octets: usize = known
         .iter()

@@ -11,12 +11,17 @@ const BEFORE: Unreadable = Unreadable("there is data before the first part");
 const AFTER: Unreadable = Unreadable("there is data behind the last part");
 const HEAD: Unreadable = Unreadable("the head of a part is malformed");
 const LINE: Unreadable = Unreadable("a line of a part's head does not end in CRLF");
+const BARE: Unreadable = Unreadable("a boundary comes after a bare line feed or carriage return");
 const PARTS: Unreadable = Unreadable("there are too many parts");
 
 /// The boundary that a content type names.
 pub(crate) fn boundary(content_type: &[u8]) -> Result<Vec<u8>, Unreadable> {
     let mut found = None;
     for (name, value) in parameters(content_type).ok_or(NO_BOUNDARY)? {
+        // `boundary*` and `boundary*0` are other ways to write it (RFC 2231).
+        if name.starts_with(b"boundary*") {
+            return Err(NO_BOUNDARY);
+        }
         if name == b"boundary" && found.replace(value).is_some() {
             return Err(NO_BOUNDARY);
         }
@@ -90,6 +95,10 @@ pub(crate) fn read(
         }
         rest = rest.strip_prefix(b"\r\n").ok_or(NO_BOUNDARY)?;
         let length = finder.find(rest).ok_or(NO_END)?;
+        // Lenient readers would begin a part here; the empty rest of a line belongs to the mark before.
+        if has_bare_boundary(&rest[..length], &mark[2..]) {
+            return Err(BARE);
+        }
         part(&rest[..length], sink)?;
         rest = &rest[length + mark.len()..];
     }
@@ -120,34 +129,78 @@ fn part(text: &[u8], sink: &mut dyn Sink) -> Result<(), Unreadable> {
     if memchr::memmem::find_iter(head, b"\r\n").count() != endings {
         return Err(LINE);
     }
-    let (mut name, mut file) = (None, None);
-    for line in &lines {
+    let disposition = disposition(&lines)?;
+    let name = disposition.name.unwrap_or_default();
+    let mut taken = lines.iter().all(|line| sink.take(Kind::PartHeader, &name, line));
+    for file in &disposition.files {
+        taken = taken && sink.take(Kind::File, &name, file);
+    }
+    // Some readers take a part whose file has no name for an ordinary field.
+    if disposition.files.iter().all(Vec::is_empty) {
+        taken = taken && sink.take(Kind::Argument, &name, content);
+    } else {
+        sink.file_size(content.len());
+    }
+    taken.then_some(()).ok_or(TOO_MANY)
+}
+
+/// Whether a boundary stands behind a line end that is not CRLF.
+fn has_bare_boundary(text: &[u8], boundary: &[u8]) -> bool {
+    memchr::memmem::find_iter(text, boundary)
+        .any(|at| at.checked_sub(1).is_some_and(|before| matches!(text[before], b'\n' | b'\r')))
+}
+
+/// What a part is called.
+#[derive(Default)]
+struct Disposition {
+    name: Option<Vec<u8>>,
+    /// `filename`, and `filename*` decoded.
+    files: Vec<Vec<u8>>,
+}
+
+fn disposition(lines: &[&[u8]]) -> Result<Disposition, Unreadable> {
+    let mut found = Disposition::default();
+    let (mut seen, mut plain, mut extended) = (false, false, false);
+    for line in lines {
         let colon = memchr::memchr(b':', line).ok_or(HEAD)?;
         if !line[..colon].trim_ascii().eq_ignore_ascii_case(b"content-disposition") {
             continue;
         }
+        if std::mem::replace(&mut seen, true) {
+            return Err(HEAD);
+        }
         for (parameter, value) in parameters(&line[colon + 1..]).ok_or(HEAD)? {
-            let slot = match parameter.as_slice() {
-                b"name" => &mut name,
-                b"filename" | b"filename*" => &mut file,
-                _ => continue,
+            let again = match parameter.as_slice() {
+                b"name" => found.name.replace(value).is_some(),
+                b"filename" => {
+                    found.files.push(value);
+                    std::mem::replace(&mut plain, true)
+                }
+                b"filename*" => {
+                    found.files.push(extended_value(&value).ok_or(HEAD)?);
+                    std::mem::replace(&mut extended, true)
+                }
+                // Names in pieces or with a character set (RFC 2231), which some readers know and others do not.
+                other => other.starts_with(b"name*") || other.starts_with(b"filename*"),
             };
-            if slot.replace(value).is_some() && parameter == b"name" {
+            if again {
                 return Err(HEAD);
             }
         }
     }
-    let name = name.unwrap_or_default();
-    let mut taken = lines.iter().all(|line| sink.take(Kind::PartHeader, &name, line));
-    taken = taken
-        && match file {
-            Some(file) => {
-                sink.file_size(content.len());
-                sink.take(Kind::File, &name, &file)
-            }
-            None => sink.take(Kind::Argument, &name, content),
-        };
-    taken.then_some(()).ok_or(TOO_MANY)
+    Ok(found)
+}
+
+/// `UTF-8''a%20b`, decoded (RFC 8187).
+fn extended_value(value: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = value.splitn(3, |byte| *byte == b'\'');
+    let (charset, _language, text) = (parts.next()?, parts.next()?, parts.next()?);
+    if ![&b"utf-8"[..], b"iso-8859-1"].iter().any(|known| charset.eq_ignore_ascii_case(known)) {
+        return None;
+    }
+    let mut out = Vec::new();
+    crate::transform::Transform::UrlDecode.apply_path(text, &mut out);
+    Some(out)
 }
 
 #[cfg(test)]
@@ -189,11 +242,38 @@ mod tests {
             ("--B\nContent-Disposition: form-data;\n name=\"a\"\n\n1\n--B--".to_owned(), HEAD),
             ("--B\nContent-Disposition: form-data; name=\"a\n\n1\n--B--".to_owned(), HEAD),
             ("--B\nno colon\n\n1\n--B--".to_owned(), HEAD),
+            (format!("--B\n{head}\n\n1\n--B-- x"), AFTER),
+            (format!("--B\n{head}\n{head}\n\n1\n--B--"), HEAD),
+            (format!("--B\n{head}; filename=\"a.php\"; filename=\"a.txt\"\n\n1\n--B--"), HEAD),
+            (format!("--B\n{head}; filename*0=\"a.p\"; filename*1=hp\n\n1\n--B--"), HEAD),
+            (format!("--B\n{head}; filename*=utf-7''a\n\n1\n--B--"), HEAD),
+            ("--B\nContent-Disposition: form-data; name*=utf-8''a\n\n1\n--B--".to_owned(), HEAD),
             ("--Bx\n".to_owned(), NO_BOUNDARY),
             (format!("{}--B--", format!("--B\n{head}\n\n1\n").repeat(11)), PARTS),
         ] {
             assert_eq!(found(&text), Err(why), "{text}");
         }
+    }
+
+    /// A reader that splits at `\n--B` would find fields in what looks like a file.
+    #[test]
+    fn boundaries_after_bare_line_ends_are_refused() {
+        let head = "Content-Disposition: form-data; name=\"f\"; filename=\"a.bin\"";
+        for end in ["\n", "\r"] {
+            let text = format!("--B\r\n{head}\r\n\r\nx{end}--B\r\nhidden\r\n--B--");
+            let read = read(text.as_bytes(), b"B", 10, &mut Collected::default());
+            assert_eq!(read, Err(BARE), "{end:?}");
+        }
+        assert!(found(&format!("--B\n{head}\n\nx --B y\n--B--")).is_ok());
+    }
+
+    #[test]
+    fn every_name_of_a_file_is_seen() {
+        let text = "--B\nContent-Disposition: form-data; name=f; filename=\"a.txt\"; FileName*=UTF-8''a%2Ephp\n\nz\n--B--";
+        assert_eq!(found(text).unwrap()[1..], ["File f=a.txt", "File f=a.php"]);
+        // Go reads this as an ordinary field.
+        let text = "--B\nContent-Disposition: form-data; name=f; filename=\"\"\n\nz\n--B--";
+        assert_eq!(found(text).unwrap()[1..], ["File f=", "Argument f=z"]);
     }
 
     #[test]
@@ -204,6 +284,7 @@ mod tests {
             b"multipart/form-data; boundary=",
             b"multipart/form-data; boundary=a; boundary=b",
             b"multipart/form-data; boundary=\"a",
+            b"multipart/form-data; boundary=a; boundary*0=b",
             b"multipart/form-data; boundary=a\"b",
             b"multipart/form-data; boundary=a\x00b",
         ] {

@@ -4,10 +4,12 @@ use super::{Kind, Sink, TOO_MANY, Unreadable};
 
 const SYNTAX: Unreadable = Unreadable("the body is not well-formed XML");
 const DEEP: Unreadable = Unreadable("the XML is nested too deeply");
+const ENCODING: Unreadable = Unreadable("the XML names an encoding that hides what it says");
 const DOCTYPE: Unreadable = Unreadable("XML with a document type is not read");
 
 /// Reads one document.
 pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(), Unreadable> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut open: Vec<&[u8]> = Vec::new();
     let mut run = Vec::new();
     let mut at = 0;
@@ -16,7 +18,7 @@ pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(),
         let plain = memchr::memchr(b'<', rest).unwrap_or(rest.len());
         if plain > 0 {
             let piece = &rest[..plain];
-            if open.is_empty() && piece.iter().any(|byte| !byte.is_ascii_whitespace() && !is_mark(*byte)) {
+            if open.is_empty() && piece.iter().any(|byte| !byte.is_ascii_whitespace()) {
                 return Err(SYNTAX);
             }
             unescape(piece, &mut run);
@@ -33,7 +35,9 @@ pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(),
         } else if rest.starts_with(b"<!") {
             return Err(DOCTYPE);
         } else if let Some(inner) = rest.strip_prefix(b"<?") {
-            at += 2 + end(inner, b"?>")?;
+            let length = end(inner, b"?>")?;
+            encoding(&inner[..length - 2])?;
+            at += 2 + length;
         } else {
             flush(&mut run, open.last().copied().unwrap_or_default(), sink)?;
             let length = tag_end(rest)?;
@@ -48,9 +52,29 @@ pub(crate) fn read(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Result<(),
     if open.is_empty() && !text.is_empty() { Ok(()) } else { Err(SYNTAX) }
 }
 
-/// The bytes of a byte order mark.
-fn is_mark(byte: u8) -> bool {
-    matches!(byte, 0xef | 0xbb | 0xbf)
+/// Refuses a declaration whose encoding writes ASCII in another way, such as UTF-7.
+fn encoding(inner: &[u8]) -> Result<(), Unreadable> {
+    let inner = match inner.strip_prefix(b"xml") {
+        Some(rest) if rest.first().is_some_and(u8::is_ascii_whitespace) => rest.to_ascii_lowercase(),
+        _ => return Ok(()),
+    };
+    for at in memchr::memmem::find_iter(&inner, b"encoding") {
+        let name = inner[at + 8..].trim_ascii_start();
+        let name = name.strip_prefix(b"=").unwrap_or(name).trim_ascii_start();
+        let name = name.strip_prefix(b"\"").or_else(|| name.strip_prefix(b"'")).unwrap_or(name);
+        let length = name.iter().position(|byte| matches!(byte, b'"' | b'\'')).unwrap_or(name.len());
+        if !keeps_ascii(&name[..length]) {
+            return Err(ENCODING);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the encoding of this name, in lower case, writes ASCII as ASCII.
+fn keeps_ascii(name: &[u8]) -> bool {
+    matches!(name, b"utf-8" | b"utf8" | b"us-ascii" | b"ascii" | b"latin1")
+        || name.starts_with(b"iso-8859-")
+        || name.starts_with(b"windows-125")
 }
 
 /// How long it is up to the end of `mark`.
@@ -155,6 +179,7 @@ mod tests {
             "<a",
             "text",
             "<a>x</a>y",
+            "<a>x</a>\u{feff}",
             "<a b></a>",
             "<a b=c></a>",
             "<a b='></a>",
@@ -162,6 +187,15 @@ mod tests {
         ] {
             assert_eq!(found(text), Err(SYNTAX), "{text}");
         }
+        for name in ["UTF-7", "utf-16", "ibm037", "iso-2022-jp", "hz-gb-2312"] {
+            assert_eq!(
+                found(&format!("<?xml version='1.0' encoding='{name}'?><a/>")),
+                Err(ENCODING),
+                "{name}"
+            );
+        }
+        assert_eq!(found("\u{feff}<a/>"), Ok(Vec::new()));
+        assert_eq!(found("<?xml version=\"1.0\" encoding = \"ISO-8859-1\" ?><a/>"), Ok(Vec::new()));
         assert_eq!(found("<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"), Err(DOCTYPE));
         assert_eq!(found(&"<a>".repeat(10)), Err(DEEP));
         assert_eq!(found(&"<a ".repeat(30_000)), Err(SYNTAX));

@@ -114,6 +114,11 @@ impl Transaction {
         self.outcome.over_budget || self.buffers.values.not_inspected > 0
     }
 
+    /// Bytes that automata and operators have read so far: what the request has cost, whatever the machine.
+    pub fn bytes_read(&self) -> u64 {
+        self.buffers.texts.read
+    }
+
     /// Why the body could not be read.
     pub fn body_error(&self) -> Option<&'static str> {
         self.outcome.body_error

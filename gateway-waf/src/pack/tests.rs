@@ -1,5 +1,8 @@
 //! Our own rules: evasions, bodies, honest requests.
 
+mod evasions;
+mod steps;
+
 use std::sync::Arc;
 
 use super::*;
