@@ -5,10 +5,12 @@
 //! memory up to a limit, and what is larger or malformed is refused unless settings say otherwise. Requests with many values
 //! are inspected on other threads; when those are busy, requests are refused rather than passed on. The answer never says
 //! which rule refused a request: the access record does (`waf.outcome`, `waf.score`, `waf.rules`, `waf.matches`).
-//! Compressed bodies are refused: `request_decompression` with `before: waf` opens them. Bodies of gRPC calls are not inspected.
+//! Compressed bodies are refused: `request_decompression` with `before: waf` opens them. Of gRPC calls each message is inspected
+//! before it goes on; gzip and deflate are opened.
 
 mod audit;
 mod explain;
+mod grpc;
 mod inspect;
 mod message;
 mod policy;
@@ -34,7 +36,10 @@ use policy::Policy;
 use settings::{Config, Mode};
 
 /// The plugin.
-pub(crate) struct Waf {
+pub(crate) struct Waf(Arc<Firewall>);
+
+/// What the plugin is made of; bodies of gRPC calls hold it as well.
+struct Firewall {
     policy: Arc<Policy>,
     /// Rules that are only counted, beside those that decide.
     shadow: Option<Arc<Ruleset>>,
@@ -81,7 +86,7 @@ impl Plugin for Waf {
             partial: count("partial"),
         };
         let Some(built) = built else { return Err(problems) };
-        problems.into_result(Self {
+        problems.into_result(Self(Arc::new(Firewall {
             policy: Arc::new(built.policy),
             shadow: built.shadow,
             buffers: PerWorker::new(),
@@ -89,29 +94,29 @@ impl Plugin for Waf {
             audit: Audit::new(world, built.sample),
             outcomes,
             world: world.clone(),
-        })
+        })))
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
-        if self.policy.response.is_some() {
+        if self.0.policy.response.is_some() {
             hooks.on_response(self.clone());
         }
-        if self.policy.messages {
+        if self.0.policy.messages {
             hooks.on_message(self);
         }
     }
 
     fn act(&self, _action: &str, input: &Value) -> Result<Value, Problems> {
-        explain::explain(&self.policy, input)
+        explain::explain(&self.0.policy, input)
     }
 }
 
 impl OnRequest for Waf {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        match self.policy.mode {
+        match self.0.policy.mode {
             Mode::Off => Step::Next,
-            Mode::Detect | Mode::Block => self.inspect(exchange, seat),
+            Mode::Detect | Mode::Block => self.0.inspect(exchange, seat),
         }
     }
 }
@@ -123,20 +128,20 @@ impl OnResponse for Waf {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        self.inspect_response(exchange, response, seat)
+        self.0.inspect_response(exchange, response, seat)
     }
 }
 
 impl OnMessage for Waf {
     fn on_message<'a>(&'a self, session: &'a Session, message: Message<'_>, _seat: Seat<'a>) -> Passage<'a> {
-        match self.policy.mode {
+        match self.0.policy.mode {
             Mode::Off => Passage::Forward,
-            Mode::Detect | Mode::Block => self.inspect_message(session, message),
+            Mode::Detect | Mode::Block => self.0.inspect_message(session, message),
         }
     }
 }
 
-impl Waf {
+impl Firewall {
     fn transaction(&self) -> Transaction {
         let buffers = take(&self.buffers);
         self.policy.transaction(buffers)

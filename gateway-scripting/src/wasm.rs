@@ -4,12 +4,15 @@
 //! that worker. A call of the module that fails or takes too long costs the exchange that it was made for; the next one gets a
 //! new instance, and the old one only ends what it has begun.
 //!
+//! Modules of Conduit's small interface (`on_request`, `on_response`) are run as well: see `interface`.
+//!
 //! Modules see request and response heads, bodies and trailers, answer themselves, pause an exchange until a call is answered,
 //! share data, queues and metrics with the other instances of their plugin config, and are called by a timer. gRPC streams, TCP
 //! streams and foreign functions are not offered: the module is told so. The headers that frame messages are the gateway's own; a
 //! module that is going to change a body removes `content-length`, as Envoy asks for, too.
 
 mod abi;
+mod conduit;
 mod engine;
 mod filter;
 mod host;
@@ -31,6 +34,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::shared_table::SharedTable;
+use conduit::Conduit;
 use filter::Filter;
 use host::{Line, Parts, Side, Way};
 use queues::Queues;
@@ -39,9 +43,12 @@ use visit::{Core, Stop, Visit};
 use vm::{Template, Vm};
 
 /// The plugin.
-pub(crate) struct Wasm {
-    core: Arc<Core>,
-    sees: Sees,
+pub(crate) struct Wasm(Runs);
+
+/// By which interface the module is called.
+enum Runs {
+    ProxyWasm { core: Arc<Core>, sees: Sees },
+    Conduit(Box<Conduit>),
 }
 
 /// What the module looks at besides heads.
@@ -69,8 +76,13 @@ impl Plugin for Wasm {
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let rules = settings::read(config, world, &mut problems);
-        problems.into_result(())?;
+        std::mem::take(&mut problems).into_result(())?;
         let compiled = compiled(&rules, world)?;
+        if rules.interface.is_conduit(&compiled.module)? {
+            settings::only_for_proxy_wasm(&rules, &mut problems);
+            problems.into_result(())?;
+            return Ok(Self(Runs::Conduit(Box::new(Conduit::new(compiled, rules, world)?))));
+        }
         let at = |message: String| Problems::one("config.path", message);
         let (values, length) = (rules.max_shared_values, rules.max_queue_length);
         let owner = world.owner().map_or("", |owner| owner.config.as_str()).to_owned();
@@ -92,13 +104,19 @@ impl Plugin for Wasm {
             response_bodies: vm.sees_bodies(Way::Response),
         };
         let core = Arc::new(Core { template, parts, pools: PerWorker::new(), failed, _module: compiled });
-        Ok(Self { core, sees })
+        Ok(Self(Runs::ProxyWasm { core, sees }))
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
-        hooks.on_response(self.clone());
-        hooks.on_end(self);
+        match &self.0 {
+            Runs::ProxyWasm { .. } => {
+                hooks.on_response(self.clone());
+                hooks.on_end(self);
+            }
+            Runs::Conduit(conduit) if conduit.sees_responses() => hooks.on_response(self.clone()),
+            Runs::Conduit(_) => {}
+        }
     }
 }
 
@@ -120,13 +138,17 @@ fn compiled(rules: &Rules, world: &World) -> Result<Arc<engine::Compiled>, Probl
 
 impl OnRequest for Wasm {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
-        let visit = match self.core.visit(exchange, seat) {
+        let (core, sees) = match &self.0 {
+            Runs::ProxyWasm { core, sees } => (core, sees),
+            Runs::Conduit(conduit) => return conduit.on_request(exchange).map_or(Step::Next, Step::reply),
+        };
+        let visit = match core.visit(exchange, seat) {
             Ok(visit) => visit,
             Err(stop) => return step(stop),
         };
         exchange.state.put(seat, Visiting(visit.clone()));
         let body = std::mem::take(&mut exchange.body);
-        let mut filter = Filter::new(visit.clone(), Way::Request, body, self.sees.request_bodies);
+        let mut filter = Filter::new(visit.clone(), Way::Request, body, sees.request_bodies);
         if let Err(stop) = filter.head() {
             exchange.body = filter.into_inner();
             return step(stop);
@@ -153,6 +175,10 @@ impl OnResponse for Wasm {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
+        let sees = match &self.0 {
+            Runs::ProxyWasm { sees, .. } => sees,
+            Runs::Conduit(conduit) => return conduit.on_response(response).map_or(Step::Next, Step::reply),
+        };
         let Some(Visiting(visit)) = exchange.state.of::<Visiting>(seat) else { return Step::Next };
         let visit = visit.clone();
         if visit.is_over() {
@@ -171,7 +197,7 @@ impl OnResponse for Wasm {
             return step(stop);
         }
         let body = std::mem::take(response.body_mut());
-        let mut filter = Filter::new(visit.clone(), Way::Response, body, self.sees.response_bodies);
+        let mut filter = Filter::new(visit.clone(), Way::Response, body, sees.response_bodies);
         if let Err(stop) = filter.head() {
             *response.body_mut() = filter.into_inner();
             return step(stop);

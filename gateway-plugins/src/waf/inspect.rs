@@ -1,5 +1,7 @@
 //! Requests through the rules, on the worker or beside it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::dialect::Dialect;
@@ -11,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST};
 use http::{StatusCode, Version};
 
 use super::settings::{Mode, OnTrouble};
-use super::{Waf, give, take};
+use super::{Firewall, give, take};
 
 /// Heads and bodies that are larger than this are inspected on another thread: they can have many values.
 const LARGE: usize = 2 << 10;
@@ -109,9 +111,12 @@ enum Inspected {
     Whole(Bytes),
 }
 
-impl Waf {
+impl Firewall {
     /// Inspects a request.
-    pub(super) fn inspect<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+    pub(super) fn inspect<'a>(self: &'a Arc<Self>, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        if exchange.dialect == Dialect::Grpc && self.policy.grpc && !exchange.body.is_empty() {
+            exchange.body = self.watch_messages(exchange);
+        }
         let has_body =
             self.policy.body.inspect && exchange.dialect == Dialect::Plain && !exchange.body.is_empty();
         let large = with_head(exchange, is_large);
@@ -249,7 +254,7 @@ impl Waf {
     }
 
     /// What a client is told: nothing of the rules.
-    fn refusal(&self) -> Reply {
+    pub(super) fn refusal(&self) -> Reply {
         let cause = if self.policy.deny_status == StatusCode::BAD_REQUEST {
             Cause::BadRequest
         } else {

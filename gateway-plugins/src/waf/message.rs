@@ -5,7 +5,7 @@ use gateway_core::plugin::{Decision, Passage};
 use gateway_core::stream::session::{Direction, Message, Session};
 use gateway_waf::Transaction;
 
-use super::Waf;
+use super::Firewall;
 use super::settings::Mode;
 
 /// Messages that are larger than this are inspected on another thread.
@@ -13,7 +13,7 @@ const LARGE: usize = 2 << 10;
 /// The close code for what breaks a rule (RFC 6455 §7.4.1).
 const POLICY: u16 = 1008;
 
-impl Waf {
+impl Firewall {
     /// Inspects a message of the client.
     pub(super) fn inspect_message<'a>(&'a self, _session: &'a Session, message: Message<'_>) -> Passage<'a> {
         if message.direction == Direction::Down {
@@ -46,7 +46,7 @@ impl Waf {
     }
 
     /// Whether a message goes on.
-    fn takes_message(&self, transaction: Transaction) -> bool {
+    pub(super) fn takes_message(&self, transaction: Transaction) -> bool {
         let refused = self.objection(&transaction).is_some();
         self.audit.count(&transaction, false);
         self.done(transaction);

@@ -32,6 +32,8 @@ pub(super) struct Policy {
     pub(super) exceeded: OnTrouble,
     pub(super) response: Option<ResponsePolicy>,
     pub(super) messages: bool,
+    /// Whether the messages of gRPC calls are inspected.
+    pub(super) grpc: bool,
 }
 
 /// What becomes of bodies.
@@ -66,6 +68,13 @@ impl Policy {
         transaction
     }
 
+    /// What this request is not asked.
+    pub(super) fn exclusions_of(&self, exchange: &Exchange) -> Vec<Exclusion> {
+        let holding = self.exclusions.iter();
+        let holding = holding.filter(|(when, _)| when.as_ref().is_none_or(|when| when.holds(exchange)));
+        holding.map(|(_, exclusion)| exclusion.clone()).collect()
+    }
+
     /// Leaves out what this request is not asked.
     pub(super) fn exclude(&self, transaction: &mut Transaction, exchange: &Exchange) {
         for (when, exclusion) in &self.exclusions {
@@ -96,6 +105,8 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
         parts: config.limits.parts,
         value_bytes: usize::try_from(config.limits.value_bytes.0).unwrap_or(usize::MAX),
         budget_bytes: config.limits.budget.0,
+        nested_json: config.limits.nested_json,
+        graphql: config.body.graphql,
         ..Limits::default()
     };
     let body = config.body;
@@ -118,6 +129,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Op
             content_types: response.content_types.iter().map(|it| it.to_ascii_lowercase()).collect(),
         }),
         messages: config.websocket_messages,
+        grpc: config.grpc_messages,
     };
     Some(Built { policy, shadow: shadow.flatten(), sample: config.audit_sample })
 }

@@ -8,7 +8,7 @@ use gateway_waf::{ResponseHead, Transaction};
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-use super::Waf;
+use super::Firewall;
 use super::inspect::{Pending, version};
 use super::policy::ResponsePolicy;
 use super::settings::Mode;
@@ -26,7 +26,7 @@ impl ResponsePolicy {
     }
 }
 
-impl Waf {
+impl Firewall {
     /// Inspects a target's response to a request that was inspected.
     pub(super) fn inspect_response<'a>(
         &'a self,

@@ -34,6 +34,10 @@ pub(crate) struct Config {
     /// Inspects what clients send on WebSockets, message by message; one that is refused ends the WebSocket with 1008. Default
     /// false.
     pub(super) websocket_messages: bool,
+    /// Inspects the messages of gRPC calls, each before it goes on, by the texts of their fields (`ARGS:grpc.1.2`, by the fields'
+    /// numbers). One that is refused ends the call. Limits and policies of `body` count for each message; shadow rules do not
+    /// see them. Default true.
+    pub(super) grpc_messages: bool,
     /// The share of requests with matches whose matches are written into the access record (`waf.matches`), 0 to 1. Counters
     /// and `waf.rules` have all of them. Default 1.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -136,6 +140,9 @@ pub(crate) struct BodySettings {
     /// What becomes of bodies that are not what their content type says: `reject`, or `pass` them by what could be read.
     /// Default `reject`.
     pub(super) malformed: OnTrouble,
+    /// Whether the strings within GraphQL documents are inspected by themselves, without their escapes: `query` of a URL or of
+    /// JSON, and bodies of `application/graphql`. Default true.
+    pub(super) graphql: bool,
     /// What becomes of compressed bodies: `reject` answers 415, `pass` inspects the head alone. Default `reject`.
     pub(super) encoded: OnTrouble,
 }
@@ -161,6 +168,9 @@ pub(crate) struct LimitSettings {
     /// Levels of arrays and objects in JSON, 1 to 1,000. Default 64.
     #[schemars(range(min = 1, max = 1000))]
     pub(super) json_depth: usize,
+    /// Levels of JSON within arguments that are read as JSON, such as `data={"a":1}`, 0 to 8. Default 2.
+    #[schemars(range(max = 8))]
+    pub(super) nested_json: usize,
     /// Levels of elements in XML, 1 to 1,000. Default 64.
     #[schemars(range(min = 1, max = 1000))]
     pub(super) xml_depth: usize,
@@ -202,6 +212,7 @@ impl Default for Config {
             limits: LimitSettings::default(),
             response: None,
             websocket_messages: false,
+            grpc_messages: true,
             audit_sample: 1.0,
         }
     }
@@ -211,6 +222,7 @@ impl Default for BodySettings {
     fn default() -> Self {
         Self {
             inspect: true,
+            graphql: true,
             max_bytes: Bytes(128 << 10),
             over_limit: OnTrouble::Reject,
             malformed: OnTrouble::Reject,
@@ -225,6 +237,7 @@ impl Default for LimitSettings {
         Self {
             arguments: limits.arguments,
             json_depth: limits.json_depth,
+            nested_json: limits.nested_json,
             xml_depth: limits.xml_depth,
             parts: limits.parts,
             value_bytes: Bytes(limits.value_bytes as u64),

@@ -9,6 +9,8 @@ use gateway_core::testing::{Got, Trial};
 use http::{Request, Response};
 use serde_json::{Value, json};
 
+mod grpc;
+
 use super::*;
 use crate::testing::Machine;
 
@@ -355,9 +357,9 @@ fn messages_are_judged() {
         Waf::build(serde_json::from_value(json!({"websocket_messages": true})).unwrap(), &World::default());
     let plugin = plugin.unwrap_or_else(|problems| panic!("{problems:?}"));
     let passes = |payload: &str| {
-        let mut transaction = plugin.transaction();
+        let mut transaction = plugin.0.transaction();
         transaction.message(payload.as_bytes());
-        plugin.objection(&transaction).is_none()
+        plugin.0.objection(&transaction).is_none()
     };
     assert!(passes("{\"op\":\"subscribe\"}") && passes("hello"));
     assert!(!passes("{\"op\":\"<script>alert(1)</script>\"}") && !passes("<script>alert(1)</script>"));

@@ -21,6 +21,10 @@ pub(crate) struct Config {
     path: PathBuf,
     /// The SHA-256 of the file, in hexadecimal; a file with another one is refused. Default: not checked.
     sha256: Option<String>,
+    /// By which interface the module is called: `proxy_wasm`, or `conduit` for Conduit's (`on_request`, `on_response`), whose
+    /// settings are `path`, `sha256`, `settings`, `on_error`, `timeout_ms`, `max_memory_bytes` and `max_body_bytes`. Default by
+    /// what it exports.
+    interface: Interface,
     /// The configuration of the module (`proxy_on_configure`): a string as it is, anything else as JSON. Default empty.
     settings: Value,
     /// The configuration of its virtual machine (`proxy_on_vm_start`), in the same way. Default empty.
@@ -59,6 +63,31 @@ pub(crate) struct Config {
     /// Entries of each shared queue, of which there are at most 32; a full queue takes no more. Default 1000.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_queue_length: usize,
+}
+
+/// By which interface a module is called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Interface {
+    /// By what it exports.
+    #[default]
+    Auto,
+    /// Proxy-Wasm.
+    ProxyWasm,
+    /// Conduit's.
+    Conduit,
+}
+
+impl Interface {
+    /// Whether a module is called by Conduit's interface.
+    pub(super) fn is_conduit(self, module: &wasmtime::Module) -> Result<bool, Problems> {
+        let is_one = super::conduit::is_one(module);
+        if self == Self::Conduit && !is_one {
+            let message = "is `conduit`, but the module does not export `on_request` and `memory`, or is for Proxy-Wasm";
+            return Err(Problems::one("config.interface", message));
+        }
+        Ok(is_one && self != Self::ProxyWasm)
+    }
 }
 
 /// What becomes of an exchange whose module fails.
@@ -104,6 +133,7 @@ impl Default for Config {
         Self {
             path: PathBuf::new(),
             sha256: None,
+            interface: Interface::Auto,
             settings: Value::Null,
             vm_settings: Value::Null,
             root_id: String::new(),
@@ -125,6 +155,9 @@ impl Default for Config {
 pub(super) struct Rules {
     pub(super) path: PathBuf,
     pub(super) sha256: Option<String>,
+    pub(super) interface: Interface,
+    /// Settings that were given and are about Proxy-Wasm alone.
+    of_proxy_wasm: Vec<&'static str>,
     pub(super) settings: Arc<[u8]>,
     pub(super) vm_settings: Arc<[u8]>,
     pub(super) root_id: String,
@@ -157,6 +190,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
             problems.add(format!("config.environment.{name}"), "is not the name of a variable");
         }
     }
+    let of_proxy_wasm = of_proxy_wasm(&config);
     let mut servers = Vec::new();
     for (name, call) in config.calls {
         let timeout = call.timeout_ms.duration();
@@ -170,6 +204,8 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
     Rules {
         path: config.path,
         sha256,
+        interface: config.interface,
+        of_proxy_wasm,
         settings: written(&config.settings),
         vm_settings: written(&config.vm_settings),
         root_id: config.root_id,
@@ -183,6 +219,31 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
         max_calls: config.max_calls,
         max_shared_values: config.max_shared_values,
         max_queue_length: config.max_queue_length,
+    }
+}
+
+/// Settings that differ from their defaults and are about Proxy-Wasm alone.
+fn of_proxy_wasm(config: &Config) -> Vec<&'static str> {
+    let default = Config::default();
+    [
+        ("vm_settings", !config.vm_settings.is_null()),
+        ("root_id", !config.root_id.is_empty()),
+        ("environment", !config.environment.is_empty()),
+        ("start_timeout_ms", config.start_timeout_ms.0 != default.start_timeout_ms.0),
+        ("calls", !config.calls.is_empty()),
+        ("max_calls", config.max_calls != default.max_calls),
+        ("max_shared_values", config.max_shared_values != default.max_shared_values),
+        ("max_queue_length", config.max_queue_length != default.max_queue_length),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_given)| is_given.then_some(name))
+    .collect()
+}
+
+/// Refuses settings that a module of Conduit's interface has no use for.
+pub(super) fn only_for_proxy_wasm(rules: &Rules, problems: &mut Problems) {
+    for name in &rules.of_proxy_wasm {
+        problems.add(format!("config.{name}"), "has no effect on a module of Conduit's interface");
     }
 }
 

@@ -14,6 +14,7 @@ use crate::testing::{Disk, world};
 
 mod calls;
 mod compilers;
+mod conduit;
 mod failures;
 mod limits;
 

@@ -13,7 +13,7 @@ use super::host::{Answered, Context, Host, Parts, ROOT, Way};
 use super::{abi, wasi};
 
 /// Elements of a guest's table of functions.
-const MAX_TABLE: usize = 100_000;
+pub(super) const MAX_TABLE: usize = 100_000;
 /// Instances that still serve the exchanges they began with, for each worker; beyond it the oldest ends.
 const MAX_RETIRED: usize = 8;
 /// How long a worker waits before it starts an instance again that could not be started.
@@ -350,7 +350,7 @@ fn id_of(id: u32) -> (u32,) {
 }
 
 /// Why a guest ended, in one line.
-fn why(error: &wasmtime::Error) -> String {
+pub(super) fn why(error: &wasmtime::Error) -> String {
     match error.downcast_ref::<Trap>() {
         Some(Trap::Interrupt) => "it takes longer than it may".to_owned(),
         Some(trap) => trap.to_string(),
