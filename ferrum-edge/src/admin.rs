@@ -41,7 +41,7 @@ use hyper_util::service::TowerToHyperService;
 
 pub use crate::access::{Access, AccessError, Role};
 use crate::app::engine::Engine;
-use crate::export::{open_metrics, prometheus};
+use crate::export::{open_metrics, prometheus, protobuf};
 use crate::source::database::Reconciler;
 use door::{Door, Visit};
 use listener::Accepted;
@@ -195,6 +195,10 @@ async fn retold(response: Response) -> Response {
 async fn metrics(State(engine): State<Arc<Engine>>, headers: HeaderMap) -> Response {
     let text = engine.metrics();
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if protobuf::is_preferred(accept) {
+        let bytes = protobuf::of(&text, &engine.telemetry);
+        return ([(CONTENT_TYPE, protobuf::CONTENT_TYPE)], bytes).into_response();
+    }
     if open_metrics::is_preferred(accept) {
         let text = open_metrics::of(&text, &engine.telemetry);
         return ([(CONTENT_TYPE, open_metrics::CONTENT_TYPE)], text).into_response();

@@ -8,6 +8,7 @@
 //! Spans are encoded as OTLP by the worker that ends an exchange, wait in a bounded queue, and are sent by a task of
 //! the plugin's own. A collector that is slow or away costs spans, which are counted, and never traffic.
 
+mod grpc;
 mod sampler;
 mod settings;
 mod spans;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use gateway_core::config::model::TargetRules;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
+use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
@@ -35,6 +37,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::shared;
+use grpc::GrpcStatus;
 use sampler::Sampler;
 use settings::Config;
 use spans::Clock;
@@ -71,6 +74,8 @@ struct Trace {
     attempts: SmallVec<[Try; 1]>,
     /// The span of the session that the exchange became.
     session: Option<SpanId>,
+    /// Of a gRPC call: the status that the target has answered with.
+    grpc: Option<GrpcStatus>,
 }
 
 /// One attempt.
@@ -140,9 +145,7 @@ impl Plugin for OtelTracing {
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
         hooks.on_request(self.clone());
         hooks.on_attempt(self.clone());
-        if self.response_header.is_some() {
-            hooks.on_response(self.clone());
-        }
+        hooks.on_response(self.clone());
         hooks.on_end(self.clone());
         hooks.on_connect(self.clone());
         hooks.on_close(self);
@@ -198,7 +201,7 @@ impl OtelTracing {
         let decided = parent.as_ref().map_or(incoming.sampled, |parent| parent.sampled);
         let sampled = self.sampler.decide(trace, decided);
         let context = TraceContext { trace, span: SpanId::random(), sampled };
-        Trace { context, parent, attempts: SmallVec::new(), session: None }
+        Trace { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
     }
 }
 
@@ -289,8 +292,13 @@ impl OnResponse for OtelTracing {
         &'a self,
         exchange: &'a mut Exchange,
         response: &'a mut Response<Body>,
-        _seat: Seat<'a>,
+        seat: Seat<'a>,
     ) -> Step<'a> {
+        if exchange.dialect == Dialect::Grpc
+            && let Some(trace) = exchange.state.of_mut::<Trace>(seat)
+        {
+            trace.grpc = Some(GrpcStatus::watch(response));
+        }
         if let (Some(context), Some(name)) = (exchange.trace, &self.response_header)
             && let Ok(value) = HeaderValue::from_str(&context.trace.to_string())
         {
@@ -305,7 +313,8 @@ impl OnEnd for OtelTracing {
         let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(seat)) else {
             return;
         };
-        if !trace.context.sampled && !self.sampler.wants(record) {
+        let has_failed = trace.grpc.as_ref().and_then(GrpcStatus::code).is_some_and(grpc::is_failure);
+        if !trace.context.sampled && !self.sampler.wants(record, has_failed) {
             return;
         }
         let with = (self, Clock::new());

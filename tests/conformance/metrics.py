@@ -1,7 +1,12 @@
-"""promtool: what /metrics says in both formats while traffic passes, and the alert rules of `observability/`."""
+"""promtool and Prometheus: what /metrics says in both formats while traffic passes, and the alert rules of `observability/`."""
 
+import json
+import pathlib
 import subprocess
+import tempfile
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from stand import ROOT, Failed, Score, Stand, free_ports, run, tool
@@ -18,6 +23,46 @@ def check_metrics(admin, accept):
     done = subprocess.run([tool("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0 or done.stderr.strip():
         raise Failed((done.stderr + done.stdout).strip()[-600:])
+
+
+def query(port, expression):
+    url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        result = json.load(answer)["data"]["result"]
+    return [float(series["value"][1]) for series in result]
+
+
+def check_native(admin, requests):
+    """Prometheus takes the native histograms, which no text format has, and computes with them."""
+    with tempfile.TemporaryDirectory() as folder:
+        (port,) = free_ports(1)
+        config = pathlib.Path(folder) / "prometheus.yml"
+        config.write_text(json.dumps({"scrape_configs": [{
+            "job_name": "edge", "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{admin}"]}]}]}))
+        process = subprocess.Popen(
+            [tool("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
+             "--enable-feature=native-histograms"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            counts = []
+            for _ in range(60):
+                time.sleep(0.5)
+                try:
+                    counts = query(port, "histogram_count(http_server_request_duration_seconds)")
+                except OSError:
+                    continue
+                if counts:
+                    break
+            if sum(counts) != requests:
+                raise Failed(f"{requests} requests are {counts} in Prometheus")
+            median, = query(port, "histogram_quantile(0.5, sum(http_server_request_duration_seconds))")
+            if not 0 < median < 10:
+                raise Failed(f"the median is {median} s")
+            for name in ("ferrum_config_revision", "ferrum_proxy_requests_total", "up"):
+                if not query(port, name):
+                    raise Failed(f"{name} did not come")
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 def suites(args):
@@ -44,6 +89,7 @@ def suites(args):
                 pass
         for accept in ("", "application/openmetrics-text; version=1.0.0"):
             score.check(f"/metrics as {accept or 'text'}", check_metrics, admin, accept)
+        score.check("native histograms in Prometheus", check_native, admin, 6)
     for rules in sorted((ROOT / "observability").rglob("*.y*ml")):
         text = rules.read_text()
         if "groups:" in text:

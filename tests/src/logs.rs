@@ -192,6 +192,33 @@ async fn metrics_are_pushed_by_otlp_and_statsd() {
 }
 
 #[tokio::test]
+async fn metrics_are_pushed_by_otlp_over_grpc() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::grpc().await;
+    let settings = format!(
+        "  metrics:\n    otlp: {{exporter: {{endpoint: 'http://{}', protocol: grpc, bearer_token: s3}}, interval_ms: 100}}",
+        collector.address,
+    );
+    let spec = format!("proxies:\n  - {{id: shop, listen_path: /, {}}}\n", origin.backend());
+    let edge = Edge::start_with(&settings, &spec);
+    edge.get("/").await;
+    let has = |body: &[u8], text: &str| body.windows(text.len()).any(|piece| piece == text.as_bytes());
+    loop {
+        let sent = collector.next().await;
+        assert_eq!(sent.path, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export");
+        assert_eq!(
+            (sent.field("content-type"), sent.field("authorization")),
+            ("application/grpc", "Bearer s3")
+        );
+        assert!(has(&sent.body, "ferrum_proxy_request_duration_seconds"));
+        // The proxy is an attribute of a point once there was a request.
+        if has(&sent.body, "shop") {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
 async fn traffic_does_not_wait_for_a_sink() {
     let origin = Standing::start("o").await;
     let silent = Port::listen_on(([127, 0, 0, 1], 0).into(), None).await;

@@ -14,21 +14,25 @@ use super::labels::request_labels;
 /// What is served as `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// How much a scraper wants a type with these parameters (in lower case), by its `Accept`; `None` where it does not name it.
+pub(super) fn quality(accept: &str, wanted: &str, parameters: &[&str]) -> Option<f32> {
+    accept.split(',').find_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let rest: Vec<String> = match parts.next()?.eq_ignore_ascii_case(wanted) {
+            true => parts.map(str::to_ascii_lowercase).collect(),
+            false => return None,
+        };
+        let is_meant = parameters.iter().all(|wanted| rest.iter().any(|it| it == wanted));
+        let weight =
+            rest.iter().find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |text| text.parse().ok());
+        is_meant.then(|| weight.unwrap_or(0.0_f32))
+    })
+}
+
 /// Whether a scraper prefers OpenMetrics to the text format, by its `Accept`.
 pub(crate) fn is_preferred(accept: &str) -> bool {
-    let quality = |wanted: &str| {
-        accept.split(',').find_map(|range| {
-            let mut parts = range.split(';').map(str::trim);
-            if !parts.next()?.eq_ignore_ascii_case(wanted) {
-                return None;
-            }
-            let weight =
-                parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |text| text.parse().ok());
-            Some(weight.unwrap_or(0.0_f32))
-        })
-    };
-    quality("application/openmetrics-text")
-        .is_some_and(|open| open > 0.0 && open >= quality("text/plain").unwrap_or(0.0))
+    quality(accept, "application/openmetrics-text", &[])
+        .is_some_and(|open| open > 0.0 && open >= quality(accept, "text/plain", &[]).unwrap_or(0.0))
 }
 
 /// The text format rewritten: counters are named without `_total` in their heads, bounds are fractions, and there is an end.
@@ -74,7 +78,7 @@ fn fraction(sample: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// The newest exemplar of each bucket, by its sample as the text format writes it.
-fn newest(telemetry: &Telemetry) -> HashMap<String, Exemplar> {
+pub(super) fn newest(telemetry: &Telemetry) -> HashMap<String, Exemplar> {
     let mut newest: HashMap<String, Exemplar> = HashMap::new();
     for worker in &telemetry.workers {
         for ((version, class, bucket), exemplar) in worker.exemplars.iter() {

@@ -2,7 +2,7 @@
 //!
 //! What can't be sent is not kept: counters go on counting, and the next push has them.
 
-mod families;
+pub(super) mod families;
 mod otlp;
 mod statsd;
 

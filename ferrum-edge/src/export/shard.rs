@@ -16,6 +16,7 @@ use super::access_log::Share;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, version_of};
+use super::native::Native;
 use super::sinks::Sinks;
 
 /// Proxies with a series of their own; the others share one.
@@ -48,6 +49,8 @@ pub struct WorkerTelemetry {
     pub(super) recovered: Count,
     pub(super) durations: [[Histogram; CLASSES]; VERSIONS.len()],
     pub(super) first_bytes: Histogram,
+    pub(super) natives: [[Native; CLASSES]; VERSIONS.len()],
+    pub(super) native_first_bytes: Native,
     pub(super) reasons: Reasons,
     pub(super) proxies: ProxyTable,
     pub(super) timings: TimingTable,
@@ -241,6 +244,7 @@ impl Recorder for WorkerTelemetry {
         let class = class_of(record.status);
         let version = version_of(record.exchange.version());
         self.durations[version][class].observe(record.duration);
+        self.natives[version][class].observe(record.duration);
         self.exemplars.observe(record, version, class);
         let proxy = match record.route {
             Some(route) => {
@@ -252,6 +256,7 @@ impl Recorder for WorkerTelemetry {
         proxy[class].add(1);
         if let Some(first_byte) = record.first_byte {
             self.first_bytes.observe(first_byte);
+            self.native_first_bytes.observe(first_byte);
         }
         // Most exchanges have no request body, and writing less is cheaper than looking.
         if record.request_bytes > 0 {

@@ -5,6 +5,8 @@
 //! costs records of its own, which are counted, and never traffic.
 
 mod file;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod post;
 mod stream;
 mod udp;
@@ -86,6 +88,8 @@ enum Way {
     Udp(Arc<udp::UdpSender>),
     Stream(Arc<stream::StreamSender>),
     Post(Arc<post::PostSender>),
+    #[cfg(feature = "kafka")]
+    Kafka(Arc<kafka::KafkaSender>),
     Otlp(Arc<Exporter>),
 }
 
@@ -211,7 +215,7 @@ impl Sink {
             items: rules.queue,
             bytes: rules.queue_bytes,
             chunk_items: rules.batch,
-            chunk_bytes: CHUNK_BYTES.min(rules.queue_bytes),
+            chunk_bytes: chunk_bytes(&rules.destination).min(rules.queue_bytes),
         };
         let layout = Layout::of(rules);
         Ok(Self {
@@ -298,6 +302,8 @@ impl Sink {
             Way::Udp(sender) => self.task(sender.clone(), tasks, running),
             Way::Stream(sender) => self.task(sender.clone(), tasks, running),
             Way::Post(sender) => self.task(sender.clone(), tasks, running),
+            #[cfg(feature = "kafka")]
+            Way::Kafka(sender) => self.task(sender.clone(), tasks, running),
             Way::Otlp(exporter) => self.task(exporter.clone(), tasks, running),
         }
         Ok(())
@@ -377,12 +383,39 @@ fn way(rules: &LogSink, world: &World) -> Result<(Way, Envelope, Option<u8>), St
             let sender = post::PostSender::new(post, post::Body::loki(labels), world)?;
             (Way::Post(Arc::new(sender)), Envelope::Loki, Some(b','))
         }
+        LogDestination::Kafka(settings) => kafka(settings, world)?,
         LogDestination::Otlp(settings) => {
             let exporter = otlp(settings, &rules.name, world).map_err(|problems| problems.to_string())?;
             let (encoding, separator) = (exporter.encoding(), exporter.separator());
             (Way::Otlp(Arc::new(exporter)), Envelope::Otlp(encoding), separator)
         }
     })
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(
+    settings: &gateway_core::config::model::LogKafka,
+    world: &World,
+) -> Result<(Way, Envelope, Option<u8>), String> {
+    let sender = kafka::KafkaSender::new(settings, world)?;
+    Ok((Way::Kafka(Arc::new(sender)), Envelope::Line, Some(b'\n')))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka(
+    _settings: &gateway_core::config::model::LogKafka,
+    _world: &World,
+) -> Result<(Way, Envelope, Option<u8>), String> {
+    Err("this build has no `kafka`: build it with the cargo feature of that name".to_owned())
+}
+
+/// Bytes from which on a batch for this destination is sent.
+fn chunk_bytes(destination: &LogDestination) -> usize {
+    match destination {
+        #[cfg(feature = "kafka")]
+        LogDestination::Kafka(_) => kafka::CHUNK_BYTES,
+        _ => CHUNK_BYTES,
+    }
 }
 
 fn otlp(settings: &ExporterSettings, name: &str, world: &World) -> Result<Exporter, Problems> {

@@ -250,3 +250,32 @@ fn a_log_that_cannot_be_opened_is_told_at_the_start() {
     let error = Telemetry::new(1, &Settings { access_log: Some(log), ..Settings::default() }).err().unwrap();
     assert!(error.to_string().contains("/nowhere/at/all.log"), "{error}");
 }
+
+/// What a scrape of 30,000 proxies with traffic in every class may have, in each format; beyond the budget for series they share one.
+#[test]
+fn thirty_thousand_proxies_fit_a_scrape() {
+    const MAX_BYTES: usize = 60 << 20;
+    let ids: Vec<String> = (0..30_000).map(|n| format!("team-{:03}-service-{n:05}", n % 300)).collect();
+    let configurations = Configurations::new(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let telemetry = telemetry(2);
+    telemetry.applied(&configurations.compiled);
+    let snapshot = &configurations.compiled.snapshot;
+    let plain = exchange(http::Request::get("/a"));
+    for (_, route) in snapshot.by_id.iter() {
+        for status in [200, 302, 404, 503] {
+            telemetry.worker(1).exchange(&ExchangeRecord { status, ..record(&plain, Some(route)) });
+        }
+    }
+    let began = Instant::now();
+    let page = prometheus::render(&telemetry, snapshot, (0, &Tasks::default()));
+    let rendered = began.elapsed();
+    let open = open_metrics::of(&page, &telemetry);
+    let binary = protobuf::of(&page, &telemetry);
+    eprintln!("{} bytes in {rendered:?}, OpenMetrics {}, protobuf {}", page.len(), open.len(), binary.len());
+    for bytes in [page.len(), open.len(), binary.len()] {
+        assert!((1 << 20..MAX_BYTES).contains(&bytes), "{bytes}");
+    }
+    let other =
+        page.lines().find(|line| line.contains("proxy=\"_other\",http_response_status_class=\"5xx\""));
+    assert!(other.is_some_and(|line| line.ends_with(" 20000")), "{other:?}");
+}

@@ -35,8 +35,8 @@ pub use gateway::{
     Tls, TlsVersion, UnderscoresInHeaders,
 };
 pub use log::{
-    FileSink, HttpSink, LogFormat, LogSink, LokiSink, Metrics, MetricsOtlp, MetricsStatsd, StdoutSink,
-    SyslogSink, TcpSink,
+    FileSink, HttpSink, KafkaAcks, KafkaMechanism, KafkaSasl, KafkaSink, LogFormat, LogSink, LokiSink,
+    Metrics, MetricsOtlp, MetricsStatsd, StdoutSink, SyslogSink, TcpSink,
 };
 pub use places::Places;
 pub use plugin::{PluginConfig, Scope};

@@ -80,9 +80,9 @@ impl Sampler {
         }
     }
 
-    /// Whether an exchange is recorded for what became of it.
-    pub(super) fn wants(&self, record: &ExchangeRecord<'_>) -> bool {
-        self.errors && is_failure(record) || self.is_slow(record.duration)
+    /// Whether an exchange is recorded for what became of it; a gRPC call may have failed with a 200.
+    pub(super) fn wants(&self, record: &ExchangeRecord<'_>, has_failed: bool) -> bool {
+        self.errors && (has_failed || is_failure(record)) || self.is_slow(record.duration)
     }
 
     /// Whether a session is recorded for what became of it.

@@ -14,6 +14,7 @@ use gateway_telemetry::redact::{self, Secrets};
 use http::{Method, Version};
 use tokio::time::Instant;
 
+use super::grpc::{self, GrpcStatus};
 use super::sampler;
 use super::{OtelTracing, Trace, Try};
 
@@ -112,6 +113,7 @@ pub(super) fn exchange(
     let exchange = record.exchange;
     let route = route(seat);
     let name = name(exchange, route.as_deref());
+    let code = trace.grpc.as_ref().and_then(GrpcStatus::code);
     span(out, plugin.encoding, |span| {
         let parent = trace.parent.as_ref().and_then(|parent| Some((parent.span?, true)));
         let state = trace.parent.as_ref().map_or("", |parent| parent.state.as_str());
@@ -148,13 +150,16 @@ pub(super) fn exchange(
                 all.text("tls.cipher", tls.cipher);
             }
             rpc(all, exchange);
+            if let Some(code) = code {
+                all.int("rpc.grpc.status_code", code);
+            }
             identity(all, seat, exchange.identity.as_deref().map(|identity| &*identity.name));
             if record.attempts > 0 {
                 all.int("ferrum.attempts", record.attempts);
             }
             sent(all, plugin, exchange);
         });
-        if sampler::is_failure(record) {
+        if sampler::is_failure(record) || code.is_some_and(grpc::is_failure) {
             failed(span, record.failure.map(ToString::to_string).as_deref());
         }
     });
@@ -190,6 +195,9 @@ pub(super) fn attempt(
     // One that was cut off was never told its end.
     let cut = record.reason.filter(|_| tried.ended.is_none());
     let error = tried.error.or(cut);
+    // Only the last one was answered for good.
+    let is_last = trace.attempts.last().is_some_and(|last| last.number == tried.number);
+    let code = trace.grpc.as_ref().filter(|_| is_last).and_then(GrpcStatus::code);
     span(out, plugin.encoding, |span| {
         let context = TraceContext { span: tried.span, ..trace.context };
         let state = trace.parent.as_ref().map_or("", |parent| parent.state.as_str());
@@ -217,8 +225,12 @@ pub(super) fn attempt(
             }
             all.text("ferrum.upstream.id", seat.proxy().backend.upstream.id.as_str());
             rpc(all, exchange);
+            if let Some(code) = code {
+                all.int("rpc.grpc.status_code", code);
+            }
         });
-        if error.is_some() || tried.status.is_some_and(|status| status >= 400) {
+        let is_refused = code.is_some_and(|code| code != 0);
+        if error.is_some() || is_refused || tried.status.is_some_and(|status| status >= 400) {
             failed(span, tried.message.as_deref());
         }
     });

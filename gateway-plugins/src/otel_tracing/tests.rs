@@ -350,6 +350,38 @@ async fn grpc_calls_have_their_names() {
     assert_eq!(about["rpc.system"], "grpc");
 }
 
+/// The status is in the trailers, or in the head of a response without messages.
+#[tokio::test]
+async fn grpc_calls_have_their_status() {
+    for (in_head, code, server_failed) in
+        [(false, "5", false), (false, "13", true), (true, "14", true), (false, "0", false)]
+    {
+        let config = json!({ "sampler": "always_off" });
+        let mut traced = traced_with(config, json!([]), json!({ "listen_path": "/" }), Machine::default());
+        traced.trial = traced.trial.answering(move |_| {
+            let status: HeaderValue = code.parse().unwrap();
+            if in_head {
+                return Response::builder().header("grpc-status", status).body(Body::empty()).unwrap();
+            }
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", status);
+            Response::new(Body::full_with_trailers("message", trailers))
+        });
+        let fields = [("content-type", "application/grpc"), ("te", "trailers")];
+        let got = traced.trial.request("POST", "/shop.Cart/Add", &fields, "").await;
+        assert!(in_head || got.trailers.is_some_and(|trailers| trailers["grpc-status"] == code));
+        let spans = traced.spans();
+        // Nothing is sampled but failures.
+        assert_eq!(spans.is_empty(), !server_failed, "{code}: {spans:?}");
+        if server_failed {
+            for span in [named(&spans, "shop.Cart/Add"), named(&spans, "POST")] {
+                assert_eq!(attributes(span)["rpc.grpc.status_code"], code);
+                assert_eq!(span["status"]["code"], 2);
+            }
+        }
+    }
+}
+
 fn with_variables(variables: &[(&str, &str)]) -> Machine {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Machine { variables: Arc::new(variables.collect()), ..Machine::default() }

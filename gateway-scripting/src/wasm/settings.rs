@@ -180,6 +180,7 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
     if config.path.as_os_str().is_empty() {
         problems.add("config.path", "is required");
     }
+    let of_proxy_wasm = of_proxy_wasm(&config);
     let sha256 = config.sha256.map(|digest| digest.to_ascii_lowercase());
     let is_digest = |digest: &String| digest.len() == 64 && digest.bytes().all(|c| c.is_ascii_hexdigit());
     if sha256.as_ref().is_some_and(|digest| !is_digest(digest)) {
@@ -190,7 +191,6 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
             problems.add(format!("config.environment.{name}"), "is not the name of a variable");
         }
     }
-    let of_proxy_wasm = of_proxy_wasm(&config);
     let mut servers = Vec::new();
     for (name, call) in config.calls {
         let timeout = call.timeout_ms.duration();

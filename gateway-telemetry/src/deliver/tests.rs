@@ -130,3 +130,33 @@ async fn what_the_other_side_refuses_is_counted() {
     bench.push(4);
     assert_eq!(bench.end().await, (1, 0, 3));
 }
+
+/// A side that works, fails for a while, fails for good and refuses by turns: every item is in exactly one count, and what was
+/// counted as sent was delivered.
+#[tokio::test(start_paused = true)]
+async fn a_flapping_side_costs_what_is_counted() {
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let bench = bench(Pace { interval: Duration::from_secs(1), retry_for: Duration::from_secs(8) });
+        let mut pushed = 0_u64;
+        for _ in 0..60 {
+            let items = random.usize(..70);
+            bench.push(items);
+            pushed += items as u64;
+            let fails = match random.u8(..4) {
+                0 => Some(Failed::passing("away")),
+                1 => Some(Failed::lasting("no")),
+                _ => None,
+            };
+            *bench.other.fail.lock().unwrap() = fails;
+            bench.other.refuses.store(usize::from(random.u8(..6) == 0), Relaxed);
+            bench.after(Duration::from_millis(random.u64(1..5_000))).await;
+            assert!(bench.batches.waiting() <= 100, "no more waits than may");
+        }
+        let (batches, other) = (bench.batches.clone(), bench.other.clone());
+        let (sent, failed, refused) = bench.end().await;
+        assert_eq!(batches.waiting(), 0);
+        assert_eq!(sent + failed + refused + batches.lost(), pushed, "seed {seed}");
+        assert_eq!(other.got.lock().unwrap().len() as u64, sent + refused, "seed {seed}");
+    }
+}

@@ -29,7 +29,7 @@ impl Sink for Found {
 }
 
 impl Found {
-    fn by(read: impl FnOnce(&mut Found) -> Result<(), Unreadable>) -> (Self, Result<(), Unreadable>) {
+    fn by(read: impl FnOnce(&mut Self) -> Result<(), Unreadable>) -> (Self, Result<(), Unreadable>) {
         let mut found = Self::default();
         let read = read(&mut found);
         assert!(found.values.len() <= MAX_VALUES, "more values than may be");

@@ -1,5 +1,6 @@
 //! Our own rules: evasions, bodies, honest requests.
 
+mod bodies;
 mod evasions;
 mod steps;
 

@@ -4,15 +4,15 @@
 
 /// The metrics of one name.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Family<'t> {
-    pub(super) name: &'t str,
-    pub(super) help: &'t str,
-    pub(super) kind: Kind,
-    pub(super) points: Vec<Point>,
+pub(in crate::export) struct Family<'t> {
+    pub(in crate::export) name: &'t str,
+    pub(in crate::export) help: &'t str,
+    pub(in crate::export) kind: Kind,
+    pub(in crate::export) points: Vec<Point>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::export) enum Kind {
     Counter,
     Gauge,
     Histogram,
@@ -20,30 +20,30 @@ pub(super) enum Kind {
 
 /// One series.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Point {
-    pub(super) labels: Vec<(String, String)>,
+pub(in crate::export) struct Point {
+    pub(in crate::export) labels: Vec<(String, String)>,
     /// The value; of a histogram the sum.
-    pub(super) value: f64,
+    pub(in crate::export) value: f64,
     /// Of a histogram: upper bounds, and counts up to each, the one without a bound at the end.
-    pub(super) bounds: Vec<f64>,
-    pub(super) cumulative: Vec<u64>,
+    pub(in crate::export) bounds: Vec<f64>,
+    pub(in crate::export) cumulative: Vec<u64>,
 }
 
 impl Point {
     /// Of a histogram: how many there are.
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::export) fn count(&self) -> u64 {
         self.cumulative.last().copied().unwrap_or_default()
     }
 
     /// Of a histogram: the counts between bounds.
-    pub(super) fn buckets(&self) -> Vec<u64> {
+    pub(in crate::export) fn buckets(&self) -> Vec<u64> {
         let before = std::iter::once(0).chain(self.cumulative.iter().copied());
         self.cumulative.iter().zip(before).map(|(count, before)| count.saturating_sub(before)).collect()
     }
 }
 
 /// Every metric of a page in the text format.
-pub(super) fn of(page: &str) -> Vec<Family<'_>> {
+pub(in crate::export) fn of(page: &str) -> Vec<Family<'_>> {
     let mut families: Vec<Family<'_>> = Vec::new();
     let mut help = "";
     for line in page.lines() {

@@ -1,5 +1,7 @@
 //! Records go in, what each sink writes comes out; hostile values stay where they belong.
 
+mod hostile;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
@@ -259,6 +261,19 @@ fn wrong_settings_are_named() {
         (json!({ "name": "s", "http": { "url": "x" } }), "http.url"),
         (json!({ "name": "s", "http": { "url": "http://a/", "headers": { "a b": "c" } } }), "http.headers"),
         (json!({ "name": "s", "loki": { "url": "http://a/", "labels": { "a-b": "c" } } }), "loki.labels"),
+        (json!({ "name": "s", "kafka": { "topic": "t" } }), "kafka.brokers"),
+        (json!({ "name": "s", "kafka": { "brokers": ["a"], "topic": "t" } }), "kafka.brokers[0]"),
+        (json!({ "name": "s", "kafka": { "brokers": ["a:1"] } }), "kafka.topic"),
+        (json!({ "name": "s", "kafka": { "brokers": ["a:1"], "topic": "a b" } }), "kafka.topic"),
+        (
+            json!({ "name": "s", "kafka": { "brokers": ["a:1"], "topic": "t", "ca_path": "x" } }),
+            "kafka.ca_path",
+        ),
+        (
+            json!({ "name": "s", "kafka": { "brokers": ["a:1"], "topic": "t",
+                "sasl": { "mechanism": "plain", "username": "u", "password": "p" } } }),
+            "kafka.sasl.mechanism",
+        ),
         (json!({ "name": "s", "otlp": {}, "format": "json" }), "otlp"),
         (json!({ "name": "s", "stdout": {}, "template": "${nothing}" }), "template"),
         (json!({ "name": "s", "stdout": {}, "template": "x", "format": "json" }), "template"),

@@ -9,7 +9,8 @@ use crate::condition::written::Condition;
 use crate::config::exporter::{Compression, ExporterSettings};
 use crate::config::units::{Bytes, Millis, Seconds};
 
-/// One place that access records go to: one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki` and `otlp`.
+/// One place that access records go to: one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki`,
+/// `kafka` and `otlp`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSink {
@@ -28,6 +29,8 @@ pub struct LogSink {
     pub http: Option<HttpSink>,
     /// Pushes to Grafana Loki.
     pub loki: Option<LokiSink>,
+    /// Writes lines to a topic of Kafka, one record a line.
+    pub kafka: Option<KafkaSink>,
     /// Sends log records by OTLP; `format` and `template` don't apply.
     pub otlp: Option<ExporterSettings>,
     /// How a record is written. Default `json`.
@@ -178,6 +181,68 @@ pub struct LokiSink {
     pub timeout_ms: Option<Millis>,
     /// PEM file of the only roots that the server's certificate may come from. Default the public roots.
     pub ca_path: Option<String>,
+}
+
+/// A topic of Kafka. Batches go to its partitions in turn. A batch whose answer is lost is sent again, so that records may come
+/// twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KafkaSink {
+    /// Brokers that are asked for the others, each as `host:port`. Required.
+    #[schemars(length(max = 64))]
+    pub brokers: Vec<String>,
+    /// The topic; it is not created where there is none. Required.
+    #[schemars(length(min = 1, max = 249))]
+    pub topic: Option<String>,
+    /// Encrypts connections to brokers. Default false.
+    pub tls: bool,
+    /// PEM file of the only roots that brokers' certificates may come from. Default the public roots.
+    pub ca_path: Option<String>,
+    /// Who the gateway says it is. Default nobody.
+    pub sasl: Option<KafkaSasl>,
+    /// Who has to have a batch before it counts as sent. Default `all`.
+    pub acks: Option<KafkaAcks>,
+    /// Compresses batches. Default `gzip`.
+    pub compression: Option<Compression>,
+}
+
+/// A user of Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KafkaSasl {
+    /// How the password is proved; `plain` hands it over, and needs `tls`.
+    pub mechanism: KafkaMechanism,
+    /// The user's name.
+    #[schemars(length(min = 1, max = 1000))]
+    pub username: String,
+    /// The password.
+    #[schemars(length(min = 1, max = 1000))]
+    pub password: String,
+}
+
+/// How a password is proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum KafkaMechanism {
+    /// Hands it over.
+    #[serde(rename = "plain")]
+    Plain,
+    /// SCRAM with SHA-256.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    /// SCRAM with SHA-512.
+    #[serde(rename = "scram-sha-512")]
+    ScramSha512,
+}
+
+/// Who has to have a batch before it counts as sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KafkaAcks {
+    /// All replicas that are in step.
+    #[default]
+    All,
+    /// The partition's leader.
+    Leader,
 }
 
 /// Where metrics are pushed to, besides `/metrics`.

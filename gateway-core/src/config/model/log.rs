@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName};
 use super::Id;
 use crate::condition::Condition;
 use crate::config::exporter::ExporterSettings;
+pub use crate::config::file::{KafkaAcks, KafkaMechanism};
 use crate::template::Template;
 
 /// One place that access records go to.
@@ -92,8 +93,39 @@ pub enum LogDestination {
         /// Labels of the stream.
         labels: BTreeMap<String, String>,
     },
+    /// A topic of Kafka.
+    Kafka(Box<LogKafka>),
     /// A collector of OTLP.
     Otlp(Box<ExporterSettings>),
+}
+
+/// A topic of Kafka.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LogKafka {
+    /// Names or addresses of brokers, without brackets, and their ports.
+    pub brokers: Vec<(Arc<str>, u16)>,
+    /// The topic.
+    pub topic: Box<str>,
+    /// Encrypts connections.
+    pub tls: bool,
+    /// PEM file of the only trusted roots.
+    pub ca_path: Option<PathBuf>,
+    /// How the gateway proves who it is, its user name and password.
+    pub sasl: Option<(KafkaMechanism, Box<str>, Box<str>)>,
+    /// Who has to have a batch.
+    pub acks: KafkaAcks,
+    /// Compresses batches with gzip.
+    pub gzip: bool,
+}
+
+impl fmt::Debug for LogKafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the password.
+        f.debug_struct("LogKafka")
+            .field("brokers", &self.brokers)
+            .field("topic", &self.topic)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A file with rotation.

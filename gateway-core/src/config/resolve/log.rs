@@ -1,5 +1,7 @@
 //! The places that access records go to.
 
+mod kafka;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -245,12 +247,15 @@ fn destination(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Optio
     if let Some(loki) = &written.loki {
         found.push(self::loki(notes, loki, path(&loki.ca_path)));
     }
+    if let Some(kafka) = &written.kafka {
+        found.push(kafka::topic(notes, kafka, path(&kafka.ca_path)));
+    }
     if let Some(otlp) = &written.otlp {
         found.push(Some(LogDestination::Otlp(Box::new(otlp.clone()))));
     }
     if found.len() != 1 {
         notes.add("", "a sink needs one destination").remedy =
-            Some("one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki` and `otlp`".to_owned());
+            Some("one of `stdout`, `file`, `syslog`, `tcp`, `http`, `loki`, `kafka` and `otlp`".to_owned());
     }
     found.pop().flatten()
 }

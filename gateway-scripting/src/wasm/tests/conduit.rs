@@ -188,7 +188,7 @@ fn what_can_not_run_is_refused() {
         (guest(runs), json!({"root_id": "x"}), "root_id"),
         (guest(runs), json!({"calls": {"a": {"url": "http://a"}}}), "no effect"),
         (guest(runs), json!({"interface": "proxy_wasm"}), "Proxy-Wasm"),
-        (super::module(""), json!({"interface": "conduit"}), "on_request"),
+        (module(""), json!({"interface": "conduit"}), "on_request"),
         (guest(r#"(func (export "on_request") (param i32) (result i32) (i32.const 0))"#), json!({}), "does not start"),
         (
             wat::parse_str(r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
