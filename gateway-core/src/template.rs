@@ -70,8 +70,11 @@ impl<'a> Facts<'a> {
 /// What the text is going to be part of, which says how values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A header's value, a key, a line of a log: values stand as they are.
+    /// A header's value or a key: values stand as they are.
     Text,
+    /// A line of a log: quotes, backslashes, control characters and what is not UTF-8 are escaped with a backslash, as nginx does,
+    /// and long values are cut off, so that no client can forge a field or keep its line out.
+    Log,
     /// A path: what can't stand in one is percent-encoded; slashes and what is encoded already stay.
     Path,
     /// A query: as a path, and also `&`, `=`, `+` and `#` are encoded.

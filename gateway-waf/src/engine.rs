@@ -207,8 +207,10 @@ impl Transaction {
         let (intake, depth) = (self.intake(), self.limits.json_depth);
         let Buffers { values, texts, .. } = &mut self.buffers;
         let mut sink = values.body_sink(texts, intake);
-        // What is beyond the limit is counted by the sink.
-        let _read = text::read(payload, depth, &mut sink);
+        // What is beyond the limit is counted by the sink; what was not understood is looked at as one argument, too.
+        if text::read(payload, depth, &mut sink).is_err() {
+            sink.take(Kind::Argument, b"message", payload);
+        }
         self.phase(0, true);
     }
 
@@ -217,8 +219,10 @@ impl Transaction {
         let (intake, depth) = (self.intake(), self.limits.json_depth);
         let Buffers { values, texts, .. } = &mut self.buffers;
         let mut sink = values.body_sink(texts, intake);
-        // What is beyond the limit is counted by the sink.
-        let _read = protobuf::read(payload, depth, &mut sink);
+        // What is beyond the limit is counted by the sink; what was not understood is looked at as one argument, too.
+        if protobuf::read(payload, depth, &mut sink).is_err() {
+            sink.take(Kind::Argument, b"grpc", payload);
+        }
         self.phase(0, true);
     }
 

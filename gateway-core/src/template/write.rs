@@ -68,6 +68,9 @@ impl<'o> Sink<'o> {
             }
             return self.literal(value);
         }
+        if self.place == Place::Log {
+            return self.logged(value);
+        }
         for &byte in value {
             if stays(byte, self.place, is_encoded) {
                 self.room(1)?;
@@ -79,6 +82,34 @@ impl<'o> Sink<'o> {
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes of one value in a line of a log.
+const MAX_LOGGED: usize = 1024;
+
+impl Sink<'_> {
+    /// A value of a log line.
+    fn logged(&mut self, value: &[u8]) -> Result<(), Unrenderable> {
+        for chunk in value[..value.len().min(MAX_LOGGED)].utf8_chunks() {
+            for piece in chunk.valid().split_inclusive(|c: char| matches!(c, '"' | '\\') || c.is_control()) {
+                let last = piece.chars().next_back().filter(|c| matches!(c, '"' | '\\') || c.is_control());
+                let plain = &piece[..piece.len() - last.map_or(0, char::len_utf8)];
+                self.literal(plain.as_bytes())?;
+                match last {
+                    Some(mark @ ('"' | '\\')) => self.literal(&[b'\\', mark as u8])?,
+                    Some(control) => self.hex(control.encode_utf8(&mut [0; 4]).as_bytes())?,
+                    None => {}
+                }
+            }
+            self.hex(chunk.invalid())?;
+        }
+        Ok(())
+    }
+
+    /// Bytes as `\xHH`.
+    fn hex(&mut self, bytes: &[u8]) -> Result<(), Unrenderable> {
+        bytes.iter().try_for_each(|byte| self.literal(format!("\\x{byte:02x}").as_bytes()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::config::model::{LogDestination, LogLayout, LogSink};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
-use gateway_core::template::{Facts, MAX_RENDERED, Place};
+use gateway_core::template::{Facts, Place};
 use gateway_core::trace::TraceContext;
 
 use super::ecs::Ecs;
@@ -13,6 +13,9 @@ use super::{Chosen, Extras, Visit, combined};
 use crate::json::Line;
 use crate::otlp::{Encoder, Encoding, Field, Signal};
 use crate::redact::Secrets;
+
+/// Bytes of a line made from a template.
+const MAX_LINE: usize = 64 << 10;
 
 /// A record of either kind.
 #[derive(Debug, Clone, Copy)]
@@ -76,8 +79,8 @@ impl Layout {
             LogLayout::Template(template) => {
                 if let Record::Exchange(record) = record {
                     let before = out.len();
-                    let rendered = template.render(&Facts::ended(record), Place::Text, MAX_RENDERED, out);
-                    // A value with control characters or without end is not written; its line is still there.
+                    let rendered = template.render(&Facts::ended(record), Place::Log, MAX_LINE, out);
+                    // What is too long with all its values is not written; its line is still there.
                     if rendered.is_err() {
                         out.truncate(before);
                         out.extend_from_slice(b"-");

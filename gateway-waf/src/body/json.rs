@@ -4,7 +4,7 @@ use super::{Kind, Sink, TOO_MANY, Unreadable};
 use crate::bytes::hex;
 
 const SYNTAX: Unreadable = Unreadable("the body is not JSON");
-const DEEP: Unreadable = Unreadable("the JSON is nested too deeply");
+pub(crate) const DEEP: Unreadable = Unreadable("the JSON is nested too deeply");
 
 /// An array or object that is open.
 enum Open {

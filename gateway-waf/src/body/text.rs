@@ -25,7 +25,8 @@ fn leaves(text: &[u8], depth: usize, sink: &mut dyn Sink) -> Option<Result<(), U
         return None;
     }
     let read = json::read(text, depth, sink);
-    (read.is_ok() || read == Err(TOO_MANY)).then_some(read)
+    // JSON that can't be read to its end is not taken for anything else.
+    (read.is_ok() || read == Err(TOO_MANY) || read == Err(json::DEEP)).then_some(read)
 }
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ mod tests {
         assert_eq!(found(guess, "[1]"), ["json.0=1"]);
         assert_eq!(found(read, "a=b"), ["message=a=b"]);
         assert_eq!(found(guess, "a=b"), Vec::<String>::new());
+        assert_eq!(guess("[".repeat(9).as_bytes(), 8, &mut Collected::default()), Err(json::DEEP));
         assert_eq!(found(read, "{broken").last().unwrap(), "message={broken");
         assert_eq!(
             read(format!("[{}1]", "1,".repeat(2000)).as_bytes(), 8, &mut Collected::default()),

@@ -94,6 +94,10 @@ fn no_value_breaks_a_line_or_adds_a_field() {
         }
         let text = line(&built(&template), &odd);
         assert!(text.len() <= MAX_LINE && !text.iter().any(u8::is_ascii_control), "{shown}");
+        // The line is there, its end is the gateway's, and no quote is bare.
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.ends_with("|200"), "{text}");
+        assert!(!text.replace("\\\\", "").replace("\\\"", "").contains('"'), "{text}");
     }
 }
 
