@@ -92,14 +92,13 @@ impl Sink<'_> {
     /// A value of a log line.
     fn logged(&mut self, value: &[u8]) -> Result<(), Unrenderable> {
         for chunk in value[..value.len().min(MAX_LOGGED)].utf8_chunks() {
-            for piece in chunk.valid().split_inclusive(|c: char| matches!(c, '"' | '\\') || c.is_control()) {
-                let last = piece.chars().next_back().filter(|c| matches!(c, '"' | '\\') || c.is_control());
-                let plain = &piece[..piece.len() - last.map_or(0, char::len_utf8)];
-                self.literal(plain.as_bytes())?;
-                match last {
-                    Some(mark @ ('"' | '\\')) => self.literal(&[b'\\', mark as u8])?,
-                    Some(control) => self.hex(control.encode_utf8(&mut [0; 4]).as_bytes())?,
-                    None => {}
+            for c in chunk.valid().chars() {
+                let mut space = [0; 4];
+                let bytes = c.encode_utf8(&mut space).as_bytes();
+                match c {
+                    '"' | '\\' => self.literal(&[b'\\', bytes[0]])?,
+                    c if c.is_control() => self.hex(bytes)?,
+                    _ => self.literal(bytes)?,
                 }
             }
             self.hex(chunk.invalid())?;
