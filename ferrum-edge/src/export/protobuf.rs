@@ -94,7 +94,7 @@ fn one(
         Kind::Counter => it.message(3, |it| it.double(1, point.value)),
         Kind::Histogram => it.message(7, |it| {
             // A worker may count between the two readings: what the native one says is at least as new.
-            it.number(1, native.map_or(point.count(), MergedNative::count));
+            it.number(1, native.map_or_else(|| point.count(), MergedNative::count));
             it.double(2, point.value);
             let bounds = point.bounds.iter().copied().chain([f64::INFINITY]);
             for (bound, count) in bounds.zip(&point.cumulative) {

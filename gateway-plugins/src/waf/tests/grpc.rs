@@ -52,7 +52,7 @@ async fn call(trial: &Trial, encoding: &str, body: Vec<u8>) -> Got {
     let request = if encoding.is_empty() { request } else { request.header("grpc-encoding", encoding) };
     // In pieces, as networks deliver it.
     let (first, second) = body.split_at(body.len() / 2);
-    let frames = [first, second].map(|piece| Bytes::copy_from_slice(piece)).to_vec();
+    let frames = [first, second].map(Bytes::copy_from_slice).to_vec();
     trial.send(request.body(Body::stream(Pieces(frames.into()))).unwrap()).await
 }
 

@@ -241,10 +241,9 @@ async fn the_password_goes_over_once_a_connection() {
     };
     let (plain, asked) = sender(&with(KafkaMechanism::Plain), answer);
     assert_eq!(plain.deliver(&chunk("a")).await, Ok(Delivered::default()));
-    let asked = asked.lock().unwrap();
+    let asked = asked.lock().unwrap().clone();
     assert_eq!(asked[0], (17, wire::text("PLAIN")));
     assert_eq!(asked[1], (36, wire::bytes(b"\0me\0secret")));
-    drop(asked);
     // A broker that does not know the password is not taken for one.
     let (scram, _) = sender(&with(KafkaMechanism::ScramSha256), answer);
     assert!(scram.deliver(&chunk("a")).await.unwrap_err().message.contains("challenge"));
