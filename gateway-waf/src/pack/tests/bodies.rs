@@ -60,7 +60,7 @@ fn content_types_do_not_hide_bodies() {
         (&["application/json"], "{'q':'x'}"),
         (&["application/json"], "{\"q\":\"{\\\"r\\\":\\\"\\\\u0027 or 1=1--\\\"}\"}"),
         (&["application/json"], "{\"<script>alert(1)\":1}"),
-        (&["application/json"], "{\"$where\":\"sleep(1)\"}"),
+        (&["application/json"], "{\"$where\":\"this.a==1\"}"),
         (&["application/xml"], "<?xml version='1.0' encoding='utf-7'?><a>+ADw-</a>"),
         (&["application/xml"], "<!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><a>&x;</a>"),
         (&["application/xml"], "<a><![CDATA[<script>alert(1)]]></a>"),

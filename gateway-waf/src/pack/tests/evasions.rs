@@ -62,7 +62,7 @@ const QUERIES: &[(&str, &[&str])] = &[
             "1e0union%20select%201,2",
             "0x1union%20select%201",
             "1.union%20select%201",
-            "1;%73elect%20pg_sleep(5)",
+            "1;%73elect%20pg_sleep%285)",
         ],
     ),
     (
@@ -85,7 +85,7 @@ const QUERIES: &[(&str, &[&str])] = &[
             "1;exec%20xp_cmdshell(%27dir%27)",
             "1;declare%20@s%20varchar(99);set%20@s=0x73656c656374;exec(@s)",
             "1%27%20waitfor%20delay%20%270:0:5%27--",
-            "1%20and%20(select*from(select(sleep(5)))a)",
+            "1%20and%20(select*from(select(sleep%285)))a)",
             "admin%27--",
             "admin%27/*",
             "se%lect%20name%20fr%om%20users",

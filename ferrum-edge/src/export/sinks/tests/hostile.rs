@@ -85,11 +85,8 @@ fn no_value_breaks_a_line_or_adds_a_field() {
             }
             if format == "combined" {
                 // Quotes of a value are escaped: there are three pairs of them.
-                let bare = text
-                    .iter()
-                    .enumerate()
-                    .filter(|(n, byte)| **byte == b'"' && (*n == 0 || text[n - 1] != b'\\'));
-                assert_eq!(bare.count(), 6, "{shown}: {}", String::from_utf8_lossy(&text));
+                let text = String::from_utf8(text).unwrap().replace("\\\\", "").replace("\\\"", "");
+                assert_eq!(text.matches('"').count(), 6, "{shown}");
             }
         }
         let text = line(&built(&template), &odd);
