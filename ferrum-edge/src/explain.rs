@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use gateway_core::condition::Condition;
-use gateway_core::config::model::{HttpRules, Match, Traffic};
+use gateway_core::config::model::{HttpRules, Match, Settings, Traffic};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::Body;
@@ -72,7 +72,7 @@ impl<'s> Explained<'s> {
             Err(reply) => (target.to_owned(), Oddities::default(), Some(refusal(&reply))),
         };
         let path = target.split('?').next().unwrap_or_default().to_owned();
-        let exchange = exchange(question, &target, host.as_deref());
+        let exchange = exchange(question, (&target, host.as_deref()), &snapshot.settings);
         let find = || snapshot.routes.find(host.as_deref(), &path, |condition| condition.holds(&exchange));
         let found = malformed.is_none().then(find).flatten();
         let chosen = found.as_ref().and_then(|found| {
@@ -133,7 +133,7 @@ impl Chosen<'_> {
 }
 
 /// The request as the conditions of proxies see it.
-fn exchange(question: &Question, target: &str, host: Option<&str>) -> Exchange {
+fn exchange(question: &Question, (target, host): (&str, Option<&str>), settings: &Settings) -> Exchange {
     let mut request = http::Request::new(Body::empty());
     *request.method_mut() = question.method.clone();
     request.headers_mut().clone_from(&question.headers);
@@ -147,8 +147,12 @@ fn exchange(question: &Question, target: &str, host: Option<&str>) -> Exchange {
     let server_name = question.tls.as_deref().or_else(|| question.url.host());
     let tls =
         is_encrypted.then(|| ClientTls { server_name: server_name.map(Arc::from), ..ClientTls::default() });
-    let end = |address| SocketAddr::new(address, 0);
-    let client = Client::new(end(question.client), end(IpAddr::from([127, 0, 0, 1])), false, tls);
+    // A URL without a port comes to the main listener.
+    let main = if is_encrypted { settings.https } else { settings.http };
+    let port = question.url.port_u16().or_else(|| main.map(|address| address.port())).unwrap_or_default();
+    let (peer, local) =
+        (SocketAddr::new(question.client, 0), SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
+    let client = Client::new(peer, local, false, tls);
     let mut exchange = Exchange::new(request, Arc::new(client));
     exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
     exchange

@@ -167,6 +167,14 @@ fn explain_names_proxy_chain_and_near_misses() {
     );
     let (code, none) = explain(&["GET", "http://nobody.example.org/v1"]);
     assert_eq!((code, none["refusal"].as_str()), (Some(1), Some("404 no_route")));
+    let reason = |document: &Value| document["not_chosen"][0]["reason"].as_str().map(str::to_owned).unwrap();
+    let (_, post) = explain(&["POST", "http://ports.example.com:8001/"]);
+    assert_eq!(post["proxy"]["id"], "ported", "the URL's port is the listener's");
+    let (_, elsewhere) = explain(&["GET", "http://ports.example.com/"]);
+    assert_eq!(
+        reason(&elsewhere),
+        "host and path fit, but these conditions do not hold: methods, ports (the prefix /)"
+    );
     let text = ferrum_edge(&folder).args(["explain", "GET", "http://api.example.com/v1/x"]).output().unwrap();
     let said = String::from_utf8(text.stdout).unwrap();
     assert!(said.contains("proxy:     v1") && said.contains("not users:"), "{said}");
@@ -178,6 +186,8 @@ proxies:
       backend_host: 10.0.0.1, backend_port: 8080, plugins: [{ plugin_config_id: ids }, { plugin_config_id: posted }] }
   - { id: v1, hosts: [api.example.com], listen_path: /v1, backend_scheme: http, backend_host: 10.0.0.2,
       backend_port: 8080 }
+  - { id: ported, hosts: [ports.example.com], matches: [{ path: /, methods: [POST], ports: [8001] }], backend_scheme: http,
+      backend_host: 10.0.0.4, backend_port: 8080 }
   - { id: elsewhere, hosts: [www.example.com], listen_path: /v1/users, backend_scheme: http,
       backend_host: 10.0.0.3, backend_port: 8080 }
 plugin_configs:

@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use crate::certificate::Names;
 use crate::config::model::{HostPattern, PathPattern};
 use crate::http::dialect::Dialect;
-use crate::http::exchange::{ClientTls, Exchange};
+use crate::http::exchange::{ClientTls, Exchange, canonical};
 use crate::http::fields;
 use crate::route::host_name;
 pub use compile::{Use, compile};
@@ -42,6 +42,8 @@ enum Part {
     Path(PathPattern),
     Hosts(Box<[HostPattern]>),
     Encrypted(bool),
+    Ports(Box<[u16]>),
+    Addresses(Box<[IpNet]>),
     Header(HeaderName, Text),
     Query(Box<str>, Text),
     Cookie(Box<str>, Text),
@@ -95,6 +97,26 @@ impl Condition {
         self.parts.iter().all(|part| part.holds(facts))
     }
 
+    /// What does not hold for a request, as it is written: `methods`, `headers.x-version`.
+    pub fn failing(&self, exchange: &Exchange) -> Vec<String> {
+        let facts = Facts { exchange, status: None };
+        self.parts.iter().filter(|part| !part.holds(facts)).map(Part::place).collect()
+    }
+
+    /// What it asks of the listener that a request came to: scheme, port and address; `None` where it asks nothing.
+    pub fn of_listener(&self) -> Option<Self> {
+        let parts: Vec<Part> = self.parts.iter().filter(|part| part.is_of_listener()).cloned().collect();
+        (!parts.is_empty()).then(|| Self { parts: parts.into() })
+    }
+
+    /// The ports that it asks for; `None` where it holds on any.
+    pub fn ports(&self) -> Option<&[u16]> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Ports(ports) => Some(&**ports),
+            _ => None,
+        })
+    }
+
     /// How many conditions it is made of, by which the more special of two goes first: each key counts one, each named
     /// header, parameter and cookie counts one, `all` counts what is in it, `any` and `not` count one each.
     pub fn weight(&self) -> usize {
@@ -146,6 +168,49 @@ impl Condition {
 }
 
 impl Part {
+    /// The key that it is written by.
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Methods(_) => "methods",
+            Self::Path(_) => "path",
+            Self::Hosts(_) => "hosts",
+            Self::Encrypted(_) => "scheme",
+            Self::Ports(_) => "ports",
+            Self::Addresses(_) => "addresses",
+            Self::Header(..) => "headers",
+            Self::Query(..) => "query",
+            Self::Cookie(..) => "cookies",
+            Self::Grpc { .. } => "grpc",
+            Self::ContentTypes(_) => "content_types",
+            Self::Clients(_) => "clients",
+            Self::ServerNames(_) => "tls.server_names",
+            Self::Certificate(_) => "tls.client_certificate",
+            Self::Consumers(_) => "consumers",
+            Self::Groups(_) => "groups",
+            Self::Statuses(_) => "statuses",
+            Self::Any(_) => "any",
+            Self::Not(_) => "not",
+        }
+    }
+
+    fn is_of_listener(&self) -> bool {
+        match self {
+            Self::Encrypted(_) | Self::Ports(_) | Self::Addresses(_) => true,
+            Self::Not(other) => other.parts.iter().all(Self::is_of_listener),
+            _ => false,
+        }
+    }
+
+    /// The key, with the name of the header, parameter or cookie.
+    fn place(&self) -> String {
+        match self {
+            Self::Header(name, _) => format!("headers.{name}"),
+            Self::Query(name, _) => format!("query.{name}"),
+            Self::Cookie(name, _) => format!("cookies.{name}"),
+            _ => self.key().to_owned(),
+        }
+    }
+
     fn holds(&self, facts: Facts<'_>) -> bool {
         let exchange = facts.exchange;
         let head = &exchange.request;
@@ -156,6 +221,11 @@ impl Part {
                 host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
             }
             Self::Encrypted(wanted) => exchange.client.tls.is_some() == *wanted,
+            Self::Ports(ports) => ports.contains(&exchange.client.local.port()),
+            Self::Addresses(blocks) => {
+                let local = canonical(exchange.client.local.ip());
+                blocks.iter().any(|block| block.contains(&local))
+            }
             Self::Header(name, text) => text.fits(fields::header(&head.headers, name).as_deref()),
             Self::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
             Self::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),

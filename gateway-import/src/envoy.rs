@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::{Import, Plug, To, set};
 use crate::error::Failure;
+use crate::ports::{Port, Ports};
 use crate::tree::{self, Node};
 use crate::unread;
 
@@ -42,7 +43,8 @@ struct Envoy<'o> {
     made: HashMap<String, Option<Backend>>,
     /// Clusters that something else than a route names.
     named: HashSet<String>,
-    taken: [Option<u64>; 2],
+    /// The ports that serve HTTP.
+    ports: Ports,
     certificates: Vec<Value>,
 }
 
@@ -56,7 +58,8 @@ struct Backend {
 /// What a listener says for all its routes.
 #[derive(Debug, Clone, Default)]
 struct Listener {
-    scheme: Option<&'static str>,
+    /// What its requests have besides their routes' rules.
+    facet: Value,
     plugins: Vec<Plug>,
     is_closed: bool,
 }
@@ -97,13 +100,17 @@ pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(
         out,
         made: HashMap::new(),
         named: HashSet::new(),
-        taken: [None, None],
+        ports: Ports::default(),
         certificates: Vec::new(),
     };
     let listeners = resources.each("listeners");
     if listeners.is_empty() {
         return Err(Failure::new(name, 1, "there is no listener in it"));
     }
+    for (is_tls, number, host) in listeners.iter().flat_map(http_ports) {
+        envoy.ports.add(is_tls, number, &host);
+    }
+    envoy.ports.listen(&mut envoy.out.gateway);
     for listener in listeners {
         envoy.listener(listener);
     }
@@ -123,6 +130,20 @@ pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(
     Ok(())
 }
 
+/// The ports on which a listener serves HTTP: whether by TLS, number and address.
+fn http_ports(listener: &Node) -> Vec<(bool, u16, String)> {
+    let socket = listener.path(&["address", "socket_address"]);
+    let address = socket.and_then(|it| it.text_of("address")).unwrap_or_default();
+    let number = socket.and_then(|it| it.get("port_value")).and_then(Node::uint);
+    let Some(number) = number.and_then(|it| u16::try_from(it).ok()) else { return Vec::new() };
+    let is_manager = |filter: &Node| {
+        matches!(filters::kind(filter).as_str(), "HttpConnectionManager" | "http_connection_manager")
+    };
+    let chains = listener.each("filter_chains").iter();
+    let serving = chains.filter(|chain| chain.each("filters").iter().any(is_manager));
+    serving.map(|chain| (chain.get("transport_socket").is_some(), number, address.to_owned())).collect()
+}
+
 impl Envoy<'_> {
     fn listener(&mut self, listener: &Node) {
         let name = listener.text_of("name").unwrap_or("listener").to_owned();
@@ -137,7 +158,7 @@ impl Envoy<'_> {
             self.listener_filter(&what, filter);
         }
         for chain in listener.each("filter_chains") {
-            self.chain((&what, listener), chain, (&address, port));
+            self.chain(&what, chain, (&address, port));
         }
         self.out.done(listener.at, what);
     }
@@ -159,7 +180,7 @@ impl Envoy<'_> {
     }
 
     /// The filters of a chain, for the names it is for.
-    fn chain(&mut self, (what, listener): (&str, &Node), chain: &Node, (address, port): (&str, u64)) {
+    fn chain(&mut self, what: &str, chain: &Node, (address, port): (&str, u64)) {
         let tls = chain.get("transport_socket");
         let matches = chain.get("filter_chain_match");
         let names = matches.map_or_else(Vec::new, |it| it.texts("server_names"));
@@ -178,17 +199,8 @@ impl Envoy<'_> {
                         let why = "only server names can be translated";
                         made.is_closed |= self.out.guard(chain.at, what, why, "");
                     }
-                    let slot = &mut self.taken[usize::from(tls.is_some())];
-                    if slot.is_some_and(|known| known != port) {
-                        let why =
-                            "the gateway has one port for http and one for https; this listener is left out";
-                        self.out.lost(listener.at, what, why, "run a second gateway for the other port");
-                        continue;
-                    }
-                    *slot = Some(port);
-                    let key = if tls.is_some() { "https" } else { "http" };
-                    set(&mut self.out.gateway, key, format!("{address}:{port}"));
-                    made.scheme = Some(key);
+                    let number = u16::try_from(port).unwrap_or_default();
+                    made.facet = self.ports.facet(&Port::new(tls.is_some(), number, address));
                     if let Some(tls) = tls {
                         self.tls(what, tls, &mut made);
                     }

@@ -15,6 +15,7 @@ use crate::cond::Cond;
 use crate::draft::{Import, To, set};
 use crate::error::Failure;
 use crate::files::{Files, Reader};
+use crate::ports::{Port, Ports};
 use crate::steps::{Ending, Step, place, walk};
 use crate::text;
 use acl::{Acls, plain};
@@ -91,11 +92,14 @@ impl Haproxy<'_, '_> {
                 http.push((section, binds));
             }
         }
-        let ports = [main_port(&http, false), main_port(&http, true)];
-        self.listeners(&http, ports);
-        let mut taken = [false, false];
+        let mut ports = Ports::default();
+        for bind in http.iter().flat_map(|(_, binds)| binds) {
+            ports.add(bind.is_tls, bind.port, &bind.host);
+        }
+        ports.listen(&mut self.out.gateway);
+        let mut taken = Vec::new();
         for (section, binds) in http {
-            let facets = self.facets(section, binds, ports, &mut taken);
+            let facets = self.facets(section, &binds, &ports, &mut taken);
             if !facets.is_empty() {
                 self.frontend(section, &facets);
             }
@@ -104,52 +108,33 @@ impl Haproxy<'_, '_> {
         Ok(())
     }
 
-    /// The gateway's own listeners.
-    fn listeners(&mut self, http: &[(&Section, Vec<Bind>)], ports: [Option<u16>; 2]) {
-        for (key, is_tls) in [("http", false), ("https", true)] {
-            let mut all = http.iter().flat_map(|(_, binds)| binds.iter());
-            let port = ports[usize::from(is_tls)];
-            let address = match all.find(|bind| bind.is_tls == is_tls && Some(bind.port) == port) {
-                Some(bind) if bind.host.contains(':') => format!("[{}]:{}", bind.host, bind.port),
-                Some(bind) => format!("{}:{}", bind.host, bind.port),
-                None => "off".to_owned(),
-            };
-            set(&mut self.out.gateway, key, address);
-        }
-    }
-
-    /// What the requests of a frontend have besides its rules: the scheme, where both are served.
+    /// What the requests of a frontend have besides its rules: their ports, where there are several.
     fn facets(
         &mut self,
         section: &Section,
-        mut binds: Vec<Bind>,
-        ports: [Option<u16>; 2],
-        taken: &mut [bool; 2],
+        binds: &[Bind],
+        ports: &Ports,
+        taken: &mut Vec<Port>,
     ) -> Vec<Value> {
-        let called = format!("{} {}", section.kind, section.name);
-        let before = binds.len();
-        binds.retain(|bind| ports[usize::from(bind.is_tls)] == Some(bind.port));
-        if binds.len() < before {
-            let why =
-                "the gateway has one port for http and one for https; what is served on others is left out";
-            let todo = "run a second gateway for the other port";
-            self.out.lost(section.at, format_args!("{called}: bind"), why, todo);
-        }
-        let both = ports.iter().all(Option::is_some);
         let mut facets = Vec::new();
-        for is_tls in [false, true] {
-            if !binds.iter().any(|bind| bind.is_tls == is_tls) {
+        let mut mine = Vec::new();
+        for bind in binds {
+            let port = Port::new(bind.is_tls, bind.port, &bind.host);
+            if mine.contains(&port) {
                 continue;
             }
-            if std::mem::replace(&mut taken[usize::from(is_tls)], true) {
-                let why = "another frontend has this port on another address; here there is one";
-                self.out.lost(section.at, &called, why, "");
+            if taken.contains(&port) {
+                let what = format!("{} {}: bind", section.kind, section.name);
+                let why = "another frontend has this port and address, so that HAProxy would share them out by chance";
+                self.out.lost(section.at, what, why, "give it a port of its own");
                 continue;
             }
-            let scheme = if is_tls { "https" } else { "http" };
-            facets.push(if both { json!({ "scheme": scheme }) } else { json!({}) });
+            facets.push(ports.facet(&port));
+            mine.push(port);
         }
-        if facets.len() == 2 { vec![json!({})] } else { facets }
+        let is_everywhere = mine.len() == ports.all().count();
+        taken.extend(mine);
+        if is_everywhere && !facets.is_empty() { vec![json!({})] } else { facets }
     }
 
     fn global(&mut self, section: &Section) {
@@ -182,7 +167,6 @@ impl Haproxy<'_, '_> {
                     self.out.lost(line.at, line.text(), "only addresses with one port are known", "");
                     continue;
                 };
-                let host = if matches!(host, "" | "*" | "::") { "0.0.0.0" } else { host };
                 made.push(Bind { host: host.to_owned(), port, is_tls });
             }
             if has("accept-proxy") {
@@ -404,18 +388,6 @@ impl Haproxy<'_, '_> {
             Some(group) => format!("haproxy-{list}-{group}"),
         })
     }
-}
-
-/// The port that most frontends have; of several, the first.
-fn main_port(fronts: &[(&Section, Vec<Bind>)], is_tls: bool) -> Option<u16> {
-    let ports: Vec<u16> = fronts
-        .iter()
-        .flat_map(|(_, binds)| binds.iter())
-        .filter(|bind| bind.is_tls == is_tls)
-        .map(|bind| bind.port)
-        .collect();
-    let usual = if is_tls { 443 } else { 80 };
-    if ports.contains(&usual) { Some(usual) } else { ports.first().copied() }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod ingress;
 mod kong;
 mod nginx;
 mod openapi;
+mod ports;
 mod report;
 mod steps;
 mod text;

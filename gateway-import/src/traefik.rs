@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::cond::Cond;
-use crate::draft::{Import, Route, To, set};
+use crate::draft::{Import, Route, To, set, with_facet};
 use crate::error::Failure;
+use crate::ports::{Port, Ports};
 use crate::text;
 use crate::tree::{self, Node};
 use crate::unread;
@@ -29,12 +30,21 @@ struct Traefik<'o> {
     services: HashMap<String, Node>,
     /// Upstreams by service.
     made: HashMap<String, Option<Backend>>,
-    /// Which scheme an entry point has: TLS or not. `None` for those of other ports.
-    entry_points: Vec<(String, Option<bool>, u16)>,
+    entry_points: Vec<EntryPoint>,
+    /// The ports of those that serve HTTP.
+    ports: Ports,
     /// Middlewares that an entry point puts before its routers.
     of_entry: HashMap<String, Vec<String>>,
     transports: HashMap<String, Node>,
     accounts: usize,
+}
+
+/// Where Traefik listens.
+struct EntryPoint {
+    name: String,
+    number: u16,
+    /// `None` where it is for streams only.
+    port: Option<Port>,
 }
 
 /// Static settings that say nothing about traffic.
@@ -94,10 +104,12 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         services: HashMap::new(),
         made: HashMap::new(),
         entry_points: Vec::new(),
+        ports: Ports::default(),
         of_entry: HashMap::new(),
         transports: HashMap::new(),
         accounts: 0,
     };
+    this.entry_points(&documents);
     for document in &documents {
         this.fixed(document);
         for (kind, map) in [("middlewares", 0), ("services", 1), ("serversTransports", 2)] {
@@ -128,9 +140,8 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
 impl Traefik<'_> {
     /// The static settings: entry points.
     fn fixed(&mut self, document: &Node) {
-        let mut taken: [Option<u16>; 2] = [None, None];
         for (name, point) in document.get("entryPoints").map_or(&[][..], Node::entries) {
-            self.entry_point(name, point, &mut taken);
+            self.entry_point(name, point);
         }
         for (key, value) in document.entries() {
             match key.as_str() {
@@ -144,34 +155,43 @@ impl Traefik<'_> {
         }
     }
 
-    fn entry_point(&mut self, name: &str, point: &Node, taken: &mut [Option<u16>; 2]) {
+    /// Finds out which entry points serve HTTP, and gives the gateway their ports.
+    fn entry_points(&mut self, documents: &[Node]) {
+        let routers = |kind: &'static str| {
+            let of = move |document: &'_ Node| {
+                document.path(&[kind, "routers"]).map_or(&[][..], Node::entries).to_vec()
+            };
+            documents.iter().flat_map(of).map(|(_, router)| router.texts("entryPoints")).collect::<Vec<_>>()
+        };
+        let (http, streams) = (routers("http"), [routers("tcp"), routers("udp")].concat());
+        let named = |lists: &[Vec<String>], name: &str| lists.iter().flatten().any(|entry| entry == name);
+        let points = documents.iter().filter_map(|it| it.get("entryPoints")).flat_map(Node::entries);
+        for (name, point) in points {
+            let address = point.text_of("address").unwrap_or(":80");
+            let text = address.split('/').next().unwrap_or(address);
+            let (host, number) = text.rsplit_once(':').unwrap_or(("", text));
+            let Ok(number) = number.parse::<u16>() else { continue };
+            let is_tls = number == 443 || point.path(&["http", "tls"]).is_some() || name.contains("secure");
+            // A router that names none is on all of them.
+            let serves = named(&http, name) || !named(&streams, name);
+            let port = (serves && !address.ends_with("/udp")).then(|| {
+                self.ports.add(is_tls, number, host);
+                Port::new(is_tls, number, host)
+            });
+            self.entry_points.push(EntryPoint { name: name.clone(), number, port });
+        }
+        if !self.entry_points.is_empty() {
+            self.ports.listen(&mut self.out.gateway);
+        }
+    }
+
+    fn entry_point(&mut self, name: &str, point: &Node) {
         let what = format!("entryPoints.{name}");
-        let address = point.text_of("address").unwrap_or(":80");
-        let is_udp = address.ends_with("/udp");
-        let port = address.split('/').next().and_then(|it| it.rsplit(':').next());
-        let Some(port) = port.and_then(|it| it.parse::<u16>().ok()) else {
+        if !self.entry_points.iter().any(|it| it.name == name) {
             self.out.lost(point.at, what, "its port is not known", "");
             return;
-        };
-        let is_tls = port == 443 || point.path(&["http", "tls"]).is_some() || name.contains("secure");
-        let slot = &mut taken[usize::from(is_tls)];
-        let usual = if is_tls { 443 } else { 80 };
-        let is_main = !is_udp && (slot.is_none() || port == usual);
-        if is_main {
-            *slot = Some(port);
-            let key = if is_tls { "https" } else { "http" };
-            set(&mut self.out.gateway, key, format!("0.0.0.0:{port}"));
-            for (_, known, _) in &mut self.entry_points {
-                if *known == Some(is_tls) {
-                    *known = None;
-                }
-            }
-            self.out.done(point.at, &what);
-        } else {
-            let why = "it is for streams only: the gateway has one port for http and one for https";
-            self.out.partial(point.at, &what, why, "run a second gateway for the other port");
         }
-        self.entry_points.push((name.to_owned(), is_main.then_some(is_tls), port));
+        self.out.done(point.at, &what);
         self.redirection(name, point);
         let before = point
             .path(&["http", "middlewares"])
@@ -202,7 +222,9 @@ impl Traefik<'_> {
         let location = "https://${request.host}${request.target}";
         let to = To::Redirect(json!({ "status_code": status, "location": location, "query": "drop" }));
         let mut route = Route::new(format!("{name}-to-https"), to);
-        route.matches.push(json!({ "path": "/", "scheme": "http" }));
+        let port = self.entry_points.iter().find(|it| it.name == name).and_then(|it| it.port.as_ref());
+        let facet = port.map_or_else(|| json!({ "scheme": "http" }), |port| self.ports.facet(port));
+        route.matches.push(with_facet(json!({ "path": "/" }), &facet));
         route.priority = Some(2_000_000_000);
         self.out.route(route);
     }
@@ -220,7 +242,7 @@ impl Traefik<'_> {
             return;
         }
         let entries = router.texts("entryPoints");
-        let Some(scheme) = self.scheme(&what, router, &entries) else { return };
+        let Some(facets) = self.facets(&what, router, &entries) else { return };
         let mut made = self.middlewares_of(&what, router, &entries);
         made.is_closed |= is_closed;
         if let Some(options) = router.path(&["tls", "options"]) {
@@ -239,15 +261,8 @@ impl Traefik<'_> {
                 set(&mut route.settings, key, value);
             }
         }
-        let mut one = cond.with_path(&json!({ "prefix": "/" }));
-        if let Some(scheme) = scheme {
-            if one.get("scheme").is_some() {
-                one = json!({ "path": "/", "all": [one, { "scheme": scheme }] });
-            } else {
-                one["scheme"] = json!(scheme);
-            }
-        }
-        route.matches.push(one);
+        let one = cond.with_path(&json!({ "prefix": "/" }));
+        route.matches.extend(facets.iter().map(|facet| with_facet(one.clone(), facet)));
         route.priority = Some(self.priority(router, rule));
         route.plugins = made.plugins;
         self.out.done(router.at, what);
@@ -290,24 +305,40 @@ impl Traefik<'_> {
         all
     }
 
-    /// The scheme that a router's requests have; `None` where its entry points are not served.
-    fn scheme(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Option<&'static str>> {
-        let of_entry = |entry: &String| {
-            let known = self.entry_points.iter().find(|(known, ..)| known == entry);
-            known.map_or_else(|| Some(entry.contains("secure")), |it| it.1)
-        };
-        let schemes: Vec<Option<bool>> = entries.iter().map(of_entry).collect();
-        if !schemes.is_empty() && schemes.iter().all(Option::is_none) {
-            let why = "its entry point is on another port; it is left out";
-            self.out.lost(router.at, what, why, "run a second gateway for the other port");
+    /// What a router's requests have besides its rule: the ports of its entry points. `None` where none of them is served.
+    fn facets(&mut self, what: &str, router: &Node, entries: &[String]) -> Option<Vec<Value>> {
+        let is_tls = router.get("tls").is_some();
+        let scheme = |is_tls: bool| json!({ "scheme": if is_tls { "https" } else { "http" } });
+        let known = |entry: &String| self.entry_points.iter().find(|it| it.name == *entry);
+        if self.entry_points.is_empty()
+            || !entries.is_empty() && !entries.iter().any(|entry| known(entry).is_some())
+        {
+            // The static file is not here.
+            let guessed = |wanted: bool| entries.iter().all(|entry| entry.contains("secure") == wanted);
+            return Some(match entries {
+                _ if is_tls => vec![scheme(true)],
+                [] => vec![json!({})],
+                _ if guessed(true) => vec![scheme(true)],
+                _ if guessed(false) => vec![scheme(false)],
+                _ => vec![json!({})],
+            });
+        }
+        let all = self.entry_points.iter().filter(|it| entries.is_empty() || entries.contains(&it.name));
+        let mut mine: Vec<&Port> = all.filter_map(|it| it.port.as_ref()).collect();
+        if mine.is_empty() {
+            let why = "its entry points are for streams; it is left out";
+            self.out.lost(router.at, what, why, "");
             return None;
         }
-        Some(match (router.get("tls").is_some(), schemes.as_slice()) {
-            (true, _) => Some("https"),
-            (false, []) => Some("http").filter(|_| !self.entry_points.is_empty()),
-            (false, list) if list.iter().all(|it| *it == Some(true)) => Some("https"),
-            (false, list) if list.iter().all(|it| *it == Some(false)) => Some("http"),
-            _ => None,
+        if is_tls {
+            mine.retain(|port| port.is_tls);
+        } else if entries.is_empty() {
+            mine.retain(|port| !port.is_tls);
+        }
+        Some(match mine.as_slice() {
+            [] => vec![scheme(is_tls)],
+            mine if mine.len() == self.ports.all().count() => vec![json!({})],
+            mine => mine.iter().map(|port| self.ports.facet(port)).collect(),
         })
     }
 

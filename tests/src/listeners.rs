@@ -39,3 +39,44 @@ async fn each_address_is_served_and_closed_by_a_drain() {
         assert!(TcpStream::connect(address).await.is_err(), "{address} takes connections");
     }
 }
+
+/// A free port of 127.0.0.3, as others hold it only while they look for one.
+fn free() -> u16 {
+    std::net::TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap().port()
+}
+
+#[tokio::test]
+async fn proxies_are_served_on_the_ports_and_addresses_that_they_name() {
+    let (one, two) = (Standing::start("one").await, Standing::start("two").await);
+    let (first, second) = (free(), free());
+    let spec = format!(
+        "proxies:\n\
+         \x20 - {{id: one, hosts: [a.test], matches: [{{path: /, ports: [{first}]}}], {}}}\n\
+         \x20 - {{id: two, matches: [{{path: /, ports: [{second}]}}, {{path: /three, addresses: [127.0.0.4]}}], {}}}\n",
+        one.backend(),
+        two.backend()
+    );
+    let listeners = format!(
+        "  additional_http: ['127.0.0.3:{first}', '127.0.0.3:{second}', '127.0.0.4:{second}', '127.0.0.4:{first}']"
+    );
+    let edge = Edge::start_with(&listeners, &spec);
+    let of = |ip: [u8; 4], port| std::net::SocketAddr::from((ip, port));
+    let cases = [
+        (of([127, 0, 0, 3], first), "/", "one"),
+        (of([127, 0, 0, 3], second), "/", "two"),
+        (of([127, 0, 0, 4], second), "/", "two"),
+        (of([127, 0, 0, 3], first), "/three", "one"),
+        (edge.http(), "/", ""),
+        (edge.http(), "/three", ""),
+    ];
+    for (address, path, wanted) in cases {
+        let mut talker = Talker::new(Wire::open(address).await);
+        talker.wire.send(&format!("GET {path} HTTP/1.1\r\nhost: a.test\r\n\r\n")).await;
+        let head = talker.response(&Method::GET).await.unwrap();
+        assert_eq!(
+            (head.field("x-origin"), head.status() == 404),
+            (wanted, wanted.is_empty()),
+            "{address} {path}"
+        );
+    }
+}

@@ -53,7 +53,9 @@ impl Losers {
             .into_iter()
             .take_while(|(distance, ..)| *distance < Distance::Neither)
             .take(MAX_NEAR)
-            .map(|(distance, id, (rules, rule))| (id.to_string(), why(distance, (rules, rule), winner)))
+            .map(|(distance, id, (rules, rule))| {
+                (id.to_string(), why(distance, (rules, rule), winner, exchange))
+            })
             .collect();
         Self { others: count - near.len(), near }
     }
@@ -119,7 +121,12 @@ fn begins_alike(rule: &Match, path: &str) -> bool {
     first(prefix) == first(path) || prefix.starts_with(path) && path != "/" || path.starts_with(&**prefix)
 }
 
-fn why(distance: Distance, (rules, rule): (&HttpRules, &Match), winner: Option<Winner<'_>>) -> String {
+fn why(
+    distance: Distance,
+    (rules, rule): (&HttpRules, &Match),
+    winner: Option<Winner<'_>>,
+    exchange: &Exchange,
+) -> String {
     let path = match &rule.path {
         PathPattern::HostOnly => "any path".to_owned(),
         PathPattern::Exact(path) => format!("the path {path}"),
@@ -142,7 +149,9 @@ fn why(distance: Distance, (rules, rule): (&HttpRules, &Match), winner: Option<W
         }
         (Distance::AllFits, Some(_)) => format!("it fits too, but {path} is less exact"),
         (Distance::ConditionFails, _) => {
-            format!("host and path fit, but its conditions do not hold ({path})")
+            let failing =
+                rule.condition.as_ref().map(|condition| condition.failing(exchange)).unwrap_or_default();
+            format!("host and path fit, but these conditions do not hold: {} ({path})", failing.join(", "))
         }
         (Distance::PathFits, _) => format!("the path fits, the host does not ({})", hosts(rule)),
         (Distance::HostFits, _) => format!("the host fits, the path does not ({path})"),

@@ -171,13 +171,20 @@ impl Compiler {
         if let Some(scheme) = written.scheme {
             parts.push(Part::Encrypted(scheme == written::Scheme::Https));
         }
-        let clients = self.each(&written.clients, at, "clients", |text| {
-            let block = text.parse::<IpNet>().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
-            let block = block.map(|block| block.trunc());
-            block.map_err(|_| {
-                (format!("`{text}` is not an address or CIDR block"), Some("such as 10.0.0.0/8".to_owned()))
-            })
+        let ports = self.each(&written.ports, at, "ports", |port| match port {
+            0 => {
+                Err(("there is no port 0".to_owned(), Some("a port of `gateway.http` or `https`".to_owned())))
+            }
+            port => Ok(*port),
         });
+        if !ports.is_empty() {
+            parts.push(Part::Ports(ports.into()));
+        }
+        let addresses = self.each(&written.addresses, at, "addresses", block);
+        if !addresses.is_empty() {
+            parts.push(Part::Addresses(addresses.into()));
+        }
+        let clients = self.each(&written.clients, at, "clients", block);
         if !clients.is_empty() {
             parts.push(Part::Clients(clients.into()));
         }
@@ -272,6 +279,13 @@ impl Compiler {
         }
         all
     }
+}
+
+fn block(text: &String) -> Result<IpNet, (String, Option<String>)> {
+    let block = text.parse::<IpNet>().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
+    block.map(|block| block.trunc()).map_err(|_| {
+        (format!("`{text}` is not an address or CIDR block"), Some("such as 10.0.0.0/8".to_owned()))
+    })
 }
 
 fn media_type(text: &String) -> Result<MediaType, (String, Option<String>)> {

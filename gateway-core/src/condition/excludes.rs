@@ -26,6 +26,7 @@ fn parts(a: &Part, b: &Part) -> bool {
             !hosts_overlap(a, b)
         }
         (Part::Encrypted(a), Part::Encrypted(b)) => a != b,
+        (Part::Ports(a), Part::Ports(b)) => !a.iter().any(|port| b.contains(port)),
         (Part::Encrypted(false), Part::ServerNames(_) | Part::Certificate(_))
         | (Part::ServerNames(_) | Part::Certificate(_), Part::Encrypted(false)) => true,
         (Part::Header(a, x), Part::Header(b, y)) => a == b && x.excludes(y),
@@ -40,7 +41,7 @@ fn parts(a: &Part, b: &Part) -> bool {
             let same = |a: &str, b: &str| a.is_empty() || b.is_empty() || a.eq_ignore_ascii_case(b);
             b.iter().any(|b| same(&a.main, &b.main) && same(&a.sub, &b.sub))
         }),
-        (Part::Clients(a), Part::Clients(b)) => {
+        (Part::Clients(a), Part::Clients(b)) | (Part::Addresses(a), Part::Addresses(b)) => {
             !a.iter().any(|a| b.iter().any(|b| a.contains(b) || b.contains(a)))
         }
         (Part::Certificate(a), Part::Certificate(b)) => {

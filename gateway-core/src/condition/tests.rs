@@ -27,8 +27,8 @@ fn problems(value: serde_json::Value, purpose: Use) -> Vec<String> {
 
 fn exchange(request: http::request::Builder, tls: Option<ClientTls>) -> Exchange {
     let request = request.body(Body::empty()).expect("the test's request is good");
-    let address = SocketAddr::from(([192, 0, 2, 7], 5000));
-    let mut exchange = Exchange::new(request, Arc::new(Client::new(address, address, false, tls)));
+    let (peer, local) = (SocketAddr::from(([192, 0, 2, 7], 5000)), SocketAddr::from(([127, 0, 0, 1], 8000)));
+    let mut exchange = Exchange::new(request, Arc::new(Client::new(peer, local, false, tls)));
     exchange.dialect = Dialect::of(&exchange.request.method, &exchange.request.headers, false);
     exchange
 }
@@ -66,6 +66,10 @@ fn each_key() {
         (json!({"hosts": ["b.example"]}), false),
         (json!({"scheme": "http"}), true),
         (json!({"scheme": "https"}), false),
+        (json!({"ports": [8000, 443]}), true),
+        (json!({"ports": [443]}), false),
+        (json!({"addresses": ["127.0.0.1"]}), true),
+        (json!({"addresses": ["10.0.0.0/8", "::1"]}), false),
         (json!({"headers": {"X-A": "one"}}), true),
         (json!({"headers": {"X-A": "One"}}), false),
         (json!({"headers": {"X-A": {"exact": "One", "ignore_case": true}}}), true),
@@ -276,6 +280,9 @@ fn what_excludes_what() {
         (json!({"headers": {"v": {"regex": "a+"}}}), json!({"headers": {"v": "b"}}), true),
         (json!({"headers": {"v": {"regex": "a+"}}}), json!({"headers": {"v": {"regex": "b+"}}}), false),
         (json!({"scheme": "http"}), json!({"scheme": "https"}), true),
+        (json!({"ports": [80, 81]}), json!({"ports": [82]}), true),
+        (json!({"ports": [80, 81]}), json!({"ports": [81]}), false),
+        (json!({"addresses": ["10.0.0.1"]}), json!({"addresses": ["10.0.0.2"]}), true),
         (json!({"scheme": "http"}), json!({"tls": {"server_names": ["a"]}}), true),
         (json!({"clients": ["10.0.0.0/8"]}), json!({"clients": ["10.1.0.0/16"]}), false),
         (json!({"clients": ["10.0.0.0/8"]}), json!({"clients": ["11.0.0.0/8"]}), true),

@@ -26,6 +26,14 @@ pub struct Condition {
     /// Whether the client's connection is encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
+    /// The request came to one of these ports of the gateway: those of `http`, `https` and the additional ones.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// The request came to one of these addresses of the gateway, or to one in these CIDR blocks.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
     /// Request headers by name. Several fields of one name count as one, joined by `, `.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, TextMatch>,

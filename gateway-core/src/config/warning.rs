@@ -145,11 +145,35 @@ impl Found {
             let message = "no listener serves the HTTP proxies: `http` is off, and `https` is off or has no certificate";
             self.add(CODE, "gateway.http", message, "give `http` an address, or `tls.certificates`");
         }
+        self.ports(model);
         let terminates = |traffic: &Traffic| matches!(traffic, Traffic::Stream(rules) if rules.frontend_tls);
         if has_certificates && settings.https.is_none() && !any(terminates) {
             let message =
                 "nobody is shown these certificates: `https` is off, and no proxy has `frontend_tls`";
             self.add(CODE, "gateway.tls.certificates", message, "give `https` an address, or remove them");
+        }
+    }
+
+    /// Matches that ask for ports on which no request comes.
+    fn ports(&mut self, model: &Model) {
+        let settings = &model.settings;
+        let open: Vec<u16> =
+            settings.http_addresses().chain(settings.https_addresses()).map(|it| it.port()).collect();
+        // The system chooses these.
+        if open.contains(&0) {
+            return;
+        }
+        for proxy in &model.proxies {
+            let Traffic::Http(rules) = &proxy.traffic else { continue };
+            let ports = rules.matches.iter().filter_map(|rule| rule.condition.as_ref()?.ports());
+            if let Some(port) = ports.flatten().find(|port| !open.contains(port)) {
+                self.add(
+                    "setting_without_effect",
+                    format!("proxies.{}.matches", proxy.id),
+                    format!("no listener has the port {port}"),
+                    "add an address with it to `gateway.additional_http` or `additional_https`",
+                );
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Paths<R> {
     /// Under the segments every match begins with.
     regexes: PathMap<Regexes<R>>,
     host_only: Option<Bucket<R>>,
+    /// How many rules it has.
+    rules: usize,
     /// What most hosts have none of.
     special: Option<Arc<Special<R>>>,
 }
@@ -65,28 +67,40 @@ struct Special<R> {
     templates: TemplateMap<Bucket<R>>,
     /// Rules of the host, of any kind, that have a priority.
     prioritised: usize,
+    /// What rules ask of the listener, and how many ask that.
+    listeners: Vec<(Condition, usize)>,
 }
 
 impl<R> Default for Special<R> {
     fn default() -> Self {
-        Self { exact: Index::new(), templates: TemplateMap::default(), prioritised: 0 }
+        Self { exact: Index::new(), templates: TemplateMap::default(), prioritised: 0, listeners: Vec::new() }
     }
 }
 
 impl<R> Default for Paths<R> {
     fn default() -> Self {
-        Self { prefixes: PathMap::default(), regexes: PathMap::default(), host_only: None, special: None }
+        Self {
+            prefixes: PathMap::default(),
+            regexes: PathMap::default(),
+            host_only: None,
+            rules: 0,
+            special: None,
+        }
     }
 }
 
 impl<R> Paths<R> {
     pub(super) fn is_empty(&self) -> bool {
-        self.prefixes.is_empty()
-            && self.regexes.is_empty()
-            && self.host_only.is_none()
-            && self.special.as_ref().is_none_or(|special| {
-                special.exact.is_empty() && special.templates.is_empty() && special.prioritised == 0
-            })
+        self.rules == 0
+    }
+
+    /// Whether no rule of the host is for the listener that a request came to. Costs as much as there are listeners that
+    /// rules name.
+    #[cold]
+    pub(super) fn is_elsewhere(&self, mut holds: impl FnMut(&Condition) -> bool) -> bool {
+        let Some(special) = &self.special else { return false };
+        let bound: usize = special.listeners.iter().map(|(_, rules)| rules).sum();
+        bound == self.rules && !special.listeners.iter().any(|(listener, _)| holds(listener))
     }
 }
 
@@ -170,8 +184,16 @@ impl<R: Clone> Paths<R> {
     }
 
     pub(super) fn add(&mut self, hash: PathHash, rule: &Match, priority: i32, route: R) {
+        self.rules += 1;
         if priority != 0 {
             Arc::make_mut(self.special.get_or_insert_default()).prioritised += 1;
+        }
+        if let Some(listener) = of_listener(rule) {
+            let listeners = &mut Arc::make_mut(self.special.get_or_insert_default()).listeners;
+            match listeners.iter_mut().find(|(known, _)| *known == listener) {
+                Some((_, rules)) => *rules += 1,
+                None => listeners.push((listener, 1)),
+            }
         }
         let new = |route| Bucket::new(rule, priority, route);
         match &rule.path {
@@ -213,13 +235,22 @@ impl<R: Clone> Paths<R> {
 
     pub(super) fn remove(&mut self, hash: PathHash, rule: &Match, priority: i32) -> Option<R> {
         let removed = self.take(hash, rule, priority)?;
+        self.rules -= 1;
         if priority != 0
             && let Some(special) = &mut self.special
         {
             Arc::make_mut(special).prioritised -= 1;
         }
+        if let (Some(listener), Some(special)) = (of_listener(rule), &mut self.special) {
+            let listeners = &mut Arc::make_mut(special).listeners;
+            listeners.iter_mut().filter(|(known, _)| *known == listener).for_each(|(_, rules)| *rules -= 1);
+            listeners.retain(|(_, rules)| *rules > 0);
+        }
         let is_plain = |special: &Special<R>| {
-            special.prioritised == 0 && special.exact.is_empty() && special.templates.is_empty()
+            special.prioritised == 0
+                && special.listeners.is_empty()
+                && special.exact.is_empty()
+                && special.templates.is_empty()
         };
         if self.special.as_deref().is_some_and(is_plain) {
             self.special = None;
@@ -286,6 +317,10 @@ impl<R: Clone> Paths<R> {
             regexes.prepare();
         }
     }
+}
+
+fn of_listener(rule: &Match) -> Option<Condition> {
+    rule.condition.as_deref()?.of_listener()
 }
 
 impl<R: Clone> Special<R> {

@@ -21,7 +21,8 @@ const MAX_HOST: usize = 253;
 /// The order, in which the first rule that covers a request takes it:
 ///
 /// 1. Hosts in tiers: the exact name, then the `*.` pattern with the longest suffix, then rules for any host. The first
-///    tier that has rules decides alone, unless the table falls through.
+///    tier that has rules for the listener that the request came to (by `scheme`, `ports` and `addresses`) decides alone,
+///    unless the table falls through.
 /// 2. The higher priority; 0 where none is given.
 /// 3. By kind of path: exact, with names in it, prefix on whole segments, regex, none at all.
 /// 4. The longer path. Of two with names the one that has a text where the other has a name, from left to right. Of two
@@ -102,7 +103,7 @@ impl<R: Clone> RouteTable<R> {
             && let Some(paths) = get_host(&self.exact, self.hash, host)
         {
             let found = paths.find(self.hash, path, &mut holds);
-            if found.is_some() || !self.falls_through {
+            if found.is_some() || !(self.falls_through || paths.is_elsewhere(&mut holds)) {
                 return found;
             }
         }
@@ -112,7 +113,7 @@ impl<R: Clone> RouteTable<R> {
                 let suffix = &host[dot + 1..];
                 let Some(paths) = get_host(&self.suffix, self.hash, suffix) else { continue };
                 let found = paths.find(self.hash, path, &mut holds);
-                if found.is_some() || !self.falls_through {
+                if found.is_some() || !(self.falls_through || paths.is_elsewhere(&mut holds)) {
                     return found;
                 }
             }

@@ -7,6 +7,7 @@ use super::{Caddy, matchers};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::error::Failure;
+use crate::ports::{Port, Ports};
 use crate::report::At;
 use crate::steps::{Ending, Item, Step, place, walk};
 use crate::text;
@@ -40,36 +41,25 @@ impl Caddy<'_> {
                 self.certificates.push(json!({ "cert_path": certificate, "key_path": key }));
             }
         }
-        let mut taken: [Option<u16>; 2] = [None, None];
+        let mut ports = Ports::default();
+        for (is_tls, number) in servers.entries().iter().flat_map(|(_, server)| listens(server)) {
+            ports.add(is_tls, number, "");
+        }
+        ports.listen(&mut self.out.gateway);
         for (called, server) in servers.entries() {
-            self.server(called, server, &mut taken);
+            self.server(called, server, &ports);
         }
         Ok(())
     }
 
-    fn server(&mut self, called: &str, server: &Node, taken: &mut [Option<u16>; 2]) {
+    fn server(&mut self, called: &str, server: &Node, ports: &Ports) {
         let what = format!("server {called}");
-        let off = |key: &str| server.path(&["automatic_https", key]).and_then(Node::bool) == Some(true);
-        let ports: Vec<u16> = server
-            .texts("listen")
-            .iter()
-            .filter_map(|address| address.rsplit(':').next().and_then(|port| port.parse().ok()))
+        let mine: Vec<Value> = listens(server)
+            .into_iter()
+            .map(|(is_tls, number)| ports.facet(&Port::new(is_tls, number, "")))
             .collect();
-        let mut facets = Vec::new();
-        for port in &ports {
-            let is_tls = *port == 443
-                || !server.each("tls_connection_policies").is_empty() && *port != 80 && !off("disable");
-            let slot = &mut taken[usize::from(is_tls)];
-            if slot.is_some_and(|known| known != *port) {
-                let why = "the gateway has one port for http and one for https; what is served on others is left out";
-                self.out.lost(server.at, &what, why, "run a second gateway for the other port");
-                continue;
-            }
-            *slot = Some(*port);
-            let key = if is_tls { "https" } else { "http" };
-            set(&mut self.out.gateway, key, format!("0.0.0.0:{port}"));
-            facets.push(json!({ "scheme": key }));
-        }
+        let facets =
+            if mine.len() == ports.all().count() && !mine.is_empty() { vec![json!({})] } else { mine };
         for policy in server.each("tls_connection_policies") {
             if let Some(asked) = policy.get("client_authentication") {
                 self.asks_certificates = true;
@@ -462,4 +452,14 @@ fn header_changes(node: &Node) -> (Vec<Value>, usize) {
     }
     bad += node.get("replace").map_or(0, |it| it.entries().len());
     (rules, bad)
+}
+
+/// The ports that a server listens on, and whether by TLS.
+fn listens(server: &Node) -> Vec<(bool, u16)> {
+    let off = server.path(&["automatic_https", "disable"]).and_then(Node::bool) == Some(true);
+    let has_policies = !server.each("tls_connection_policies").is_empty();
+    let port = |address: &String| address.rsplit(':').next()?.parse::<u16>().ok();
+    let addresses = server.texts("listen");
+    let ports = addresses.iter().filter_map(port);
+    ports.map(|port| (port == 443 || has_policies && port != 80 && !off, port)).collect()
 }

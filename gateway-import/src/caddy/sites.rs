@@ -8,7 +8,8 @@ use super::order::{Rank, sort};
 use super::tokens::Line;
 use super::{Caddy, matchers};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, set};
+use crate::draft::{Plug, To};
+use crate::ports::{Port, Ports};
 use crate::steps::{Ending, Step, place, walk};
 use crate::text;
 
@@ -81,6 +82,12 @@ pub(super) struct Scope {
     pub(super) tries: Option<Vec<String>>,
 }
 
+impl Address {
+    fn port(&self) -> Port {
+        Port::new(self.is_tls, self.port, "")
+    }
+}
+
 impl Caddy<'_> {
     pub(super) fn address(&self, text: &str) -> Option<Address> {
         let text = text.trim_end_matches(',');
@@ -106,17 +113,8 @@ impl Caddy<'_> {
     }
 
     /// Translates sites, those with longer hosts and paths first, as Caddy looks at them.
-    pub(super) fn sites(&mut self, mut sites: Vec<Site>) {
+    pub(super) fn sites(&mut self, sites: Vec<Site>) {
         let ports = self.listeners(&sites);
-        for site in &mut sites {
-            let before = site.addresses.len();
-            site.addresses.retain(|it| ports[usize::from(it.is_tls)] == Some(it.port));
-            if site.addresses.len() < before {
-                let why = "the gateway has one port for http and one for https; what is served on others is left out";
-                self.out.lost(site.line.at, site.line.text(), why, "run a second gateway for the other port");
-            }
-        }
-        let has_https = ports[1].is_some();
         for site in &sites {
             for address in &site.addresses {
                 if !address.path.is_empty() && address.path != "/" {
@@ -129,8 +127,8 @@ impl Caddy<'_> {
                 }
             }
             let mut facets = Vec::new();
-            for is_tls in [false, true] {
-                let of: Vec<&Address> = site.addresses.iter().filter(|it| it.is_tls == is_tls).collect();
+            for port in ports.all() {
+                let of: Vec<&Address> = site.addresses.iter().filter(|it| it.port() == *port).collect();
                 if of.is_empty() {
                     continue;
                 }
@@ -146,12 +144,12 @@ impl Caddy<'_> {
                     );
                     continue;
                 }
-                let mut facet = json!({});
+                let mut facet = ports.facet(port);
                 if of.len() == hosts.len() {
                     facet["hosts"] = json!(hosts);
                 }
-                if has_https && ports[0].is_some() || is_tls {
-                    facet["scheme"] = json!(if is_tls { "https" } else { "http" });
+                if port.is_tls {
+                    facet["scheme"] = json!("https");
                 }
                 facets.push(facet);
             }
@@ -192,28 +190,16 @@ impl Caddy<'_> {
         self.out.route(route);
     }
 
-    fn listeners(&mut self, sites: &[Site]) -> [Option<u16>; 2] {
-        let all: Vec<&Address> = sites.iter().flat_map(|site| site.addresses.iter()).collect();
-        let main = |is_tls: bool| {
-            let ports: Vec<u16> = all.iter().filter(|it| it.is_tls == is_tls).map(|it| it.port).collect();
-            let usual = if is_tls { self.https_port } else { self.http_port };
-            let count = |port: u16| ports.iter().filter(|other| **other == port).count();
-            if ports.contains(&usual) {
-                Some(usual)
-            } else {
-                ports.iter().copied().rev().max_by_key(|port| count(*port))
-            }
-        };
-        let https = main(true);
-        let redirects = all.iter().any(|it| it.redirects);
-        let http = main(false).or_else(|| redirects.then_some(self.http_port));
-        for (key, port) in [("http", http), ("https", https)] {
-            match port {
-                Some(port) => set(&mut self.out.gateway, key, format!("0.0.0.0:{port}")),
-                None => set(&mut self.out.gateway, key, "off"),
-            }
+    fn listeners(&mut self, sites: &[Site]) -> Ports {
+        let mut ports = Ports::default();
+        for address in sites.iter().flat_map(|site| &site.addresses) {
+            ports.add(address.is_tls, address.port, "");
         }
-        [http, https]
+        if sites.iter().flat_map(|site| &site.addresses).any(|it| it.redirects) {
+            ports.add(false, self.http_port, "");
+        }
+        ports.listen(&mut self.out.gateway);
+        ports
     }
 
     /// Directives as steps, in the order in which Caddy runs them.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::forwarding::Forwarding;
 use super::{Envoy, Listener};
 use crate::cond::Cond;
-use crate::draft::{Plug, Route, To};
+use crate::draft::{Plug, Route, To, with_facet};
 use crate::text;
 use crate::tree::Node;
 
@@ -96,10 +96,8 @@ impl Envoy<'_> {
                 let Some(mut made) = made.clone() else { continue };
                 made.hosts = hosts;
                 made.priority = Some(priority);
-                if let Some(scheme) = listener.scheme {
-                    for one in &mut made.matches {
-                        one["scheme"] = json!(scheme);
-                    }
+                for one in &mut made.matches {
+                    *one = with_facet(one.take(), &listener.facet);
                 }
                 if !names.is_empty() {
                     for one in &mut made.matches {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::blocks::Directive;
 use super::location::{Location, Turn};
 use super::{Nginx, first, said};
-use crate::draft::set;
+use crate::draft::{set, with_facet};
+use crate::ports::{Port, Ports};
 use crate::text;
 
 /// A server of `http`.
@@ -29,6 +30,12 @@ struct Listen {
     is_default: bool,
     has_proxy_protocol: bool,
     is_quic: bool,
+}
+
+impl Listen {
+    fn port(&self) -> Port {
+        Port::new(self.is_tls, self.port, &self.host)
+    }
 }
 
 /// A server with what it listens on.
@@ -66,23 +73,10 @@ impl<'d> Nginx<'_> {
             let names = self.names(directive);
             servers.push(Server { directive, names, listens });
         }
-        let ports = [self.main_port(&servers, false), self.main_port(&servers, true)];
-        self.listeners(&servers, ports);
-        // Servers of other ports are not to be reached by these.
-        servers.retain_mut(|server| {
-            let before = server.listens.len();
-            server.listens.retain(|it| ports[usize::from(it.is_tls)] == Some(it.port));
-            if server.listens.len() < before {
-                let why = "the gateway has one port for http and one for https; what is served on others is left out";
-                let todo = "run a second gateway for the other port, or move it to a host name of its own";
-                let at = server.directive.block.iter().find(|it| it.name == "listen").map_or(server.directive.at, |it| it.at);
-                self.out.lost(at, format_args!("server {}: listen", server.names.join(" ")), why, todo);
-            }
-            !server.listens.is_empty()
-        });
+        let ports = self.listeners(&servers);
         self.client_certificates(&servers);
         for (n, server) in servers.iter().enumerate() {
-            let facets = facets(&servers, n);
+            let facets = facets(&servers, n, &ports);
             self.server(server, facets, http);
         }
     }
@@ -113,49 +107,13 @@ impl<'d> Nginx<'_> {
         listens
     }
 
-    /// The port that most servers listen on; of several, the first.
-    fn main_port(&self, servers: &[Server<'_>], is_tls: bool) -> Option<u16> {
-        let all: Vec<u16> = servers
-            .iter()
-            .flat_map(|server| server.listens.iter().filter(|it| it.is_tls == is_tls).map(|it| it.port))
-            .collect();
-        let usual = if is_tls { 443 } else { 80 };
-        if all.contains(&usual) {
-            return Some(usual);
-        }
-        let count = |port: u16| all.iter().filter(|other| **other == port).count();
-        all.iter().copied().rev().max_by_key(|port| count(*port))
-    }
-
     /// The gateway's listeners.
-    fn listeners(&mut self, servers: &[Server<'_>], ports: [Option<u16>; 2]) {
-        for (is_tls, port) in [(false, ports[0]), (true, ports[1])] {
-            let key = if is_tls { "https" } else { "http" };
-            let Some(port) = port else {
-                set(&mut self.out.gateway, key, "off");
-                continue;
-            };
-            let all = servers.iter().flat_map(|server| server.listens.iter());
-            let mut hosts: Vec<&str> =
-                all.filter(|it| it.is_tls == is_tls && it.port == port).map(|it| it.host.as_str()).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
-            let is_any = |host: &&str| matches!(*host, "0.0.0.0" | "::");
-            let host = match hosts.as_slice() {
-                [one] => (*one).to_owned(),
-                several if several.iter().any(is_any) => "0.0.0.0".to_owned(),
-                several => {
-                    let at = servers.first().map(|server| server.directive.at).unwrap_or_default();
-                    let why = "the gateway listens on one address; the first is taken";
-                    self.out.lost(at, format_args!("listen {}", several.join(", ")), why, "");
-                    several.first().map_or_else(String::new, |host| (*host).to_owned())
-                }
-            };
-            let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
-            let address =
-                if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            set(&mut self.out.gateway, key, address);
+    fn listeners(&mut self, servers: &[Server<'_>]) -> Ports {
+        let mut ports = Ports::default();
+        for listen in servers.iter().flat_map(|server| &server.listens) {
+            ports.add(listen.is_tls, listen.port, &listen.host);
         }
+        ports.listen(&mut self.out.gateway);
         let all: Vec<&Listen> = servers.iter().flat_map(|server| server.listens.iter()).collect();
         if all.iter().any(|it| it.is_quic) {
             set(&mut self.out.gateway, "http3", true);
@@ -171,6 +129,7 @@ impl<'d> Nginx<'_> {
                 self.out.lost(at, "listen … proxy_protocol", why, "set gateway.accept_proxy_protocol");
             }
         }
+        ports
     }
 
     fn names(&mut self, server: &Directive) -> Vec<String> {
@@ -303,67 +262,63 @@ impl<'d> Nginx<'_> {
     }
 }
 
-/// The hosts and schemes of a server's requests, as keys of matches.
-fn facets(servers: &[Server<'_>], n: usize) -> Vec<Value> {
+/// The hosts and ports of a server's requests, as keys of matches.
+fn facets(servers: &[Server<'_>], n: usize, ports: &Ports) -> Vec<Value> {
     let server = &servers[n];
-    let has = |server: &Server<'_>, is_tls: bool| server.listens.iter().any(|it| it.is_tls == is_tls);
-    let both = [false, true].map(|is_tls| servers.iter().any(|server| has(server, is_tls)));
-    let is_default = |is_tls: bool| {
+    let has = |server: &Server<'_>, port: &Port| server.listens.iter().any(|it| it.port() == *port);
+    let is_default = |port: &Port| {
         let named =
-            servers.iter().position(|it| it.listens.iter().any(|it| it.is_tls == is_tls && it.is_default));
-        let first = servers.iter().position(|it| has(it, is_tls));
-        has(server, is_tls) && named.or(first) == Some(n)
+            servers.iter().position(|it| it.listens.iter().any(|it| it.port() == *port && it.is_default));
+        let first = servers.iter().position(|it| has(it, port));
+        has(server, port) && named.or(first) == Some(n)
     };
-    let scheme = |is_tls: bool| if is_tls { "https" } else { "http" };
-    let mut made = Vec::new();
     // Names that a server before this one has on the same port are that one's.
-    let own = |is_tls: bool| -> Vec<&String> {
+    let own = |port: &Port| -> Vec<&String> {
         let taken = |name: &&String| {
-            servers.iter().take(n).any(|other| has(other, is_tls) && other.names.contains(name))
+            servers.iter().take(n).any(|other| has(other, port) && other.names.contains(name))
         };
         server.names.iter().filter(|name| !taken(name)).collect()
     };
-    let wild = servers
-        .iter()
-        .enumerate()
-        .any(|(m, other)| m != n && other.names.iter().any(|name| name.starts_with('*')));
-    let on_both = has(server, false) && has(server, true) || both.iter().filter(|it| **it).count() == 1;
-    let kinds: Vec<bool> = [false, true].into_iter().filter(|is_tls| has(server, *is_tls)).collect();
-    if on_both
-        && own(kinds[0]) == own(kinds[kinds.len() - 1])
-        && kinds.iter().all(|it| is_default(*it) == is_default(kinds[0]))
-    {
-        let (names, default) = (own(kinds[0]), is_default(kinds[0]));
+    let is_wild =
+        |(m, other): (usize, &Server<'_>)| m != n && other.names.iter().any(|name| name.starts_with('*'));
+    let wild = servers.iter().enumerate().any(is_wild);
+    let mine: Vec<&Port> = ports.all().filter(|port| has(server, port)).collect();
+    let Some(first) = mine.first().copied() else { return Vec::new() };
+    let is_alone = ports.all().count() == 1;
+    let is_everywhere = ports.all().count() == mine.len();
+    let alike = |port: &&Port| own(port) == own(first) && is_default(port) == is_default(first);
+    let mut made = Vec::new();
+    let mut add = |hosts: Option<&[&String]>, facet: Value| {
+        made.push(hosts.map_or_else(|| facet.clone(), |hosts| with_facet(json!({ "hosts": hosts }), &facet)));
+    };
+    if is_everywhere && mine.iter().all(alike) {
+        let (names, default) = (own(first), is_default(first));
         if !names.is_empty() && (!default || wild) {
-            made.push(json!({ "hosts": names }));
+            add(Some(&names), json!({}));
         }
         if default {
-            made.push(json!({}));
+            add(None, json!({}));
         }
     } else {
-        for is_tls in &kinds {
-            let (names, default) = (own(*is_tls), is_default(*is_tls));
-            if !names.is_empty() && (!default || wild || both == [true, true]) {
-                made.push(json!({ "hosts": names, "scheme": scheme(*is_tls) }));
+        for port in &mine {
+            let names = own(port);
+            if !names.is_empty() {
+                add(Some(&names), ports.facet(port));
             }
-            if default {
-                made.push(json!({ "scheme": scheme(*is_tls) }));
+            if is_default(port) {
+                add(None, ports.facet(port));
             }
         }
     }
-    // Whom the default server answers by names that other servers have for the other scheme only.
-    for is_tls in kinds {
-        if !is_default(is_tls) || both != [true, true] {
-            continue;
-        }
-        let here =
-            |name: &String| servers.iter().any(|other| has(other, is_tls) && other.names.contains(name));
+    // Whom the default server answers by names that other servers have on other ports only.
+    for port in mine.iter().filter(|port| is_default(port) && !is_alone) {
+        let here = |name: &String| servers.iter().any(|other| has(other, port) && other.names.contains(name));
         let mut foreign: Vec<&String> =
             servers.iter().flat_map(|other| other.names.iter()).filter(|name| !here(name)).collect();
         foreign.sort();
         foreign.dedup();
         if !foreign.is_empty() {
-            made.push(json!({ "hosts": foreign, "scheme": scheme(is_tls) }));
+            add(Some(&foreign), ports.facet(port));
         }
     }
     made

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::{Failure, Files, Format, Import, NoFiles, Options, Outcome};
 
 /// Files in memory.
@@ -104,14 +106,28 @@ fn large_ones_end() {
 }
 
 #[test]
-fn servers_of_other_ports_are_left_out() {
-    let text = "http { server { listen 80; server_name a.test; location / { return 403; } } server { listen 8081; location / { proxy_pass http://10.0.0.1:1; } } }";
+fn servers_are_on_their_ports_and_addresses_only() {
+    let text = "http { server { listen 80; server_name a.test; location / { return 403; } } \
+        server { listen 8081; location / { proxy_pass http://10.0.0.1:1; } } \
+        server { listen 127.0.0.1:8081; location / { proxy_pass http://10.0.0.1:2; } } }";
     let made = import(text, &NoFiles).expect("an import");
-    assert!(
-        made.proxies.iter().all(|proxy| proxy["backend_port"] == 9),
-        "the other port is not to be reached by this one"
+    assert!(!made.report.has_loss());
+    assert_eq!(
+        (&made.gateway["http"], &made.gateway["additional_http"]),
+        (&json!("0.0.0.0:80"), &json!(["0.0.0.0:8081"]))
     );
-    assert!(made.report.has_loss());
+    for (port, wanted) in
+        [(9, json!({ "ports": [80] })), (2, json!({ "ports": [8081], "addresses": ["127.0.0.1"] }))]
+    {
+        let proxy = made.proxies.iter().find(|proxy| proxy["backend_port"] == port).expect("a proxy");
+        for one in proxy["matches"].as_array().expect("matches") {
+            for key in ["ports", "addresses"] {
+                assert_eq!(one.get(key), wanted.get(key), "{proxy}");
+            }
+        }
+    }
+    let open = made.proxies.iter().find(|proxy| proxy["backend_port"] == 1).expect("a proxy");
+    assert_eq!(open["matches"][0]["not"], json!({ "addresses": ["127.0.0.1"] }));
 }
 
 #[test]

@@ -27,8 +27,8 @@ impl Traefik<'_> {
                 let points = router.texts("entryPoints");
                 let ports: Vec<u16> = points
                     .iter()
-                    .filter_map(|point| self.entry_points.iter().find(|(name, ..)| name == point))
-                    .map(|it| it.2)
+                    .filter_map(|point| self.entry_points.iter().find(|it| it.name == *point))
+                    .map(|it| it.number)
                     .collect();
                 let (Some(names), false, false, false) =
                     (names, targets.is_empty(), guarded, ports.is_empty())

@@ -220,3 +220,35 @@ http://unknown.test:@PORT@ {
     )
     .await;
 }
+
+/// Sites are chosen by port before they are by name.
+#[tokio::test]
+async fn several_ports() {
+    compare(Case {
+        format: Format::Caddyfile,
+        config: r#"
+{
+	admin off
+	auto_https off
+}
+http://a.test:@PORT@ {
+	bind 127.0.0.1
+	respond /private 403
+	reverse_proxy @A@
+}
+http://a.test:@PORT2@, http://b.test:@PORT2@ {
+	bind 127.0.0.1
+	reverse_proxy @B@
+}
+http://:@PORT2@ {
+	bind 127.0.0.1
+	reverse_proxy @C@
+}
+"#,
+        hosts: &["a.test", "b.test", "c.test"],
+        paths: &["/", "/private"],
+        known: &[("on ", "bind")],
+        ..Case::default()
+    })
+    .await;
+}

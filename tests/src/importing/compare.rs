@@ -65,7 +65,7 @@ const NOT_OF_RESPONSES: &[&str] = &[
 /// A configuration, the requests, and the differences that the report names.
 pub(super) struct Case<'c> {
     pub(super) format: Format,
-    /// With `@PORT@` for the port, `@A@` to `@D@` for targets' addresses, `@DEAD@` for one where nobody answers, and `@DIR@` for
+    /// With `@PORT@` for the port, `@PORT2@` for a second one where there is one, `@A@` to `@D@` for targets' addresses, `@DEAD@` for one where nobody answers, and `@DIR@` for
     /// the folder.
     pub(super) config: &'c str,
     pub(super) hosts: &'c [&'c str],
@@ -123,9 +123,11 @@ pub(super) async fn compare(case: Case<'_>) {
     for name in names {
         targets.push(Standing::start(name).await);
     }
-    let (folder, port) = (folder("compare"), free_port());
+    let (folder, port, second) = (folder("compare"), free_port(), free_port());
+    let ports = if case.config.contains("@PORT2@") { vec![port, second] } else { Vec::new() };
     let mut text =
         case.config.replace("@PORT@", &port.to_string()).replace("@DIR@", &folder.display().to_string());
+    text = text.replace("@PORT2@", &second.to_string());
     for (name, target) in names.iter().zip(&targets) {
         text = text.replace(&format!("@{name}@"), &target.address.to_string());
     }
@@ -136,19 +138,26 @@ pub(super) async fn compare(case: Case<'_>) {
         std::fs::write(path, content).expect("a file");
     }
     let imported = imported(case.format, &text, &folder);
-    let edge = edge(&imported);
+    let edge = edge(&imported, &ports);
     let original = Original::start(case.format, &text, (&folder, port));
     let mut wrong = String::new();
     let (mut count, mut same) = (0, 0);
-    for request in requests(&case) {
-        let theirs = ask(original.address, request).await;
-        let ours = ask(edge.http(), request).await;
+    let pairs: Vec<(SocketAddr, SocketAddr)> = match ports.as_slice() {
+        [] => vec![(original.address, edge.http())],
+        ports => ports.iter().map(|port| (([127, 0, 0, 1], *port).into(), (BESIDE, *port).into())).collect(),
+    };
+    let all = requests(&case);
+    for (request, (there, here)) in
+        all.iter().flat_map(|request| pairs.iter().map(move |pair| (*request, *pair)))
+    {
+        let theirs = ask(there, request).await;
+        let ours = ask(here, request).await;
         count += 1;
         if theirs == ours {
             same += 1;
             continue;
         }
-        let line = format!("{} {}{} {}", request.0, request.1, request.2, request.3);
+        let line = format!("{} {}{} {} on {}", request.0, request.1, request.2, request.3, here.port());
         let is_open = theirs.is_refusal() && !ours.is_refusal();
         let is_named = |known: &&(&str, &str)| line.contains(known.0) && says(&imported, known.1);
         if is_open || !case.known.iter().any(|known| is_named(&known)) {
@@ -196,7 +205,10 @@ pub(super) fn spec(imported: &Import) -> (String, String) {
     let document = imported.document();
     let mut settings = String::new();
     for (key, value) in document["gateway"].as_object().into_iter().flatten() {
-        if !matches!(key.as_str(), "http" | "https" | "tls" | "http3") {
+        if !matches!(
+            key.as_str(),
+            "http" | "https" | "additional_http" | "additional_https" | "tls" | "http3"
+        ) {
             writeln!(settings, "  {key}: {value}").expect("a text");
         }
     }
@@ -213,8 +225,16 @@ pub(super) fn spec(imported: &Import) -> (String, String) {
     (settings, spec)
 }
 
-fn edge(imported: &Import) -> Edge {
-    let (settings, spec) = spec(imported);
+/// Where the gateway listens on the ports of an original, which has them on 127.0.0.1.
+const BESIDE: [u8; 4] = [127, 0, 0, 2];
+
+fn edge(imported: &Import, ports: &[u16]) -> Edge {
+    let (mut settings, spec) = spec(imported);
+    if !ports.is_empty() {
+        let addresses: Vec<String> =
+            ports.iter().map(|port| SocketAddr::from((BESIDE, *port)).to_string()).collect();
+        writeln!(settings, "  additional_http: {addresses:?}").expect("a text");
+    }
     Edge::start_with(&settings, &spec)
 }
 

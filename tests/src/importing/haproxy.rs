@@ -209,3 +209,40 @@ listen app
     )
     .await;
 }
+
+/// Frontends have ports of their own.
+#[tokio::test]
+async fn several_ports() {
+    compare(Case {
+        format: Format::Haproxy,
+        config: r#"
+defaults
+  mode http
+  timeout client 5s
+  timeout server 5s
+  timeout connect 5s
+frontend public
+  bind 127.0.0.1:@PORT@
+  acl is_admin path_beg /admin
+  http-request deny if is_admin
+  use_backend a if { hdr(host) -i a.test }
+  default_backend b
+frontend internal
+  bind 127.0.0.1:@PORT2@
+  use_backend c if { hdr(host) -i c.test }
+  default_backend d
+backend a
+  server one @A@
+backend b
+  server one @B@
+backend c
+  server one @C@
+backend d
+  server one @D@
+"#,
+        hosts: &["a.test", "c.test", "x.test"],
+        paths: &["/", "/admin/x"],
+        ..Case::default()
+    })
+    .await;
+}

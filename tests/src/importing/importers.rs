@@ -63,6 +63,7 @@ fn traefik_routers_and_middlewares() {
     ] {
         assert_eq!(asked(&imported, "a.test", method, path, HERE), expected, "{method} {path}");
     }
+    assert_eq!(asked(&imported, "a.test:8081", "GET", "/away/x", HERE), "1002", "an entry point of its own");
     assert_eq!(asked(&imported, "x.wild.test", "GET", "/", HERE), "1002");
     assert_eq!(asked(&imported, "r.test", "GET", "/", HERE), "301");
     assert_eq!(asked(&imported, "other.test", "GET", "/", HERE), "404");

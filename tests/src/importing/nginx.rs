@@ -426,3 +426,32 @@ http {
     })
     .await;
 }
+
+/// Servers are chosen by port before they are by name.
+#[tokio::test]
+async fn several_ports() {
+    compare(Case {
+        config: r#"
+events {}
+http {
+    server {
+        listen 127.0.0.1:@PORT@;
+        server_name a.test both.test;
+        location / { proxy_pass http://@A@; proxy_set_header Host $host; }
+        location /private { return 403; }
+    }
+    server { listen 127.0.0.1:@PORT@ default_server; server_name _; location / { return 404; } }
+    server {
+        listen 127.0.0.1:@PORT2@;
+        server_name b.test both.test;
+        location / { proxy_pass http://@B@; proxy_set_header Host $host; }
+    }
+    server { listen 127.0.0.1:@PORT2@; listen 127.0.0.1:@PORT@; server_name c.test; location / { proxy_pass http://@C@; proxy_set_header Host $host; } }
+}
+"#,
+        hosts: &["a.test", "b.test", "both.test", "c.test", "d.test"],
+        paths: &["/", "/private"],
+        ..Case::default()
+    })
+    .await;
+}

@@ -64,9 +64,11 @@ pub(super) fn asked_with(
     for (name, value) in fields {
         request = request.header(*name, *value);
     }
-    let peer = SocketAddr::from((client, 1));
+    // A host that names a port came to it.
+    let port = host.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(80);
+    let (peer, local) = (SocketAddr::from((client, 1)), SocketAddr::from(([127, 0, 0, 1], port)));
     let body = request.body(Body::empty()).expect("a request");
-    let exchange = Exchange::new(body, Arc::new(Client::new(peer, peer, false, None)));
+    let exchange = Exchange::new(body, Arc::new(Client::new(peer, local, false, None)));
     let found =
         snapshot.routes.find(Some(host), exchange.uri().path(), |condition| condition.holds(&exchange));
     let Some(found) = found else { return "404".to_owned() };

@@ -83,6 +83,15 @@ fn settings_without_effect() {
         one("setting_without_effect", "gateway.tls.certificates")
     );
     assert_eq!(with(&format!("http: off, {tls}")), []);
+    let ported = |setting: &str| {
+        warned(&format!(
+            "gateway: {{{setting}}}\nproxies:\n{}",
+            proxy("a", "matches: [{path: /, ports: [8001]}]")
+        ))
+    };
+    assert_eq!(ported("http: '127.0.0.1:80'"), one("setting_without_effect", "proxies.a.matches"));
+    assert_eq!(ported("http: '127.0.0.1:80', additional_http: ['127.0.0.1:8001']"), []);
+    assert_eq!(ported("http: '127.0.0.1:0'"), [], "the port is not known yet");
 }
 
 #[test]

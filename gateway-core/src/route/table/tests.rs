@@ -8,7 +8,7 @@ use regex::Regex;
 use super::*;
 use crate::condition::{Use, compile, written};
 use crate::http::body::Body;
-use crate::http::exchange::{Client, Exchange};
+use crate::http::exchange::{Client, ClientTls, Exchange};
 use crate::route::PathTemplate;
 use crate::route::literal::literal_start;
 use crate::route::shapes::shape;
@@ -43,6 +43,11 @@ fn condition(text: &str) -> Option<Arc<Condition>> {
             "h" => {
                 let there = written::NamedText { present: Some(true), ..Default::default() };
                 written.headers.insert("h".to_owned(), written::TextMatch::Named(there));
+            }
+            "s" => written.scheme = Some(written::Scheme::Https),
+            "80" => written.ports.push(80),
+            "!81" => {
+                written.not = Some(Box::new(written::Condition { ports: vec![81], ..Default::default() }));
             }
             method => written.methods.push(method.to_owned()),
         }
@@ -215,9 +220,13 @@ fn exchange(method: &str, header: bool) -> Exchange {
     if header {
         request = request.header("h", "1");
     }
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
-    let client = Arc::new(Client::new(address, address, false, None));
-    Exchange::new(request.body(Body::empty()).expect("is good"), client)
+    at_port(request.body(Body::empty()).expect("is good"), (80, false))
+}
+
+fn at_port(request: http::Request<Body>, (port, is_tls): (u16, bool)) -> Exchange {
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let tls = is_tls.then(ClientTls::default);
+    Exchange::new(request, Arc::new(Client::new(address, address, false, tls)))
 }
 
 #[test]
@@ -287,6 +296,28 @@ fn deep_paths_are_cut_at_the_cap() {
 }
 
 #[test]
+fn a_host_is_served_on_the_listeners_that_its_rules_name() {
+    let mut table = RouteTable::new();
+    table.insert(&rule(&["a"], "/", "s"), 0, "a by TLS").expect("free");
+    table.insert(&rule(&["*.c"], "/x", "80"), 0, "c on 80").expect("free");
+    table.insert(&rule(&[], "/", ""), 0, "any").expect("free");
+    let ask = |table: &RouteTable<&'static str>, host, path, listener| {
+        let exchange = at_port(http::Request::new(Body::empty()), listener);
+        table.find(Some(host), path, |condition| condition.holds(&exchange)).map(|found| *found.route)
+    };
+    assert_eq!(ask(&table, "a", "/", (443, true)), Some("a by TLS"));
+    assert_eq!(ask(&table, "a", "/", (80, false)), Some("any"), "the host is not known without TLS");
+    assert_eq!(ask(&table, "b.c", "/x", (80, false)), Some("c on 80"));
+    assert_eq!(ask(&table, "b.c", "/y", (80, false)), None, "the host is known here, the path is not");
+    assert_eq!(ask(&table, "b.c", "/x", (81, false)), Some("any"));
+    // One rule without such a condition, and the host is known everywhere.
+    table.insert(&rule(&["a"], "/y", "GET"), 0, "a").expect("free");
+    assert_eq!(ask(&table, "a", "/", (80, false)), None);
+    assert_eq!(table.remove(&rule(&["a"], "/y", "GET"), 0), Some("a"));
+    assert_eq!(ask(&table, "a", "/", (80, false)), Some("any"));
+}
+
+#[test]
 fn a_conflict_changes_nothing() {
     let mut table = RouteTable::new();
     let (a, b) = (rule(&["a"], "/x", ""), rule(&["b", "a"], "/x", ""));
@@ -319,7 +350,13 @@ fn naive(
             None => rule.rule.hosts.is_empty(),
             Some(wanted) => rule.rule.hosts.contains(wanted),
         };
-        rules.iter().filter(is_in).collect()
+        let is_here = |rule: &&Rule| {
+            let listener = rule.rule.condition.as_ref().and_then(|condition| condition.of_listener());
+            listener.is_none_or(|listener| listener.holds(exchange))
+        };
+        let all: Vec<&Rule> = rules.iter().filter(is_in).collect();
+        // A host that is served on other listeners only is not known on this one.
+        if all.iter().any(is_here) { all } else { Vec::new() }
     };
     let mut tiers = vec![tier(Some(&HostPattern::Exact(name.into())))];
     for (dot, _) in name.match_indices('.') {
@@ -389,7 +426,9 @@ fn any_path() -> impl Strategy<Value = PathPattern> {
 }
 
 fn any_rule() -> impl Strategy<Value = (Match, i32)> {
-    let conditions = proptest::sample::select(vec!["", "", "", "GET", "POST", "h", "GET h", "GET POST"]);
+    let conditions = proptest::sample::select(vec![
+        "", "", "", "GET", "POST", "h", "GET h", "GET POST", "s", "80", "!81", "s 80", "GET s",
+    ]);
     let priority = prop_oneof![6 => Just(0), 1 => -1i32..3];
     (any_hosts(), any_path(), conditions, priority).prop_map(|(hosts, path, conditions, priority)| {
         (Match { hosts, path, condition: condition(conditions) }, priority)
@@ -409,7 +448,8 @@ proptest! {
         wishes in proptest::collection::vec((any_rule(), 0u8..8), 1..60),
         falls_through in proptest::bool::ANY,
         requests in proptest::collection::vec(
-            ("([ab]\\.){0,2}c", "(/[ab]{0,2}){1,5}", proptest::sample::select(vec!["GET", "POST", "PUT"]), proptest::bool::ANY),
+            ("([ab]\\.){0,2}c", "(/[ab]{0,2}){1,5}", proptest::sample::select(vec!["GET", "POST", "PUT"]), proptest::bool::ANY,
+             (80u16..82, proptest::bool::ANY)),
             30,
         ),
     ) {
@@ -426,8 +466,9 @@ proptest! {
                 prop_assert_eq!(table.remove(&gone.rule, gone.priority), Some(gone.number));
             }
         }
-        for (host, path, method, header) in &requests {
-            let exchange = exchange(method, *header);
+        for (host, path, method, header, listener) in &requests {
+            let request = exchange(method, *header).request;
+            let exchange = at_port(http::Request::from_parts(request, Body::empty()), *listener);
             let found = table.find(Some(host), path, |condition| condition.holds(&exchange));
             let found = found.map(|found| (*found.route, found.matched));
             prop_assert_eq!(found, naive(&rules, falls_through, host, path, &exchange), "{} {} {}", host, path, method);
