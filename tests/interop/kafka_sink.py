@@ -4,7 +4,7 @@
     mkdir -p target/interop/kafka && cd target/interop/kafka        # the broker's jars into lib/
     mvn dependency:copy-dependencies -DoutputDirectory=lib          # with a pom.xml that has org.apache.kafka:kafka_2.13:4.1.0
     pip install kafka-python
-    tests/interop/kafka.py --gateway target/debug/ferrum-edge --lib target/interop/kafka/lib
+    tests/interop/kafka_sink.py --gateway target/debug/ferrum-edge --lib target/interop/kafka/lib
 
 Every record that the gateway counts as sent must be in the topic; those of a dead broker must be counted as failed or lost.
 """
