@@ -14,7 +14,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Client, ClientTls, Exchange};
 use gateway_core::http::path::{self, Oddities};
 use gateway_core::route::forward_path;
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
@@ -30,6 +30,8 @@ pub(crate) struct Question {
     pub(crate) client: IpAddr,
     /// The name the client asks for by TLS; a URL with https names its host.
     pub(crate) tls: Option<String>,
+    /// Bytes of the request's body; `None` without one.
+    pub(crate) body_bytes: Option<u64>,
 }
 
 /// The answer: which proxy takes the request and why, its plugins, what each target would be asked for, and why the
@@ -93,7 +95,9 @@ impl<'s> Explained<'s> {
         {
             malformed = Some(refusal(&reply));
         }
-        let refusal = malformed.or_else(|| refused(chosen.as_ref(), &question.method));
+        let refusal = malformed
+            .or_else(|| refused(chosen.as_ref(), &question.method))
+            .or_else(|| too_large(chosen.as_ref()?, question.body_bytes?, &snapshot.settings));
         let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
         let losers = losers::Losers::of(snapshot, winner, &exchange);
         Self { method: &question.method, host, path, chosen, refusal, losers }
@@ -139,6 +143,9 @@ fn exchange(question: &Question, (target, host): (&str, Option<&str>), settings:
     request.headers_mut().clone_from(&question.headers);
     if let Ok(target) = target.parse() {
         *request.uri_mut() = target;
+    }
+    if let Some(bytes) = question.body_bytes {
+        request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     }
     if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
         request.headers_mut().insert(HOST, host);
@@ -214,6 +221,12 @@ fn refused(chosen: Option<&Chosen<'_>>, method: &Method) -> Option<String> {
     let methods = chosen.rules.allowed_methods.as_ref()?;
     let allow = chosen.route.allow.as_ref().and_then(|allow| allow.to_str().ok()).unwrap_or_default();
     (!methods.contains(method)).then(|| format!("405 method_not_allowed (Allow: {allow})"))
+}
+
+/// Whether the gateway takes no body of this size.
+fn too_large(chosen: &Chosen<'_>, bytes: u64, settings: &Settings) -> Option<String> {
+    let limit = chosen.rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
+    (bytes > limit).then(|| format!("413 body_too_large ({bytes} bytes, the limit is {limit})"))
 }
 
 fn refusal(reply: &gateway_core::http::reply::Reply) -> String {

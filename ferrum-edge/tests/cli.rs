@@ -175,6 +175,15 @@ fn explain_names_proxy_chain_and_near_misses() {
         reason(&elsewhere),
         "host and path fit, but these conditions do not hold: methods, ports (the prefix /)"
     );
+    let forms = ["POST", "http://forms.example.com/", "-d", "a=1"];
+    let (_, form) = explain(&forms);
+    assert_eq!(form["proxy"]["id"], "forms", "a body is a form unless a header says otherwise");
+    let (_, json) = explain(&[&forms[..], &["-H", "content-type: application/json"]].concat());
+    assert!(json["proxy"].is_null(), "{json}");
+    folder.write("body", &"x".repeat(101));
+    let (code, large) = explain(&["POST", "http://forms.example.com/", "-d", "@body"]);
+    let refusal = "413 body_too_large (101 bytes, the limit is 100)";
+    assert_eq!((code, large["refusal"].as_str()), (Some(1), Some(refusal)));
     let text = ferrum_edge(&folder).args(["explain", "GET", "http://api.example.com/v1/x"]).output().unwrap();
     let said = String::from_utf8(text.stdout).unwrap();
     assert!(said.contains("proxy:     v1") && said.contains("not users:"), "{said}");
@@ -188,6 +197,8 @@ proxies:
       backend_port: 8080 }
   - { id: ported, hosts: [ports.example.com], matches: [{ path: /, methods: [POST], ports: [8001] }], backend_scheme: http,
       backend_host: 10.0.0.4, backend_port: 8080 }
+  - { id: forms, hosts: [forms.example.com], max_request_body_bytes: 100, backend_scheme: http, backend_host: 10.0.0.5,
+      backend_port: 8080, matches: [{ path: /, content_types: [application/x-www-form-urlencoded] }] }
   - { id: elsewhere, hosts: [www.example.com], listen_path: /v1/users, backend_scheme: http,
       backend_host: 10.0.0.3, backend_port: 8080 }
 plugin_configs:

@@ -35,6 +35,8 @@ struct Asked {
     client: Option<IpAddr>,
     #[serde(default)]
     tls: Option<String>,
+    #[serde(default)]
+    body_bytes: Option<u64>,
 }
 
 /// `POST /v1/explain`.
@@ -62,6 +64,7 @@ fn question(body: &Bytes) -> Result<Question, Refused> {
         headers,
         client: asked.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         tls: asked.tls,
+        body_bytes: asked.body_bytes,
     })
 }
 

@@ -6,7 +6,8 @@ use clap::Args;
 use gateway_core::config::compile::Compiler;
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::plugin::Registry;
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
 use super::address::AdminAddress;
@@ -30,6 +31,9 @@ pub(super) struct ExplainArgs {
     /// The name the client asks for by TLS (SNI); a URL that begins with https:// names its host
     #[arg(long, value_name = "NAME")]
     tls: Option<String>,
+    /// The request's body, or @FILE; like curl's, it is a form unless a header says otherwise
+    #[arg(short, long, value_name = "TEXT|@FILE", value_parser = body)]
+    data: Option<Body>,
     /// Asks a running gateway about the configuration it serves: HOST:PORT, https://HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS", conflicts_with = "spec")]
     admin: Option<AdminAddress>,
@@ -38,6 +42,17 @@ pub(super) struct ExplainArgs {
     /// How to print the result
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
+}
+
+/// The size of a body: only that, and the header fields, decide which way a request takes.
+#[derive(Debug, Clone, Copy)]
+struct Body(u64);
+
+fn body(text: &str) -> Result<Body, std::io::Error> {
+    match text.strip_prefix('@') {
+        Some(path) => Ok(Body(std::fs::metadata(path)?.len())),
+        None => Ok(Body(text.len() as u64)),
+    }
 }
 
 /// Why a header field was not understood.
@@ -74,10 +89,19 @@ pub(super) fn explain(args: &ExplainArgs, registry: Registry) -> u8 {
     if document["refusal"].is_null() { 0 } else { FAILED }
 }
 
+/// The header fields, with that of a form where a body has none.
+fn headers(args: &ExplainArgs) -> HeaderMap {
+    let mut headers: HeaderMap = args.headers.iter().cloned().collect();
+    if args.data.is_some() && !headers.contains_key(CONTENT_TYPE) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+    }
+    headers
+}
+
 /// The question for a running gateway.
 fn asked(args: &ExplainArgs) -> Value {
-    let headers = args.headers.iter();
-    let headers: Vec<_> = headers
+    let headers: Vec<_> = headers(args)
+        .iter()
         .map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]))
         .collect();
     json!({
@@ -86,6 +110,7 @@ fn asked(args: &ExplainArgs) -> Value {
         "headers": headers,
         "client": args.client,
         "tls": args.tls,
+        "body_bytes": args.data.map(|body| body.0),
     })
 }
 
@@ -101,9 +126,10 @@ fn of_file(args: &ExplainArgs, registry: Registry) -> Result<Value, u8> {
     let question = Question {
         method: args.method.clone(),
         url: args.url.clone(),
-        headers: args.headers.iter().cloned().collect(),
+        headers: headers(args),
         client: args.client,
         tls: args.tls.clone(),
+        body_bytes: args.data.map(|body| body.0),
     };
     Ok(explain::explain(&snapshot, &question))
 }

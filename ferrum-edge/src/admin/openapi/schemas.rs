@@ -115,6 +115,7 @@ fn answers() -> Value {
             "headers": { "type": "array", "items": { "type": "array", "items": text, "minItems": 2, "maxItems": 2 } },
             "client": { "type": ["string", "null"], "description": "The client's address. Default 127.0.0.1." },
             "tls": { "type": ["string", "null"], "description": "The name the client asks for by TLS." },
+            "body_bytes": { "type": ["integer", "null"], "minimum": 0, "description": "Bytes of the request's body." },
         } },
         "StoredObject": { "type": "object", "required": ["id"], "properties": { "id": text } },
         "Problem": { "type": "object", "required": ["title", "status", "code", "detail"], "properties": {
