@@ -31,6 +31,7 @@ use crate::http::fork::Fork;
 use crate::http::pipeline::Pipeline;
 use crate::http::reply::Cause;
 use crate::limit::overload::Overload;
+use crate::plugin::world::tasks::Tasks;
 use crate::plugin::{Entry, Registry, World};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::stream::relay::Tunnel;
@@ -278,6 +279,13 @@ impl Trial {
         match self.snapshot.running(plugin_name).as_slice() {
             [(_, plugin)] => plugin.act(action, input),
             several => panic!("there are {} plugin configs of `{plugin_name}`", several.len()),
+        }
+    }
+
+    /// Starts the tasks of plugins, as a publication does; they end when the trial is dropped.
+    pub fn start(&self, tasks: &dyn Tasks) {
+        for (_, route) in self.snapshot.by_id.iter() {
+            route.chain.members().for_each(|(_, plugin)| plugin.start(tasks));
         }
     }
 

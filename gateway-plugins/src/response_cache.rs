@@ -14,18 +14,26 @@
 //! task pulls the body, so that a slow client holds up nobody. `Vary` is followed, with `Accept-Encoding` brought into
 //! one of eight spellings first. Requests that change something (POST, PUT …) and succeed remove what is stored for their
 //! URL, and for `Location` and `Content-Location` at the same host.
+//!
+//! Below memory there may be a folder, which survives a restart, and Redis or Valkey, which gateways share. What is stored
+//! goes to all of them, behind the request; invalidations and purges reach all of them.
 
 mod answer;
 mod control;
+mod disk;
 mod fill;
 mod flights;
 mod key;
 mod outcome;
 mod policy;
 mod purge;
+mod remote;
 mod settings;
 mod store;
+mod tier;
 mod visit;
+mod warm;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,19 +42,23 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::meters::Counter;
-use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Starter, Step, World};
 use gateway_core::record::Metric;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use answer::Labels;
+use disk::{Disk, DiskLimits};
 use flights::Flights;
 use key::Recipe;
 use policy::Rules;
 use purge::Purge;
+use remote::Remote;
 pub(crate) use settings::Config;
 use store::{Limits, Store};
+use tier::{Tier, TierMeters, Tiers};
+use warm::Warmer;
 
 /// The plugin.
 pub(crate) struct ResponseCache {
@@ -57,6 +69,9 @@ pub(crate) struct ResponseCache {
     obeys_clients: bool,
     /// How long a request waits for another one's.
     wait: Duration,
+    /// The last part of a lifetime, in percent, in which a response is fetched anew.
+    refresh_ahead: u32,
+    warm: Arc<Warmer>,
     store: Arc<Store>,
     flights: Arc<Flights>,
     counts: Counts,
@@ -66,8 +81,14 @@ pub(crate) struct ResponseCache {
 struct Counts {
     outcomes: Vec<(&'static str, Counter)>,
     served: Counter,
+    ahead: Counter,
 }
 
+const AHEAD: Metric = Metric {
+    name: "ferrum_response_cache_refreshed_ahead_total",
+    kind: "counter",
+    help: "Responses that were fetched anew before they were stale.",
+};
 const REQUESTS: Metric = Metric {
     name: "ferrum_response_cache_requests_total",
     kind: "counter",
@@ -114,6 +135,7 @@ impl Counts {
         Self {
             outcomes: OUTCOMES.iter().map(|outcome| (*outcome, count(outcome))).collect(),
             served: world.meters().counter(SERVED, &["plugin_config"], &[owner]),
+            ahead: world.meters().counter(AHEAD, &["plugin_config"], &[owner]),
         }
     }
 
@@ -128,10 +150,13 @@ impl Plugin for ResponseCache {
     const NAME: &'static str = "response_cache";
     const SUMMARY: &'static str = "Stores responses and answers from them, as a shared cache by RFC 9111.";
     const GUARDS: bool = false;
-    const ACTIONS: &'static [(&'static str, &'static str)] = &[(
-        "purge",
-        "Removes stored responses by `url`, `prefix` or `tag`, or `all`; with `soft` it marks them stale.",
-    )];
+    const ACTIONS: &'static [(&'static str, &'static str)] = &[
+        (
+            "purge",
+            "Removes stored responses by `url`, `prefix` or `tag`, or `all`, in all tiers; with `soft` it marks them stale.",
+        ),
+        ("warm", "Fetches `urls` through the gateway, so that they are stored; without, those of `warm_up`."),
+    ];
     type Config = Config;
 
     fn build(config: Config, world: &World) -> Result<Self, Problems> {
@@ -146,23 +171,64 @@ impl Plugin for ResponseCache {
             purged: meters.counter(PURGED, labels, &[owner]),
         };
         // What is stored outlives a change of settings, unless it changes how much that may be, or the key.
-        let name = format!("{:?} {:?} {}", read.limits, read.recipe, read.rules.strips_set_cookie);
+        let recipe = format!("{:?} {}", read.recipe, read.rules.strips_set_cookie);
+        let name = format!("{:?} {recipe} {:?} {:?}", read.limits, read.disk, read.redis);
         let limits: Limits = read.limits;
+        let (disk, redis) = (read.disk, read.redis);
+        let warm = Arc::new(Warmer::new(read.warm, world)?);
+        let tiers = Tiers {
+            disk: disk.map(|(path, bytes)| {
+                let limits = DiskLimits { bytes, object: limits.object };
+                Arc::new(Disk::new(path.join(owner), limits, world, TierMeters::new(world, Tier::Disk)))
+            }),
+            remote: redis.map(|(name, object)| {
+                let limits = (object.min(limits.object), limits.variants);
+                Arc::new(Remote::new(&name, limits, world, TierMeters::new(world, Tier::Redis)))
+            }),
+            recipe: recipe.as_bytes().into(),
+        };
         Ok(Self {
             rules: read.rules,
             recipe: read.recipe,
             labels: Labels::new(world.gateway(), read.cache_status, read.x_cache),
             obeys_clients: read.obeys_clients,
             wait: read.wait,
-            store: world.kept(&name, || Store::new(limits, store_meters)),
+            refresh_ahead: read.refresh_ahead,
+            warm,
+            store: world.kept(&name, || Store::new(limits, store_meters, tiers)),
             flights: world.kept(&name, Flights::default),
             counts: Counts::new(world, owner),
         })
     }
 
-    fn act(&self, _action: &str, input: &Value) -> Result<Value, Problems> {
+    fn act(&self, action: &str, input: &Value) -> Result<Value, Problems> {
+        if action == "warm" {
+            return Ok(json!({ "queued": self.warm.add(input)? }));
+        }
         let purge = Purge::read(input)?;
-        Ok(json!({ "purged": self.store.purge(&purge, Instant::now()) }))
+        let (in_memory, on_disk) = self.store.purge(&purge, Instant::now());
+        self.store.tiers.announce(&purge);
+        let mut done = json!({ "purged": in_memory.max(on_disk) });
+        if self.store.tiers.disk.is_some() {
+            done["memory"] = json!(in_memory);
+            done["disk"] = json!(on_disk);
+        }
+        Ok(done)
+    }
+
+    fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
+        if let Some(disk) = &self.store.tiers.disk {
+            let disk = disk.clone();
+            starter.task("disk", move |control| disk.clone().run(control));
+        }
+        if let Some(remote) = &self.store.tiers.remote {
+            let (remote, store) = (remote.clone(), self.store.clone());
+            starter.task("redis", move |control| remote.clone().run(store.clone(), control));
+        }
+        if self.warm.is_ready() {
+            let warm = self.warm.clone();
+            starter.task("warm", move |control| warm.clone().run(control));
+        }
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {

@@ -5,7 +5,7 @@ pub(crate) mod net;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +14,7 @@ use gateway_core::plugin::World;
 use gateway_core::plugin::world::blocking::{Blocking, Busy, Job};
 use gateway_core::plugin::world::files::Files;
 use gateway_core::plugin::world::meters::Meters;
+use gateway_core::plugin::world::tasks::{Task, TaskControl, TaskName, Tasks};
 use gateway_core::plugin::world::{Reach, Variables};
 
 use net::Net;
@@ -152,4 +153,63 @@ pub(crate) fn metric(world: &World, name: &str, words: &[&str]) -> i64 {
     world.meters().write(&mut text);
     let is_it = |line: &&str| line.starts_with(name) && words.iter().all(|word| line.contains(word));
     text.lines().find(is_it).and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Runs plugins' tasks beside a test.
+pub(crate) struct Beside;
+
+impl Tasks for Beside {
+    fn run(&self, _name: TaskName, mut task: Task, control: TaskControl) {
+        drop(tokio::spawn(async move {
+            if let Err(why) = task(control).await {
+                panic!("a task failed: {why}");
+            }
+        }));
+    }
+}
+
+/// Waits until this holds, for half a minute of real time.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    until_async(what, async || holds()).await;
+}
+
+/// As [`until`].
+pub(crate) async fn until_async(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(5));
+    while !holds().await {
+        assert!(std::time::Instant::now() < deadline, "{what}: not within half a minute");
+        ticks.tick().await;
+    }
+}
+
+/// A folder of a test, removed with it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("ferrum-plugins-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// All files in it, and in its folders.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let (mut files, mut folders) = (Vec::new(), vec![self.0.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
 }

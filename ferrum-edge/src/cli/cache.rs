@@ -1,8 +1,8 @@
-//! Looking after stored responses: `cache purge`.
+//! Looking after stored responses: `cache purge`, `cache warm`.
 
 use clap::{Args, Subcommand};
 use gateway_core::plugin::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::admin::AdminArgs;
 use super::{Output, print};
@@ -16,8 +16,33 @@ pub(super) struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Remove stored responses from the caches of a running gateway
+    /// Remove stored responses from the caches of a running gateway, in all their tiers
     Purge(PurgeArgs),
+    /// Have a running gateway fetch URLs, so that they are stored before anybody asks
+    Warm(WarmArgs),
+}
+
+/// Arguments of `cache warm`.
+#[derive(Debug, Args)]
+struct WarmArgs {
+    /// The URLs, with scheme and host as clients ask for them; without any, those of `warm_up.urls`
+    #[arg(value_name = "URL")]
+    urls: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What all of them take.
+#[derive(Debug, Args)]
+struct Common {
+    /// Only the cache of this plugin config
+    #[arg(long, value_name = "ID")]
+    config: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
 }
 
 /// Arguments of `cache purge`.
@@ -28,14 +53,8 @@ struct PurgeArgs {
     /// Mark them stale instead, so that they are validated, or served while they are fetched anew
     #[arg(long)]
     soft: bool,
-    /// Only the cache of this plugin config
-    #[arg(long, value_name = "ID")]
-    config: Option<String>,
     #[command(flatten)]
-    admin: AdminArgs,
-    /// How the result is printed
-    #[arg(long, value_enum, default_value = "text")]
-    output: Output,
+    common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -57,7 +76,13 @@ struct Which {
 
 /// Looks after stored responses.
 pub(super) fn cache(args: &CacheArgs, registry: Registry) -> u8 {
-    let What::Purge(args) = &args.what;
+    match &args.what {
+        What::Purge(args) => purge(args, registry),
+        What::Warm(args) => warm(args, registry),
+    }
+}
+
+fn purge(args: &PurgeArgs, registry: Registry) -> u8 {
     let mut purge = json!({ "soft": args.soft, "all": args.which.all });
     let given = [("url", &args.which.url), ("prefix", &args.which.prefix), ("tag", &args.which.tag)];
     for (name, value) in given {
@@ -65,12 +90,36 @@ pub(super) fn cache(args: &CacheArgs, registry: Registry) -> u8 {
             purge[name] = json!(value);
         }
     }
-    let mut path = "/v1/plugins/response_cache/actions/purge".to_owned();
+    let done = if args.soft { "marked stale" } else { "removed" };
+    act(&args.common, registry, ("purge", &purge), |result| {
+        let count = result["purged"].as_u64().unwrap_or_default();
+        let noun = if count == 1 { "response" } else { "responses" };
+        format!("{count} {noun} {done}")
+    })
+}
+
+fn warm(args: &WarmArgs, registry: Registry) -> u8 {
+    let input = if args.urls.is_empty() { json!({}) } else { json!({ "urls": args.urls }) };
+    act(&args.common, registry, ("warm", &input), |result| {
+        let count = result["queued"].as_u64().unwrap_or_default();
+        let noun = if count == 1 { "URL is" } else { "URLs are" };
+        format!("{count} {noun} being fetched")
+    })
+}
+
+/// Has the caches do something, and prints what came of it.
+fn act(
+    args: &Common,
+    registry: Registry,
+    (action, input): (&str, &Value),
+    say: impl Fn(&Value) -> String,
+) -> u8 {
+    let mut path = format!("/v1/plugins/response_cache/actions/{action}");
     if let Some(config) = &args.config {
         let config = percent_encoding::utf8_percent_encode(config, percent_encoding::NON_ALPHANUMERIC);
         path = format!("{path}?plugin_config={config}");
     }
-    let asked = args.admin.open_existing(registry).and_then(|admin| admin.ask("POST", &path, Some(&purge)));
+    let asked = args.admin.open_existing(registry).and_then(|admin| admin.ask("POST", &path, Some(input)));
     let answer = match asked {
         Ok(answer) => answer,
         Err(code) => return code,
@@ -80,10 +129,7 @@ pub(super) fn cache(args: &CacheArgs, registry: Registry) -> u8 {
         Output::Text => {
             for each in answer["results"].as_array().into_iter().flatten() {
                 let config = each["plugin_config"].as_str().unwrap_or_default();
-                let count = each["result"]["purged"].as_u64().unwrap_or_default();
-                let done = if args.soft { "marked stale" } else { "removed" };
-                let noun = if count == 1 { "response" } else { "responses" };
-                print::line(format_args!("{config}: {count} {noun} {done}"));
+                print::line(format_args!("{config}: {}", say(&each["result"])));
             }
         }
     }

@@ -35,7 +35,11 @@ fn target() -> SocketAddr {
 }
 
 fn start(folder: &Folder) -> Gateway {
-    let port = target().port();
+    start_with(folder, target().port(), "{}")
+}
+
+/// With these settings of the cache.
+fn start_with(folder: &Folder, port: u16, config: &str) -> Gateway {
     folder.write(
         "ferrum.yaml",
         &format!(
@@ -44,7 +48,7 @@ gateway: {{ http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 2 }}
 proxies:
   - {{ id: all, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: {port} }}
 plugin_configs:
-  - {{ id: stored, plugin_name: response_cache, proxy_id: all }}
+  - {{ id: stored, plugin_name: response_cache, proxy_id: all, config: {config} }}
 "
         ),
     );
@@ -98,4 +102,55 @@ fn a_stale_response_is_fetched_anew_behind_the_clients_back() {
     let line =
         "ferrum_response_cache_requests_total{plugin_config=\"stored\",outcome=\"stale_while_revalidate\"}";
     assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn a_restarted_gateway_answers_from_the_disk() {
+    let folder = Folder::new();
+    let port = target().port();
+    let config = format!("{{ disk: {{ path: {} }} }}", folder.path("cache").display());
+    let gateway = start_with(&folder, port, &config);
+    assert_eq!(body(&get(gateway.http, "/a")), "answer 1");
+    let written = "tier_writes_total{plugin_config=\"stored\",tier=\"disk\",outcome=\"written\"} 1";
+    until("it is written", || get(gateway.admin, "/metrics").contains(written));
+    // Killed, not stopped.
+    gateway.signal("-KILL");
+    drop(gateway);
+    let gateway = start_with(&folder, port, &config);
+    let entries = "tier_entries{plugin_config=\"stored\",tier=\"disk\"} 1";
+    until("the folder is read", || get(gateway.admin, "/metrics").contains(entries));
+    let hit = get(gateway.http, "/a");
+    assert!(hit.contains("; hit; ttl=") && hit.contains("; detail=disk\r\n"), "{hit}");
+    assert_eq!(body(&hit), "answer 1");
+    assert_eq!(purge(&folder, &gateway, TOKEN, &["--all"]), (Some(0), "stored: 1 response removed\n".into()));
+    assert_eq!(body(&get(gateway.http, "/a")), "answer 2");
+}
+
+#[test]
+fn urls_are_fetched_before_anybody_asks() {
+    let folder = Folder::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = format!(
+        "{{ warm_up: {{ urls: ['http://localhost/a'], through: ['http://{free}'], accept_encoding: '' }} }}"
+    );
+    let gateway = start_with(&folder, target().port(), &config);
+    drop(gateway);
+    let text = folder.read("ferrum.yaml").replace("http: '127.0.0.1:0'", &format!("http: '{free}'"));
+    folder.write("ferrum.yaml", &text);
+    let gateway = Gateway::start(&folder, |command| {
+        command.env("FERRUM_ADMIN_TOKEN", TOKEN);
+    });
+    let fetched = |count| {
+        let line = format!("warm_up_total{{plugin_config=\"stored\",outcome=\"fetched\"}} {count}");
+        until("it is fetched", || get(gateway.admin, "/metrics").contains(&line));
+    };
+    fetched(1);
+    let hit = get(gateway.http, "/a");
+    assert!(hit.contains("; hit; ttl="), "{hit}");
+    let mut command = ferrum_edge(&folder);
+    command.args(["cache", "warm", "--admin", &gateway.admin.to_string(), "http://localhost/b"]);
+    let output = command.env("FERRUM_ADMIN_TOKEN", TOKEN).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "stored: 1 URL is being fetched\n", "{output:?}");
+    fetched(2);
+    assert!(get(gateway.http, "/b").contains("; hit; ttl="));
 }

@@ -16,6 +16,13 @@ pub(crate) struct RedisConfig {
     pub(super) on_error: OnError,
 }
 
+impl RedisConfig {
+    /// The connection of this name, for what goes on without it.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), on_error: OnError::Local }
+    }
+}
+
 /// What becomes of requests when the store is away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

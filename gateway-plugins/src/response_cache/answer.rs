@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::fill::Fill;
 use super::store::{Head, Stored};
+use super::tier::Tier;
 use crate::shared::conditional::{self, Outcome, Validators};
 use crate::shared::range::{self, Ranges};
 
@@ -73,8 +74,8 @@ impl Labels {
         Self { name: cache_status.then(|| name.into()), x_cache }
     }
 
-    /// Says how a response came about.
-    pub(super) fn put(&self, headers: &mut HeaderMap, how: How, ttl: Option<i64>) {
+    /// Says how a response came about, and which tier it came from where there are several.
+    pub(super) fn put(&self, headers: &mut HeaderMap, how: How, ttl: Option<i64>, tier: Option<Tier>) {
         if let Some(name) = &self.name {
             let mut text = String::with_capacity(48);
             text.push_str(name);
@@ -95,6 +96,9 @@ impl Labels {
             }
             if let Some(ttl) = ttl {
                 _ = write!(text, "; ttl={ttl}");
+            }
+            if let Some(tier) = tier {
+                _ = write!(text, "; detail={}", tier.word());
             }
             if let Ok(value) = HeaderValue::try_from(text) {
                 // The cache that is nearest to the client comes last (RFC 9211 §2).

@@ -100,7 +100,7 @@ pub(super) fn begin(head: Arc<Head>, mut body: Body, plan: Plan) -> Result<Body,
     if let Some(bytes) = at_hand {
         // What comes off a connection keeps the whole of its buffer.
         let bytes = Bytes::copy_from_slice(&bytes);
-        plan.store.put(&plan.key, Arc::new(Stored::new(head, bytes.clone())), plan.start);
+        plan.store.put(&plan.key, Arc::new(Stored::new(head, bytes.clone())), plan.start.clone());
         plan.settle();
         return Ok(Body::full(bytes));
     }
@@ -192,7 +192,7 @@ impl Filling {
         let stored = stored.filter(|_| is_whole);
         if let Some(bytes) = &stored {
             let stored = Arc::new(Stored::new(self.fill.head.clone(), bytes.clone()));
-            self.plan.store.put(&self.plan.key, stored, self.plan.start);
+            self.plan.store.put(&self.plan.key, stored, self.plan.start.clone());
         }
         self.plan.settle();
         stored

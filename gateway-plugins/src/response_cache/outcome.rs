@@ -40,7 +40,7 @@ impl ResponseCache {
             }
             Role::Bypass(why, detail) => {
                 let how = How::Forwarded(why, Err(detail));
-                self.labels.put(response.headers_mut(), how, None);
+                self.labels.put(response.headers_mut(), how, None, None);
                 self.note(exchange, how);
                 Step::Next
             }
@@ -85,7 +85,7 @@ impl ResponseCache {
             Ok(why) => How::Forwarded(why, Ok(())),
             Err((why, detail)) => How::Forwarded(why, Err(detail)),
         };
-        self.labels.put(response.headers_mut(), how, None);
+        self.labels.put(response.headers_mut(), how, None, None);
         self.note(exchange, how);
         Step::Next
     }
@@ -159,11 +159,11 @@ impl ResponseCache {
         let serves =
             |known: &Arc<Stored>| known.head.policy.serves_errors(known.head.age(now), known.stale_for(now));
         if let Some(known) = fetch.known.filter(serves) {
-            let answer = self.kept_answer(&known, exchange, now, How::Failing);
+            let answer = self.kept_answer(&known, exchange, now, (How::Failing, None));
             return Step::Reply(Box::new(self.reply(exchange, answer, How::Failing)));
         }
         let how = How::Forwarded(fetch.why, Err("FAILED"));
-        self.labels.put(response.headers_mut(), how, None);
+        self.labels.put(response.headers_mut(), how, None, None);
         self.note(exchange, how);
         Step::Next
     }
@@ -193,7 +193,7 @@ impl ResponseCache {
             Err(_) => self.store.pass(&key, now),
         }
         settle(&fetch.lead);
-        let mut answer = self.kept_answer(&current, exchange, now, How::Revalidated);
+        let mut answer = self.kept_answer(&current, exchange, now, (How::Revalidated, None));
         // What is meant for this client alone.
         for cookie in response.headers().get_all(SET_COOKIE) {
             answer.headers_mut().append(SET_COOKIE, cookie.clone());

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gateway_core::config::problem::{Problem, Problems};
 use http::{HeaderMap, HeaderName, Uri};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::control;
@@ -19,7 +19,7 @@ static TAG_FIELDS: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-key"), HeaderName::from_static("cache-tag")];
 
 /// Which responses go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Purge {
     pub(super) what: What,
     /// They are only marked stale, so that they can be validated, or served while they are.
@@ -27,7 +27,8 @@ pub(super) struct Purge {
 }
 
 /// By what they are found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum What {
     /// Exactly this host, path and query.
     Url(String),
@@ -70,6 +71,26 @@ impl Purge {
             _ => What::All,
         };
         Ok(Self { what, soft: written.soft })
+    }
+
+    /// A purge of everything.
+    pub(super) fn of_all() -> Self {
+        Self { what: What::All, soft: false }
+    }
+
+    /// A purge of one host, path and query.
+    pub(super) fn of_url(url: &str) -> Self {
+        Self { what: What::Url(url.to_owned()), soft: false }
+    }
+
+    /// As a text that other gateways read, with an id by which its sender knows it.
+    pub(super) fn written(&self, id: u64) -> String {
+        serde_json::to_string(&(id, self)).unwrap_or_default()
+    }
+
+    /// Reads [`Self::written`].
+    pub(super) fn of_written(text: &str) -> Option<(u64, Self)> {
+        serde_json::from_str(text).ok()
     }
 
     /// Whether a response goes. `url` is its host, path and query.

@@ -1,5 +1,6 @@
 //! Settings of `response_cache`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gateway_core::config::problem::Problems;
@@ -10,10 +11,15 @@ use serde::Deserialize;
 use super::key::{Pattern, Recipe};
 use super::policy::Rules;
 use super::store::Limits;
+use super::warm::{Warm, WarmUp};
 use crate::shared;
 
 /// The smallest store that is worth having, in bytes.
 const MIN_BYTES: u64 = 64 << 10;
+/// The least that is worth having on the disk, in bytes.
+const MIN_DISK: u64 = 1 << 20;
+/// The largest body in Redis that can be asked for, in bytes: larger values hold up everybody else.
+const MAX_REDIS_OBJECT: u64 = 16 << 20;
 /// Parts of a key, and parameters to be left out, that can be named.
 const MAX_NAMES: usize = 64;
 
@@ -60,10 +66,54 @@ pub(crate) struct Config {
     lock_timeout_ms: Millis,
     /// Stores responses with `Set-Cookie`, without that field. Default false: they are not stored.
     strip_set_cookie: bool,
+    /// Keeps responses in files as well, which survive a restart. Default: memory alone.
+    disk: Option<DiskConfig>,
+    /// Keeps responses in Redis or Valkey as well, for all gateways whose plugin config has the same id and whose connection
+    /// has the same `key_prefix`. Purges reach all of them within a second. While Redis is away, requests go on without it.
+    /// Default: this gateway alone.
+    redis: Option<RedisTier>,
+    /// Fetches a response anew when it is asked for in this last part of its lifetime, in percent, behind the client's
+    /// back. Default 0: when it is stale.
+    #[schemars(range(max = 90))]
+    refresh_ahead_percent: u32,
+    /// URLs that are fetched through this gateway when it starts, and by `ferrum-edge cache warm`. Default: none.
+    warm_up: Option<WarmUp>,
     /// Says in `Cache-Status` (RFC 9211) how each response came about. Default true.
     cache_status: bool,
     /// Says it in `X-Cache` as well: `HIT`, `MISS`, `STALE`, `EXPIRED`, `REVALIDATED`, `BYPASS`. Default false.
     x_cache: bool,
+}
+
+/// Responses in files.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DiskConfig {
+    /// The folder, in which one named like the plugin config is made, for the gateway's user alone. Each gateway needs one
+    /// of its own; a gateway that finds it in use waits for it, and goes on without.
+    path: PathBuf,
+    /// What all files may take, each counted in blocks of 4 KiB; at least 1 MiB. Default 1 GiB.
+    #[serde(default = "disk_bytes")]
+    max_bytes: Bytes,
+}
+
+/// Responses in Redis.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RedisTier {
+    /// The name of a connection in `gateway.redis`.
+    #[schemars(length(min = 1, max = 64))]
+    name: String,
+    /// The largest body that is kept there; at most 16 MiB. Default 256 KiB.
+    #[serde(default = "redis_object")]
+    max_object_bytes: Bytes,
+}
+
+fn disk_bytes() -> Bytes {
+    Bytes(1 << 30)
+}
+
+fn redis_object() -> Bytes {
+    Bytes(256 << 10)
 }
 
 /// What tells responses of one URL apart besides the URL.
@@ -97,6 +147,10 @@ impl Default for Config {
             ignore_query: Vec::new(),
             lock_timeout_ms: Millis(5000),
             strip_set_cookie: false,
+            disk: None,
+            redis: None,
+            refresh_ahead_percent: 0,
+            warm_up: None,
             cache_status: true,
             x_cache: false,
         }
@@ -110,6 +164,10 @@ pub(super) struct Read {
     pub(super) limits: Limits,
     pub(super) obeys_clients: bool,
     pub(super) wait: Duration,
+    pub(super) disk: Option<(PathBuf, u64)>,
+    pub(super) redis: Option<(String, u64)>,
+    pub(super) refresh_ahead: u32,
+    pub(super) warm: Warm,
     pub(super) cache_status: bool,
     pub(super) x_cache: bool,
 }
@@ -151,6 +209,9 @@ impl Config {
             problems.add("config.statuses", "there is none, so nothing would be stored");
         }
         let recipe = self.key.read(&self.ignore_query, &mut problems);
+        let disk = self.disk.map(|disk| disk.read(limits.object, &mut problems));
+        let redis = self.redis.map(|redis| redis.read(&mut problems));
+        let warm = self.warm_up.unwrap_or_default().read(&mut problems);
         problems.into_result(())?;
         Ok(Read {
             rules: Rules {
@@ -168,9 +229,35 @@ impl Config {
             limits,
             obeys_clients: self.client_directives,
             wait: self.lock_timeout_ms.duration(),
+            disk,
+            redis,
+            refresh_ahead: self.refresh_ahead_percent,
+            warm,
             cache_status: self.cache_status,
             x_cache: self.x_cache,
         })
+    }
+}
+
+impl DiskConfig {
+    fn read(self, object: u64, problems: &mut Problems) -> (PathBuf, u64) {
+        if self.path.as_os_str().is_empty() {
+            problems.add("config.disk.path", "is empty");
+        }
+        if self.max_bytes.0 < MIN_DISK.max(object) {
+            problems.add("config.disk.max_bytes", "must be at least 1 MiB, and at least `max_object_bytes`");
+        }
+        (self.path, self.max_bytes.0)
+    }
+}
+
+impl RedisTier {
+    fn read(self, problems: &mut Problems) -> (String, u64) {
+        let bytes = self.max_object_bytes.0;
+        if bytes == 0 || bytes > MAX_REDIS_OBJECT {
+            problems.add("config.redis.max_object_bytes", "must be at least 1 byte and at most 16 MiB");
+        }
+        (self.name, bytes)
     }
 }
 

@@ -19,6 +19,8 @@ use tokio::time::Instant;
 use super::key::{self, Chooser, Key, Variant};
 use super::policy::Policy;
 use super::purge::{Log, Purge};
+use super::remote::Since;
+use super::tier::Tiers;
 
 /// What an entry costs besides its bytes: maps, counts, allocations.
 const OVERHEAD: u64 = 320;
@@ -82,8 +84,12 @@ impl Stored {
     }
 
     fn mark_stale(&self, now: Instant) {
-        let since = now.saturating_duration_since(self.head.received).as_millis();
-        let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
+        self.mark_stale_after(now.saturating_duration_since(self.head.received));
+    }
+
+    /// It is stale since so long after it was received.
+    pub(super) fn mark_stale_after(&self, after: Duration) {
+        let since = u64::try_from(after.as_millis()).unwrap_or(u64::MAX - 1).saturating_add(1);
         // Marked twice, it is stale since the first time.
         _ = self.stale_since.compare_exchange(0, since, Relaxed, Relaxed);
     }
@@ -124,11 +130,13 @@ pub(super) enum Found {
 }
 
 /// When a request for a response set out: what happened since may forbid storing it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Start {
     slot: usize,
     generation: u32,
     purges: u64,
+    /// The same about Redis.
+    pub(super) since: Option<Since>,
 }
 
 type Map = Cache<Box<[u8]>, Arc<Entry>, Weigh, foldhash::quality::RandomState, Count>;
@@ -146,6 +154,8 @@ pub(super) struct Store {
     log: Log,
     /// Bytes of responses that are on their way.
     under_way: AtomicI64,
+    /// Where more is stored than here.
+    pub(super) tiers: Tiers,
 }
 
 /// How much is stored.
@@ -194,7 +204,7 @@ impl Lifecycle<Box<[u8]>, Arc<Entry>> for Count {
 }
 
 impl Store {
-    pub(super) fn new(limits: Limits, meters: Meters) -> Self {
+    pub(super) fn new(limits: Limits, meters: Meters, tiers: Tiers) -> Self {
         // A shard holds its share only: it must be much larger than one response.
         let most = (limits.bytes / (limits.object.max(1) * 4)).clamp(1, 64);
         let shards = usize::try_from(most).unwrap_or(1);
@@ -218,6 +228,7 @@ impl Store {
             hasher,
             log: Log::default(),
             under_way: AtomicI64::new(0),
+            tiers,
         }
     }
 
@@ -255,7 +266,8 @@ impl Store {
     /// A request for a response sets out.
     pub(super) fn start(&self, key: &Key) -> Start {
         let slot = self.slot(key.url());
-        Start { slot, generation: self.generations[slot].load(Relaxed), purges: self.log.number() }
+        let generation = self.generations[slot].load(Relaxed);
+        Start { slot, generation, purges: self.log.number(), since: self.tiers.since() }
     }
 
     fn slot(&self, url: &str) -> usize {
@@ -263,9 +275,24 @@ impl Store {
         usize::try_from(self.hasher.hash_one(url) % SLOTS as u64).unwrap_or(0)
     }
 
-    /// Stores a response; says whether it did. One that was overtaken by an invalidation or a purge is not stored.
+    /// Stores a response in all tiers; says whether it did. One that was overtaken by an invalidation or a purge is not
+    /// stored.
     pub(super) fn put(&self, key: &Key, stored: Arc<Stored>, start: Start) -> bool {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = self.keep(key, &stored, &start);
+        if is_kept {
+            self.tiers.put(key, &stored, start.since);
+        }
+        is_kept
+    }
+
+    /// Takes a response from a tier below into memory, as [`Self::put`].
+    pub(super) fn promote(&self, key: &Key, stored: &Arc<Stored>, start: &Start) -> bool {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep(key, stored, start)
+    }
+
+    fn keep(&self, key: &Key, stored: &Arc<Stored>, start: &Start) -> bool {
         let was_overtaken = self.generations[start.slot].load(Relaxed) != start.generation
             || self.log.covers_since(start.purges, key.url(), &stored.head.tags);
         if was_overtaken || stored.weight() > self.rules.object.saturating_add(OVERHEAD * 64) {
@@ -336,14 +363,16 @@ impl Store {
         self.generations[self.slot(&url)].fetch_add(1, Relaxed);
         for scheme in ["http", "https"] {
             let place = key.sibling(scheme, target);
+            self.tiers.invalidate(&place, &url);
             self.map.remove(&key::anchor_of(&place)[..]);
             self.map.remove(&place[..]);
         }
         self.measure();
     }
 
-    /// Removes what a purge covers, or marks it stale; says how many responses. Looks at every entry: not for a worker.
-    pub(super) fn purge(&self, purge: &Purge, now: Instant) -> u64 {
+    /// Removes what a purge covers, or marks it stale; says how many responses, in memory and on the disk. Looks at every
+    /// entry: not for a worker.
+    pub(super) fn purge(&self, purge: &Purge, now: Instant) -> (u64, u64) {
         {
             let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
             self.log.add(purge.clone());
@@ -365,8 +394,10 @@ impl Store {
         });
         self.measure();
         let count = count.load(Relaxed);
-        self.meters.purged.add(count);
-        count
+        // What is in memory is on the disk as well, as a rule.
+        let on_disk = self.tiers.purge(purge);
+        self.meters.purged.add(count.max(on_disk));
+        (count, on_disk)
     }
 
     /// Takes room for a response that is on its way; a quarter of what is stored may be.

@@ -1,7 +1,10 @@
 //! What is answered from the store, and what never is.
 
+mod ahead;
+mod disk;
 mod hostile;
 mod purging;
+mod shared;
 mod sharing;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

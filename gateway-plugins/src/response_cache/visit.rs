@@ -1,6 +1,7 @@
 //! What the cache does with one request, and with its response.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
@@ -22,6 +23,7 @@ use super::flights::{Lead, Phase, Place};
 use super::key::{self, Chooser, Key};
 use super::policy::{Asker, Use};
 use super::store::{Found, Start, Stored};
+use super::tier::Tier;
 
 /// Fields of a request that the cache sends on in its own words, and puts back when the response is there.
 pub(super) const TAKEN: [http::HeaderName; 3] = [ACCEPT_ENCODING, IF_NONE_MATCH, IF_MODIFIED_SINCE];
@@ -61,6 +63,8 @@ struct Wanted {
     key: Key,
     asked: RequestControl,
     accept_encoding: &'static str,
+    /// Where it is found, where there are several places.
+    tier: Option<Tier>,
 }
 
 /// What is to be done about a request.
@@ -92,9 +96,14 @@ impl ResponseCache {
             return self.bypass(exchange, seat, key, ("bypass", "PRECONDITION"));
         }
         let asked = if self.obeys_clients { RequestControl::of(headers) } else { RequestControl::default() };
-        let wanted = Wanted { key, asked, accept_encoding: key::accept_encoding(headers) };
+        let tier = self.store.tiers.any().then_some(Tier::Memory);
+        let wanted = Wanted { key, asked, accept_encoding: key::accept_encoding(headers), tier };
         let now = exchange.started;
-        let (known, why, waits) = match self.course(&wanted, exchange, seat, now) {
+        let course = self.course(&wanted, exchange, seat, now);
+        if tier.is_some() && self.looks_below(&wanted, &course) {
+            return Step::wait(self.look_below(exchange, seat, wanted, course));
+        }
+        let (known, why, waits) = match course {
             Course::Answer(response, how) => {
                 return Step::Reply(Box::new(self.reply(exchange, *response, how)));
             }
@@ -103,15 +112,82 @@ impl ResponseCache {
             Course::Fetch(known, why, waits) => (known, why, waits),
         };
         if !waits {
-            self.fetch(exchange, seat, wanted, (known, why, None));
+            self.fetch(exchange, seat, wanted, (known, why, None, None));
             return Step::Next;
         }
         match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
             Place::Lead(lead) => {
-                self.fetch(exchange, seat, wanted, (known, why, Some(lead)));
+                self.fetch(exchange, seat, wanted, (known, why, Some(lead), None));
                 Step::Next
             }
             Place::Behind(phase) => Step::wait(self.follow(exchange, seat, wanted, phase)),
+        }
+    }
+
+    /// Whether the tiers below memory could have what memory has not.
+    fn looks_below(&self, wanted: &Wanted, course: &Course) -> bool {
+        let knows_better = match course {
+            Course::Answer(..) => false,
+            // Memory knows that nothing is stored, or the client wants it fetched anew.
+            Course::Fetch(_, "miss" | "request", _) => false,
+            Course::Fetch(..) | Course::Bypass(..) => true,
+        };
+        knows_better && !wanted.asked.no_cache && self.store.tiers.is_worth_asking(&wanted.key)
+    }
+
+    /// Looks into the tiers below memory, and goes on by what is found. Others that ask for the same wait.
+    async fn look_below(
+        &self,
+        exchange: &mut Exchange,
+        seat: Seat<'_>,
+        mut wanted: Wanted,
+        course: Course,
+    ) -> Verdict {
+        let mut lead = None;
+        if let Course::Fetch(known, _, true) = &course {
+            match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
+                Place::Lead(it) => lead = Some(it),
+                Place::Behind(phase) => return self.follow(exchange, seat, wanted, phase).await,
+            }
+        }
+        let mut start = self.store.start(&wanted.key);
+        let chooser = Chooser { headers: &exchange.request.headers, accept_encoding: wanted.accept_encoding };
+        let (found, since) = self.store.tiers.find(&wanted.key, &chooser, Instant::now()).await;
+        start.since = since.or(start.since);
+        let mut course = course;
+        if let Some((stored, tier)) = found {
+            let known = match &course {
+                Course::Fetch(Some(known), ..) => Some(known.head.received),
+                _ => None,
+            };
+            // What memory has may be the later one.
+            if known.is_none_or(|known| stored.head.received > known)
+                && self.store.promote(&wanted.key, &stored, &start)
+            {
+                wanted.tier = Some(tier);
+                course = self.course(&wanted, exchange, seat, Instant::now());
+            }
+        }
+        match course {
+            Course::Answer(response, how) => {
+                if let Some(lead) = &lead {
+                    lead.settle();
+                }
+                if let Some(tier) = wanted.tier {
+                    exchange.note("response_cache.tier", tier.word());
+                }
+                Verdict::Reply(Box::new(self.reply(exchange, *response, how)))
+            }
+            _ if wanted.asked.only_if_cached => Verdict::Reply(Box::new(self.not_cached(exchange))),
+            Course::Bypass(why, detail) => {
+                let role = Role::Bypass(why, detail);
+                exchange.state.put(seat, Some(Visit { key: wanted.key, role }));
+                Verdict::Next
+            }
+            Course::Fetch(known, why, waits) => {
+                self.fetch(exchange, seat, wanted, (known, why, lead.filter(|_| waits), Some(start)));
+                Verdict::Next
+            }
         }
     }
 
@@ -122,7 +198,13 @@ impl ResponseCache {
             Found::Response(stored) => {
                 let (age, stale) = (stored.head.age(now), stored.stale_for(now));
                 let how = match stored.head.policy.allows(age, stale, &wanted.asked) {
-                    Use::Fresh => Some(How::Hit),
+                    Use::Fresh => {
+                        if self.is_due(&stored, age, stale) {
+                            self.counts.ahead.add(1);
+                            self.refresh(wanted, exchange, seat, &stored);
+                        }
+                        Some(How::Hit)
+                    }
                     Use::WhileRevalidated => {
                         self.refresh(wanted, exchange, seat, &stored);
                         Some(How::WhileRevalidated)
@@ -130,7 +212,8 @@ impl ResponseCache {
                     Use::Validated => None,
                 };
                 if let Some(how) = how {
-                    return Course::Answer(Box::new(self.kept_answer(&stored, exchange, now, how)), how);
+                    let answer = self.kept_answer(&stored, exchange, now, (how, wanted.tier));
+                    return Course::Answer(Box::new(answer), how);
                 }
                 let is_fresh =
                     stored.head.policy.allows(age, stale, &RequestControl::default()) == Use::Fresh;
@@ -171,14 +254,20 @@ impl ResponseCache {
         stored: &Stored,
         exchange: &Exchange,
         now: Instant,
-        how: How,
+        (how, tier): (How, Option<Tier>),
     ) -> Response<Body> {
         let request = (exchange.method(), &exchange.request.headers);
         let mut response = answer::response(&Content::Stored(stored), request, now);
         self.counts.served.add(response.body().exact_length().unwrap_or(0));
         let ttl = stored.head.policy.ttl(stored.head.age(now));
-        self.labels.put(response.headers_mut(), how, Some(ttl));
+        self.labels.put(response.headers_mut(), how, Some(ttl), tier);
         response
+    }
+
+    /// Whether a fresh response is so near to its end that it is fetched anew already.
+    fn is_due(&self, stored: &Stored, age: Duration, stale: Option<Duration>) -> bool {
+        let lifetime = stored.head.policy.lifetime;
+        self.refresh_ahead > 0 && stale.is_none() && age >= lifetime * (100 - self.refresh_ahead) / 100
     }
 
     pub(super) fn reply(&self, exchange: &mut Exchange, response: Response<Body>, how: How) -> Reply {
@@ -193,10 +282,14 @@ impl ResponseCache {
 
     /// `only-if-cached`, and it is not (RFC 9111 §5.2.1.7).
     fn refuse<'a>(&self, exchange: &mut Exchange) -> Step<'a> {
+        Step::reply(self.not_cached(exchange))
+    }
+
+    fn not_cached(&self, exchange: &mut Exchange) -> Reply {
         self.counts.add("only_if_cached");
         exchange.note("response_cache.outcome", "only_if_cached");
         let reply = Reply::new(Cause::Plugin).status(StatusCode::GATEWAY_TIMEOUT);
-        Step::reply(reply.detail("there is no stored response for this request").reason("only_if_cached"))
+        reply.detail("there is no stored response for this request").reason("only_if_cached")
     }
 
     fn bypass<'a>(
@@ -223,7 +316,7 @@ impl ResponseCache {
         exchange: &mut Exchange,
         seat: Seat<'_>,
         wanted: Wanted,
-        (known, why, lead): (Option<Arc<Stored>>, &'static str, Option<Lead>),
+        (known, why, lead, start): (Option<Arc<Stored>>, &'static str, Option<Lead>, Option<Start>),
     ) {
         let asker = Asker {
             is_somebody: self.recipe.is_somebody(exchange),
@@ -239,7 +332,7 @@ impl ResponseCache {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(wanted.accept_encoding));
         }
         let asks_again = known.as_ref().is_some_and(|known| answer::ask_again(headers, &known.head.headers));
-        let start = self.store.start(&wanted.key);
+        let start = start.unwrap_or_else(|| self.store.start(&wanted.key));
         let accept_encoding = wanted.accept_encoding;
         let fetch = Fetch { lead, known, asks_again, start, why, asker, accept_encoding, taken };
         exchange.state.put(seat, Some(Visit { key: wanted.key, role: Role::Fetch(Box::new(fetch)) }));
@@ -259,8 +352,9 @@ impl ResponseCache {
             key: wanted.key.clone(),
             asked: RequestControl::default(),
             accept_encoding: wanted.accept_encoding,
+            tier: None,
         };
-        self.fetch(&mut fork.exchange, seat, wanted, (Some(stored.clone()), "stale", Some(lead)));
+        self.fetch(&mut fork.exchange, seat, wanted, (Some(stored.clone()), "stale", Some(lead), None));
         exchange.detach(fork);
     }
 
@@ -290,7 +384,7 @@ impl ResponseCache {
                     }
                     let request = (exchange.method(), &exchange.request.headers);
                     let mut response = answer::response(&Content::Coming(&fill), request, now);
-                    self.labels.put(response.headers_mut(), How::Collapsed, None);
+                    self.labels.put(response.headers_mut(), How::Collapsed, None, None);
                     return Verdict::Reply(Box::new(self.reply(exchange, response, How::Collapsed)));
                 }
                 Ok(over) => match self.course(&wanted, exchange, seat, Instant::now()) {
@@ -301,7 +395,7 @@ impl ResponseCache {
                         match self.flights.join(self.flight(&wanted, exchange, known.as_ref())) {
                             Place::Behind(another) => phase = another,
                             Place::Lead(lead) => {
-                                self.fetch(exchange, seat, wanted, (known, why, Some(lead)));
+                                self.fetch(exchange, seat, wanted, (known, why, Some(lead), None));
                                 return Verdict::Next;
                             }
                         }
@@ -310,7 +404,7 @@ impl ResponseCache {
                 },
             }
         }
-        self.fetch(exchange, seat, wanted, (None, "miss", None));
+        self.fetch(exchange, seat, wanted, (None, "miss", None, None));
         Verdict::Next
     }
 }
