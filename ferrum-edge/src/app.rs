@@ -8,6 +8,7 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod listeners;
 pub(crate) mod tls;
+pub(crate) mod unix_socket;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +101,7 @@ impl Gateway {
             threads.push(spawn(index, worker, receiver, inbox).map_err(StartError::Thread)?);
             orders.push(sender);
         }
-        listeners.hand_out(&orders, &frontend);
+        let socket_file = listeners.hand_out(&orders, &frontend);
         streams.apply(stream_ports, &orders, &frontend);
         let tasks = PluginTasks::new(shared.clone());
         engine::start_plugins(&compiled.put, &tasks);
@@ -120,6 +121,7 @@ impl Gateway {
             orders: orders.into(),
             draining: AtomicBool::new(false),
             revision: watch::Sender::new(revision),
+            _socket_file: socket_file,
         });
         control.tend(&engine);
         engine.push_by(pushes);

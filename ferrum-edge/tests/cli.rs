@@ -12,6 +12,8 @@ mod doctor;
 mod exhaustion;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/http_socket.rs"]
+mod http_socket;
 #[cfg(feature = "import")]
 #[path = "cli/import.rs"]
 mod import;

@@ -4,6 +4,7 @@
 //! to traffic: the snapshot, certificates, resolved names.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::dns::Dns;
-use crate::downstream::accept::{Accepted, Entrance, accept, serve};
+use crate::downstream::accept::{Accepted, Entrance, Listening, UNIX_ADDRESS, accept, serve};
 use crate::downstream::{Entry, Registry, h3};
 use crate::quic::Place;
 use crate::supervise::Tasks;
@@ -101,6 +102,8 @@ pub struct Worker {
 pub enum Order {
     /// Listen on this socket.
     Listen(std::net::TcpListener, Entrance),
+    /// Serve plain HTTP on this Unix socket, which other workers listen on as well.
+    ListenUnix(std::os::unix::net::UnixListener),
     /// Serve HTTP/3 on this socket.
     Quic(std::net::UdpSocket, Box<quinn::ServerConfig>, Place),
     /// Serve datagrams on this socket.
@@ -290,16 +293,10 @@ impl Worker {
 
     fn carry_out(self: &Arc<Self>, order: Order, sockets: &mut Sockets) {
         match order {
-            Order::Listen(socket, entrance) => match TcpListener::from_std(socket) {
-                Ok(listener) => {
-                    let port = entrance.stream_port();
-                    let (worker, listener) = (self.clone(), Arc::new(listener));
-                    sockets.accepting.push((listener.clone(), entrance.clone()));
-                    let start = move || accept(worker.clone(), listener.clone(), entrance.clone());
-                    sockets.listening.push((port, self.supervise("accept", start)));
-                }
-                Err(error) => tracing::error!(%error, "a listener could not be taken over"),
-            },
+            Order::Listen(socket, entrance) => {
+                self.listen(TcpListener::from_std(socket).map(Listening::Tcp), entrance, sockets);
+            }
+            Order::ListenUnix(socket) => self.listen(Listening::unix(socket), Entrance::Plain, sockets),
             Order::Quic(socket, config, place) => {
                 let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
                 sockets.listening.push((None, task));
@@ -327,13 +324,32 @@ impl Worker {
         }
     }
 
+    /// Accepts connections from now on.
+    fn listen(
+        self: &Arc<Self>,
+        listener: io::Result<Listening>,
+        entrance: Entrance,
+        sockets: &mut Sockets,
+    ) {
+        match listener {
+            Ok(listener) => {
+                let port = entrance.stream_port();
+                let (worker, listener) = (self.clone(), Arc::new(listener));
+                sockets.accepting.push((listener.clone(), entrance.clone()));
+                let start = move || accept(worker.clone(), listener.clone(), entrance.clone());
+                sockets.listening.push((port, self.supervise("accept", start)));
+            }
+            Err(error) => tracing::error!(%error, "a listener could not be taken over"),
+        }
+    }
+
     /// Takes the connections that wait to be accepted: closing the listener would reset them.
-    fn empty(self: &Arc<Self>, listener: &TcpListener, entrance: &Entrance) {
+    fn empty(self: &Arc<Self>, listener: &Listening, entrance: &Entrance) {
         let socket = socket2::SockRef::from(listener);
         // Not blocking, so that it ends with an error; clients may not make it endless.
         for _ in 0..MAX_BACKLOG {
             let Ok((tcp, peer)) = socket.accept() else { return };
-            let Some(peer) = peer.as_socket() else { continue };
+            let peer = peer.as_socket().unwrap_or(UNIX_ADDRESS);
             let Some(permit) = self.shared.overload.connection() else { return self.recorder.refused() };
             self.recorder.accepted();
             if tcp.set_nonblocking(true).is_ok()
@@ -451,7 +467,7 @@ struct Sockets {
     /// By port where it is a stream proxy's.
     listening: Vec<(Option<u16>, tokio::task::JoinHandle<()>)>,
     /// What those accept from.
-    accepting: Vec<(Arc<TcpListener>, Entrance)>,
+    accepting: Vec<(Arc<Listening>, Entrance)>,
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
 }
 

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -15,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::audit::Peer;
+use crate::app::unix_socket::{self, SocketFile};
 
 /// What an admin listener's socket may be done with: nobody but its owner connects.
 const SOCKET_MODE: u32 = 0o600;
@@ -42,33 +42,6 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// The file of a Unix socket.
-pub(crate) struct SocketFile {
-    path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), identity: identity(path)? })
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Somebody else may have taken it away, or put another one there.
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            drop(std::fs::remove_file(&self.path));
-        }
-    }
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let found = std::fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
-}
-
 impl Listener {
     /// Listens on a Unix socket that only this user may connect to. A socket that nobody listens on any more is
     /// replaced; with sharing, also one that somebody listens on. Has to be called within a runtime.
@@ -76,20 +49,7 @@ impl Listener {
     /// # Errors
     /// When somebody listens there, without sharing, when something else is there, or when it can't be created.
     pub(crate) fn unix(path: &Path, sharing: Sharing) -> io::Result<Self> {
-        match std::fs::symlink_metadata(path) {
-            Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else"));
-            }
-            Ok(_) if sharing == Sharing::Refused && std::os::unix::net::UnixStream::connect(path).is_ok() => {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            // Replaced in one step below.
-            Ok(_) | Err(_) => {}
-        }
-        // Nobody else can connect before the mode is set: the folder it is made in is this user's alone.
-        let listener = bound(path)?;
-        let file = SocketFile::of(path)?;
-        listener.set_nonblocking(true)?;
+        let (listener, file) = unix_socket::bind(path, (SOCKET_MODE, sharing))?;
         Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: file })
     }
 
@@ -113,22 +73,6 @@ impl Listener {
             Self::Unix { .. } => Accepted::Unix(UnixStream::from_std(socket.into())?),
         })
     }
-}
-
-/// Binds in a folder of its own and moves the socket to its place with its mode set.
-fn bound(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = parent.unwrap_or_else(|| Path::new(".")).join(format!(".ferrum-{}", std::process::id()));
-    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&folder)?;
-    let made = folder.join("s");
-    let listener = std::os::unix::net::UnixListener::bind(&made).and_then(|listener| {
-        std::fs::set_permissions(&made, std::fs::Permissions::from_mode(SOCKET_MODE))?;
-        std::fs::rename(&made, path)?;
-        Ok(listener)
-    });
-    drop(std::fs::remove_file(&made));
-    drop(std::fs::remove_dir(&folder));
-    listener
 }
 
 impl AsFd for Listener {

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::error::{ReloadError, StartError};
 use super::listeners::{Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
+use super::unix_socket::SocketFile;
 use crate::audit::recorder::Recorder;
 use crate::control::tasks::PluginTasks;
 use crate::export::push::{Pushes, Scrape};
@@ -41,6 +42,8 @@ pub(crate) struct Engine {
     pub(super) orders: Box<[mpsc::Sender<Order>]>,
     pub(super) draining: AtomicBool,
     pub(super) revision: watch::Sender<u64>,
+    /// Removed with the engine.
+    pub(super) _socket_file: Option<SocketFile>,
 }
 
 /// A configuration ready to be published: compiled, its ports bound. Nobody serves it yet.
@@ -271,6 +274,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.https", before.https == after.https),
         ("gateway.additional_http", before.additional_http == after.additional_http),
         ("gateway.additional_https", before.additional_https == after.additional_https),
+        ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),
         // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::error::StartError;
 use super::tls::Frontend;
+use super::unix_socket::{self, SocketFile};
 
 /// Where the gateway listens; ephemeral ports are settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub(super) struct Listeners {
     http: Vec<Vec<TcpListener>>,
     https: Vec<Vec<TcpListener>>,
     quic: Vec<Vec<(UdpSocket, quinn::ServerConfig)>>,
+    unix: Vec<UnixListener>,
+    /// The file of those, removed when the gateway ends.
+    file: Option<SocketFile>,
 }
 
 impl Listeners {
@@ -60,7 +65,8 @@ impl Listeners {
             let config = frontend.quic(settings)?;
             quic.push(sockets.into_iter().map(|socket| (socket, config.clone())).collect());
         }
-        Ok(Self { http, https, quic })
+        let (unix, file) = unix_for_workers(settings, (workers, sharing))?;
+        Ok(Self { http, https, quic, unix, file })
     }
 
     pub(super) fn addresses(&self) -> Addresses {
@@ -82,8 +88,15 @@ impl Listeners {
         Some(self.quic.first()?.first()?.0.local_addr().ok()?.port())
     }
 
-    /// Gives each worker its sockets.
-    pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
+    /// Gives each worker its sockets; what is left is to be kept for as long as they listen.
+    pub(super) fn hand_out(
+        self,
+        workers: &[mpsc::Sender<Order>],
+        frontend: &Frontend,
+    ) -> Option<SocketFile> {
+        for (socket, worker) in self.unix.into_iter().zip(workers) {
+            give(worker, Order::ListenUnix(socket));
+        }
         for sockets in self.quic {
             let mut demultiplexer = Demultiplexer::new(workers.len());
             for (index, ((socket, config), worker)) in sockets.into_iter().zip(workers).enumerate() {
@@ -99,7 +112,24 @@ impl Listeners {
                 give(worker, Order::Listen(socket, entrance.clone()));
             }
         }
+        self.file
     }
+}
+
+/// The one Unix socket for HTTP, once for each worker.
+fn unix_for_workers(
+    settings: &Settings,
+    (workers, sharing): (usize, Sharing),
+) -> Result<(Vec<UnixListener>, Option<SocketFile>), StartError> {
+    let Some((path, mode)) = &settings.http_socket else { return Ok((Vec::new(), None)) };
+    let failed = |source| StartError::Socket { path: path.clone(), source };
+    let (first, file) = unix_socket::bind(path, (*mode, sharing)).map_err(failed)?;
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 1..workers {
+        sockets.push(first.try_clone().map_err(failed)?);
+    }
+    sockets.push(first);
+    Ok((sockets, Some(file)))
 }
 
 /// The ports of stream proxies, opened and closed as configurations come and go.

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use gateway_core::limit::concurrency::Permit;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
 use rustls::{CipherSuite, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
@@ -67,10 +68,47 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A pause after running out of file descriptors: accepting again at once would only spin.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
+/// A listening socket.
+pub(crate) enum Listening {
+    Tcp(TcpListener),
+    /// Its connections are carried as if they were TCP, as those to targets on Unix sockets are.
+    Unix(UnixListener),
+}
+
+/// The address of clients on Unix sockets, and of the gateway there.
+pub(crate) const UNIX_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+impl Listening {
+    /// A Unix socket that another worker listens on, too.
+    pub(crate) fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
+        UnixListener::from_std(socket).map(Self::Unix)
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await,
+            Self::Unix(listener) => {
+                let (unix, _) = listener.accept().await?;
+                let tcp = std::net::TcpStream::from(OwnedFd::from(unix.into_std()?));
+                Ok((TcpStream::from_std(tcp)?, UNIX_ADDRESS))
+            }
+        }
+    }
+}
+
+impl AsFd for Listening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
 /// Accepts until the worker stops listening.
 pub(crate) async fn accept(
     worker: Arc<Worker>,
-    listener: Arc<TcpListener>,
+    listener: Arc<Listening>,
     entrance: Entrance,
 ) -> Result<(), String> {
     loop {
@@ -102,10 +140,13 @@ pub(crate) async fn serve(
     entrance: Entrance,
     entry: Arc<Entry>,
 ) {
-    let Ok(local) = tcp.local_addr() else { return };
-    if tcp.set_nodelay(true).is_err() {
-        return;
-    }
+    let local = match tcp.local_addr() {
+        Ok(local) if tcp.set_nodelay(true).is_ok() => local,
+        Ok(_) => return,
+        // A Unix socket has neither.
+        Err(_) if peer == UNIX_ADDRESS => UNIX_ADDRESS,
+        Err(_) => return,
+    };
     let settings = worker.snapshot().settings.clone();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
     let mut ends = Ends { peer, local, trusted };

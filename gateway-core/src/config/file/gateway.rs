@@ -34,6 +34,12 @@ pub struct Gateway {
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,
+    /// A Unix socket on which plain HTTP is served, too: HTTP/1.1, and HTTP/2 with prior knowledge. Its clients have the
+    /// address 127.0.0.1. Needs a restart. Default none.
+    #[schemars(length(min = 1, max = 100))]
+    pub http_socket: Option<String>,
+    /// Who may connect to that socket: the mode of its file in octal digits, such as `"0666"`. Default `"0660"`.
+    pub http_socket_mode: Option<String>,
     /// Further addresses on which HTTP over TLS is served; HTTP/3 too on those with the port of `https`. Default none.
     #[schemars(length(max = 16))]
     pub additional_https: Option<Vec<String>>,

@@ -32,6 +32,8 @@ pub struct Settings {
     pub admin_require_token: bool,
     /// Further addresses of plain HTTP.
     pub additional_http: Box<[SocketAddr]>,
+    /// Unix socket on which plain HTTP is served, too, and the mode of its file.
+    pub http_socket: Option<(PathBuf, u32)>,
     /// Further addresses of HTTP over TLS; HTTP/3 too on those with the port of `https`.
     pub additional_https: Box<[SocketAddr]>,
     /// Listens on ports on which another gateway of the same user listens, too. Default false.
@@ -214,6 +216,7 @@ impl Default for Settings {
             admin_socket: None,
             admin_require_token: false,
             additional_http: Box::default(),
+            http_socket: None,
             additional_https: Box::default(),
             share_ports: false,
             stream_address: IpAddr::from([0, 0, 0, 0]),

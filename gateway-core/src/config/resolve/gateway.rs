@@ -62,6 +62,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
         additional_http: additional(notes, "additional_http", (written.additional_http.as_deref(), http)),
         additional_https: additional(notes, "additional_https", (written.additional_https.as_deref(), https)),
+        http_socket: http_socket(notes, (written.http_socket.as_deref(), written.http_socket_mode.as_deref()), folder),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {
@@ -145,6 +146,33 @@ fn listener(
         }
     };
     notes.value(key, resolved).unwrap_or(Some(default))
+}
+
+/// The file mode of a Unix socket where none is given: this user and group.
+const SOCKET_MODE: u32 = 0o660;
+
+/// A Unix socket for HTTP, with the mode of its file.
+fn http_socket(
+    notes: &mut Notes<'_>,
+    (path, mode): (Option<&str>, Option<&str>),
+    folder: &Path,
+) -> Option<(PathBuf, u32)> {
+    let mode = match mode {
+        None => SOCKET_MODE,
+        Some(_) if path.is_none() => {
+            notes.add("http_socket_mode", "has no effect without `http_socket`");
+            return None;
+        }
+        Some(text) => match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 && mode & 0o600 == 0o600 && text.len() <= 4 => mode,
+            _ => {
+                notes.add("http_socket_mode", format!("`{text}` is not the mode of a socket")).remedy =
+                    Some("octal digits by which its owner may read and write, such as `\"0660\"`".into());
+                return None;
+            }
+        },
+    };
+    path.map(|path| (words::file_path(folder, path), mode))
 }
 
 /// Addresses besides the first one, each once.

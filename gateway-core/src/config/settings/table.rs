@@ -239,6 +239,18 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Path,
     },
     Setting {
+        name: "FERRUM_HTTP_SOCKET",
+        key: "http_socket",
+        doc: "Unix socket on which plain HTTP is served, too. Default none.",
+        how: How::Path,
+    },
+    Setting {
+        name: "FERRUM_HTTP_SOCKET_MODE",
+        key: "http_socket_mode",
+        doc: "The mode of that socket's file, in octal digits. Default 0660.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_ADMIN_REQUIRE_TOKEN",
         key: "admin_require_token",
         doc: "Status and metrics need a token with the role read. Default false.",
