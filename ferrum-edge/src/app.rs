@@ -70,6 +70,7 @@ impl Gateway {
         let workers = worker_count(&settings);
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
+        engine::congestion_is_known(&compiled.put)?;
         let listeners = Listeners::bind(&settings, &frontend, workers)?;
         let sinks =
             Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;

@@ -6,6 +6,8 @@
 mod audit;
 #[path = "cli/caching.rs"]
 mod caching;
+#[path = "cli/congestion.rs"]
+mod congestion;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/exhaustion.rs"]

@@ -19,6 +19,7 @@ mod forward_auth;
 mod geo_restriction;
 mod graphql_limits;
 mod grpc_deadline;
+mod grpc_json_transcoding;
 mod grpc_web;
 mod hmac_auth;
 mod ip_restriction;
@@ -58,6 +59,7 @@ mod sse;
 mod static_files;
 mod traffic_split;
 mod transform;
+mod upload;
 mod waf;
 mod ws_message_size_limiting;
 mod ws_rate_limiting;
@@ -119,6 +121,8 @@ pub const PLUGINS: &[Entry] = &[
     entry::<rewrite::Rewrite>(),
     entry::<request_transformer::RequestTransformer>(),
     entry::<response_transformer::ResponseTransformer>(),
+    // behind what sees JSON: from here on to the target it is gRPC
+    entry::<grpc_json_transcoding::GrpcJsonTranscoding>(),
     entry::<ext_proc::ExtProc>(),
     #[cfg(feature = "script")]
     gateway_scripting::SCRIPT,
@@ -132,6 +136,7 @@ pub const PLUGINS: &[Entry] = &[
     // instead of the target
     entry::<fault_injection::FaultInjection>(),
     entry::<response_mock::ResponseMock>(),
+    entry::<upload::Upload>(),
     entry::<static_files::StaticFiles>(),
     // what was said before: behind all that may refuse, next to the target
     entry::<response_cache::ResponseCache>(),

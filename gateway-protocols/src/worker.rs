@@ -325,12 +325,7 @@ impl Worker {
     }
 
     /// Accepts connections from now on.
-    fn listen(
-        self: &Arc<Self>,
-        listener: io::Result<Listening>,
-        entrance: Entrance,
-        sockets: &mut Sockets,
-    ) {
+    fn listen(self: &Arc<Self>, listener: io::Result<Listening>, entrance: Entrance, sockets: &mut Sockets) {
         match listener {
             Ok(listener) => {
                 let port = entrance.stream_port();

@@ -16,7 +16,7 @@ use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::{ReloadError, StartError};
-use super::listeners::{Addresses, NewPorts, Ports, StreamPorts, give};
+use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
 use super::unix_socket::SocketFile;
 use crate::audit::recorder::Recorder;
@@ -125,6 +125,10 @@ impl Engine {
     pub(crate) fn stage(&self, changes: Changes, ports: Ports) -> Result<Staged, StartError> {
         let mut compiler = self.compiler();
         let compiled = compiler.apply(changes, &self.snapshot(), tokio::time::Instant::now());
+        if let Err(error) = congestion_is_known(&compiled.put) {
+            compiler.discard(compiled);
+            return Err(error);
+        }
         self.bind(&mut compiler, compiled, ports)
     }
 
@@ -259,6 +263,16 @@ impl Engine {
 /// What a reload puts in the place of what is there.
 type Prepared = (Vec<Arc<Sink>>, Option<Pushes>);
 
+/// Refuses proxies that ask for a congestion control which the kernel has not got.
+pub(super) fn congestion_is_known(routes: &[Arc<Route>]) -> Result<(), StartError> {
+    for proxy in routes.iter().map(|route| &route.proxy) {
+        if let Some(congestion) = &proxy.backend.pool.congestion {
+            listeners::known(congestion, &format!("proxy `{}`: backend_congestion_control", proxy.id))?;
+        }
+    }
+    Ok(())
+}
+
 /// Starts the tasks of plugins that are new; those of the others run already.
 pub(super) fn start_plugins(routes: &[Arc<Route>], tasks: &PluginTasks) {
     for (_, plugin) in routes.iter().flat_map(|route| route.chain.members()) {
@@ -274,6 +288,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.https", before.https == after.https),
         ("gateway.additional_http", before.additional_http == after.additional_http),
         ("gateway.additional_https", before.additional_https == after.additional_https),
+        ("gateway.congestion_control", before.congestion == after.congestion),
         ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),

@@ -25,6 +25,16 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The kernel has not got a congestion control.
+    #[error("{setting}: the kernel has no congestion control `{name}` for this gateway: {source}")]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// The setting that names it.
+        setting: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// A Unix socket can't be listened on.
     #[error("cannot listen on the socket {}: {source}", path.display())]
     Socket {

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway_core::config::model::Settings;
+use gateway_core::config::model::{Congestion, Settings};
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
-use gateway_protocols::downstream::bind::{self, Sharing};
+use gateway_protocols::downstream::bind::{self, Sending, Sharing};
 use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc;
@@ -46,7 +46,7 @@ impl Listeners {
     /// Binds whatever the settings ask for.
     pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
         let sharing = settings.share_ports.into();
-        let of = (workers, sharing, settings.limits.max_unsent_bytes);
+        let of = (workers, sharing, sending(settings));
         let http: Vec<_> =
             settings.http_addresses().map(|at| bind_for("http", at, of)).collect::<Result<_, _>>()?;
         let https: Vec<_> =
@@ -89,11 +89,7 @@ impl Listeners {
     }
 
     /// Gives each worker its sockets; what is left is to be kept for as long as they listen.
-    pub(super) fn hand_out(
-        self,
-        workers: &[mpsc::Sender<Order>],
-        frontend: &Frontend,
-    ) -> Option<SocketFile> {
+    pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) -> Option<SocketFile> {
         for (socket, worker) in self.unix.into_iter().zip(workers) {
             give(worker, Order::ListenUnix(socket));
         }
@@ -232,11 +228,7 @@ impl NewPorts {
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for(
-                    "a stream proxy",
-                    address,
-                    (workers, sharing, settings.limits.max_unsent_bytes),
-                )?;
+                let sockets = bind_for("a stream proxy", address, (workers, sharing, sending(settings)))?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -274,12 +266,28 @@ fn certified(
     Ok(())
 }
 
+fn sending(settings: &Settings) -> Sending {
+    Sending { unsent: settings.limits.max_unsent_bytes, congestion: settings.congestion }
+}
+
+/// Refuses a congestion control that the kernel has not got.
+pub(super) fn known(congestion: &Congestion, setting: &str) -> Result<(), StartError> {
+    bind::has_congestion(congestion).map_err(|source| StartError::Congestion {
+        name: congestion.name().to_owned(),
+        setting: setting.to_owned(),
+        source,
+    })
+}
+
 fn bind_for(
     listener: &'static str,
     address: SocketAddr,
-    (workers, sharing, unsent): (usize, Sharing, u32),
+    (workers, sharing, sending): (usize, Sharing, Sending),
 ) -> Result<Vec<TcpListener>, StartError> {
-    bind::tcp_for_workers(address, (workers, sharing), unsent).map_err(|source| StartError::Bind {
+    if let Some(congestion) = &sending.congestion {
+        known(congestion, "gateway.congestion_control")?;
+    }
+    bind::tcp_for_workers(address, (workers, sharing), sending).map_err(|source| StartError::Bind {
         listener,
         address,
         source,

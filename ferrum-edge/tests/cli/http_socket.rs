@@ -48,10 +48,8 @@ fn requests_are_served_and_the_file_goes_with_the_gateway() {
 #[test]
 fn its_clients_have_the_address_of_this_machine() {
     let folder = Folder::new();
-    let text = with_socket("").replace(
-        "plugins: [{",
-        "plugins: [{ plugin_config_id: near }, {",
-    ) + "  - { id: near, plugin_name: ip_restriction, scope: proxy_group, config: { allow: [127.0.0.1] } }\n";
+    let text = with_socket("").replace("plugins: [{", "plugins: [{ plugin_config_id: near }, {")
+        + "  - { id: near, plugin_name: ip_restriction, scope: proxy_group, config: { allow: [127.0.0.1] } }\n";
     folder.write("ferrum.yaml", &text);
     let gateway = Gateway::start(&folder, |_| {});
     let mode = std::fs::metadata(folder.path("http.sock")).unwrap().permissions().mode();
@@ -74,7 +72,8 @@ fn what_is_no_socket_is_left_alone() {
     for mode in ["0999", "0060", "x", "01777"] {
         folder.write("ferrum.yaml", &with_socket(&format!("http_socket_mode: '{mode}',")));
         let output = ferrum_edge(&folder).args(["check"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        let said =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success() && said.contains("http_socket_mode"), "{mode}: {said}");
     }
 }

@@ -364,6 +364,7 @@ fn identity(backend: &Backend, target: &TargetRules) -> Identity {
         port: target.port,
         dns_override: backend.dns_override,
         tls: backend.tls.clone(),
+        congestion: backend.pool.congestion,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use crate::config::model::{BackendHttp, BackendTls, Scheme};
+use crate::config::model::{BackendHttp, BackendTls, Congestion, Scheme};
 
 /// The identity and the trust of a connection. Policy, such as timeouts and pool sizes, is no part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,6 +24,8 @@ pub struct Identity {
     pub dns_override: Option<IpAddr>,
     /// Verification, roots, client certificate and server name.
     pub tls: Option<Arc<BackendTls>>,
+    /// How the kernel sends.
+    pub congestion: Option<Congestion>,
 }
 
 /// An identity with its number. Numbers are never used again within a process.
@@ -136,6 +138,7 @@ mod tests {
             port: 443,
             dns_override: None,
             tls: Some(Arc::new(tls())),
+            congestion: None,
         }
     }
 

@@ -150,7 +150,8 @@ impl Disk {
             self.work.notify_one();
             return None;
         };
-        let Some(stale_since) = index.get(number).map(|record| record.stale_since.max(front.stale_since)) else {
+        let Some(stale_since) = index.get(number).map(|record| record.stale_since.max(front.stale_since))
+        else {
             self.meters.miss.add(1);
             return None;
         };
@@ -434,7 +435,8 @@ fn path_of(folder: &Path, number: Number) -> PathBuf {
 /// Makes the folder, for this user alone, and locks it.
 fn open(folder: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"))?;
+    let lock =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     for n in 0..FOLDERS {
         DirBuilder::new().recursive(true).mode(0o700).create(folder.join(format!("{n:02x}")))?;

@@ -91,7 +91,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Remote {
     /// Nothing is connected before [`Self::run`].
-    pub(super) fn new(name: &str, (limit, variants): (u64, usize), world: &World, meters: TierMeters) -> Self {
+    pub(super) fn new(
+        name: &str,
+        (limit, variants): (u64, usize),
+        world: &World,
+        meters: TierMeters,
+    ) -> Self {
         Self {
             link: Arc::new(Link::new(&RedisConfig::named(name), world)),
             limit,
@@ -135,9 +140,10 @@ impl Remote {
         };
         let is_forgotten = label.mark.number + REMEMBERED < mark.number;
         is_forgotten
-            || state.purges.iter().any(|(number, purge)| {
-                *number > label.mark.number && purge.covers(&label.url, tags)
-            })
+            || state
+                .purges
+                .iter()
+                .any(|(number, purge)| *number > label.mark.number && purge.covers(&label.url, tags))
     }
 
     /// Looks for the response for a request.
@@ -258,7 +264,11 @@ impl Remote {
     }
 
     /// Sends what is to be sent and reads others' purges, for as long as the plugin is in use.
-    pub(super) async fn run(self: Arc<Self>, store: Arc<Store>, mut control: TaskControl) -> Result<(), String> {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        store: Arc<Store>,
+        mut control: TaskControl,
+    ) -> Result<(), String> {
         let link = self.link.clone().run(control.clone());
         let work = async {
             let _one = tokio::select! {

@@ -174,7 +174,8 @@ impl Tiers {
             && let Some((stored, label)) = disk.find(&address, chooser, now).await
         {
             // Purges that other gateways made while this one was not there.
-            let is_purged = self.remote.as_ref().is_some_and(|remote| remote.is_purged(&label, &stored.head.tags));
+            let is_purged =
+                self.remote.as_ref().is_some_and(|remote| remote.is_purged(&label, &stored.head.tags));
             if !is_purged {
                 return (Some((stored, Tier::Disk)), None);
             }

@@ -100,7 +100,8 @@ impl WarmUp {
             }
         }
         if self.urls.len() > MAX_URLS {
-            problems.add("config.warm_up.urls", format!("has {} URLs; {MAX_URLS} are the most", self.urls.len()));
+            problems
+                .add("config.warm_up.urls", format!("has {} URLs; {MAX_URLS} are the most", self.urls.len()));
         }
         let schemes: Vec<&str> = through.iter().map(|(_, scheme)| *scheme).collect();
         let mut urls = Vec::new();
@@ -113,7 +114,9 @@ impl WarmUp {
         let accept_encoding = match self.accept_encoding.as_str() {
             "" => None,
             text => HeaderValue::from_str(text)
-                .inspect_err(|_| _ = problems.add("config.warm_up.accept_encoding", "is not a header's value"))
+                .inspect_err(|_| {
+                    _ = problems.add("config.warm_up.accept_encoding", "is not a header's value")
+                })
                 .ok(),
         };
         Warm { urls, through, concurrency: self.concurrency.max(1), accept_encoding }

@@ -76,7 +76,8 @@ pub(crate) enum Listening {
 }
 
 /// The address of clients on Unix sockets, and of the gateway there.
-pub(crate) const UNIX_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+pub(crate) const UNIX_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 impl Listening {
     /// A Unix socket that another worker listens on, too.

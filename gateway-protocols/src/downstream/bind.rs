@@ -3,17 +3,40 @@
 use std::io;
 use std::net::SocketAddr;
 
+use gateway_core::config::model::Congestion;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
 
+/// How the kernel sends on the connections of a listener.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sending {
+    /// Bytes that it takes before it has sent them; 0 is as many as it likes.
+    pub unsent: u32,
+    /// Its congestion control; `None` is the system's.
+    pub congestion: Option<Congestion>,
+}
+
+/// Whether the kernel has a congestion control.
+///
+/// # Errors
+/// What it says when it has not.
+pub fn has_congestion(congestion: &Congestion) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_tcp_congestion(congestion.name().as_bytes())
+}
+
 /// A TCP listener that shares its port with the other workers' listeners. Of its connections the kernel takes `unsent` bytes
-/// before it has sent them, so that a client that reads slowly does not cost megabytes; 0 is as much as it allows.
+/// before it has sent them, so that a client that reads slowly does not cost megabytes; 0 is as much as it allows. They are
+/// sent by this congestion control.
 ///
 /// # Errors
 /// When the address is not ours, the port is taken by another process that does not share it, or it needs privileges.
-pub fn tcp(address: SocketAddr, unsent: u32) -> io::Result<std::net::TcpListener> {
+pub fn tcp(
+    address: SocketAddr,
+    Sending { unsent, congestion }: Sending,
+) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
@@ -24,6 +47,9 @@ pub fn tcp(address: SocketAddr, unsent: u32) -> io::Result<std::net::TcpListener
     if unsent > 0 {
         // Accepted connections have what their listener has.
         socket.set_tcp_notsent_lowat(unsent)?;
+    }
+    if let Some(congestion) = congestion {
+        socket.set_tcp_congestion(congestion.name().as_bytes())?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -52,16 +78,16 @@ impl From<bool> for Sharing {
 pub fn tcp_for_workers(
     address: SocketAddr,
     (workers, sharing): (usize, Sharing),
-    unsent: u32,
+    sending: Sending,
 ) -> io::Result<Vec<std::net::TcpListener>> {
     if sharing == Sharing::Refused {
         probe(address)?;
     }
-    let first = tcp(address, unsent)?;
+    let first = tcp(address, sending)?;
     let settled = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(tcp(settled, unsent)?);
+        listeners.push(tcp(settled, sending)?);
     }
     Ok(listeners)
 }
@@ -72,7 +98,7 @@ pub fn tcp_for_workers(
 /// As for [`tcp_for_workers`].
 pub fn tcp_alone(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
     if sharing == Sharing::Allowed {
-        return tcp(address, 0);
+        return tcp(address, Sending::default());
     }
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -143,7 +169,8 @@ mod tests {
 
     /// Bytes the kernel takes for a client that reads nothing.
     fn taken(unsent: u32) -> usize {
-        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), unsent).unwrap();
+        let listener =
+            tcp(SocketAddr::from(([127, 0, 0, 1], 0)), Sending { unsent, congestion: None }).unwrap();
         listener.set_nonblocking(false).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
@@ -161,5 +188,19 @@ mod tests {
     fn a_client_that_does_not_read_costs_little() {
         let (little, much) = (taken(32 << 10), taken(0));
         assert!(little < much / 2, "{little} of {much}");
+    }
+
+    #[test]
+    fn accepted_connections_have_the_congestion_control() {
+        let congestion = Congestion::new("reno").unwrap();
+        let sending = Sending { unsent: 0, congestion: Some(congestion) };
+        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), sending).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let name = socket2::SockRef::from(&accepted).tcp_congestion().unwrap();
+        assert_eq!(String::from_utf8_lossy(&name).trim_end_matches('\0'), "reno");
+        assert!(has_congestion(&congestion).is_ok());
+        assert!(has_congestion(&Congestion::new("no_such_thing").unwrap()).is_err());
     }
 }

@@ -262,6 +262,10 @@ impl Dialler {
                         let probes = TcpKeepalive::new().with_time(to.rules.tcp_keepalive);
                         SockRef::from(&tcp).set_tcp_keepalive(&probes).map_err(failed)?;
                     }
+                    if let Some(congestion) = &to.rules.congestion {
+                        let name = congestion.name().as_bytes();
+                        SockRef::from(&tcp).set_tcp_congestion(name).map_err(failed)?;
+                    }
                     if !to.preface.is_empty() {
                         tcp.write_all(&to.preface).await.map_err(failed)?;
                     }

@@ -34,6 +34,10 @@ pub struct Gateway {
     /// Further addresses on which plain HTTP is served, such as `[::1]:8000`. Default none.
     #[schemars(length(max = 16))]
     pub additional_http: Option<Vec<String>>,
+    /// The kernel's congestion control for what TCP clients are sent, such as `bbr`; refused where the kernel has not got it.
+    /// Needs a restart. Default the system's.
+    #[schemars(length(min = 1, max = 15))]
+    pub congestion_control: Option<String>,
     /// A Unix socket on which plain HTTP is served, too: HTTP/1.1, and HTTP/2 with prior knowledge. Its clients have the
     /// address 127.0.0.1. Needs a restart. Default none.
     #[schemars(length(min = 1, max = 100))]

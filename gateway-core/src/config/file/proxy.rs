@@ -143,6 +143,10 @@ pub struct Proxy {
     /// Seconds between TCP keep-alive probes. Default 60; 0 is off.
     #[schemars(range(max = 86_400))]
     pub pool_tcp_keepalive_seconds: Option<Seconds>,
+    /// The kernel's congestion control for what is sent to the target, such as `bbr`; refused where the kernel has not got
+    /// it. Not for HTTP/3. Default the system's.
+    #[schemars(length(min = 1, max = 15))]
+    pub backend_congestion_control: Option<String>,
     /// Seconds between HTTP/2 pings. Default 30; 0 is off.
     #[schemars(range(max = 86_400))]
     pub pool_http2_keep_alive_interval_seconds: Option<Seconds>,

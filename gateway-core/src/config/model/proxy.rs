@@ -310,8 +310,31 @@ pub struct PoolRules {
     pub http3_connections: usize,
     /// Between two TCP keep-alive probes; zero is off. Default 60 s.
     pub tcp_keepalive: Duration,
+    /// How the kernel sends to the target; `None` is the system's own way.
+    pub congestion: Option<Congestion>,
     /// What HTTP/2 connections to a target are told and allowed.
     pub http2: Http2Rules,
+}
+
+/// The name of a congestion control that the kernel may have, such as `bbr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Congestion([u8; 16]);
+
+impl Congestion {
+    /// A name of at most 15 letters, digits, `_` and `-`, as the kernel's are.
+    pub fn new(name: &str) -> Option<Self> {
+        let is_name = (1..16).contains(&name.len())
+            && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-'));
+        let mut bytes = [0; 16];
+        bytes.get_mut(..name.len()).filter(|_| is_name)?.copy_from_slice(name.as_bytes());
+        Some(Self(bytes))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(&self.0[..end]).unwrap_or_default()
+    }
 }
 
 /// How HTTP/2 is spoken to a target.
@@ -448,6 +471,7 @@ impl Default for PoolRules {
             http2_connections: 2,
             http3_connections: 4,
             tcp_keepalive: Duration::from_secs(60),
+            congestion: None,
             http2: Http2Rules::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::{LogSink, MetricsPush, RedisServers};
+use super::{Congestion, LogSink, MetricsPush, RedisServers};
 use crate::http::body::MAX_COLLECTED;
 
 /// What holds for the gateway as a whole. Listeners and workers are read at start; the rest follows a reload.
@@ -32,6 +32,8 @@ pub struct Settings {
     pub admin_require_token: bool,
     /// Further addresses of plain HTTP.
     pub additional_http: Box<[SocketAddr]>,
+    /// How the kernel sends to TCP clients; `None` is the system's own way.
+    pub congestion: Option<Congestion>,
     /// Unix socket on which plain HTTP is served, too, and the mode of its file.
     pub http_socket: Option<(PathBuf, u32)>,
     /// Further addresses of HTTP over TLS; HTTP/3 too on those with the port of `https`.
@@ -216,6 +218,7 @@ impl Default for Settings {
             admin_socket: None,
             admin_require_token: false,
             additional_http: Box::default(),
+            congestion: None,
             http_socket: None,
             additional_https: Box::default(),
             share_ports: false,

@@ -196,7 +196,7 @@ pub(super) fn backend(
         is_named: written.upstream_id.is_some(),
         tags,
         tls,
-        pool: pool(written).shared(),
+        pool: pool(notes, written).shared(),
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
     })
@@ -284,7 +284,7 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
     Some(Group { upstream: Arc::new(upstream), tls: None })
 }
 
-fn pool(written: &file::Proxy) -> PoolRules {
+fn pool(notes: &mut Notes<'_>, written: &file::Proxy) -> PoolRules {
     let rules = PoolRules::default();
     let seconds = |written: Option<Seconds>, default| written.map_or(default, Seconds::duration);
     let count = |written: Option<u32>, default| written.map_or(default, |n| n as usize);
@@ -295,6 +295,11 @@ fn pool(written: &file::Proxy) -> PoolRules {
         http2_connections: count(written.pool_http2_connections_per_host, rules.http2_connections),
         http3_connections: count(written.pool_http3_connections_per_backend, rules.http3_connections),
         tcp_keepalive: seconds(written.pool_tcp_keepalive_seconds, rules.tcp_keepalive),
+        congestion: words::congestion(
+            notes,
+            "backend_congestion_control",
+            written.backend_congestion_control.as_deref(),
+        ),
         http2: http2(written),
     }
 }

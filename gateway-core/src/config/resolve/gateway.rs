@@ -62,7 +62,12 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
         additional_http: additional(notes, "additional_http", (written.additional_http.as_deref(), http)),
         additional_https: additional(notes, "additional_https", (written.additional_https.as_deref(), https)),
-        http_socket: http_socket(notes, (written.http_socket.as_deref(), written.http_socket_mode.as_deref()), folder),
+        congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
+        http_socket: http_socket(
+            notes,
+            (written.http_socket.as_deref(), written.http_socket_mode.as_deref()),
+            folder,
+        ),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
         stream_address: match written.stream_address.as_deref() {
             Some(text) => {

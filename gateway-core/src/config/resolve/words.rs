@@ -12,7 +12,7 @@ use super::{Fault, Notes};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::config::file;
-use crate::config::model::{HostPattern, Id, PathPattern, UNIX, socket_path};
+use crate::config::model::{Congestion, HostPattern, Id, PathPattern, UNIX, socket_path};
 use crate::config::units::{Bytes, Millis, Seconds};
 use crate::route::{MAX_SEGMENTS, PathTemplate};
 
@@ -132,6 +132,17 @@ pub(super) fn target_host(text: &str) -> Result<Arc<str>, Fault> {
         return Err(bad().remedy("write a name such as `api.example.com`, or an address"));
     }
     Ok(lower.into())
+}
+
+/// The name of a congestion control.
+pub(super) fn congestion(notes: &mut Notes<'_>, at: &str, name: Option<&str>) -> Option<Congestion> {
+    let name = name?;
+    let read = Congestion::new(name);
+    if read.is_none() {
+        notes.add(at, format!("`{name}` can't be a congestion control")).remedy =
+            Some("a name of /proc/sys/net/ipv4/tcp_available_congestion_control, such as `bbr`".into());
+    }
+    read
 }
 
 /// Bytes of the path of a Unix socket (unix(7)), its final NUL left out.

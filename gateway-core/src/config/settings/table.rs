@@ -239,6 +239,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Path,
     },
     Setting {
+        name: "FERRUM_CONGESTION_CONTROL",
+        key: "congestion_control",
+        doc: "The kernel's congestion control for what TCP clients are sent, such as bbr. Default the system's.",
+        how: How::Value,
+    },
+    Setting {
         name: "FERRUM_HTTP_SOCKET",
         key: "http_socket",
         doc: "Unix socket on which plain HTTP is served, too. Default none.",

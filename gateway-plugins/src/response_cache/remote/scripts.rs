@@ -41,9 +41,8 @@ return 1
 });
 
 /// Forgets a place.
-pub(super) static INVALIDATE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(&format!("redis.call('SET', KEYS[1], ARGV[1], 'PX', {STATE_MS}) return 1"))
-});
+pub(super) static INVALIDATE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&format!("redis.call('SET', KEYS[1], ARGV[1], 'PX', {STATE_MS}) return 1")));
 
 /// The purges since the last known one, with one more where it is given.
 pub(super) static PURGES: LazyLock<Script> = LazyLock::new(|| {
@@ -130,7 +129,8 @@ pub(super) fn history(answer: Value) -> Option<History> {
     let mut purges = Vec::new();
     while let (Some(n), Some(written)) = (parts.next(), parts.next()) {
         // One that can't be read may be about anything.
-        let (id, purge) = text(written).and_then(|text| Purge::of_written(&text)).unwrap_or_else(|| (0, Purge::of_all()));
+        let (id, purge) =
+            text(written).and_then(|text| Purge::of_written(&text)).unwrap_or_else(|| (0, Purge::of_all()));
         purges.push((number(n)?, id, purge));
     }
     Some(History { epoch, number: latest, purges })

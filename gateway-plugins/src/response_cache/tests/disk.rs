@@ -79,7 +79,8 @@ impl Side {
     }
 }
 
-const FRESH: &[(&str, &str)] = &[("cache-control", "max-age=600"), ("x-kept", "yes"), ("vary", "accept-language")];
+const FRESH: &[(&str, &str)] =
+    &[("cache-control", "max-age=600"), ("x-kept", "yes"), ("vary", "accept-language")];
 
 /// The files with responses, without the lock.
 fn stored(folder: &Folder) -> Vec<PathBuf> {
@@ -105,7 +106,8 @@ async fn what_is_stored_survives_a_restart() {
     assert_eq!((got.text().as_str(), got.field("x-kept")), ("answer 1", "yes"));
     assert!(status(&got).starts_with("ferrum-edge; hit; ttl=") && status(&got).ends_with("; detail=disk"));
     assert!(second.status_of("/a").await.1.ends_with("; detail=memory"), "it is in memory again");
-    let german = second.trial.get("/a", &[("accept-language", "de"), ("cache-control", "only-if-cached")]).await;
+    let german =
+        second.trial.get("/a", &[("accept-language", "de"), ("cache-control", "only-if-cached")]).await;
     assert_eq!(german.text(), "answer 2");
     let french = second.trial.get("/a", &[("accept-language", "fr")]).await;
     assert_eq!((french.text().as_str(), status(&french)), ("answer 1", "ferrum-edge; fwd=vary-miss; stored"));
@@ -189,7 +191,8 @@ async fn the_folder_never_takes_more_than_it_may() {
 
 #[tokio::test]
 async fn purges_and_invalidations_reach_the_disk() {
-    let tagged: &[(&str, &str)] = &[("cache-control", "max-age=600"), ("cache-tag", "shop"), ("etag", "\"1\"")];
+    let tagged: &[(&str, &str)] =
+        &[("cache-control", "max-age=600"), ("cache-tag", "shop"), ("etag", "\"1\"")];
     let purges = [
         json!({ "url": "http://client.test/a" }),
         json!({ "prefix": "http://client.test/" }),
@@ -212,7 +215,11 @@ async fn purges_and_invalidations_reach_the_disk() {
         second.trial.get("/a", &[]).await;
         let asked = second.trial.asked();
         assert_eq!(asked.len(), 1, "{purge}");
-        assert_eq!(asked[0].field("if-none-match"), if soft { "\"1\"" } else { "" }, "{purge}: it is validated");
+        assert_eq!(
+            asked[0].field("if-none-match"),
+            if soft { "\"1\"" } else { "" },
+            "{purge}: it is validated"
+        );
     }
     let folder = Folder::new();
     let one = side(&folder, &json!({}), tagged);
@@ -266,9 +273,15 @@ fn what_cannot_be_is_refused() {
         (json!({ "disk": { "path": "" } }), "config.disk.path"),
         (json!({ "disk": { "path": "/x", "max_bytes": 1000 } }), "config.disk.max_bytes"),
         (json!({ "redis": { "name": "main", "on_error": "deny" } }), "config.redis"),
-        (json!({ "redis": { "name": "main", "max_object_bytes": "17MiB" } }), "config.redis.max_object_bytes"),
+        (
+            json!({ "redis": { "name": "main", "max_object_bytes": "17MiB" } }),
+            "config.redis.max_object_bytes",
+        ),
         (json!({ "refresh_ahead_percent": 91 }), "config.refresh_ahead_percent"),
-        (json!({ "warm_up": { "urls": ["http://a.test/"], "through": ["https://127.0.0.1"] } }), "config.warm_up.urls[0]"),
+        (
+            json!({ "warm_up": { "urls": ["http://a.test/"], "through": ["https://127.0.0.1"] } }),
+            "config.warm_up.urls[0]",
+        ),
         (json!({ "warm_up": { "urls": ["/a"], "through": ["http://127.0.0.1"] } }), "config.warm_up.urls[0]"),
         (json!({ "warm_up": { "through": ["http://127.0.0.1/x"] } }), "config.warm_up.through[0]"),
     ] {

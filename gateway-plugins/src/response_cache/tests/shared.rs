@@ -7,7 +7,8 @@ use crate::testing::{metric, until, until_async};
 
 const LOOKUPS: &str = "ferrum_response_cache_tier_lookups_total";
 const WRITES: &str = "ferrum_response_cache_tier_writes_total";
-const FRESH: &[(&str, &str)] = &[("cache-control", "max-age=600"), ("vary", "accept-language"), ("cache-tag", "t")];
+const FRESH: &[(&str, &str)] =
+    &[("cache-control", "max-age=600"), ("vary", "accept-language"), ("cache-tag", "t")];
 
 struct Side {
     trial: Trial,
@@ -76,7 +77,11 @@ async fn one_gateway_answers_with_what_another_fetched() {
     let german = one.store("/a", &[("accept-language", "de")]).await;
     let got = two.trial.get("/a", &[]).await;
     assert_eq!(got.text(), text);
-    assert!(status(&got).contains("; hit; ttl=") && status(&got).ends_with("; detail=redis"), "{}", status(&got));
+    assert!(
+        status(&got).contains("; hit; ttl=") && status(&got).ends_with("; detail=redis"),
+        "{}",
+        status(&got)
+    );
     assert_eq!(two.trial.get("/a", &[("accept-language", "de")]).await.text(), german);
     let french = two.trial.get("/a", &[("accept-language", "fr")]).await.text();
     assert!(french.starts_with("two "), "{french}");

@@ -1,0 +1,229 @@
+//! A request message made of a request's path, query and body.
+
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode_str;
+use prost_reflect::{
+    DeserializeOptions, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ReflectMessage, Value,
+};
+use serde_json::Value as Json;
+
+use super::service::{Binding, BodyTo};
+
+/// Messages within messages that a field's path may name.
+const MAX_DEPTH: usize = 32;
+/// Parameters that a query may have.
+const MAX_PARAMETERS: usize = 1000;
+
+/// How requests are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    /// Unknown query parameters and fields of bodies are left out, not refused.
+    pub(super) ignores_unknown: bool,
+}
+
+/// Makes the message of a call.
+///
+/// # Errors
+/// What is wrong with the request, for its client.
+pub(super) fn message(
+    binding: &Binding,
+    (path, query): (&str, Option<&str>),
+    body: &[u8],
+    reading: Reading,
+) -> Result<DynamicMessage, String> {
+    let mut message = match &binding.body {
+        BodyTo::Nothing if body.iter().any(|byte| !byte.is_ascii_whitespace()) => {
+            return Err("this call takes no body".into());
+        }
+        BodyTo::Nothing => DynamicMessage::new(binding.input.clone()),
+        BodyTo::All => of_json(&binding.input, body, reading)?,
+        BodyTo::Field(field) => of_field(&binding.input, field, body, reading)?,
+    };
+    let values = binding.template.values(path).ok_or("the path is not UTF-8")?;
+    let from_path: Vec<&str> = binding.template.variables.iter().map(|variable| &*variable.field).collect();
+    for (field, value) in from_path.iter().zip(&values) {
+        set(&mut message, field, value, Source::Path)?;
+    }
+    if binding.body != BodyTo::All {
+        of_query(&mut message, query.unwrap_or_default(), (binding, &from_path), reading)?;
+    }
+    Ok(message)
+}
+
+fn of_json(about: &MessageDescriptor, body: &[u8], reading: Reading) -> Result<DynamicMessage, String> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(DynamicMessage::new(about.clone()));
+    }
+    let options = DeserializeOptions::new().deny_unknown_fields(!reading.ignores_unknown);
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let message = DynamicMessage::deserialize_with_options(about.clone(), &mut json, &options)
+        .map_err(|error| format!("the body: {error}"))?;
+    json.end().map_err(|error| format!("the body: {error}"))?;
+    Ok(message)
+}
+
+/// A message whose one field is the body.
+fn of_field(
+    about: &MessageDescriptor,
+    field: &FieldDescriptor,
+    body: &[u8],
+    reading: Reading,
+) -> Result<DynamicMessage, String> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(DynamicMessage::new(about.clone()));
+    }
+    let value: Json = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
+    let whole = serde_json::json!({ field.json_name(): value });
+    of_json(about, whole.to_string().as_bytes(), reading)
+}
+
+fn of_query(
+    message: &mut DynamicMessage,
+    query: &str,
+    (binding, from_path): (&Binding, &[&str]),
+    reading: Reading,
+) -> Result<(), String> {
+    for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+        if n >= MAX_PARAMETERS {
+            return Err(format!("there are more than {MAX_PARAMETERS} query parameters"));
+        }
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_decode_str(&text).decode_utf8().map(|it| it.into_owned())
+        };
+        let (Ok(name), Ok(value)) = (decode(name), decode(value)) else {
+            return Err("the query is not UTF-8".into());
+        };
+        let Ok(names) = resolved(&binding.input, &name) else {
+            if reading.ignores_unknown {
+                continue;
+            }
+            return Err(format!("there is no field `{name}`"));
+        };
+        let first = names.split('.').next().unwrap_or_default();
+        let is_body = matches!(&binding.body, BodyTo::Field(field) if field.name() == first);
+        if is_body || from_path.iter().any(|field| names == *field) {
+            return Err(format!("`{name}` is given twice"));
+        }
+        set(message, &names, &value, Source::Query)?;
+    }
+    Ok(())
+}
+
+/// A field's path by the names in the definition, where it may be written with those of JSON.
+fn resolved(about: &MessageDescriptor, path: &str) -> Result<String, String> {
+    let mut names = Vec::new();
+    let mut about = Some(about.clone());
+    for part in path.split('.').take(MAX_DEPTH + 1) {
+        let here = about.ok_or_else(|| format!("`{path}` is within a value"))?;
+        let field = here.get_field_by_name(part).or_else(|| here.get_field_by_json_name(part));
+        let field = field.ok_or_else(|| format!("`{}` has no field `{part}`", here.full_name()))?;
+        about = match field.kind() {
+            Kind::Message(inner) if !field.is_list() && !field.is_map() => Some(inner),
+            _ => None,
+        };
+        names.push(field.name().to_owned());
+    }
+    if names.len() > MAX_DEPTH { Err(format!("`{path}` is too deep")) } else { Ok(names.join(".")) }
+}
+
+/// Checks that a path in a template can be set.
+pub(super) fn check(about: &MessageDescriptor, path: &str) -> Result<(), String> {
+    let names = resolved(about, path)?;
+    if names != path {
+        return Err(format!("`{path}` is written `{names}`"));
+    }
+    let mut about = about.clone();
+    for part in path.split('.') {
+        let Some(field) = about.get_field_by_name(part) else { break };
+        if field.is_list() || field.is_map() {
+            return Err(format!("`{path}` is repeated, and can't be in a path"));
+        }
+        if let Kind::Message(inner) = field.kind() {
+            about = inner;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Path,
+    Query,
+}
+
+/// Sets one field, whose path is known to be right, to a text.
+fn set(message: &mut DynamicMessage, path: &str, text: &str, source: Source) -> Result<(), String> {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let field =
+        message.descriptor().get_field_by_name(name).ok_or_else(|| format!("there is no field `{name}`"))?;
+    if let Some(rest) = rest {
+        let Value::Message(inner) = message.get_field_mut(&field) else {
+            return Err(format!("`{name}` is not a message"));
+        };
+        return set(inner, rest, text, source);
+    }
+    if field.is_map() {
+        return Err(format!("`{name}` is a map, which only a body can have"));
+    }
+    let value = scalar(&field, text)?;
+    if field.is_list() {
+        if let Value::List(list) = message.get_field_mut(&field) {
+            list.push(value);
+        }
+        return Ok(());
+    }
+    if source == Source::Query && message.has_field(&field) {
+        return Err(format!("`{name}` is given twice"));
+    }
+    message.try_set_field(&field, value).map_err(|error| error.to_string())
+}
+
+/// Either alphabet, with or without padding.
+const BASE64: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+
+fn scalar(field: &FieldDescriptor, text: &str) -> Result<Value, String> {
+    let bad = || format!("`{text}` is not a value of `{}`", field.name());
+    Ok(match field.kind() {
+        Kind::String => Value::String(text.to_owned()),
+        Kind::Bool => match text {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ => return Err(bad()),
+        },
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Value::I32(text.parse().map_err(|_| bad())?),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Value::I64(text.parse().map_err(|_| bad())?),
+        Kind::Uint32 | Kind::Fixed32 => Value::U32(text.parse().map_err(|_| bad())?),
+        Kind::Uint64 | Kind::Fixed64 => Value::U64(text.parse().map_err(|_| bad())?),
+        Kind::Float => Value::F32(text.parse().map_err(|_| bad())?),
+        Kind::Double => Value::F64(text.parse().map_err(|_| bad())?),
+        Kind::Bytes => {
+            let alphabet = match text.contains(['-', '_']) {
+                true => &base64::alphabet::URL_SAFE,
+                false => &base64::alphabet::STANDARD,
+            };
+            let bytes = GeneralPurpose::new(alphabet, BASE64).decode(text).map_err(|_| bad())?;
+            Value::Bytes(bytes.into())
+        }
+        Kind::Enum(about) => {
+            let by_name = about.get_value_by_name(text).map(|value| value.number());
+            Value::EnumNumber(by_name.or_else(|| text.parse().ok()).ok_or_else(bad)?)
+        }
+        // Times, durations, wrappers: what is one value in JSON.
+        Kind::Message(about) if about.full_name().starts_with("google.protobuf.") => {
+            let quoted = Json::String(text.to_owned()).to_string();
+            let read = |json: &str| {
+                let mut json = serde_json::Deserializer::from_str(json);
+                DynamicMessage::deserialize_with_options(about.clone(), &mut json, &DeserializeOptions::new())
+            };
+            Value::Message(read(&quoted).or_else(|_| read(text)).map_err(|_| bad())?)
+        }
+        Kind::Message(_) => {
+            return Err(format!("`{}` is a message, which only a body can have", field.name()));
+        }
+    })
+}

@@ -1,0 +1,211 @@
+//! What a descriptor set offers: which request, by method and path, is which call.
+
+use std::collections::HashMap;
+
+use gateway_core::config::problem::Problems;
+use http::Method;
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
+};
+
+use super::bind;
+use super::template::{Table, Template};
+
+/// Bindings that all services may have together.
+const MAX_BINDINGS: usize = 10_000;
+
+/// A call as one HTTP rule offers it.
+#[derive(Debug)]
+pub(super) struct Binding {
+    /// `/package.Service/Method`.
+    pub(super) path: Box<str>,
+    pub(super) template: Template,
+    pub(super) input: MessageDescriptor,
+    pub(super) output: MessageDescriptor,
+    pub(super) body: BodyTo,
+    /// The field of the response that is the answer; `None` is all of it.
+    pub(super) response_body: Option<FieldDescriptor>,
+    pub(super) is_streamed: bool,
+}
+
+/// What the body of a request is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum BodyTo {
+    /// There is none; the query has the fields that the path has not.
+    Nothing,
+    /// The whole message, but for what the path says.
+    All,
+    /// This field; the query has the others.
+    Field(FieldDescriptor),
+}
+
+/// All calls.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) bindings: Vec<Binding>,
+    by_method: HashMap<Method, Table>,
+}
+
+impl Calls {
+    /// The call of a request; `Err` where the path has other methods.
+    pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        let here = self.by_method.get(method).and_then(|table| table.find(path));
+        if let Some(binding) = here.and_then(|number| self.bindings.get(number)) {
+            return Found::Call(binding);
+        }
+        match self.by_method.values().any(|table| table.find(path).is_some()) {
+            true => Found::OtherMethod,
+            false => Found::Nothing,
+        }
+    }
+
+    /// The calls of these services, or of all of them; with `auto`, those without a rule are offered at their own path.
+    ///
+    /// # Errors
+    /// Everything that can't be offered as it is written.
+    pub(super) fn read(pool: &DescriptorPool, services: &[String], auto: bool) -> Result<Self, Problems> {
+        let mut problems = Problems::default();
+        let mut calls = Self::default();
+        for (n, name) in services.iter().enumerate() {
+            if pool.get_service_by_name(name).is_none() {
+                let known: Vec<_> = pool.services().map(|service| service.full_name().to_owned()).collect();
+                let at = format!("config.services[{n}]");
+                problems.add(at, format!("there is no service `{name}`")).remedy =
+                    Some(format!("the descriptor set has {}", known.join(", ")));
+            }
+        }
+        let wanted = pool
+            .services()
+            .filter(|it| services.is_empty() || services.iter().any(|name| name == it.full_name()));
+        for method in wanted.flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            // A client that streams needs more than one JSON body.
+            if !method.is_client_streaming() {
+                calls.add(pool, &method, auto, &mut problems);
+            }
+        }
+        if calls.bindings.is_empty() && problems.is_empty() {
+            problems.add("config", "the descriptor set offers no call").remedy =
+                Some("add `google.api.http` options to methods, or set `auto_mapping: true`".into());
+        }
+        problems.into_result(calls)
+    }
+
+    fn add(&mut self, pool: &DescriptorPool, method: &MethodDescriptor, auto: bool, problems: &mut Problems) {
+        let mut rules = Vec::new();
+        if let Some(rule) = annotation(pool, method) {
+            let more = messages(&rule, "additional_bindings");
+            rules.push(rule);
+            rules.extend(more);
+        }
+        let mut offers: Vec<(Method, String, String, String)> = Vec::new();
+        for rule in &rules {
+            match pattern(rule) {
+                Ok((verb, path)) => {
+                    offers.push((verb, path, text(rule, "body"), text(rule, "response_body")))
+                }
+                Err(why) => _ = problems.add("config", format!("{}: {why}", method.full_name())),
+            }
+        }
+        if auto && rules.is_empty() {
+            offers.push((Method::POST, path_of(method), "*".into(), String::new()));
+        }
+        for (verb, path, body, response_body) in offers {
+            if let Err(why) = self.offer(method, (verb, &path), (&body, &response_body)) {
+                problems.add("config", format!("{}: {why}", method.full_name()));
+            }
+        }
+    }
+
+    fn offer(
+        &mut self,
+        method: &MethodDescriptor,
+        (verb, path): (Method, &str),
+        (body, response_body): (&str, &str),
+    ) -> Result<(), String> {
+        let template = Template::read(path)?;
+        let (input, output) = (method.input(), method.output());
+        for variable in &template.variables {
+            bind::check(&input, &variable.field)?;
+        }
+        let body = match body {
+            "" => BodyTo::Nothing,
+            "*" => BodyTo::All,
+            name => BodyTo::Field(field(&input, name)?),
+        };
+        let response_body = match response_body {
+            "" => None,
+            name => Some(field(&output, name)?),
+        };
+        if self.bindings.len() >= MAX_BINDINGS {
+            return Err(format!("there are more than {MAX_BINDINGS} rules"));
+        }
+        let number = self.bindings.len();
+        let table = self.by_method.entry(verb.clone()).or_default();
+        table.add(&template, number).map_err(|known| {
+            let other = self.bindings.get(known).map_or("another call", |it| &it.path);
+            format!("{verb} {path} is {other} already")
+        })?;
+        let is_streamed = method.is_server_streaming();
+        let path = path_of(method).into();
+        self.bindings.push(Binding { path, template, input, output, body, response_body, is_streamed });
+        Ok(())
+    }
+}
+
+/// What a request is.
+pub(super) enum Found<'c> {
+    Call(&'c Binding),
+    /// Only with another method.
+    OtherMethod,
+    Nothing,
+}
+
+fn path_of(method: &MethodDescriptor) -> String {
+    format!("/{}/{}", method.parent_service().full_name(), method.name())
+}
+
+fn field(message: &MessageDescriptor, name: &str) -> Result<FieldDescriptor, String> {
+    message.get_field_by_name(name).ok_or_else(|| format!("`{}` has no field `{name}`", message.full_name()))
+}
+
+/// The `google.api.http` option of a method.
+fn annotation(pool: &DescriptorPool, method: &MethodDescriptor) -> Option<DynamicMessage> {
+    let extension = pool.get_extension_by_name("google.api.http")?;
+    let options = method.options();
+    if !options.has_extension(&extension) || !matches!(extension.kind(), Kind::Message(_)) {
+        return None;
+    }
+    options.get_extension(&extension).as_message().cloned()
+}
+
+/// Method and path of a rule.
+fn pattern(rule: &DynamicMessage) -> Result<(Method, String), String> {
+    let verbs = [
+        ("get", Method::GET),
+        ("put", Method::PUT),
+        ("post", Method::POST),
+        ("delete", Method::DELETE),
+        ("patch", Method::PATCH),
+    ];
+    for (name, method) in verbs {
+        if rule.has_field_by_name(name) {
+            return Ok((method, text(rule, name)));
+        }
+    }
+    let custom = rule.get_field_by_name("custom").filter(|_| rule.has_field_by_name("custom"));
+    let custom = custom.and_then(|it| it.as_message().cloned()).ok_or("a rule has no path")?;
+    let kind = text(&custom, "kind");
+    let method = Method::from_bytes(kind.as_bytes()).map_err(|_| format!("`{kind}` is not a method"))?;
+    Ok((method, text(&custom, "path")))
+}
+
+fn text(message: &DynamicMessage, name: &str) -> String {
+    let value = message.get_field_by_name(name);
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn messages(message: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
+    let value = message.get_field_by_name(name);
+    let list = value.as_ref().and_then(|value| value.as_list()).unwrap_or_default();
+    list.iter().filter_map(|each| each.as_message().cloned()).collect()
+}

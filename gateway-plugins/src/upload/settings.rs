@@ -1,0 +1,175 @@
+//! Settings of `upload`.
+
+use std::path::PathBuf;
+
+use gateway_core::config::problem::Problems;
+use gateway_core::config::units::Bytes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Settings of `upload`. POST requests with `multipart/form-data` are taken, other POST requests are refused with 415, and
+/// requests with other methods go on to the target. An upload takes no longer than the proxy's total timeout, or 60 s.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The folder, an absolute path. It is made, for the gateway's user alone, where it is not there. Required.
+    path: PathBuf,
+    /// Bytes of a whole request. More is refused with 413. Default 100 MiB.
+    #[serde(default = "body")]
+    max_body_bytes: Bytes,
+    /// Bytes of one file. More is refused with 413. Default 50 MiB.
+    #[serde(default = "file")]
+    max_file_bytes: Bytes,
+    /// Files of one request. More are refused with 413. Default 10.
+    #[serde(default = "files")]
+    #[schemars(range(min = 1, max = 1000))]
+    max_files: usize,
+    /// Fields of a request that are no files; their values are repeated in the answer. More are refused with 413. Default 100.
+    #[serde(default = "fields")]
+    #[schemars(range(max = 1000))]
+    max_fields: usize,
+    /// Bytes of such a field. More is refused with 413. Default 64 KiB; at most 1 MiB.
+    #[serde(default = "field")]
+    max_field_bytes: Bytes,
+    /// Types that are taken, such as `image/png` or `image/*`, as they are recognised from a file's content: the type that
+    /// the client says counts for nothing. What is text and nothing more special is `text/plain`, what is not recognised
+    /// `application/octet-stream`. Others are refused with 415. Default all.
+    #[serde(default)]
+    types: Vec<String>,
+    /// Names of form fields that may have files. Others are refused with 400. Default all.
+    #[serde(default)]
+    file_fields: Vec<String>,
+    /// The mode of stored files, in octal digits without execute bits. Default `"0600"`.
+    #[serde(default = "mode")]
+    file_mode: String,
+    /// Bytes that must stay free on the file system. Uploads are refused with 507 when there would be less. Default 64 MiB.
+    #[serde(default = "free")]
+    min_free_bytes: Bytes,
+    /// Uploads at a time. More are refused with 503. Default 64.
+    #[serde(default = "at_once")]
+    #[schemars(range(min = 1, max = 10_000))]
+    max_concurrent: usize,
+}
+
+fn body() -> Bytes {
+    Bytes(100 << 20)
+}
+
+fn file() -> Bytes {
+    Bytes(50 << 20)
+}
+
+fn files() -> usize {
+    10
+}
+
+fn fields() -> usize {
+    100
+}
+
+fn field() -> Bytes {
+    Bytes(64 << 10)
+}
+
+fn mode() -> String {
+    "0600".into()
+}
+
+fn free() -> Bytes {
+    Bytes(64 << 20)
+}
+
+fn at_once() -> usize {
+    64
+}
+
+/// The largest field that can be asked for: fields are held in memory.
+const MAX_FIELD: u64 = 1 << 20;
+
+/// Settings, checked.
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) folder: PathBuf,
+    pub(super) body: u64,
+    pub(super) file: u64,
+    pub(super) files: usize,
+    pub(super) fields: usize,
+    pub(super) field: u64,
+    types: Vec<String>,
+    file_fields: Vec<String>,
+    pub(super) mode: u32,
+    pub(super) free: u64,
+    pub(super) at_once: usize,
+}
+
+impl Config {
+    /// Checks settings.
+    pub(super) fn read(self) -> Result<Limits, Problems> {
+        let mut problems = Problems::default();
+        if !self.path.is_absolute() {
+            problems.add("config.path", format!("`{}` is not an absolute path", self.path.display()));
+        }
+        for (name, bytes) in [
+            ("max_body_bytes", self.max_body_bytes.0),
+            ("max_file_bytes", self.max_file_bytes.0),
+            ("max_field_bytes", self.max_field_bytes.0),
+        ] {
+            if bytes == 0 {
+                problems.add(format!("config.{name}"), "must be at least 1 byte");
+            }
+        }
+        if self.max_file_bytes.0 > self.max_body_bytes.0 {
+            problems.add("config.max_file_bytes", "is more than `max_body_bytes`, so it has no effect");
+        }
+        if self.max_field_bytes.0 > MAX_FIELD {
+            problems.add("config.max_field_bytes", "is more than 1 MiB");
+        }
+        for (n, kind) in self.types.iter().enumerate() {
+            let (main, sub) = kind.split_once('/').unwrap_or((kind, ""));
+            let is_part = |part: &str| {
+                !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || b"+-._".contains(&c))
+            };
+            if !is_part(main) || !(sub == "*" || is_part(sub)) {
+                problems.add(format!("config.types[{n}]"), format!("`{kind}` is not a media type")).remedy =
+                    Some("such as `image/png` or `image/*`".into());
+            }
+        }
+        let mode = u32::from_str_radix(&self.file_mode, 8)
+            .ok()
+            .filter(|mode| mode & !0o666 == 0 && mode & 0o400 != 0);
+        if mode.is_none() {
+            problems
+                .add("config.file_mode", format!("`{}` is not the mode of a file here", self.file_mode))
+                .remedy = Some("octal digits without execute bits, such as `\"0640\"`".into());
+        }
+        problems.into_result(Limits {
+            folder: self.path,
+            body: self.max_body_bytes.0,
+            file: self.max_file_bytes.0,
+            files: self.max_files,
+            fields: self.max_fields,
+            field: self.max_field_bytes.0,
+            types: self.types.iter().map(|kind| kind.to_ascii_lowercase()).collect(),
+            file_fields: self.file_fields,
+            mode: mode.unwrap_or(0o600),
+            free: self.min_free_bytes.0,
+            at_once: self.max_concurrent,
+        })
+    }
+}
+
+impl Limits {
+    /// Whether files of this type are taken.
+    pub(super) fn takes(&self, kind: &str) -> bool {
+        let fits = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(main) => kind.starts_with(main),
+            None => wanted == kind,
+        };
+        self.types.is_empty() || self.types.iter().any(fits)
+    }
+
+    /// Whether this form field may have files.
+    pub(super) fn takes_files_in(&self, field: &str) -> bool {
+        self.file_fields.is_empty() || self.file_fields.iter().any(|name| name == field)
+    }
+}
