@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::plugin::World;
+use http_body::Frame;
 use multer::{Field, Multipart};
 
 use super::Refused;
@@ -51,6 +52,7 @@ pub(super) struct Form {
     /// Files that are written and not shown yet.
     hidden: Vec<Hidden>,
     ahead: Arc<AtomicU64>,
+    failure: Failure,
 }
 
 fn too_large(what: &str) -> Refused {
@@ -74,7 +76,14 @@ fn failed(error: &std::io::Error) -> Refused {
 
 impl Form {
     pub(super) fn new(limits: Arc<Limits>, world: World) -> Self {
-        Self { limits, world, taken: Taken::default(), hidden: Vec::new(), ahead: Arc::default() }
+        Self {
+            limits,
+            world,
+            taken: Taken::default(),
+            hidden: Vec::new(),
+            ahead: Arc::default(),
+            failure: Arc::default(),
+        }
     }
 
     /// Takes a whole form; its files are shown when all of them are there.
@@ -93,10 +102,12 @@ impl Form {
         })
         .await?;
         let body = body.limited(self.limits.body);
-        let mut parts =
-            Multipart::new(Pieces { body: Mutex::new(body), ahead: self.ahead.clone() }, boundary);
+        let mut parts = Multipart::new(
+            Pieces { body, ahead: self.ahead.clone(), failure: self.failure.clone() },
+            boundary,
+        );
         loop {
-            let part = parts.next_field().await.map_err(refused)?;
+            let part = parts.next_field().await.map_err(|_| self.unreadable())?;
             self.ahead.store(0, Relaxed);
             let Some(part) = part else { break };
             self.part(part).await?;
@@ -117,9 +128,15 @@ impl Form {
         }
     }
 
+    /// What a form that can't be read is answered with.
+    fn unreadable(&self) -> Refused {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or_else(|| bad("the form is malformed"), |error| Refused::Reply(error.into_reply()))
+    }
+
     /// The next bytes of a part.
     async fn chunk(&self, part: &mut Field<'static>) -> Result<Option<Bytes>, Refused> {
-        let chunk = part.chunk().await.map_err(refused)?;
+        let chunk = part.chunk().await.map_err(|_| self.unreadable())?;
         self.ahead.store(0, Relaxed);
         Ok(chunk)
     }
@@ -246,42 +263,39 @@ impl Form {
 
 /// The data of a body. It ends with an error when so much comes that is not understood.
 struct Pieces {
-    /// Never locked: the parser wants what it reads to be shareable, and does not share it.
-    body: Mutex<Body>,
+    body: Body,
     ahead: Arc<AtomicU64>,
+    failure: Failure,
 }
+
+/// Why a body ended early; the parser's errors can't carry it.
+type Failure = Arc<Mutex<Option<BodyError>>>;
+
+/// The body ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("the body ended early")]
+struct Early;
 
 impl Stream for Pieces {
-    type Item = Result<Bytes, BodyError>;
+    type Item = Result<Bytes, Early>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let Some(frame) = ready!(body.poll_next(cx)) else { return Poll::Ready(None) };
-            let data = match frame {
-                Ok(frame) => frame.into_data(),
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
+        let why = loop {
+            let Some(frame) = ready!(self.body.poll_next(cx)) else { return Poll::Ready(None) };
             // Trailers say nothing here.
-            let Ok(data) = data else { continue };
-            let before = self.ahead.fetch_add(data.len() as u64, Relaxed);
+            let data = match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => data,
+                Ok(Err(_)) => continue,
+                Err(error) => break error,
+            };
             // One piece may be large; what counts is that still more is asked for.
-            return Poll::Ready(Some(match before > MAX_AHEAD {
-                true => Err(BodyError::Framing("the head of a part is too long")),
-                false => Ok(data),
-            }));
-        }
-    }
-}
-
-/// What a form that can't be read is answered with.
-fn refused(error: multer::Error) -> Refused {
-    match error {
-        multer::Error::StreamReadFailed(source) => match source.downcast::<BodyError>() {
-            Ok(error) => Refused::Reply(error.into_reply()),
-            Err(_) => bad("the form can't be read"),
-        },
-        _ => bad("the form is malformed"),
+            if self.ahead.fetch_add(data.len() as u64, Relaxed) > MAX_AHEAD {
+                break BodyError::Framing("the head of a part is too long");
+            }
+            return Poll::Ready(Some(Ok(data)));
+        };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        Poll::Ready(Some(Err(Early)))
     }
 }
 

@@ -145,7 +145,7 @@ async fn nothing_is_followed_out_of_the_folder() {
     fs::create_dir(folder.0.join("in")).unwrap();
     fs::write(outside.0.join("kept"), "kept").unwrap();
     let trial = trial(&folder, &json!({}));
-    let names = ["/etc/x", "..", "../x", "a/../../x", "a\\..\\x", "%2e%2e%2fx", "x\u{0}y", "."];
+    let names = ["/etc/x", "..", "../x", "a/../../x", "a\\..\\x", "%2e%2e%2fx", "."];
     for name in names {
         assert_eq!(send(&trial, form(&[(name, Some(name), b"1")])).await.status, 201, "{name}");
     }
