@@ -318,7 +318,7 @@ impl OnResponse for GrpcJsonTranscoding {
         let kind: Cow<'_, [u8]> = response
             .headers()
             .get(CONTENT_TYPE)
-            .map_or(Cow::default(), |value| value.as_bytes().to_vec().into());
+            .map_or_else(Cow::default, |value| value.as_bytes().to_vec().into());
         if !kind.starts_with(GRPC.as_bytes()) {
             return Step::Next;
         }

@@ -72,7 +72,7 @@ impl Template {
             } else {
                 let (segment, _) = rest.split_once('/').unwrap_or((rest, ""));
                 template.add(segment).map_err(bad)?;
-                rest = &rest[segment.len()..];
+                rest = rest.strip_prefix(segment).unwrap_or_default();
             }
             match rest.strip_prefix('/') {
                 Some(after) => rest = after,
@@ -129,22 +129,16 @@ fn decoded(part: &str) -> Option<String> {
 }
 
 fn kept_slashes(part: &str) -> Option<String> {
-    let mut pieces = Vec::new();
-    let mut rest = part;
-    while let Some(at) = rest.find("%2F").or_else(|| rest.find("%2f")) {
-        pieces.push(decoded(&rest[..at])?);
-        pieces.push(rest[at..at + 3].to_owned());
-        rest = &rest[at + 3..];
-    }
-    pieces.push(decoded(rest)?);
-    Some(pieces.concat())
+    let lower =
+        |part: &str| part.split("%2f").map(decoded).collect::<Option<Vec<_>>>().map(|it| it.join("%2f"));
+    part.split("%2F").map(lower).collect::<Option<Vec<_>>>().map(|it| it.join("%2F"))
 }
 
 /// The templates of one method: a literal segment goes before `*`, and that before `**`.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    literals: HashMap<Box<str>, Table>,
-    one: Option<Box<Table>>,
+    literals: HashMap<Box<str>, Self>,
+    one: Option<Box<Self>>,
     /// What ends here, by verb.
     ends: HashMap<Box<str>, usize>,
     /// What takes all that is left, by verb.

@@ -141,7 +141,7 @@ impl Form {
         Ok(chunk)
     }
 
-    async fn empty(&mut self, mut part: Field<'static>) -> Result<(), Refused> {
+    async fn empty(&self, mut part: Field<'static>) -> Result<(), Refused> {
         match self.chunk(&mut part).await? {
             Some(chunk) if !chunk.is_empty() => Err(bad("a file has no name")),
             _ => Ok(()),
@@ -209,7 +209,7 @@ impl Form {
             };
             hidden = Some(self.written(hidden, ending, piece).await?);
         }
-        let Some(mut hidden) = hidden else { return Err(bad("a file can't be read")) };
+        let Some(hidden) = hidden else { return Err(bad("a file can't be read")) };
         let (mode, stored) = (self.limits.mode, hidden.name.clone());
         let (hidden, sha256) =
             self.beside(move || hidden.finish(mode).map(|digest| (hidden, digest))).await?;

@@ -47,7 +47,7 @@ impl Hidden {
     }
 
     /// All of it is written: on the disk, and with its mode. Says its SHA-256.
-    pub(super) fn finish(&mut self, mode: u32) -> io::Result<String> {
+    pub(super) fn finish(&self, mode: u32) -> io::Result<String> {
         self.file.set_permissions(Permissions::from_mode(mode))?;
         self.file.sync_all()?;
         let digest = self.digest.clone().finish();
