@@ -114,7 +114,7 @@ fn a_restarted_gateway_answers_from_the_disk() {
     let written = "tier_writes_total{plugin_config=\"stored\",tier=\"disk\",outcome=\"written\"} 1";
     until("it is written", || get(gateway.admin, "/metrics").contains(written));
     // Killed, not stopped.
-    gateway.signal("-KILL");
+    gateway.signal("KILL");
     drop(gateway);
     let gateway = start_with(&folder, port, &config);
     let entries = "tier_entries{plugin_config=\"stored\",tier=\"disk\"} 1";

@@ -40,7 +40,7 @@ fn requests_are_served_and_the_file_goes_with_the_gateway() {
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("http.sock"), "{second:?}");
     assert_eq!(ask(&folder, TWO).matches("200 OK").count(), 2);
-    gateway.signal("-TERM");
+    gateway.signal("TERM");
     gateway.wait();
     assert!(!folder.exists("http.sock"), "it goes with the gateway");
 }
@@ -57,7 +57,7 @@ fn its_clients_have_the_address_of_this_machine() {
     assert_eq!(ask(&folder, TWO).matches("200 OK").count(), 2);
     let far = text.replace("127.0.0.1] }", "192.0.2.1] }");
     folder.write("ferrum.yaml", &far);
-    gateway.signal("-HUP");
+    gateway.signal("HUP");
     until("others are allowed", || ask(&folder, TWO).matches("403 Forbidden").count() == 2);
 }
 

@@ -153,6 +153,7 @@ impl Gateway {
     pub(crate) fn signal(&self, name: &str) {
         let signal = match name {
             "HUP" => rustix::process::Signal::HUP,
+            "KILL" => rustix::process::Signal::KILL,
             "INT" => rustix::process::Signal::INT,
             "QUIT" => rustix::process::Signal::QUIT,
             "TERM" => rustix::process::Signal::TERM,
