@@ -37,6 +37,7 @@ pub use error::{ReloadError, StartError};
 pub use listeners::Addresses;
 use listeners::{Listeners, Ports, StreamPorts};
 use tls::{AdminTls, Frontend};
+use unix_socket::SocketFile;
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets exchanges end first.
 pub struct Gateway {
@@ -45,6 +46,8 @@ pub struct Gateway {
     control: Control,
     #[cfg(feature = "database")]
     reconciler: Option<Arc<Reconciler>>,
+    /// Removed with the gateway.
+    _socket_file: Option<SocketFile>,
 }
 
 impl Gateway {
@@ -122,7 +125,6 @@ impl Gateway {
             orders: orders.into(),
             draining: AtomicBool::new(false),
             revision: watch::Sender::new(revision),
-            _socket_file: socket_file,
         });
         control.tend(&engine);
         engine.push_by(pushes);
@@ -132,6 +134,7 @@ impl Gateway {
             control,
             #[cfg(feature = "database")]
             reconciler: None,
+            _socket_file: socket_file,
         })
     }
 

@@ -18,7 +18,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::error::{ReloadError, StartError};
 use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
-use super::unix_socket::SocketFile;
 use crate::audit::recorder::Recorder;
 use crate::control::tasks::PluginTasks;
 use crate::export::push::{Pushes, Scrape};
@@ -42,8 +41,6 @@ pub(crate) struct Engine {
     pub(super) orders: Box<[mpsc::Sender<Order>]>,
     pub(super) draining: AtomicBool,
     pub(super) revision: watch::Sender<u64>,
-    /// Removed with the engine.
-    pub(super) _socket_file: Option<SocketFile>,
 }
 
 /// A configuration ready to be published: compiled, its ports bound. Nobody serves it yet.
