@@ -133,6 +133,12 @@ const SIGNATURES: Metric = Metric {
 const DERIVED: [&str; 7] =
     ["@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query"];
 
+/// Whether a signature can have this label, which is a key of structured fields (RFC 9651 §3.1.2).
+fn is_label(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase() || c == '*')
+        && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"_-.*".contains(&c))
+}
+
 impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac_auth";
     const SUMMARY: &'static str =
@@ -157,6 +163,10 @@ impl Plugin for HmacAuth {
         }
         if config.algorithms.is_empty() {
             problems.add("config.algorithms", "no algorithm is accepted");
+        }
+        if let Some(label) = config.signature_label.as_ref().filter(|label| !is_label(label)) {
+            problems.add("config.signature_label", format!("no signature has the label `{label}`")).remedy =
+                Some("write small letters, digits, `_`, `-`, `.` and `*`, with a letter or `*` first".into());
         }
         names(&mut config.enforce_headers, "config.enforce_headers", &["@request-target"], &mut problems);
         names(&mut config.required_components, "config.required_components", &DERIVED, &mut problems);

@@ -240,6 +240,23 @@ async fn the_limit_follows_failures_and_latency() {
     assert!(more[1].as_mut().now_or_never().is_some() || slow.trial.asked().len() > 11);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_limit_waits_for_as_many_responses_as_the_settings_say() {
+    for (min_samples, grows) in [(1, true), (90, false)] {
+        let adaptive = json!({ "initial_concurrent": 50, "min_concurrent": 2, "interval": 10, "min_samples": min_samples });
+        let slow = slow(json!({ "max_concurrent": 100, "limit_by": "route", "adaptive": adaptive }));
+        let mut held: Vec<_> = (0..50).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
+        held.iter_mut().for_each(|request| begin(request.as_mut()));
+        slow.end_one();
+        tokio::time::advance(Duration::from_millis(20)).await;
+        assert_eq!(held.remove(0).await.status, 200);
+        let mut more: Vec<_> = (0..5).map(|_| Box::pin(slow.trial.get("/slow", &[]))).collect();
+        let refused = more.iter_mut().filter_map(|request| request.as_mut().now_or_never()).count();
+        let under_way = held.len() + more.len() - refused;
+        assert_eq!(under_way > 50, grows, "{min_samples}: {under_way} under way");
+    }
+}
+
 fn build(config: Value) -> Arc<ConcurrencyLimiting> {
     Arc::new(ConcurrencyLimiting::build(serde_json::from_value(config).unwrap(), &World::default()).unwrap())
 }

@@ -120,6 +120,7 @@ fn settings_of_signed_credentials_without_effect() {
             (json!({ "schemes": ["authorization"], "tag": "x" }), "config.tag"),
             (json!({ "schemes": ["authorization"], "signature_label": "x" }), "config.signature_label"),
             (json!({ "max_body_bytes": 5 }), "config.max_body_bytes"),
+            (json!({ "signature_label": "Sig 1" }), "config.signature_label"),
         ],
     );
 }

@@ -5,11 +5,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 
+use http::{Method, Request};
+
 use super::ways::{Fields, NOTHING, Row, WAYS, Way, ask, decides};
 use crate::support::edge::Edge;
+use crate::support::h1::Talker;
 use crate::support::slapd::Slapd;
 use crate::support::standing::Standing;
-use crate::support::{h3, tls};
+use crate::support::wire::{Wire, connect_as};
+use crate::support::{h2, h3, soon, tls};
 
 const SECRET: &str = "a secret of thirty-two bytes, ok";
 
@@ -108,6 +112,45 @@ async fn certificates_that_a_proxy_forwards_decide_in_every_protocol() {
             "{way:?} {status}"
         );
     }
+}
+
+/// The status of `GET /` by a client that shows this certificate, or none.
+async fn shown(edge: &Edge, version: &str, identity: Option<&tls::Identity>) -> u16 {
+    let client = tls::authority().client(&[version]);
+    let client = identity.map_or_else(|| client.clone(), |identity| tls::showing(&client, identity));
+    if version == "h3" {
+        let answer = h3::Client::open_as(edge.https(), client).await.get("/").await;
+        return answer.head.status().as_u16();
+    }
+    let io = connect_as(edge.https(), client).await;
+    if version == "h2" {
+        let mut requests = h2::client(io).await;
+        let request = Request::get("https://a.test/").body(()).expect("a request");
+        let (answer, _) = requests.send_request(request, true).expect("a request sent");
+        return soon(answer).await.expect("an answer").status().as_u16();
+    }
+    let mut talker = Talker::new(Wire::new(io));
+    talker.wire.send("GET / HTTP/1.1\r\nhost: a.test\r\n\r\n").await;
+    talker.response(&Method::GET).await.expect("an answer").status()
+}
+
+#[tokio::test]
+async fn certificates_of_handshakes_decide_in_every_version() {
+    let origin = Standing::start("o").await;
+    let (own, ca) = (tls::localhost(), tls::authority().ca());
+    let settings = format!(
+        "  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {ca:?}, client_cert_required: false}}\n",
+        own.cert, own.key
+    );
+    let edge = h3::edge_with(&settings, &spec(&origin, &[("mtls_auth", "{}")]));
+    let (ann, eve) =
+        (tls::authority().issue("ann", &["ann.test"]), tls::authority().issue("eve", &["eve.test"]));
+    for version in ["http/1.1", "h2", "h3"] {
+        for (identity, expected) in [(Some(&ann), 200), (Some(&eve), 403), (None, 401)] {
+            assert_eq!(shown(&edge, version, identity).await, expected, "{version} {expected}");
+        }
+    }
+    assert_eq!(origin.served(), 3);
 }
 
 #[tokio::test]

@@ -52,10 +52,13 @@ impl Client {
 
     /// A client that prefers the cipher suite whose name ends like this.
     pub(crate) async fn open_with(to: SocketAddr, suite: &str) -> Self {
+        Self::open_as(to, tls::authority().client_preferring(&["h3"], suite)).await
+    }
+
+    /// This client, whose ALPN is `h3`.
+    pub(crate) async fn open_as(to: SocketAddr, client: Arc<rustls::ClientConfig>) -> Self {
         let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
-        let crypto =
-            QuicClientConfig::try_from(tls::authority().client_preferring(&["h3"], suite)).expect("TLS 1.3");
-        let config = ClientConfig::new(Arc::new(crypto));
+        let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).expect("TLS 1.3")));
         let connecting = endpoint.connect_with(config, to, "gateway.test").expect("a connection begun");
         let quic = soon(connecting).await.expect("a connection");
         Self::over(endpoint, quic).await

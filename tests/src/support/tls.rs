@@ -7,6 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// The CA and the folder its files are in.
@@ -109,6 +110,18 @@ impl Authority {
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         Arc::new(config)
     }
+}
+
+/// The same client, which shows `identity` when it is asked for a certificate.
+pub(crate) fn showing(client: &ClientConfig, identity: &Identity) -> Arc<ClientConfig> {
+    let chain = CertificateDer::pem_file_iter(&identity.cert).expect("a file");
+    let chain = chain.collect::<Result<_, _>>().expect("certificates");
+    let key = PrivateKeyDer::from_pem_file(&identity.key).expect("a key");
+    let certified =
+        CertifiedKey::from_der(chain, key, &default_provider()).expect("a certificate and its key");
+    let mut client = client.clone();
+    client.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+    Arc::new(client)
 }
 
 /// A server that shows `identity`.

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -24,16 +26,23 @@ pub(crate) struct Wire {
 
 /// Opens a connection; over TLS with `alpn` when given.
 pub(crate) async fn connect(to: SocketAddr, alpn: Option<&[&str]>) -> Box<dyn Io> {
+    match alpn {
+        None => Box::new(tcp(to).await),
+        Some(alpn) => connect_as(to, tls::authority().client(alpn)).await,
+    }
+}
+
+/// Connects over TLS as this client.
+pub(crate) async fn connect_as(to: SocketAddr, client: Arc<ClientConfig>) -> Box<dyn Io> {
+    let name = "gateway.test".try_into().expect("a name");
+    let handshake = TlsConnector::from(client).connect(name, tcp(to).await);
+    Box::new(soon(handshake).await.expect("a handshake"))
+}
+
+async fn tcp(to: SocketAddr) -> TcpStream {
     let tcp = soon(TcpStream::connect(to)).await.expect("a connection");
     tcp.set_nodelay(true).expect("no delay");
-    match alpn {
-        None => Box::new(tcp),
-        Some(alpn) => {
-            let connector = TlsConnector::from(tls::authority().client(alpn));
-            let name = "gateway.test".try_into().expect("a name");
-            Box::new(soon(connector.connect(name, tcp)).await.expect("a handshake"))
-        }
-    }
+    tcp
 }
 
 /// A port of an origin.
