@@ -2,6 +2,7 @@
 //!
 //! What the user typed is [`super::file`]; nothing here can be deserialised, so no shortcut past the checks exists.
 
+mod congestion;
 mod log;
 mod proxy;
 mod redis;
@@ -12,6 +13,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+pub use congestion::*;
 pub use log::*;
 pub use proxy::*;
 pub use redis::*;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Method;
 use regex::Regex;
 
-use super::{Id, PluginConfig, Upstream};
+use super::{Congestion, Id, PluginConfig, Upstream};
 use crate::condition::Condition;
 use crate::route::PathTemplate;
 use crate::stream::websocket::MAX_MESSAGE;
@@ -314,27 +314,6 @@ pub struct PoolRules {
     pub congestion: Option<Congestion>,
     /// What HTTP/2 connections to a target are told and allowed.
     pub http2: Http2Rules,
-}
-
-/// The name of a congestion control that the kernel may have, such as `bbr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Congestion([u8; 16]);
-
-impl Congestion {
-    /// A name of at most 15 letters, digits, `_` and `-`, as the kernel's are.
-    pub fn new(name: &str) -> Option<Self> {
-        let is_name = (1..16).contains(&name.len())
-            && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-'));
-        let mut bytes = [0; 16];
-        bytes.get_mut(..name.len()).filter(|_| is_name)?.copy_from_slice(name.as_bytes());
-        Some(Self(bytes))
-    }
-
-    /// The name.
-    pub fn name(&self) -> &str {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        std::str::from_utf8(&self.0[..end]).unwrap_or_default()
-    }
 }
 
 /// How HTTP/2 is spoken to a target.
