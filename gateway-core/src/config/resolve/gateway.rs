@@ -25,6 +25,9 @@ pub fn settings(written: &file::Gateway, place: Place<'_>) -> Result<Settings, P
     let mut notes = Notes::new(place.at);
     let settings = each(&mut notes, written, place.folder);
     together(&mut notes, &settings);
+    if written.http_socket_mode.is_some() && written.http_socket.is_none() {
+        notes.add("http_socket_mode", "has no effect without `http_socket`");
+    }
     let sinks = written.access_log.as_ref().and_then(|log| log.sinks.as_deref()).unwrap_or_default();
     if written.access_log.is_some() && settings.access_log.is_none() && sinks.is_empty() {
         notes.add("access_log", "`path` is missing").remedy =
@@ -164,10 +167,6 @@ fn http_socket(
 ) -> Option<(PathBuf, u32)> {
     let mode = match mode {
         None => SOCKET_MODE,
-        Some(_) if path.is_none() => {
-            notes.add("http_socket_mode", "has no effect without `http_socket`");
-            return None;
-        }
         Some(text) => match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 && mode & 0o600 == 0o600 && text.len() <= 4 => mode,
             _ => {

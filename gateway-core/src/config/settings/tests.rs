@@ -74,6 +74,8 @@ fn values_of_every_kind() {
             ("FERRUM_FRONTEND_TLS_KEY_PATH", "/k.pem"),
             ("FERRUM_TLS_MIN_VERSION", "1.3"),
             ("FERRUM_ENABLE_HTTP3", "1"),
+            ("FERRUM_HTTP_SOCKET", "/run/http.sock"),
+            ("FERRUM_HTTP_SOCKET_MODE", "0640"),
             ("PATH", "/bin"),
         ],
     );
@@ -88,6 +90,7 @@ fn values_of_every_kind() {
     assert_eq!((settings.limits.max_request_body_bytes, settings.drain_timeout.as_secs()), (2 << 20, 120));
     assert_eq!(settings.tls.certificates[0].cert_path, Path::new("/work/c.pem"));
     assert_eq!(settings.tls.certificates[0].key_path, Path::new("/k.pem"));
+    assert_eq!(settings.http_socket, Some(("/run/http.sock".into(), 0o640)));
     assert_eq!(over("{}", &[("FERRUM_ADD_VIA_HEADER", "false")]).via, None);
     assert_eq!(over("{}", &[("FERRUM_ACCESS_LOG", "-")]).access_log.map(|log| log.path), Some("-".into()));
 }
@@ -159,6 +162,7 @@ fn every_row_of_the_table_works() {
             How::List => "192.0.2.1",
             How::Value if setting.key == "tls.min_version" => "1.3",
             How::Value if setting.key == "via" => "me",
+            How::Value if setting.key == "http_socket_mode" => "0640",
             How::Value if setting.key == "underscores_in_headers" => "allow",
             How::Value => "2000",
             How::Port | How::Seconds => "12",
