@@ -29,15 +29,17 @@ fn replacing(folder: &Folder) -> Gateway {
 /// may find its connection closed.
 const LATE: Duration = Duration::from_millis(500);
 
-/// A connection, and when its last answer came.
+/// A connection, and when its last request was sent: the gateway's second begins between that and the client's reading of
+/// the answer, which is late on a busy machine too.
 type Kept = (BufReader<TcpStream>, Instant);
 
 /// Asks over one connection as long as it is kept; `None` when a request on it got no answer.
 fn ask(kept: &mut Option<Kept>, to: SocketAddr) -> Option<()> {
     let is_new = kept.is_none();
+    let asked = Instant::now();
     let (mut tcp, last) = match kept.take() {
         Some(kept) => kept,
-        None => (BufReader::new(TcpStream::connect(to).ok()?), Instant::now()),
+        None => (BufReader::new(TcpStream::connect(to).ok()?), asked),
     };
     let mut is_late = false;
     let answer = (|| {
@@ -61,7 +63,7 @@ fn ask(kept: &mut Option<Kept>, to: SocketAddr) -> Option<()> {
     })();
     match answer {
         Some(closes) => {
-            *kept = (!closes).then(|| (tcp, Instant::now()));
+            *kept = (!closes).then_some((tcp, asked));
             Some(())
         }
         // The kernel resets a connection that was made in the moment in which the listener closed: try another.

@@ -105,6 +105,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
         timer.clear();
         let after = match incoming {
             Incoming::Over => return,
+            Incoming::Left if asked_late(&mut reader).await => continue,
             Incoming::Left => return Box::pin(linger(reader, responder)).await,
             Incoming::Torn => return lost(worker, &client, Some(&reader.buffer)),
             Incoming::Late => {
@@ -218,6 +219,16 @@ fn poll_head(
             }
         }
     }
+}
+
+/// Whether a request arrived while a busy worker had no time to see it: nothing that the kernel has taken is closed on.
+async fn asked_late(reader: &mut Reader) -> bool {
+    // The task runs again after the worker has asked the kernel what is new.
+    tokio::task::yield_now().await;
+    let room = reader.room;
+    let filled = poll_fn(|cx| Poll::Ready(reader.half.poll_fill(cx, &mut reader.buffer, room))).await;
+    reader.begun = matches!(filled, Poll::Ready(Ok(1..)));
+    reader.begun
 }
 
 fn incoming(head: RequestHead, client: &Arc<Client>) -> Incoming {
