@@ -82,8 +82,16 @@ impl<'s> Checker<'s, '_> {
     }
 
     fn follow(&self, schema: &'s Json) -> &'s Json {
-        let target = schema.get("$ref").and_then(Json::as_str).and_then(|to| to.strip_prefix('#'));
-        target.and_then(|pointer| self.root.pointer(pointer)).unwrap_or(schema)
+        let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|to| to.strip_prefix('#'))
+        else {
+            return schema;
+        };
+        // A pointer is read part by part each time; nearly all of them name a definition.
+        let found = match target.strip_prefix("/$defs/") {
+            Some(name) if !name.contains(['/', '~']) => self.root.get("$defs").and_then(|all| all.get(name)),
+            _ => self.root.pointer(target),
+        };
+        found.unwrap_or(schema)
     }
 
     /// One of several schemas: the one whose type fits the value, so that its problems are told rather than all.
