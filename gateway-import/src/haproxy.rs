@@ -125,7 +125,7 @@ impl Haproxy<'_, '_> {
             }
             if taken.contains(&port) {
                 let what = format!("{} {}: bind", section.kind, section.name);
-                let why = "another frontend has this port and address, so that HAProxy would share them out by chance";
+                let why = "another frontend has this port and address, so HAProxy gives each connection to one of them at random";
                 self.out.lost(section.at, what, why, "give it a port of its own");
                 continue;
             }

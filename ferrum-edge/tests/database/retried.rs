@@ -50,5 +50,5 @@ fn a_reload_looks_again_at_objects_that_could_not_be_used() {
     until("the file is read", || status("/b/x") == 401);
     let broken = api(&gateway).get("/v1/status").json()["database"]["broken"].clone();
     assert_eq!(broken, json!([]));
-    assert!(gateway.log().contains("in use again"));
+    assert!(gateway.log().contains("repaired objects are in use"));
 }

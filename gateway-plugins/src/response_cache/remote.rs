@@ -8,7 +8,7 @@
 //!
 //! Each gateway reads the purges every second and carries out those of others in its own memory and on its own disk. A
 //! response carries the number of the purges that were known when it was asked for; whoever reads it checks it against
-//! all later ones. A purge that can't be told to Redis waits here, and until it is told nothing is read from Redis.
+//! all later ones. A purge that can't be sent to Redis waits here; until it is sent, nothing is read from Redis.
 
 mod scripts;
 

@@ -68,7 +68,7 @@ impl Firewall {
         })
     }
 
-    /// A message that can't be inspected goes on, or ends the call.
+    /// A message that can't be inspected passes, or ends the call.
     fn uninspected(&self, on: OnTrouble, cause: Cause) -> Result<(), BodyError> {
         if on == OnTrouble::Reject && self.policy.mode == Mode::Block {
             self.outcomes.refused.add(1);

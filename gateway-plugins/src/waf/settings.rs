@@ -34,7 +34,7 @@ pub(crate) struct Config {
     /// Inspects what clients send on WebSockets, message by message; one that is refused ends the WebSocket with 1008. Default
     /// false.
     pub(super) websocket_messages: bool,
-    /// Inspects the messages of gRPC calls, each before it goes on, by the texts of their fields (`ARGS:grpc.1.2`, by the fields'
+    /// Inspects the messages of gRPC calls, each before it is sent on, by the texts of their fields (`ARGS:grpc.1.2`, by the fields'
     /// numbers). One that is refused ends the call. Limits and policies of `body` count for each message; shadow rules do not
     /// see them. Default true.
     pub(super) grpc_messages: bool,

@@ -166,17 +166,17 @@ impl Reconciler {
         let affected = self.as_stored(self.store.get_many(Kind::Proxies, &ids).await?);
         let tried = heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object));
         let (catalog, mut changes) = tried.expect("a broken object is left alone and refuses nothing");
-        let mended = live.catalog.broken().len().saturating_sub(catalog.broken().len());
+        let repaired = live.catalog.broken().len().saturating_sub(catalog.broken().len());
         let mark = live.mark.clone();
         changes.revision = Some(mark.revision);
         let staged = heavy(|| self.engine.stage(changes, Ports::Possible));
         self.now_at(live, catalog, mark).await;
         match staged {
             Ok(staged) => self.engine.publish(staged).everywhere().await,
-            Err(error) => tracing::error!(%error, "what was mended could not be served"),
+            Err(error) => tracing::error!(%error, "repaired objects could not be put in use"),
         }
-        if mended > 0 {
-            tracing::info!(objects = mended, "objects that could not be used are in use again");
+        if repaired > 0 {
+            tracing::info!(objects = repaired, "repaired objects are in use");
         }
         Ok(())
     }
@@ -265,11 +265,11 @@ pub(super) fn say_broken(catalog: &Catalog) {
             tracing::error!(kind = kind.singular(), id, %problem, "this object can't be used");
         }
     }
-    // What closes everything is named whatever else is broken: nothing serves before it is mended.
+    // What closes everything is named whatever else is broken: nothing is served before it is repaired.
     let configs = catalog.broken().iter().filter(|(kind, ..)| *kind == Kind::PluginConfigs);
     let closing = configs.filter(|(_, id, object)| catalog.closes(id, object) == Closes::Everything);
     for (_, id, _) in closing.take(MAX_TOLD) {
-        tracing::error!(id, "every proxy answers 503 until this plugin config is mended or deleted");
+        tracing::error!(id, "every proxy answers 503 until this plugin config is repaired or deleted");
     }
 }
 
