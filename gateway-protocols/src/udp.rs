@@ -6,6 +6,7 @@
 
 mod arrive;
 mod asked;
+mod certificate_list;
 mod connections;
 mod cookie;
 pub mod dtls;

@@ -13,7 +13,7 @@ if command -v apt-get >/dev/null; then
   sudo=()
   [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
   try "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq -y install --no-install-recommends \
-    openssl curl dnsutils dnsmasq-base gnutls-bin libwolfssl-dev gcc libc6-dev haproxy nginx prometheus chromium git python3-venv
+    openssl curl dnsutils dnsmasq-base gnutls-bin libwolfssl-dev cmake make gcc libc6-dev haproxy nginx prometheus chromium git python3-venv
 fi
 
 # h2spec, gRPC's interop client and server, and the peers written for quic-go and pion.
@@ -31,5 +31,18 @@ if [ ! -d "$tools/tlsfuzzer/scripts" ]; then
   try git clone -q --depth 1 "${TLSFUZZER_SOURCE:-https://github.com/tlsfuzzer/tlsfuzzer}" "$tools/tlsfuzzer"
 fi
 
-try cc -O1 -o "$tools/dtls_wolfssl" "$here/dtls_wolfssl.c" -lwolfssl
+# Distributions build wolfSSL without DTLS 1.3. WOLFSSL_SOURCE is a folder with its source.
+if [ ! -f "$tools/wolfssl/libwolfssl.a" ]; then
+  source=${WOLFSSL_SOURCE:-$tools/wolfssl-source}
+  [ -d "$source" ] || try git clone -q --depth 1 --branch v5.9.4-stable https://github.com/wolfSSL/wolfssl "$source"
+  try cmake -S "$source" -B "$tools/wolfssl" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DWOLFSSL_DTLS=yes -DWOLFSSL_DTLS13=yes \
+    -DWOLFSSL_TLS13=yes -DWOLFSSL_SNI=yes -DWOLFSSL_EXAMPLES=no -DWOLFSSL_CRYPT_TESTS=no >/dev/null
+  try cmake --build "$tools/wolfssl" >/dev/null
+fi
+if [ -f "$tools/wolfssl/libwolfssl.a" ]; then
+  source=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$tools/wolfssl/CMakeCache.txt")
+  try cc -O1 -I"$tools/wolfssl" -I"$source" -o "$tools/dtls_wolfssl" "$here/dtls_wolfssl.c" "$tools/wolfssl/libwolfssl.a" -lm -lpthread
+else
+  try cc -O1 -o "$tools/dtls_wolfssl" "$here/dtls_wolfssl.c" -lwolfssl
+fi
 exit $failed

@@ -1,6 +1,7 @@
 //! DTLS through the gateway: ended and begun there, attacked, stalled, and closed.
 
 mod certificates;
+mod chains;
 mod restarts;
 mod retry;
 

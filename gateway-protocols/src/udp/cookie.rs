@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use dimpl::CryptoError;
 use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
+use super::certificate_list;
 use super::hello::Hello;
 use super::transcript::{TranscriptHashes, TranscriptSignatures};
 
@@ -142,12 +143,13 @@ impl Proof {
 }
 
 /// aws-lc-rs, with cookies of ours: of all keyed hashes an engine computes, only that of a cookie is over the client's
-/// random alone. Transcripts may begin otherwise than the engine believes.
+/// random alone. Transcripts and certificate messages may be others than the engine believes.
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         hmac_provider: &OurCookies,
         hash_provider: &TranscriptHashes,
         signature_verification: &TranscriptSignatures,
+        dtls13_cipher_suites: certificate_list::suites(),
         ..aws_lc_rs::default_provider()
     }
 }

@@ -10,7 +10,8 @@ use dimpl::{Config, Dtls, DtlsCertificate};
 use gateway_core::config::model::{BackendTls, CertificateFiles, FrontendTls, TlsVersion};
 use rustls_pki_types::CertificateDer;
 
-use super::{cookie, flight};
+use super::certificate_list::CertificateList;
+use super::{certificate_list, cookie, flight};
 use crate::tls::client::ClientTlsError;
 use crate::tls::names::ByName;
 use crate::tls::pem;
@@ -31,10 +32,26 @@ struct Rules {
     only_13: bool,
 }
 
-/// A certificate as the engine has it, and the message with its whole chain where there is one.
+/// A certificate as the engine has it, and its chain where there is one.
 struct Shown {
     leaf: DtlsCertificate,
-    chain: Option<Arc<[u8]>>,
+    chain: Option<Chain>,
+}
+
+/// A certificate with others behind it, for either version.
+struct Chain {
+    /// The message of DTLS 1.2.
+    message: Arc<[u8]>,
+    /// The list of DTLS 1.3, and what the engine is given for it; `None` where it is too long for that version.
+    list: Option<(Arc<CertificateList>, DtlsCertificate)>,
+}
+
+/// What is shown beyond the certificate that the engine has.
+pub(super) enum Certificates {
+    /// The message of DTLS 1.2.
+    Message(Arc<[u8]>),
+    /// The list of DTLS 1.3.
+    List(Arc<CertificateList>),
 }
 
 /// What serves a client.
@@ -42,8 +59,8 @@ pub(super) struct Server {
     pub(super) engine: Dtls,
     /// Checks the client's certificate.
     pub(super) verifier: Option<Verifier>,
-    /// The certificate message, where it has more than the engine would say.
-    pub(super) certificates: Option<Arc<[u8]>>,
+    /// Where it shows more than the engine would say.
+    pub(super) certificates: Option<Certificates>,
 }
 
 impl std::fmt::Debug for DtlsRules {
@@ -58,8 +75,10 @@ const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
 const MTU: usize = 1200;
 
 impl DtlsRules {
-    /// Reads the certificates DTLS can show: ECDSA keys on P-256 or P-384, with chains in DTLS 1.2 only. Others are for TLS
-    /// only and are passed over.
+    /// Reads the certificates DTLS can show: ECDSA keys on P-256 or P-384, and in DTLS 1.3 chains of [`MAX_LIST`] bytes at
+    /// most; longer ones are shown in DTLS 1.2 alone. Others are for TLS only and are passed over.
+    ///
+    /// [`MAX_LIST`]: certificate_list::MAX_LIST
     ///
     /// # Errors
     /// When none is usable, or when DTLS can't ask for client certificates the way the settings say. Clients are then
@@ -81,10 +100,10 @@ impl DtlsRules {
         }
     }
 
-    /// An engine for a client that asks for this name, and what checks its certificate; `None` where DTLS can't be
-    /// served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
+    /// An engine for a client that asks for this name and may offer DTLS 1.3, and what checks its certificate; `None` where
+    /// DTLS can't be served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
     /// at length.
-    pub(super) fn server(&self, name: Option<&str>, now: Instant) -> Option<Server> {
+    pub(super) fn server(&self, (name, offers_13): (Option<&str>, bool), now: Instant) -> Option<Server> {
         /// Made once: making one has the engine test its cryptography.
         static OPEN: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(false));
         static WITH_CERTIFICATES: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(true));
@@ -92,13 +111,18 @@ impl DtlsRules {
         let rules = Result::as_ref(&current).ok()?;
         let config = if rules.clients.is_some() { WITH_CERTIFICATES.clone()? } else { OPEN.clone()? };
         let Shown { leaf, chain } = &**rules.certificates.find(name).next()?;
-        let engine = match (rules.only_13, chain) {
-            (true, _) => Dtls::new_13(config, leaf.clone(), now),
-            // In DTLS 1.3 certificates are encrypted where the engine has one only.
-            (false, Some(_)) => Dtls::new_12(config, leaf.clone(), now),
-            (false, None) => Dtls::new_auto(config, leaf.clone(), now),
+        let wants_13 = rules.only_13 || offers_13;
+        let (engine, certificates) = match chain {
+            None if rules.only_13 => (Dtls::new_13(config, leaf.clone(), now), None),
+            None => (Dtls::new_auto(config, leaf.clone(), now), None),
+            Some(Chain { list: Some((list, believed)), .. }) if wants_13 => {
+                (Dtls::new_13(config, believed.clone(), now), Some(Certificates::List(list.clone())))
+            }
+            Some(Chain { message, .. }) => {
+                (Dtls::new_12(config, leaf.clone(), now), Some(Certificates::Message(message.clone())))
+            }
         };
-        Some(Server { engine, verifier: rules.clients.clone(), certificates: chain.clone() })
+        Some(Server { engine, verifier: rules.clients.clone(), certificates })
     }
 }
 
@@ -151,21 +175,32 @@ fn usable(
     }
     let leaf = chain[0].clone();
     chain.retain(|certificate| *certificate == leaf || !is_root(certificate));
-    let path = files.cert_path.display();
-    if chain.len() > 1 && least == TlsVersion::Tls13 {
-        return Err(ClientTlsError::Unusable(format!(
-            "{path}: in DTLS 1.3 only one certificate can be sent, and this chain has more; allow DTLS 1.2 by \
-             `min_version`, or use a certificate that its clients trust without the others"
-        )));
-    }
-    let message = match chain.len() {
-        1 => None,
-        _ => Some(flight::certificates(&chain).ok_or_else(|| {
-            ClientTlsError::Unusable(format!("{path}: the chain is longer than {} bytes", flight::MAX_CHAIN))
-        })?),
+    let shown = |certificate: &[u8]| DtlsCertificate {
+        certificate: certificate.to_vec(),
+        private_key: key.secret_der().to_vec(),
     };
-    let shown = DtlsCertificate { certificate: leaf.to_vec(), private_key: key.secret_der().to_vec() };
-    Ok((leaf, Shown { leaf: shown, chain: message }))
+    let path = files.cert_path.display();
+    let too_long = |limit| ClientTlsError::Unusable(format!("{path}: the chain is longer than {limit}"));
+    let chain = match chain.as_slice() {
+        [_] => None,
+        chain => {
+            let message = flight::certificates(chain)
+                .ok_or_else(|| too_long(format!("the {} bytes that DTLS can show", flight::MAX_CHAIN)))?;
+            let list = CertificateList::new(chain);
+            if list.is_none() && least == TlsVersion::Tls13 {
+                let limit = certificate_list::MAX_LIST;
+                return Err(too_long(format!(
+                    "the {limit} bytes that DTLS 1.3 can show; allow DTLS 1.2 by `min_version`"
+                )));
+            }
+            let list = list.map(|list| {
+                let believed = shown(list.believed());
+                (Arc::new(list), believed)
+            });
+            Some(Chain { message, list })
+        }
+    };
+    Ok((leaf.clone(), Shown { leaf: shown(&leaf), chain }))
 }
 
 /// Whether a certificate names itself as its issuer: clients have those already.

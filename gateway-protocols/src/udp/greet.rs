@@ -8,13 +8,14 @@ use gateway_core::config::snapshot::Route;
 
 use super::arrive::MAX_HANDSHAKES;
 use super::cookie::{Claim, Proof};
-use super::dtls::Server;
+use super::dtls::{Certificates, Server};
 use super::flight::Flight;
 use super::hello::Hello;
 use super::leg::{Emit, Leg};
 use super::port::Port;
 use super::retry::Retry;
 use super::session::Whence;
+use super::transcript::Transcript;
 
 /// A client's engine that has heard what came before the hello with the cookie.
 struct Proven {
@@ -36,14 +37,15 @@ impl Port {
         let Some(hello) = Hello::read(datagram) else { return };
         let claim = Claim { hello: &hello, client: whence.client };
         let asked = hello.server_name().flatten();
-        let Some(Server { engine, verifier, certificates }) = self.dtls.server(asked.as_deref(), now) else {
-            return;
-        };
+        let only_13 = hello.offers_13();
+        let Some(server) = self.dtls.server((asked.as_deref(), only_13), now) else { return };
+        let Server { engine, verifier, certificates } = server;
         let client = Leg::sealed(engine, verifier);
+        let transcript = transcript(&hello, certificates);
         let proven = if let Some(proof) = claim.proof() {
-            repeated(&claim, proof, client, Flight::new(&hello, certificates))
+            repeated(&claim, proof, client, transcript)
         } else if let Some(hash) = claim.proven_hash() {
-            retried(&claim, hash, client)
+            retried(&claim, hash, client, transcript)
         } else {
             return self.challenge(whence, &claim, client, datagram);
         };
@@ -78,32 +80,42 @@ impl Port {
     }
 }
 
+/// What is put right for a client with this hello.
+fn transcript(hello: &Hello<'_>, certificates: Option<Certificates>) -> Transcript {
+    let (message, list) = match certificates {
+        None => (None, None),
+        Some(Certificates::Message(message)) => (Some(message), None),
+        Some(Certificates::List(list)) => (None, Some(list)),
+    };
+    // What DTLS 1.3 says needs nothing else.
+    let flight = if hello.offers_13() { None } else { Flight::new(hello, message) };
+    Transcript { flight: flight.map(Arc::new), list, ..Transcript::default() }
+}
+
 /// For a client that repeats its hello with the cookie: the engine hears the first one again.
-fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg, flight: Option<Flight>) -> Option<Proven> {
+fn repeated(claim: &Claim<'_, '_>, proof: Proof, mut client: Leg, transcript: Transcript) -> Option<Proven> {
     let before = claim.hello.without_cookie(proof.padding);
     // The client has the answer already.
     proof.during(claim.hello, || client.receive(&before, &mut |_| ())).ok()?;
-    if let Some(flight) = flight {
-        client.put_right(flight);
-    }
+    client.correct(transcript);
     Some(Proven { client, proof, second: None })
 }
 
 /// For a client that was asked for another key share: the engine asks for it again, and its transcript is put right.
-fn retried(claim: &Claim<'_, '_>, hash: &[u8], mut client: Leg) -> Option<Proven> {
+fn retried(claim: &Claim<'_, '_>, hash: &[u8], mut client: Leg, transcript: Transcript) -> Option<Proven> {
     let proof = claim.fresh()?;
     let first = claim.hello.without_key_share();
     let second = claim.hello.with_cookie(&proof.cookie);
-    let mut transcript = None;
+    let mut beginning = None;
     let answered = proof.during(claim.hello, || {
         client.receive(&first, &mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 let retry = Retry::read(bytes);
-                transcript = retry.and_then(|retry| retry.transcript((claim, hash), (&first, &second)));
+                beginning = retry.and_then(|retry| retry.transcript((claim, hash), (&first, &second)));
             }
         })
     });
     answered.ok()?;
-    client.correct(transcript?);
+    client.correct(Transcript { beginning: Some(Arc::new(beginning?)), ..transcript });
     Some(Proven { client, proof, second: Some(second) })
 }

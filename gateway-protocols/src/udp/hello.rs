@@ -26,8 +26,11 @@ const RECORD: usize = 13;
 const MESSAGE: usize = 12;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
-/// Extensions (RFC 7685, RFC 9147 §5.3).
+/// DTLS 1.3 as hellos name it.
+const DTLS_1_3: [u8; 2] = [0xFE, 0xFC];
+/// Extensions (RFC 7685, RFC 8446 §4.2, RFC 9147 §5.3).
 const PADDING: u16 = 21;
+const SUPPORTED_VERSIONS: u16 = 43;
 pub(super) const COOKIE: u16 = 44;
 pub(super) const KEY_SHARE: u16 = 51;
 
@@ -128,6 +131,13 @@ impl<'d> Hello<'d> {
     pub(super) fn offers(&self, suite: u16) -> bool {
         let suites = Reader(self.choices).vector(2).unwrap_or_default();
         suites.chunks_exact(2).any(|offered| offered == suite.to_be_bytes())
+    }
+
+    /// Whether it offers DTLS 1.3, which is then what the engine speaks.
+    pub(super) fn offers_13(&self) -> bool {
+        let versions = self.extensions().find(|(kind, _)| *kind == SUPPORTED_VERSIONS);
+        let versions = versions.and_then(|(_, data)| Reader(data).vector(1)).unwrap_or_default();
+        versions.chunks_exact(2).any(|version| version == DTLS_1_3)
     }
 
     fn extensions(&self) -> impl Iterator<Item = (u16, &'d [u8])> + use<'d> {
@@ -299,6 +309,7 @@ mod tests {
                 let second = hello(1, Some(&[9; 32]), rest);
                 let read = Hello::read(&second).unwrap();
                 assert_eq!(read.cookie(), Some(&[9; 32][..]));
+                assert!(read.offers_13());
                 let padding = padding.map(|length| u16::try_from(length).unwrap());
                 assert_eq!(read.without_cookie(padding), first);
             }

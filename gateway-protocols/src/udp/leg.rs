@@ -33,7 +33,7 @@ pub(super) struct Sealed {
     certified: bool,
     /// The random of the client's hello, by which it is told from one of a client that begins anew.
     random: Option<[u8; 32]>,
-    /// Where the engine's transcript begins otherwise than it believes; until the handshake is over.
+    /// Where the engine's transcript is another than it believes; until the handshake is over.
     transcript: Option<Transcript>,
     /// What is put right of the engine's first flight.
     flight: Option<Arc<Flight>>,
@@ -101,19 +101,11 @@ impl Leg {
         }
     }
 
-    /// Has the engine's transcript begin like this.
+    /// Has the engine's transcript and first flight put right like this.
     pub(super) fn correct(&mut self, transcript: Transcript) {
         if let Self::Dtls(sealed) = self {
-            sealed.transcript = Some(transcript);
-        }
-    }
-
-    /// Has the engine's first flight be another one.
-    pub(super) fn put_right(&mut self, flight: Flight) {
-        if let Self::Dtls(sealed) = self {
-            let flight = Arc::new(flight);
-            sealed.transcript = Some(Transcript::Flight(flight.clone()));
-            sealed.flight = Some(flight);
+            sealed.flight = transcript.flight.clone();
+            sealed.transcript = Some(transcript).filter(|transcript| !transcript.is_right());
         }
     }
 

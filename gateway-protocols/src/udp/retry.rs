@@ -7,7 +7,7 @@ use dimpl::crypto::{Buf, HashAlgorithm, aws_lc_rs};
 
 use super::cookie::Claim;
 use super::hello::{self, CLIENT_HELLO, COOKIE, KEY_SHARE, Reader, extension, short};
-use super::transcript::Transcript;
+use super::transcript::Beginnings;
 
 const SERVER_HELLO: u8 = 2;
 /// What takes the first hello's place in a transcript (RFC 8446 §4.4.1).
@@ -80,13 +80,13 @@ impl<'d> Retry<'d> {
         [self.head, &short(extensions.len()), &extensions].concat()
     }
 
-    /// How the transcript goes on from here, for a client that came back with this hash in its cookie. The engine has
+    /// How the transcript begins, for a client that came back with this hash in its cookie. The engine has
     /// heard `first` instead of the first hello and is about to hear `second`, a datagram as the others.
     pub(super) fn transcript(
         &self,
         (claim, hash): (&Claim<'_, '_>, &[u8]),
         (first, second): (&[u8], &[u8]),
-    ) -> Option<Transcript> {
+    ) -> Option<Beginnings> {
         let [first, second] = [hello::Hello::read(first)?, hello::Hello::read(second)?];
         let assumed = hashed(self.hash, &hello::message(CLIENT_HELLO, first.body()));
         // Another suite than the first time, with another hash.
@@ -99,7 +99,7 @@ impl<'d> Retry<'d> {
         };
         let said = self.with_cookie(claim.hello.cookie()?);
         let engine = begin(&assumed, self.body, second.body());
-        Some(Transcript::begins(engine, begin(hash, &said, claim.hello.body())))
+        Some(Beginnings::new(engine, begin(hash, &said, claim.hello.body())))
     }
 }
 

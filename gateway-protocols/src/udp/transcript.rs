@@ -10,15 +10,18 @@ use dimpl::crypto::{
     Buf, HashAlgorithm, HashContext, HashProvider, SignatureAlgorithm, SignatureVerifier, aws_lc_rs,
 };
 
+use super::certificate_list::CertificateList;
 use super::flight::Flight;
 
 /// How a handshake's transcript is put right.
-#[derive(Debug, Clone)]
-pub(super) enum Transcript {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Transcript {
     /// It begins otherwise.
-    Beginning(Arc<Beginnings>),
-    /// The server's first flight is another one.
-    Flight(Arc<Flight>),
+    pub(super) beginning: Option<Arc<Beginnings>>,
+    /// The server's first flight is another one (DTLS 1.2).
+    pub(super) flight: Option<Arc<Flight>>,
+    /// The server shows more certificates (DTLS 1.3).
+    pub(super) list: Option<Arc<CertificateList>>,
 }
 
 #[derive(Debug)]
@@ -35,9 +38,14 @@ thread_local! {
 }
 
 impl Transcript {
-    /// One that begins otherwise than the engine believes.
-    pub(super) fn begins(engine: Vec<u8>, client: Vec<u8>) -> Self {
-        Self::Beginning(Arc::new(Beginnings { engine, client }))
+    /// Whether it is as the engine believes.
+    pub(super) fn is_right(&self) -> bool {
+        self.beginning.is_none() && self.flight.is_none() && self.list.is_none()
+    }
+
+    /// The certificates that the engine shows that is being called, where it believes in one.
+    pub(super) fn current_list() -> Option<Arc<CertificateList>> {
+        CURRENT.with_borrow(|current| current.as_ref()?.list.clone())
     }
 
     /// Calls an engine whose transcript this is.
@@ -56,13 +64,24 @@ impl Transcript {
 
     /// The transcript as the client knows it; what is no transcript stays as it is.
     fn corrected<'d>(&self, data: &'d [u8]) -> Cow<'d, [u8]> {
-        match self {
-            Self::Beginning(beginnings) => match data.strip_prefix(beginnings.engine.as_slice()) {
-                Some(rest) => Cow::Owned([&beginnings.client, rest].concat()),
-                None => Cow::Borrowed(data),
-            },
-            Self::Flight(flight) => flight.transcript(data).map_or(Cow::Borrowed(data), Cow::Owned),
-        }
+        let begun = self.beginning.as_ref().and_then(|beginnings| beginnings.corrected(data));
+        let data = begun.map_or(Cow::Borrowed(data), Cow::Owned);
+        let right = match (&self.flight, &self.list) {
+            (Some(flight), _) => flight.transcript(&data),
+            (None, Some(list)) => list.transcript(&data),
+            (None, None) => None,
+        };
+        right.map_or(data, Cow::Owned)
+    }
+}
+
+impl Beginnings {
+    pub(super) fn new(engine: Vec<u8>, client: Vec<u8>) -> Self {
+        Self { engine, client }
+    }
+
+    fn corrected(&self, data: &[u8]) -> Option<Vec<u8>> {
+        data.strip_prefix(self.engine.as_slice()).map(|rest| [&self.client, rest].concat())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ferrum_edge::source::file;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::net::UdpSocket;
@@ -16,7 +16,7 @@ use crate::support::edge::Edge;
 use crate::support::tls::{self, Identity};
 
 /// `gateway.tls` with these certificates and more.
-fn settings(certificates: &[&Identity], more: &str) -> String {
+pub(super) fn settings(certificates: &[&Identity], more: &str) -> String {
     let shown = certificates
         .iter()
         .map(|identity| format!("{{cert_path: {:?}, key_path: {:?}}}", identity.cert, identity.key));
@@ -25,7 +25,7 @@ fn settings(certificates: &[&Identity], more: &str) -> String {
 }
 
 /// A gateway with this `gateway.tls` that ends DTLS in front of an echo.
-async fn terminating(settings: &str) -> (Edge, u16, JoinSet<()>) {
+pub(super) async fn terminating(settings: &str) -> (Edge, u16, JoinSet<()>) {
     let (address, task) = echo().await;
     let port = free_port();
     let fields = format!("frontend_tls: true, {}", udp_backend(address));
@@ -88,7 +88,7 @@ async fn openssl(port: u16, identity: Option<&Identity>) -> Option<String> {
     openssl_with(port, identity, &[]).await
 }
 
-async fn openssl_with(port: u16, identity: Option<&Identity>, options: &[&str]) -> Option<String> {
+pub(super) async fn openssl_with(port: u16, identity: Option<&Identity>, options: &[&str]) -> Option<String> {
     Command::new("openssl").arg("version").stdout(Stdio::null()).status().ok()?;
     let mut command = Command::new("openssl");
     command
@@ -191,7 +191,7 @@ async fn an_old_version_is_refused() {
 }
 
 /// The problems of a configuration whose proxy ends DTLS, as `check` lists them.
-fn problems(settings: &str) -> String {
+pub(super) fn problems(settings: &str) -> String {
     let fields = "frontend_tls: true, backend_scheme: udp, backend_host: 127.0.0.1, backend_port: 1";
     let text = format!("gateway:\n  https: off\n{settings}\n{}", one(1, fields));
     match file::parse(&text, "test", &ferrum_edge::plugins()) {
@@ -209,42 +209,6 @@ fn chained(identity: &Identity, others: &[&Path], name: &str) -> Identity {
     }
     std::fs::write(&cert, text).unwrap();
     Identity { cert, key: identity.key.clone() }
-}
-
-/// A certificate of an intermediate CA of the test's own, which is behind it in the file.
-fn with_intermediate(name: &str) -> Identity {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, "intermediate");
-    let between_key = KeyPair::generate().unwrap();
-    let between = params.signed_by(&between_key, tls::authority().issuer()).unwrap();
-    let issuer = Issuer::from_params(&params, &between_key);
-    let key = KeyPair::generate().unwrap();
-    let leaf =
-        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-    let folder = tls::authority().folder();
-    let identity =
-        Identity { cert: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) };
-    std::fs::write(&identity.cert, [leaf.pem(), between.pem()].concat()).unwrap();
-    std::fs::write(&identity.key, key.serialize_pem()).unwrap();
-    identity
-}
-
-/// A client that trusts the root alone gets the certificates between, and what it signs fits what it was shown.
-#[tokio::test]
-async fn a_chain_is_shown_whole() {
-    let ca = tls::authority().ca();
-    for asks in ["".to_owned(), format!(", client_ca_path: {ca:?}")] {
-        let chain = with_intermediate("dtls-chain");
-        let (_edge, port, _echo) = terminating(&settings(&[&chain], &asks)).await;
-        let trust =
-            ["-CAfile", ca.to_str().unwrap(), "-verify_return_error", "-verify_hostname", "localhost"];
-        let Some(line) = openssl_with(port, Some(tls::localhost()), &trust).await else { return };
-        assert_eq!(line, "echoed\n", "{asks}");
-        // Clients of both versions get in, in the older one.
-        let mut client = Peer::connect(at(port), Offer::Both).await;
-        assert_eq!(client.ask(b"both").await, b"both");
-    }
 }
 
 /// A server may not confirm what a client did not ask for (RFC 5246 §7.4.1.4); wolfSSL's clients refuse it.
@@ -271,15 +235,9 @@ fn what_dtls_cannot_do_is_refused() {
     let optional = format!(", client_ca_path: {ca:?}, client_cert_required: false");
     let said = problems(&settings(&[good], &optional));
     assert!(said.contains("without requiring one"), "{said}");
-    // A root behind it is not needed; an intermediate one is, and can't be sent in DTLS 1.3.
-    assert_eq!(
-        problems(&settings(&[&chained(good, &[&ca], "dtls-with-root.pem")], ", min_version: \"1.3\"")),
-        ""
-    );
-    let long = with_intermediate("dtls-refused");
-    assert_eq!(problems(&settings(&[&long], "")), "");
-    let said = problems(&settings(&[&long], ", min_version: \"1.3\""));
-    assert!(said.contains("only one certificate can be sent"), "{said}");
+    // A root behind it is not shown, and is no matter.
+    let chained = chained(good, &[&ca], "dtls-with-root.pem");
+    assert_eq!(problems(&settings(&[&chained], ", min_version: \"1.3\"")), "");
     let key = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let rsa = tls::authority().issue_for("dtls-rsa", &["localhost"], &key);
     let said = problems(&settings(&[&rsa], ""));

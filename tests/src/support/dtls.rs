@@ -1,5 +1,6 @@
 //! DTLS by the dimpl crate's engine, either side of it, over a socket of the test's own.
 
+mod heard;
 mod retry;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::UdpSocket;
 
 use super::{soon, tls};
+pub(crate) use heard::heard;
 
 /// Which version a client offers.
 #[derive(Debug, Clone, Copy)]
