@@ -38,6 +38,8 @@ enum Command {
     Sweep(command::sweep::Args),
     /// nginx, HAProxy, Caddy, Envoy and the gateway side by side.
     Compare(command::compare::Args),
+    /// The published tests of other projects against the gateway and the proxies that are installed.
+    Replay(command::replay::Args),
     /// Bytes from one TCP connection to another and back: the floor of `compare`.
     Relay(command::relay::Args),
     /// HTML and Markdown from result files.
@@ -79,6 +81,7 @@ fn dispatch(command: Command) -> Result<Ending, CommandError> {
         Command::Clients(args) => command::clients::run(&args),
         Command::Sweep(args) => command::sweep::run(&args),
         Command::Compare(args) => command::compare::run(&args),
+        Command::Replay(args) => command::replay::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Report(args) => command::report::run(&args),
     }

@@ -16,6 +16,7 @@ pub mod measure;
 pub mod output;
 pub mod process;
 pub mod relay;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scale;
@@ -41,6 +42,12 @@ pub enum CommandError {
     Stand(#[from] stand::StandError),
     #[error(transparent)]
     Process(#[from] process::ProcessError),
+    #[error(transparent)]
+    Table(#[from] crate::replay::TableError),
+    #[error(transparent)]
+    Content(#[from] crate::replay::content::ContentError),
+    #[error(transparent)]
+    Tokens(#[from] crate::replay::tokens::TokenError),
     #[error(transparent)]
     Scale(#[from] crate::scale::ScaleError),
     #[error("cannot make the directory {path}: {source}")]

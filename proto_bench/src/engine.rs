@@ -26,8 +26,8 @@ pub struct Outcome {
     pub watched: Vec<(Watched, Consumed)>,
     pub generator: Consumed,
     pub machine: MachineTime,
-    /// Resident memory of the watched processes over time, first sample at the window's start.
-    pub memory: Vec<MemorySample>,
+    /// Memory and CPU time of the watched processes over time, first sample at the window's start.
+    pub samples: Vec<Sample>,
     /// Verified answers in each slice of the window, by the time the slice ended.
     pub progress: Vec<(Duration, u64)>,
 }
@@ -43,11 +43,12 @@ pub struct Consumed {
     pub gone: bool,
 }
 
-/// Resident bytes of the watched processes, in their order.
+/// Resident bytes, and CPU time since the window's start, of the watched processes, in their order.
 #[derive(Debug, Clone)]
-pub struct MemorySample {
+pub struct Sample {
     pub at: Duration,
     pub resident_bytes: Vec<u64>,
+    pub cpu: Vec<Duration>,
 }
 
 /// Where a running round is, for progress bars.
@@ -214,14 +215,14 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
     let completed = || shared.completed.iter().map(|count| count.load(Ordering::Relaxed)).sum();
     let mut sampler = Sampler::begin(watched);
     let (own_before, machine_before) = (process::own_usage(), process::machine_time());
-    let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let slice = (of / 20).clamp(Duration::from_millis(10), Duration::from_millis(500));
     tell(Progress::Running { elapsed: Duration::ZERO, of, completed: 0 });
-    let (mut memory, mut progress) = (vec![sampler.memory(Duration::ZERO)], Vec::new());
+    let (mut samples, mut progress) = (vec![sampler.take(Duration::ZERO)], Vec::new());
     while let Some(left) = left_until(window.until).filter(|_| !shared.stop.is_told()) {
         nap(left.min(slice), shared);
         let elapsed = window.from.elapsed().min(of);
         let completed = completed();
-        memory.push(sampler.memory(elapsed));
+        samples.push(sampler.take(elapsed));
         progress.push((elapsed, completed));
         tell(Progress::Running { elapsed, of, completed });
     }
@@ -245,7 +246,7 @@ fn sample(window: Window, watched: &[Watched], shared: &Shared, tell: &mut dyn F
             idle: machine.idle.saturating_sub(machine_before.idle),
             stolen: machine.stolen.saturating_sub(machine_before.stolen),
         },
-        memory,
+        samples,
         progress,
     }
 }
@@ -271,16 +272,18 @@ impl<'a> Sampler<'a> {
         Self { watched, peaks: vec![0; watched.len()], before }
     }
 
-    fn memory(&mut self, at: Duration) -> MemorySample {
-        let resident_bytes: Vec<u64> = self
-            .watched
-            .iter()
-            .map(|watched| process::usage(watched.pid).unwrap_or_default().resident_bytes)
-            .collect();
-        for (peak, now) in self.peaks.iter_mut().zip(&resident_bytes) {
-            *peak = (*peak).max(*now);
+    fn take(&mut self, at: Duration) -> Sample {
+        let mut sample = Sample { at, resident_bytes: Vec::new(), cpu: Vec::new() };
+        for (number, watched) in self.watched.iter().enumerate() {
+            let now = process::usage(watched.pid).unwrap_or_default();
+            let before = self.before.get(number).copied().flatten().unwrap_or_default();
+            if let Some(peak) = self.peaks.get_mut(number) {
+                *peak = (*peak).max(now.resident_bytes);
+            }
+            sample.resident_bytes.push(now.resident_bytes);
+            sample.cpu.push(now.cpu.saturating_sub(before.cpu));
         }
-        MemorySample { at, resident_bytes }
+        sample
     }
 
     fn end(&self) -> Vec<(Watched, Consumed)> {

@@ -9,6 +9,7 @@ pub mod measure;
 pub mod pace;
 pub mod peers;
 pub mod plan;
+pub mod replay;
 pub mod report;
 pub mod scale;
 pub mod tls;

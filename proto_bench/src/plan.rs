@@ -35,6 +35,8 @@ pub struct Plan {
     pub expect: Expect,
     /// The body that every answer must have, where it is known beforehand.
     pub content: Bytes,
+    /// The coding in which answers must have that body (HTTP/1.1).
+    pub coding: Option<Coding>,
     /// Threads of the generator; each has its own runtime and its share of the connections.
     pub threads: usize,
     /// Whether server certificates are verified against the system's or the given roots. Off by default, because
@@ -84,6 +86,8 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// A new connection for each request.
     pub fresh: bool,
+    /// What a POST of HTTP/1.1 sends in place of stamped bytes, where the server looks at what it gets.
+    pub body: Option<Bytes>,
 }
 
 /// The HTTP methods a generator needs.
@@ -94,11 +98,21 @@ pub enum Method {
     Get,
 }
 
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Coding {
+    Gzip,
+}
+
 /// What an answer must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expect {
     pub status: u16,
     pub body: ExpectBody,
+    /// Another status that is right as well, whatever its body: a refusal that the test asks for (HTTP/1.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u16>,
 }
 
 /// What an answer's body must be.
@@ -132,9 +146,16 @@ impl Plan {
             target,
             load: Load { connections: 200, streams: 1, pace: Pace::Closed },
             timing: Timing::default(),
-            message: Message { method: Method::Post, payload: 64, headers: Vec::new(), fresh: false },
-            expect: Expect { status: 200, body: ExpectBody::Echo },
+            message: Message {
+                method: Method::Post,
+                payload: 64,
+                headers: Vec::new(),
+                fresh: false,
+                body: None,
+            },
+            expect: Expect { status: 200, body: ExpectBody::Echo, refused: None },
             content: Bytes::new(),
+            coding: None,
             threads,
             verify_tls: None,
         }

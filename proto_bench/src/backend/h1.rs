@@ -105,9 +105,16 @@ fn write_answer(request: &Request<'_>, body: &[u8], out: &mut Vec<u8>) {
     let asked = Asked { post: request.post, path: request.path, consumer: request.consumer };
     let own = answer::body(asked);
     let body = own.as_deref().unwrap_or(body);
-    out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: ");
+    let said = answer::said(request.path);
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: ");
+    out.extend_from_slice(said.content_type.as_bytes());
+    if let Some(seconds) = said.max_age {
+        out.extend_from_slice(b"\r\ncache-control: public, max-age=");
+        write_decimal(seconds as usize, out);
+    }
+    out.extend_from_slice(b"\r\ncontent-length: ");
     write_decimal(body.len(), out);
-    if let Some(stamp) = request.stamp {
+    if let Some(stamp) = request.stamp.filter(|_| said.max_age.is_none()) {
         out.extend_from_slice(b"\r\nx-bench-stamp: ");
         out.extend_from_slice(stamp);
     }

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use h2::server::{self, SendResponse};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
@@ -58,8 +58,17 @@ pub(super) fn answer_to(head: &http::request::Parts) -> (Response<()>, Option<By
     let path = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let own = answer::body(Asked { post, path, consumer: text(CONSUMER_HEADER) });
     let mut answer = Response::new(());
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    if let Some(stamp) = head.headers.get(STAMP_HEADER) {
+    let said = answer::said(path);
+    let kind = HeaderValue::from_str(said.content_type);
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, kind.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+    if let Some(value) =
+        said.max_age.and_then(|age| HeaderValue::from_str(&format!("public, max-age={age}")).ok())
+    {
+        answer.headers_mut().insert(CACHE_CONTROL, value);
+    }
+    if let Some(stamp) = head.headers.get(STAMP_HEADER).filter(|_| said.max_age.is_none()) {
         answer.headers_mut().insert(STAMP_HEADER, stamp.clone());
     }
     let own = own.map(|body| match body {

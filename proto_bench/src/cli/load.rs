@@ -145,8 +145,9 @@ impl LoadArgs {
             payload: self.size,
             headers: self.headers.clone(),
             fresh: self.fresh,
+            body: None,
         };
-        plan.expect = Expect { status: self.expect_status, body };
+        plan.expect = Expect { status: self.expect_status, body, refused: None };
         if let Some(content) = &self.expect_body {
             plan.expect_content(content.clone());
         }

@@ -73,11 +73,11 @@ const STREAMS: u32 = 10;
 /// A core that is not there, a backend that cannot be started, or a result that cannot be written.
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let core = args.generator_core;
-    pin_self(core).map_err(|source| CommandError::Pin { core, source })?;
+    pin_self(&[core]).map_err(|source| CommandError::Pin { core, source })?;
     let stand = Stand::new()?;
     let certificates = stand.directory.to_string_lossy().into_owned();
     let arguments = ["--threads", "1", "--write-certificate", &certificates];
-    let backend = BackendProcess::start(&arguments, Some(core))?;
+    let backend = BackendProcess::start(&arguments, &[core])?;
     let program = |peer: &Peer| Some((*peer, peer.program(args.gateway.as_deref())?));
     let found: Vec<_> = args.peers.iter().filter_map(program).collect();
     let bench = Bench { args, load: args.load.in_slices(), stand, backend, found };

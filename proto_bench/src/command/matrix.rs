@@ -42,7 +42,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let stand = Stand::new()?;
     let certificates = stand.directory.to_string_lossy().into_owned();
-    let backend = BackendProcess::start(&["--write-certificate", &certificates], None)?;
+    let backend = BackendProcess::start(&["--write-certificate", &certificates], &[])?;
     let program = if args.direct_only { None } else { Peer::Gateway.program(args.gateway.as_deref()) };
     let mut document = begin(args, program.as_deref());
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);

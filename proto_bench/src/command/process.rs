@@ -16,6 +16,7 @@ pub struct Server {
     pub name: String,
     child: Child,
     log: PathBuf,
+    started: Instant,
 }
 
 /// Why a server is not running.
@@ -33,10 +34,12 @@ pub enum ProcessError {
 
 /// How long a server may take until it accepts.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is asked until then.
+const LOOK: Duration = Duration::from_millis(2);
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
 impl Server {
-    /// Starts a program; its output goes to a file in `directory`. With a core given, it and all its threads and
+    /// Starts a program; its output goes to a file in `directory`. With cores given, it and all its threads and
     /// children run there and nowhere else.
     ///
     /// # Errors
@@ -45,18 +48,19 @@ impl Server {
         name: &str,
         command: &[String],
         directory: &Path,
-        core: Option<usize>,
+        cores: &[usize],
     ) -> Result<Self, ProcessError> {
         let fail = |source| ProcessError::Start { name: name.to_owned(), source };
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log).map_err(fail)?;
-        let child = pinned(command, core)
+        let started = Instant::now();
+        let child = pinned(command, cores)
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(fail)?)
             .stderr(output)
             .spawn()
             .map_err(fail)?;
-        Ok(Self { name: name.to_owned(), child, log })
+        Ok(Self { name: name.to_owned(), child, log, started })
     }
 
     /// The process, or with pinning the one that `taskset` became.
@@ -65,11 +69,11 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits until the server accepts connections there.
+    /// Waits until the server accepts connections there; returns how long after its start it did.
     ///
     /// # Errors
     /// It ended, or it does not accept in time.
-    pub fn wait_listening(&mut self, address: SocketAddr) -> Result<(), ProcessError> {
+    pub fn wait_listening(&mut self, address: SocketAddr) -> Result<Duration, ProcessError> {
         let begun = Instant::now();
         while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
             self.check_alive()?;
@@ -81,11 +85,12 @@ impl Server {
                     words: self.last_lines(),
                 });
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOOK);
         }
+        let took = self.started.elapsed();
         // Another program may hold the port while ours has failed on it.
         thread::sleep(Duration::from_millis(50));
-        self.check_alive()
+        self.check_alive().map(|()| took)
     }
 
     /// Tells whether the process still runs.
@@ -141,14 +146,14 @@ impl BackendProcess {
     ///
     /// # Errors
     /// It cannot be started or does not print its ports.
-    pub fn start(arguments: &[&str], core: Option<usize>) -> Result<Self, ProcessError> {
+    pub fn start(arguments: &[&str], cores: &[usize]) -> Result<Self, ProcessError> {
         let fail = |source| ProcessError::Start { name: "the backend".to_owned(), source };
         let own = own_program().map_err(fail)?;
         let mut command =
             vec![own.to_string_lossy().into_owned(), "backend".to_owned(), "--exit-with-stdin".to_owned()];
         command.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         let mut child =
-            pinned(&command, core).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(fail)?;
+            pinned(&command, cores).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(fail)?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
             BufReader::new(output).read_line(&mut line).map_err(fail)?;
@@ -189,15 +194,16 @@ fn own_program() -> io::Result<PathBuf> {
     beside.filter(|path| path.exists()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The command, to run on one core if asked, and to end with this process even if that is killed. The two helpers
+/// The command, to run on these cores if any are given, and to end with this process even if that is killed. The two helpers
 /// replace themselves by the program, so its pid is the child's, and no thread of it ever starts elsewhere.
-fn pinned(command: &[String], core: Option<usize>) -> Command {
+fn pinned(command: &[String], cores: &[usize]) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find("setpriv").is_some() {
         words.extend(["setpriv", "--pdeathsig", "TERM", "--"].map(str::to_owned));
     }
-    if let Some(core) = core {
-        words.extend(["taskset".to_owned(), "-c".to_owned(), core.to_string()]);
+    if !cores.is_empty() {
+        let list: Vec<String> = cores.iter().map(usize::to_string).collect();
+        words.extend(["taskset".to_owned(), "-c".to_owned(), list.join(",")]);
     }
     words.extend_from_slice(command);
     let (program, arguments) =
@@ -223,9 +229,9 @@ pub fn find(program: &str) -> Option<PathBuf> {
 /// Pins this process's current thread, and all threads it starts from now on.
 ///
 /// # Errors
-/// There is no such core.
-pub fn pin_self(core: usize) -> Result<(), rustix::io::Errno> {
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(core);
-    rustix::thread::sched_setaffinity(None, &cores)
+/// None of them is there.
+pub fn pin_self(cores: &[usize]) -> Result<(), rustix::io::Errno> {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.iter().filter(|core| **core < rustix::thread::CpuSet::MAX_CPU).for_each(|core| set.set(*core));
+    rustix::thread::sched_setaffinity(None, &set)
 }

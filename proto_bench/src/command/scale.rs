@@ -70,7 +70,7 @@ const VISIBLE_LIMIT: Duration = Duration::from_secs(30);
 /// No gateway, or one whose admin API refuses.
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let stand = Stand::new()?;
-    let backend = BackendProcess::start(&["-p", "http"], None)?;
+    let backend = BackendProcess::start(&["-p", "http"], &[])?;
     let mut document = Document::begin(Kind::Scale);
     let gateway = find_or_start(args, &stand, &mut document)?;
     let backend_address =
@@ -134,7 +134,7 @@ fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandE
     for (path, text) in &setup.files {
         crate::report::model::write_file(path, text)?;
     }
-    let mut server = Server::start("gateway", &setup.command, &stand.directory, None)?;
+    let mut server = Server::start("gateway", &setup.command, &stand.directory, &[])?;
     server.wait_listening(admin)?;
     server.wait_listening(proxy)?;
     Ok(Gateway { admin, proxy, pid: Some(server.pid()), token, _server: Some(server) })

@@ -92,7 +92,7 @@ impl Stand {
         for (path, text) in &setup.files {
             std::fs::write(path, text).map_err(|source| StandError::File { path: path.clone(), source })?;
         }
-        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core)?;
+        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core.as_slice())?;
         let datagrams = matches!(test.front().0, Protocol::Http3 | Protocol::Udp | Protocol::Dtls);
         if datagrams {
             wait_bound(&mut server, listen)?;

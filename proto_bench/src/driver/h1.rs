@@ -10,10 +10,12 @@ use super::link::Linker;
 use super::{Answer, Driver, Fault, Lane, Opened, Pattern, Stamp};
 use crate::plan::{Expect, ExpectBody, Method, Plan};
 
+mod coded;
 pub(crate) mod response;
 mod template;
 pub(crate) mod wire;
 
+use coded::Coded;
 use response::Head;
 use template::Template;
 use wire::Wire;
@@ -30,6 +32,7 @@ struct Shape {
     pattern: Pattern,
     expect: Expect,
     content: Bytes,
+    coded: Option<Coded>,
 }
 
 /// One keep-alive connection.
@@ -45,12 +48,14 @@ impl H1 {
     /// # Errors
     /// What makes every connection impossible, such as an unreadable root certificate.
     pub fn new(plan: &Rc<Plan>) -> Result<Self, Fault> {
-        let payload = if plan.message.method == Method::Get { 0 } else { plan.message.payload };
+        let stamped = plan.message.method == Method::Post && plan.message.body.is_none();
+        let payload = if stamped { plan.message.payload } else { 0 };
         let shape = Shape {
             template: Template::new(plan, payload),
             pattern: Pattern::new(payload),
             expect: plan.expect,
             content: plan.content.clone(),
+            coded: plan.coding.map(Coded::new),
         };
         Ok(Self { linker: Linker::new(plan)?, shape: Rc::new(shape) })
     }
@@ -81,6 +86,10 @@ impl Lane for Connection {
 impl Shape {
     fn verify(&self, head: &Head, stamp: Stamp, got: &[u8]) -> Result<Answer, Fault> {
         let expect = self.expect;
+        if expect.refused == Some(head.status) {
+            let stamped = head.stamp.is_none_or(|echoed| echoed == stamp);
+            return Ok(Answer { status: head.status, body: got.len(), stamped, last: head.last });
+        }
         if head.status != expect.status {
             return Err(Fault::Status { got: head.status, expected: expect.status });
         }
@@ -95,7 +104,10 @@ impl Shape {
                 self.pattern.check(stamp, got)?;
                 stamped = true;
             }
-            ExpectBody::Content(_) => compare(got, &self.content)?,
+            ExpectBody::Content(_) => match &self.coded {
+                Some(coded) => coded.compare(got, &self.content)?,
+                None => compare(got, &self.content)?,
+            },
             ExpectBody::Size(expected) if got.len() != expected => {
                 return Err(Fault::Length { got: got.len(), expected });
             }

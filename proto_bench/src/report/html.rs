@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::markdown::{self, ids, subjects, thousands};
-use super::model::{Document, Kind, Row};
+use super::model::{Document, Kind, Round, Row};
 
 mod chart;
 mod page;
@@ -31,7 +31,7 @@ fn section(out: &mut String, document: &Document) {
     page::circumstances(out, document);
     page::table(out, &markdown::tables(document));
     match document.kind {
-        Kind::Matrix | Kind::Compare => by_subject(out, document),
+        Kind::Matrix | Kind::Compare | Kind::Replay => by_subject(out, document),
         Kind::Run => details(out, document),
         Kind::Clients | Kind::Sweep => ladder(out, document),
         Kind::Scale => scale(out, document),
@@ -68,7 +68,7 @@ fn by_subject(out: &mut String, document: &Document) {
     }));
     out.push_str("</div>");
     curves(out, document);
-    memory(out, document);
+    over_time(out, document);
 }
 
 /// Percentile curves, one chart a test.
@@ -99,32 +99,45 @@ fn curves(out: &mut String, document: &Document) {
     out.push_str("</div>");
 }
 
-/// Resident memory over the time of a round, one chart a test.
-fn memory(out: &mut String, document: &Document) {
+/// CPU and resident memory over the measured time, one chart a test each.
+fn over_time(out: &mut String, document: &Document) {
+    let cores = |round: &Round| round.cpu.clone();
+    chart_over_time(out, document, ("CPU over time", "cores"), &cores);
+    let mebibytes = |round: &Round| {
+        round.memory.iter().map(|(at, bytes)| (*at, super::terminal::mebibytes(*bytes))).collect()
+    };
+    chart_over_time(out, document, ("Resident memory over time", "MiB"), &mebibytes);
+}
+
+/// A figure over the measured time, one round after the other.
+fn chart_over_time(
+    out: &mut String,
+    document: &Document,
+    (title, unit): (&str, &str),
+    of: &dyn Fn(&Round) -> Vec<(f64, f64)>,
+) {
     let subjects = subjects(document);
     let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
     let mut charts = String::new();
     for first in ids(document) {
-        let curves: Vec<Curve> = document
-            .rows
-            .iter()
-            .filter(|row| row.id == first.id && row.is_valid())
-            .filter_map(|row| {
-                let round = row.rounds.last().filter(|round| !round.memory.is_empty())?;
-                let mebibytes = |(at, bytes): &(f64, u64)| (*at, super::terminal::mebibytes(*bytes));
-                Some(Curve {
-                    colour: colour(row),
-                    name: row.subject.clone(),
-                    points: round.memory.iter().map(mebibytes).collect(),
-                })
+        let rows = document.rows.iter().filter(|row| row.id == first.id && row.is_valid());
+        let curves: Vec<Curve> = rows
+            .map(|row| {
+                let (mut begun, mut points) = (0.0, Vec::new());
+                for round in &row.rounds {
+                    points.extend(of(round).into_iter().map(|(at, value)| (begun + at, value)));
+                    begun += round.window_seconds;
+                }
+                Curve { colour: colour(row), name: row.subject.clone(), points }
             })
+            .filter(|curve| !curve.points.is_empty())
             .collect();
         if !curves.is_empty() {
-            charts.push_str(&Lines::over_time(&first.label, "MiB").render(&curves));
+            charts.push_str(&Lines::over_time(&first.label, unit).render(&curves));
         }
     }
     if !charts.is_empty() {
-        write!(out, "<h3>Resident memory over time</h3><div class=\"charts small\">{charts}</div>").ok();
+        write!(out, "<h3>{title}</h3><div class=\"charts small\">{charts}</div>").ok();
     }
 }
 
@@ -141,7 +154,7 @@ fn details(out: &mut String, document: &Document) {
         .ok();
     }
     curves(out, document);
-    memory(out, document);
+    over_time(out, document);
 }
 
 /// Rows that differ in one number: connections or rate.

@@ -7,6 +7,7 @@ use super::published;
 use super::terminal::mebibytes;
 
 mod compare;
+mod replay;
 mod scale;
 mod table;
 
@@ -35,6 +36,7 @@ pub fn tables(document: &Document) -> String {
         Kind::Matrix => matrix(document),
         Kind::Compare => compare::render(document),
         Kind::Scale => scale::render(document),
+        Kind::Replay => return replay::render(document),
         Kind::Run | Kind::Clients | Kind::Sweep => list(&document.rows).render(),
     };
     out.push_str(&void_reasons(document));
@@ -75,6 +77,7 @@ pub fn title(kind: Kind) -> &'static str {
         Kind::Sweep => "sweep: rising rates, open loop",
         Kind::Compare => "compare: proxies side by side",
         Kind::Scale => "scale: a growing configuration",
+        Kind::Replay => "replay: published tests, here and now",
     }
 }
 

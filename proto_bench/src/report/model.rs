@@ -16,6 +16,9 @@ use crate::report::judge::marks;
 
 mod from_outcome;
 mod json;
+mod replay;
+
+pub use replay::{Replay, ReplayRow, Start};
 
 /// A whole result file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,6 +49,9 @@ pub struct Document {
     /// Only in results of `scale`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
+    /// Only in results of `replay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 /// The command a document comes from.
@@ -58,6 +64,7 @@ pub enum Kind {
     Sweep,
     Compare,
     Scale,
+    Replay,
 }
 
 /// One test of one subject, over all rounds.
@@ -121,6 +128,9 @@ pub struct Round {
     pub machine: MachineLoad,
     /// Seconds into the window and resident bytes of the subject.
     pub memory: Vec<(f64, u64)>,
+    /// Seconds into the window and cores the subject used since the sample before.
+    #[serde(default)]
+    pub cpu: Vec<(f64, f64)>,
     /// Seconds into the window and verified answers up to then.
     pub progress: Vec<(f64, u64)>,
     pub marks: Vec<String>,
@@ -323,6 +333,7 @@ impl Document {
             configurations: BTreeMap::new(),
             checks: Vec::new(),
             scale: None,
+            replay: None,
         }
     }
 

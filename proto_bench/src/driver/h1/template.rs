@@ -27,16 +27,19 @@ impl Template {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         let mut stamp_at = None;
+        let fixed = plan.message.body.as_ref().filter(|_| method == Method::Post);
         if method == Method::Post {
-            text.push_str(&format!("content-length: {payload}\r\n"));
-        } else {
+            text.push_str(&format!("content-length: {}\r\n", fixed.map_or(payload, |body| body.len())));
+        }
+        if method == Method::Get || fixed.is_some() {
             text.push_str(&format!("{STAMP_HEADER}: "));
             stamp_at = Some(text.len());
             text.push_str(&format!("{}\r\n", "0".repeat(Stamp::LENGTH * 2)));
         }
         text.push_str("\r\n");
-        let body_at = text.len();
         let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(fixed.map_or(&[], |body| body));
+        let body_at = bytes.len();
         bytes.resize(body_at + payload, 0);
         Self { bytes, body_at, stamp_at }
     }

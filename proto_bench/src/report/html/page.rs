@@ -66,14 +66,23 @@ pub(super) fn circumstances(out: &mut String, document: &Document) {
     write!(out, "<p class=soft>{}</p>", listed.join(" · ")).ok();
 }
 
-/// Our own Markdown tables as HTML: lines of cells, bold words, and paragraphs between them.
+/// Our own Markdown as HTML: lines of cells, bold and slanted words, lists, and paragraphs between them.
 pub(super) fn table(out: &mut String, markdown: &str) {
-    let mut open = false;
+    let (mut open, mut listed) = (false, false);
     for line in markdown.lines() {
         let is_row = line.starts_with('|');
         if open && !is_row {
             out.push_str("</table></div>");
             open = false;
+        }
+        let item = line.strip_prefix("- ");
+        if listed != item.is_some() {
+            out.push_str(if listed { "</ul>" } else { "<ul>" });
+            listed = !listed;
+        }
+        if let Some(item) = item {
+            write!(out, "<li>{}</li>", emphasis(item)).ok();
+            continue;
         }
         if is_row {
             if line.starts_with("|--") {
@@ -96,6 +105,9 @@ pub(super) fn table(out: &mut String, markdown: &str) {
     if open {
         out.push_str("</table></div>");
     }
+    if listed {
+        out.push_str("</ul>");
+    }
 }
 
 fn row(out: &mut String, line: &str, tag: &str) {
@@ -115,11 +127,19 @@ fn row(out: &mut String, line: &str, tag: &str) {
 }
 
 fn emphasis(text: &str) -> String {
-    let parts: Vec<String> = text.split("**").map(escape).collect();
+    alternate(text, "**", "strong", &|text| alternate(text, "*", "em", &escape))
+}
+
+/// Every other part between marks in a tag, where marks come in pairs.
+fn alternate(text: &str, mark: &str, tag: &str, inner: &dyn Fn(&str) -> String) -> String {
+    let parts: Vec<&str> = text.split(mark).collect();
+    if parts.len().is_multiple_of(2) {
+        return inner(text);
+    }
     parts
         .iter()
         .enumerate()
-        .map(|(at, part)| if at % 2 == 1 { format!("<strong>{part}</strong>") } else { part.clone() })
+        .map(|(at, part)| if at % 2 == 1 { format!("<{tag}>{}</{tag}>", inner(part)) } else { inner(part) })
         .collect()
 }
 

@@ -9,6 +9,11 @@ use crate::report::model::{CheckRun, Document, Round, Row, Spread, Summary};
 /// The subject that ratios are of, and the one that is a floor and no competitor.
 const GATEWAY: &str = "gateway";
 const FLOOR: &str = "relay";
+/// The test whose relay is the floor of HTTP tests that a relay can't do, and those tests.
+const HTTP_FLOOR: &str = "h1";
+const HTTP_WITHOUT_RELAY: [&str; 7] = ["h1-tls", "h2", "h2c", "h3", "grpc", "fixed", "fixed-h2c"];
+/// Clean slices that a lead needs: one alone may be chance.
+const SLICES_OF_A_LEAD: usize = 3;
 
 /// A figure of the table.
 struct Figure {
@@ -93,27 +98,33 @@ impl Figure {
                 })
             }));
             let rows: Vec<&Row> = rows.into_iter().flatten().filter(|row| row.is_valid()).collect();
+            let gateway = rows.iter().copied().find(|row| row.subject == GATEWAY);
             if ratios {
                 let best = cheapest_other(&rows)
-                    .and_then(|best| Some(format!("{} of {}", ratio(&rows, best)?, best.subject)));
+                    .and_then(|best| Some(format!("{} of {}", ratio(gateway?, best)?, best.subject)));
                 cells.push(best.unwrap_or_else(|| "–".to_owned()));
             }
             if floor {
-                let relay = rows.iter().find(|row| row.subject == FLOOR);
-                cells.push(relay.and_then(|relay| ratio(&rows, relay)).unwrap_or_else(|| "–".to_owned()));
+                let multiple = gateway.and_then(|gateway| multiple_of_floor(document, gateway, first));
+                cells.push(multiple.unwrap_or_else(|| "–".to_owned()));
             }
             table.row(cells);
         }
         table.render()
     }
 
-    /// Who leads: every slice of it beats the median of all others, and none of them has a mark that spoils the figure.
+    /// Who leads: every slice of it beats the median of all others, all have three slices at least, and none of them has a mark
+    /// that spoils the figure.
     fn leader<'r>(&self, rows: &[&'r Row]) -> Option<&'r str> {
         let rows: Vec<(&Row, Spread)> = rows
             .iter()
             .filter(|row| row.is_valid() && row.subject != FLOOR)
             .filter_map(|row| Some((*row, (self.of)(row.summary.as_ref()?)?)))
             .collect();
+        let few = |row: &Row| row.rounds.len() - row.left_out < SLICES_OF_A_LEAD;
+        if rows.iter().any(|(row, _)| few(row)) {
+            return None;
+        }
         let spoilt = |row: &Row| row.marks.iter().any(|mark| self.spoils.contains(&mark.as_str()));
         if rows.len() < 2 || rows.iter().any(|(row, _)| spoilt(row)) {
             return None;
@@ -128,22 +139,38 @@ impl Figure {
     }
 }
 
+/// The gateway's row as a multiple of the bare relay's: of the same test where the relay can do it, else, for tests over HTTP, of
+/// the relay under HTTP/1.1, which is what forwarding costs at least.
+fn multiple_of_floor(document: &Document, gateway: &Row, first: &Row) -> Option<String> {
+    let floor = |id: &str| document.row(id, FLOOR).filter(|row| row.is_valid());
+    if let Some(own) = floor(&first.id) {
+        return ratio(gateway, own);
+    }
+    let is_http = HTTP_WITHOUT_RELAY.contains(&first.id.as_str());
+    let multiple = ratio(gateway, floor(HTTP_FLOOR).filter(|_| is_http)?)?;
+    Some(format!("{multiple} of HTTP/1.1's"))
+}
+
 /// The cheapest of the others by CPU time.
 fn cheapest_other<'r>(rows: &[&'r Row]) -> Option<&'r Row> {
-    let cpu = |row: &Row| Some(row.summary.as_ref()?.cpu_us_per_request?.median);
     let others = rows.iter().filter(|row| row.subject != GATEWAY && row.subject != FLOOR);
-    let priced = others.filter_map(|row| Some((cpu(row)?, *row)));
+    cheapest(&others.copied().collect::<Vec<_>>())
+}
+
+/// The cheapest of these by CPU time.
+pub(super) fn cheapest<'r>(rows: &[&'r Row]) -> Option<&'r Row> {
+    let cpu = |row: &Row| Some(row.summary.as_ref()?.cpu_us_per_request?.median);
+    let priced = rows.iter().filter_map(|row| Some((cpu(row)?, *row)));
     priced.min_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, row)| row)
 }
 
-/// The gateway's CPU time over that of another, slice by slice, so that both had the same machine.
-fn ratio(rows: &[&Row], other: &Row) -> Option<String> {
-    let gateway = rows.iter().find(|row| row.subject == GATEWAY)?;
+/// One's CPU time over that of another, slice by slice, so that both had the same machine.
+pub(super) fn ratio(one: &Row, other: &Row) -> Option<String> {
     let cost = |round: &Round| {
         let usage = round.subject.as_ref().filter(|_| !round.is_disturbed())?;
         (usage.cpu_us_per_request > 0.0).then_some(usage.cpu_us_per_request)
     };
-    let pairs = gateway.rounds.iter().zip(&other.rounds);
+    let pairs = one.rounds.iter().zip(&other.rounds);
     let ratios: Vec<f64> = pairs.filter_map(|(ours, theirs)| Some(cost(ours)? / cost(theirs)?)).collect();
     let Spread { median, min, max, .. } = Spread::of(ratios.iter().copied());
     match ratios.len() {

@@ -23,6 +23,12 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Whether it has no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The table as Markdown.
     #[must_use]
     pub fn render(&self) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::{Connections, FaultCount, Latency, LittlesLaw, MachineLoad, OpenLoop, Round, Usage};
-use crate::engine::{Consumed, Outcome};
+use crate::engine::{Consumed, Outcome, Sample};
 use crate::measure::{Role, Tally};
 use crate::plan::{Pace, Plan};
 use crate::report::judge;
@@ -77,7 +77,8 @@ impl Round {
             backend: of_role(Role::Backend),
             machine: machine_load(outcome, window_seconds),
             generator,
-            memory: memory(outcome),
+            memory: over_time(outcome, |sample, at| sample.resident_bytes.get(at).copied()),
+            cpu: cores_over_time(outcome),
             progress: outcome.progress.iter().map(|(at, count)| (at.as_secs_f64(), *count)).collect(),
             marks: Vec::new(),
             void: Vec::new(),
@@ -154,14 +155,25 @@ fn machine_load(outcome: &Outcome, window_seconds: f64) -> MachineLoad {
     }
 }
 
-fn memory(outcome: &Outcome) -> Vec<(f64, u64)> {
+/// A figure of the process under test, by the seconds into the window.
+fn over_time<T>(outcome: &Outcome, figure: impl Fn(&Sample, usize) -> Option<T>) -> Vec<(f64, T)> {
     let Some(at) = outcome.watched.iter().position(|(watched, _)| watched.role == Role::Subject) else {
         return Vec::new();
     };
-    let sample = |sample: &crate::engine::MemorySample| {
-        Some((sample.at.as_secs_f64(), *sample.resident_bytes.get(at)?))
-    };
-    outcome.memory.iter().filter_map(sample).collect()
+    let samples = outcome.samples.iter();
+    samples.filter_map(|sample| Some((sample.at.as_secs_f64(), figure(sample, at)?))).collect()
+}
+
+/// Cores the process under test used from one sample to the next.
+fn cores_over_time(outcome: &Outcome) -> Vec<(f64, f64)> {
+    let used = over_time(outcome, |sample, at| sample.cpu.get(at).map(Duration::as_secs_f64));
+    used.windows(2)
+        .filter_map(|pair| {
+            let [(from, before), (until, after)] = pair else { return None };
+            let time = until - from;
+            (time > 0.0).then(|| (*until, (after - before).max(0.0) / time))
+        })
+        .collect()
 }
 
 fn per_request(cpu: Duration, completed: u64) -> f64 {
