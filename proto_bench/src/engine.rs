@@ -119,7 +119,14 @@ pub type MakeDriver<D> = dyn Fn(&Rc<Plan>) -> Result<D, Fault> + Send + Sync;
 /// No runtime or thread could be made, or the plan cannot work at all. A server that fails is no error here: it
 /// shows in the outcome's faults.
 pub fn run(plan: &Plan, watched: &[Watched], tell: &mut dyn FnMut(Progress)) -> Result<Outcome, Fault> {
-    let around = Surroundings { watched, tell, stop: None };
+    run_in(plan, Surroundings { watched, tell, stop: None })
+}
+
+/// Runs one round in these surroundings.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_in(plan: &Plan, around: Surroundings<'_>) -> Result<Outcome, Fault> {
     match plan.target.protocol {
         Protocol::Http1 => run_driver(plan, around, Arc::new(driver::h1::H1::new)),
         Protocol::Http2 => run_driver(plan, around, Arc::new(driver::h2::H2::new)),

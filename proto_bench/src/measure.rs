@@ -1,5 +1,6 @@
 //! What is measured: latencies and answers, CPU and memory of processes, and the machine.
 
+pub mod counters;
 pub mod machine;
 pub mod process;
 pub mod recorder;

@@ -444,7 +444,8 @@ mod tests {
     fn rows_are_chosen_by_a_part_or_a_pattern() {
         let row = &Seed::Hotdogs.table().expect("a table").rows[0];
         let mut row = row.clone();
-        ("10-synthetic".clone_into(&mut row.id), "Fixed answer, 10 clients".clone_into(&mut row.label));
+        "10-synthetic".clone_into(&mut row.id);
+        "Fixed answer, 10 clients".clone_into(&mut row.label);
         for (pattern, is_right) in [
             ("synthetic", true),
             ("FIXED", true),

@@ -1,4 +1,4 @@
-//! proto_bench's tests from outside: all protocols, wrong servers, the growing configuration, the command line.
+//! proto_bench's tests from outside: all protocols, wrong servers, the growing configuration, replays, the command line.
 
 #[path = "all/cli.rs"]
 mod cli;
@@ -6,6 +6,8 @@ mod cli;
 mod closing;
 #[path = "all/protocols.rs"]
 mod protocols;
+#[path = "all/replay.rs"]
+mod replay;
 #[path = "all/reports.rs"]
 mod reports;
 #[path = "all/scale.rs"]

@@ -10,12 +10,13 @@ use super::run::note_limits;
 use super::stand::{Stand, probe};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
-use crate::measure::{Role, Watched, machine};
+use crate::measure::{Role, Watched, counters, machine};
 use crate::peers::{self, Peer, Test};
 use crate::plan::Plan;
 use crate::report::model::{Row, Verdict};
 use crate::report::{Document, Kind};
 
+mod callgrind;
 mod check;
 
 /// Arguments of `compare`.
@@ -39,6 +40,13 @@ pub struct Args {
     /// Checks the generator against these programs first, on nginx in the same run.
     #[arg(long, value_enum, value_delimiter = ',')]
     check_with: Vec<check::Checker>,
+    /// Counts each request's instructions and cache misses: by the processor's counters, where `perf` and the machine have them,
+    /// or by callgrind, in further runs of a fixed number of requests.
+    #[arg(long, value_enum, default_value_t = Instructions::Perf)]
+    instructions: Instructions,
+    /// Requests that callgrind counts for each subject and test.
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    counted_requests: u64,
     /// Connections of HTTP/2, HTTP/3 and gRPC tests.
     #[arg(long, default_value_t = 20)]
     multiplexed_connections: u32,
@@ -46,6 +54,14 @@ pub struct Args {
     load: LoadArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// How instructions are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Instructions {
+    Perf,
+    Callgrind,
+    Off,
 }
 
 /// What a slice needs beside its test.
@@ -82,14 +98,28 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let found: Vec<_> = args.peers.iter().filter_map(program).collect();
     let bench = Bench { args, load: args.load.in_slices(), stand, backend, found };
     let mut document = bench.begin();
-    let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    let counting = args.instructions == Instructions::Perf && can_count(&mut document);
+    let mut console =
+        Console::new(args.output.quiet).repeating(args.load.repeat_disturbed).counting(counting);
     check::rounds(&bench, &mut document, &console)?;
     for test in &args.tests {
         bench.measure(*test, &mut document, &mut console)?;
+        if args.instructions == Instructions::Callgrind {
+            callgrind::count(&bench, *test, &mut document, &console);
+        }
     }
     document.rows.iter_mut().for_each(Row::conclude);
     console.note_repeats(&mut document);
     output::deliver(document, &args.output)
+}
+
+/// Whether the processor's counters can be read; says in the document if they can't.
+fn can_count(document: &mut Document) -> bool {
+    let Err(reason) = counters::available() else { return true };
+    document.notes.push(format!(
+        "Instructions and cache misses are not counted: {reason}. --instructions callgrind counts them without counters."
+    ));
+    false
 }
 
 impl Bench<'_> {

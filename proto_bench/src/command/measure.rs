@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::driver::Fault;
 use crate::engine::{self, Progress};
-use crate::measure::{Watched, process};
+use crate::measure::counters::Perf;
+use crate::measure::{Role, Watched, process};
 use crate::plan::Plan;
 use crate::report::judge::marks;
 use crate::report::model::{Document, Round, Row, Verdict};
@@ -17,6 +18,7 @@ pub struct Console {
     shown: bool,
     label: String,
     repeats: u32,
+    counting: bool,
     /// Rounds that were thrown away because strangers disturbed them.
     pub repeated: u32,
 }
@@ -29,6 +31,7 @@ impl Console {
             shown: !quiet && std::io::stderr().is_terminal(),
             label: String::new(),
             repeats: 0,
+            counting: false,
             repeated: 0,
         }
     }
@@ -37,6 +40,13 @@ impl Console {
     #[must_use]
     pub fn repeating(mut self, times: u32) -> Self {
         self.repeats = times;
+        self
+    }
+
+    /// Has `perf` count what the process under test does in each round.
+    #[must_use]
+    pub fn counting(mut self, counting: bool) -> Self {
+        self.counting = counting;
         self
     }
 
@@ -52,9 +62,19 @@ impl Console {
     pub fn round(&mut self, plan: &Plan, watched: &[Watched]) -> Result<Round, Fault> {
         let mut left = self.repeats;
         loop {
-            let outcome = engine::run(plan, watched, &mut |progress| self.tell(progress))?;
+            let subject = watched.iter().find(|watched| self.counting && watched.role == Role::Subject);
+            let mut perf = None;
+            let outcome = engine::run(plan, watched, &mut |progress| {
+                if let (Progress::Running { .. }, None, Some(subject)) = (progress, &perf, subject) {
+                    let pids = [vec![subject.pid], process::descendants(subject.pid)].concat();
+                    perf = Some(Perf::start(&pids).ok());
+                }
+                self.tell(progress);
+            })?;
             self.clear();
-            let round = Round::new(plan, &outcome);
+            let mut round = Round::new(plan, &outcome);
+            let cost = round.subject.as_ref().map_or(0.0, |usage| usage.cpu_us_per_request);
+            round.counts = perf.flatten().and_then(|perf| perf.end(cost));
             // The choice looks at strangers' CPU time only, never at the figures, and never hides a fault.
             let disturbed = round.marks.iter().any(|mark| mark == marks::DISTURBED);
             if left == 0 || !disturbed || !round.faults.is_empty() {
@@ -150,6 +170,7 @@ pub fn row(id: &str, label: &str, subject: &str, plan: &Plan) -> Row {
         verdict: Verdict::Valid,
         summary: None,
         marks: Vec::new(),
+        simulated: None,
         left_out: 0,
     }
 }

@@ -17,6 +17,8 @@ pub struct Server {
     child: Child,
     log: PathBuf,
     started: Instant,
+    /// How long it may take to accept, and to end.
+    limits: (Duration, Duration),
 }
 
 /// Why a server is not running.
@@ -60,7 +62,14 @@ impl Server {
             .stderr(output)
             .spawn()
             .map_err(fail)?;
-        Ok(Self { name: name.to_owned(), child, log, started })
+        Ok(Self { name: name.to_owned(), child, log, started, limits: (START_LIMIT, STOP_LIMIT) })
+    }
+
+    /// With other limits: how long it may take to accept, and to end.
+    #[must_use]
+    pub fn within(mut self, start: Duration, stop: Duration) -> Self {
+        self.limits = (start, stop);
+        self
     }
 
     /// The process, or with pinning the one that `taskset` became.
@@ -77,11 +86,11 @@ impl Server {
         let begun = Instant::now();
         while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
             self.check_alive()?;
-            if begun.elapsed() > START_LIMIT {
+            if begun.elapsed() > self.limits.0 {
                 return Err(ProcessError::Silent {
                     name: self.name.clone(),
                     address,
-                    seconds: START_LIMIT.as_secs(),
+                    seconds: self.limits.0.as_secs(),
                     words: self.last_lines(),
                 });
             }
@@ -123,7 +132,7 @@ impl Drop for Server {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
         }
         let begun = Instant::now();
-        while begun.elapsed() < STOP_LIMIT {
+        while begun.elapsed() < self.limits.1 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }

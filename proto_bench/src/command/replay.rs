@@ -67,6 +67,10 @@ pub struct Args {
     output: OutputArgs,
 }
 
+/// What is said of a gateway in a folder `debug`.
+const UNOPTIMISED: &str = "The gateway's program is in a folder `debug`: an unoptimised build, whose figures show only that the \
+                           rows work.";
+
 /// Runs the replay.
 ///
 /// # Errors
@@ -90,7 +94,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     })?;
     let mut document = begin(args, &table, &subjects, (&server_cores, &generator_cores));
     let mut console = Console::new(args.output.quiet);
-    let mut bench = prepare(args, &table, &subjects, (server_cores, &generator_cores))?;
+    let bench = prepare(args, &table, &subjects, (server_cores, &generator_cores))?;
     for row in rows {
         bench.row(row, &mut document, &mut console)?;
     }
@@ -146,6 +150,9 @@ fn begin(
         seen.push(kind);
         match program(args, kind) {
             Some(found) => {
+                if kind == Program::Gateway && found.components().any(|part| part.as_os_str() == "debug") {
+                    document.notes.push(UNOPTIMISED.to_owned());
+                }
                 let found = found.to_string_lossy();
                 let versions = machine::versions(&[(kind.name(), &found, peer(kind).version_arguments())]);
                 document.versions.extend(versions);

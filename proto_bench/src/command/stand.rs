@@ -44,6 +44,8 @@ pub struct Stand {
 /// Round trips that a proxy must get right before it is measured.
 const PROBE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
+/// How long a program may take to start and to end under another one.
+const SLOW: Duration = Duration::from_secs(120);
 
 impl Stand {
     /// Makes the directory.
@@ -82,7 +84,22 @@ impl Stand {
         peer: Peer,
         test: Test,
         program: &Path,
+        place: (&Ports, SocketAddr, usize, Option<usize>),
+    ) -> Result<(Server, Setup), StandError> {
+        self.start_under(peer, test, program, place, None)
+    }
+
+    /// The same under another program, such as valgrind, that makes it slow to start and to end.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub fn start_under(
+        &self,
+        peer: Peer,
+        test: Test,
+        program: &Path,
         (backend, listen, workers, core): (&Ports, SocketAddr, usize, Option<usize>),
+        under: Option<&[String]>,
     ) -> Result<(Server, Setup), StandError> {
         let admin = self.port()?;
         let site = Site { listen, backend, directory: &self.directory, workers, admin };
@@ -92,7 +109,11 @@ impl Stand {
         for (path, text) in &setup.files {
             std::fs::write(path, text).map_err(|source| StandError::File { path: path.clone(), source })?;
         }
-        let mut server = Server::start(peer.name(), &setup.command, &self.directory, core.as_slice())?;
+        let command = [under.unwrap_or_default(), &setup.command].concat();
+        let mut server = Server::start(peer.name(), &command, &self.directory, core.as_slice())?;
+        if under.is_some() {
+            server = server.within(SLOW, SLOW);
+        }
         let datagrams = matches!(test.front().0, Protocol::Http3 | Protocol::Udp | Protocol::Dtls);
         if datagrams {
             wait_bound(&mut server, listen)?;

@@ -116,7 +116,9 @@ fn precise_cpu(pid: u32) -> Option<Duration> {
     (total > Duration::ZERO).then_some(total)
 }
 
-fn descendants(pid: u32) -> Vec<u32> {
+/// Children of a process, theirs, and so on.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut to_visit = vec![pid];
     while let Some(parent) = to_visit.pop() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::FaultKind;
+use crate::measure::counters::Counts;
 use crate::measure::machine::{self, Machine, Revision};
 use crate::measure::process::Role;
 use crate::measure::time;
@@ -86,6 +87,9 @@ pub struct Row {
     pub summary: Option<Summary>,
     /// Remarks such as `generator-limited`.
     pub marks: Vec<String>,
+    /// What a request takes besides time, as callgrind counted it in runs of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Counts>,
     /// Disturbed rounds that the summary leaves out, since enough others are there.
     #[serde(default)]
     pub left_out: usize,
@@ -133,6 +137,9 @@ pub struct Round {
     pub cpu: Vec<(f64, f64)>,
     /// Seconds into the window and verified answers up to then.
     pub progress: Vec<(f64, u64)>,
+    /// What a request of the subject takes besides time, as the processor counted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
     pub marks: Vec<String>,
     /// Why the round is void; empty for a good one.
     pub void: Vec<String>,
@@ -230,6 +237,13 @@ pub struct Summary {
     pub p999_us: Spread,
     pub max_us: Spread,
     pub resident_bytes: Option<Spread>,
+    /// A request's instructions in user space, and its misses of the first caches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Spread>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction_misses: Option<Spread>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_misses: Option<Spread>,
 }
 
 /// A figure over the rounds.

@@ -2,6 +2,7 @@
 
 use super::judge::marks;
 use super::model::{Latency, Round, Row, Spread, Summary, Verdict};
+use crate::measure::counters::Counts;
 
 /// Undisturbed rounds that are enough to leave the others out.
 const ENOUGH: usize = 3;
@@ -39,7 +40,7 @@ impl Row {
         self.marks = marks;
         if reasons.is_empty() && !self.rounds.is_empty() {
             self.verdict = Verdict::Valid;
-            self.summary = Some(Summary::new(&kept));
+            self.summary = Some(Summary::new(&kept).with(self.simulated));
         } else {
             self.verdict = Verdict::Void(reasons);
             self.summary = None;
@@ -71,8 +72,29 @@ impl Summary {
             p999_us: latency(&|latency| latency.p999_us),
             max_us: latency(&|latency| latency.max_us),
             resident_bytes: resident,
+            instructions: counted(rounds, |counts| Some(counts.instructions)),
+            instruction_misses: counted(rounds, |counts| counts.instruction_misses),
+            data_misses: counted(rounds, |counts| counts.data_misses),
         }
     }
+
+    /// With what was counted in runs of its own in place of the rounds' counts.
+    fn with(self, simulated: Option<Counts>) -> Self {
+        let Some(counts) = simulated else { return self };
+        let alone = |figure: Option<f64>| figure.map(|figure| Spread::of([figure].into_iter()));
+        Self {
+            instructions: alone(Some(counts.instructions)),
+            instruction_misses: alone(counts.instruction_misses),
+            data_misses: alone(counts.data_misses),
+            ..self
+        }
+    }
+}
+
+/// A count over the rounds, where all have it.
+fn counted(rounds: &[&Round], figure: fn(Counts) -> Option<f64>) -> Option<Spread> {
+    let values: Vec<f64> = rounds.iter().filter_map(|round| figure(round.counts?)).collect();
+    (!values.is_empty() && values.len() == rounds.len()).then(|| Spread::of(values.into_iter()))
 }
 
 impl Spread {

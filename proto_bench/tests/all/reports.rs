@@ -1,5 +1,6 @@
 //! What reports say and what they must never say.
 
+use proto_bench::measure::counters::Counts;
 use proto_bench::measure::machine::Machine;
 use proto_bench::plan::{Plan, Protocol, Target};
 use proto_bench::report::model::Verdict;
@@ -104,6 +105,43 @@ fn nothing_leads_where_slices_lie_over_each_other_or_were_disturbed() {
         let costs = text.split("**Requests a second**").next().expect("the first table");
         assert!(!costs.contains("**9") && !costs.contains("**5"), "{text}");
     }
+}
+
+#[test]
+fn one_slice_is_no_lead() {
+    let document = comparison([("gateway", &[(5.0, false)]), ("nginx", &[(10.0, false)])]);
+    assert!(!markdown::tables(&document).contains("**5"), "one slice may be chance");
+}
+
+#[test]
+fn tests_that_a_relay_cannot_do_are_multiples_of_its_http() {
+    let slices = [(20.0, false), (20.0, false), (20.0, false)];
+    let floor = [(8.0, false), (8.0, false), (8.0, false)];
+    let mut document = comparison([("gateway", &slices), ("relay", &floor)]);
+    assert!(markdown::tables(&document).contains("2.50 (2.50–2.50) |"));
+    document.rows[0].id = "h1-tls".to_owned();
+    assert!(markdown::tables(&document).contains("2.50 (2.50–2.50) of HTTP/1.1's"));
+    document.rows[0].id = "tcp-tls".to_owned();
+    assert!(!markdown::tables(&document).contains("of HTTP/1.1's"), "a stream is no HTTP");
+}
+
+#[test]
+fn counted_instructions_are_columns_where_they_are_known() {
+    let slices = [(8.0, false), (8.0, false), (8.0, false)];
+    let mut document = comparison([("gateway", &slices), ("nginx", &slices)]);
+    assert!(!markdown::tables(&document).contains("instructions"));
+    let counts = |instructions| Counts { instructions, instruction_misses: Some(7.0), data_misses: None };
+    document.rows[0].simulated = Some(counts(16_500.0));
+    document.rows[1].rounds.iter_mut().for_each(|round| round.counts = Some(counts(18_066.0)));
+    document.rows.iter_mut().for_each(Row::conclude);
+    let text = markdown::tables(&document);
+    assert!(
+        text.contains("**User-space instructions a request**") && text.contains("First instruction cache")
+    );
+    assert!(
+        text.contains("16,500") && text.contains("18,066") && !text.contains("First data cache"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Sizes {
 impl<'a> Bench<'a> {
     /// All rounds of a row.
     pub(super) fn row(
-        &mut self,
+        &self,
         row: &Row,
         document: &mut Document,
         console: &mut Console,
@@ -274,15 +274,13 @@ impl<'a> Bench<'a> {
         console.label(format!("{} {}", row.id, subject.name));
         #[expect(clippy::cast_precision_loss, reason = "a number of cores")]
         let cores = (self.server_cores.len() as f64, plan.threads as f64);
-        let watched = [
+        let backend =
+            |name: &str, pid| Watched { role: Role::Backend, name: name.to_owned(), pid, cores: cores.1 };
+        let mut watched = vec![
             Watched { role: Role::Subject, name: subject.name.clone(), pid: server.pid(), cores: cores.0 },
-            Watched {
-                role: Role::Backend,
-                name: "backend".to_owned(),
-                pid: self.backend.pid(),
-                cores: cores.1,
-            },
+            backend("backend", self.backend.pid()),
         ];
+        watched.extend(self.mirror.as_ref().map(|mirror| backend("mirror", mirror.pid())));
         let round = console.round(plan, &watched)?;
         entry(document, row, subject, plan).rounds.push(round);
         Ok(())
@@ -317,7 +315,7 @@ fn entry<'d>(document: &'d mut Document, row: &Row, subject: &Subject, plan: &Pl
 /// How a program is started with a configuration.
 fn command(program: Program, path: &Path, (file, directory): (&Path, &Path), cores: usize) -> Vec<String> {
     let (path, file) = (path.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
-    let words = match program {
+    match program {
         Program::Gateway => vec![path, "run".to_owned(), "--spec".to_owned(), file],
         Program::Nginx => vec![path, "-c".to_owned(), file],
         Program::Haproxy => vec![path, "-db".to_owned(), "-f".to_owned(), file],
@@ -333,8 +331,7 @@ fn command(program: Program, path: &Path, (file, directory): (&Path, &Path), cor
             "--config".to_owned(),
             file,
         ],
-    };
-    words
+    }
 }
 
 #[cfg(test)]

@@ -4,25 +4,30 @@ use std::fmt::Write;
 
 use crate::replay::template::Values;
 use crate::replay::{Program, Published, Row, Subject, Table};
-use crate::report::markdown::{Table as Lines, thousands};
+use crate::report::markdown::thousands;
 
 /// The rows with their published figures.
 pub(super) fn list(rows: &[&Row]) -> String {
-    let mut lines = Lines::new(&["row", "what", "clients", "seconds", "published, requests a second"]);
+    let mut out = String::new();
     for row in rows {
         let published: Vec<String> = row.published.iter().map(in_short).collect();
-        lines.row(vec![
-            row.id.clone(),
-            row.label.clone(),
+        let skipped = if row.skip.is_some() { ", not run" } else { "" };
+        writeln!(
+            out,
+            "{:<26} {}; {} clients, {} s{skipped}\n{:<26} published, requests a second: {}",
+            row.id,
+            row.label,
             thousands(f64::from(row.clients)),
-            format!("{}", row.seconds),
-            published.join("; "),
-        ]);
+            row.seconds,
+            "",
+            published.join("; ")
+        )
+        .ok();
     }
-    format!(
-        "{}\n(e) an estimate of the source itself, (!) known to be wrong or to measure something else: the report says why.\n",
-        lines.render()
-    )
+    out.push_str(
+        "\n(e) an estimate of the source itself, (!) known to be wrong or to measure something else: the report says why.\n",
+    );
+    out
 }
 
 fn in_short(published: &Published) -> String {

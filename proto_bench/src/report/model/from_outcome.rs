@@ -68,11 +68,7 @@ impl Round {
                 reopened: tally.reopened,
                 negotiated: tally.negotiated.clone(),
             },
-            open_loop: open.map(|asked_rate| OpenLoop {
-                asked_rate,
-                sustained: rate >= asked_rate * 0.99 && tally.never_started == 0,
-                never_started: tally.never_started,
-            }),
+            open_loop: open.map(|asked_rate| open_loop(asked_rate, rate, tally)),
             subject: of_role(Role::Subject),
             backend: of_role(Role::Backend),
             machine: machine_load(outcome, window_seconds),
@@ -80,6 +76,7 @@ impl Round {
             memory: over_time(outcome, |sample, at| sample.resident_bytes.get(at).copied()),
             cpu: cores_over_time(outcome),
             progress: outcome.progress.iter().map(|(at, count)| (at.as_secs_f64(), *count)).collect(),
+            counts: None,
             marks: Vec::new(),
             void: Vec::new(),
         };
@@ -141,6 +138,14 @@ fn littles_law(plan: &Plan, tally: &Tally, rate: f64, window_seconds: f64) -> Li
     let too_short = window_seconds < 1.0;
     let enough = share >= 0.95 - hidden || waits_between || too_short;
     LittlesLaw { in_flight, lanes, holds: enough && share <= 1.05 + hidden }
+}
+
+fn open_loop(asked_rate: f64, rate: f64, tally: &Tally) -> OpenLoop {
+    OpenLoop {
+        asked_rate,
+        sustained: rate >= asked_rate * 0.99 && tally.never_started == 0,
+        never_started: tally.never_started,
+    }
 }
 
 fn machine_load(outcome: &Outcome, window_seconds: f64) -> MachineLoad {
