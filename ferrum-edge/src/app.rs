@@ -25,8 +25,8 @@ use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
 use crate::audit::recorder::Recorder;
-use crate::control::Control;
 use crate::control::tasks::PluginTasks;
+use crate::control::{Control, discovery};
 use crate::export::Telemetry;
 use crate::export::push::Pushes;
 use crate::export::sinks::Sinks;
@@ -105,8 +105,6 @@ impl Gateway {
             threads.push(spawn(index, worker, receiver, inbox).map_err(StartError::Thread)?);
             orders.push(sender);
         }
-        let socket_file = listeners.hand_out(&orders, &frontend);
-        streams.apply(stream_ports, &orders, &frontend);
         let tasks = PluginTasks::new(shared.clone());
         engine::start_plugins(&compiled.put, &tasks);
         telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
@@ -125,8 +123,15 @@ impl Gateway {
             orders: orders.into(),
             draining: AtomicBool::new(false),
             revision: watch::Sender::new(revision),
+            pending: Arc::default(),
         });
+        engine.streams.apply(stream_ports, &engine.orders, &engine.frontend);
         control.tend(&engine);
+        if !engine.snapshot().discovered.is_empty() {
+            // Requests find the targets that DNS knows, from the first one on.
+            control.wait(discovery::settled(engine.clone()));
+        }
+        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend);
         engine.push_by(pushes);
         Ok(Self {
             engine,

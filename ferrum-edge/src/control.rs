@@ -4,6 +4,7 @@
 //! asked for.
 
 mod certificates;
+pub(crate) mod discovery;
 pub(crate) mod overload;
 mod probes;
 pub(crate) mod tasks;
@@ -48,6 +49,8 @@ impl Control {
             runtime.spawn(tasks.clone().supervise("health_probes", move || probes::run(with.clone())));
             let with = engine.clone();
             runtime.spawn(tasks.clone().supervise("overload_watch", move || overload::run(with.clone())));
+            let with = engine.clone();
+            runtime.spawn(tasks.clone().supervise("service_discovery", move || discovery::run(with.clone())));
             let with = engine.clone();
             let mut is_first = true;
             let watch = move || {

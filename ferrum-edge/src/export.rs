@@ -17,6 +17,7 @@ pub(crate) mod sinks;
 pub(crate) mod tails;
 mod traffic;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,17 @@ pub(crate) struct CertificateEnd {
     pub(crate) ends: i64,
 }
 
+/// What is known of a service that targets are found by.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServiceStatus {
+    /// Servers that were found last.
+    pub(crate) servers: usize,
+    /// When they were found.
+    pub(crate) found_at: Option<SystemTime>,
+    /// Why the last lookup failed; `None` when it did not.
+    pub(crate) error: Option<String>,
+}
+
 /// What happens outside the workers.
 #[derive(Default)]
 pub(crate) struct ControlCounts {
@@ -63,6 +75,9 @@ pub(crate) struct ControlCounts {
     pub(crate) recovered: AtomicU64,
     pub(crate) probes_good: AtomicU64,
     pub(crate) probes_bad: AtomicU64,
+    pub(crate) lookups_good: AtomicU64,
+    pub(crate) lookups_bad: AtomicU64,
+    services: Mutex<BTreeMap<Arc<str>, ServiceStatus>>,
     pub(crate) certificates_refused: AtomicU64,
     pub(crate) admin_tokens_refused: AtomicU64,
     pub(crate) admin_sites_refused: AtomicU64,
@@ -74,6 +89,13 @@ pub(crate) struct ControlCounts {
     pub(crate) load: Mutex<Load>,
     pub(crate) broken: AtomicU64,
     pub(crate) database_away: AtomicBool,
+}
+
+impl ControlCounts {
+    /// What is known of the services that targets are found by.
+    pub(crate) fn services(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, ServiceStatus>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Lines kept of why the last configuration was refused.

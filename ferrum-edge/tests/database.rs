@@ -34,5 +34,7 @@ mod propagation;
 mod retried;
 #[path = "store/servers.rs"]
 mod servers;
+#[path = "database/services.rs"]
+mod services;
 #[path = "database/sessions.rs"]
 mod sessions;

@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod changes;
 pub mod compile;
 pub mod credential;
+pub mod discovery;
 pub mod exporter;
 pub mod file;
 pub mod index;

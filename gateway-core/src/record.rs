@@ -246,6 +246,10 @@ pub mod metric {
         TARGET_CHANGES: counter = "ferrum_target_health_changes_total";
         /// Health probes, by their result.
         PROBES: counter = "ferrum_health_probes_total";
+        /// Lookups of services by SRV records, by their result.
+        SERVICE_LOOKUPS: counter = "ferrum_service_lookups_total";
+        /// Servers that the last good lookup of a service found.
+        SERVICE_SERVERS: gauge = "ferrum_service_servers";
         /// Threads that carry traffic.
         WORKERS: gauge = "ferrum_workers";
         /// The version that runs; always 1.

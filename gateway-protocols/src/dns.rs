@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
+use gateway_core::config::discovery::{MAX_SERVICES, Service};
 use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::RData;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -60,9 +64,29 @@ const MAX_TTL: Duration = Duration::from_secs(3600);
 /// An expired answer still serves for so long while a new one is asked for.
 const STALE: Duration = Duration::from_secs(3600);
 
+/// The longest time for which an answer that there is no such name, or no such record, is believed.
+const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(30);
+
 impl Default for Dns {
     fn default() -> Self {
-        let resolver = TokioResolver::builder_tokio().and_then(|builder| builder.build());
+        Self::asking(&[])
+    }
+}
+
+impl Dns {
+    /// Asks these name servers; the system's where there are none.
+    pub fn asking(servers: &[SocketAddr]) -> Self {
+        let builder = match servers {
+            [] => TokioResolver::builder_tokio(),
+            servers => Ok(TokioResolver::builder_with_config(
+                ResolverConfig::from_name_servers(servers.iter().map(name_server).collect()),
+                TokioRuntimeProvider::default(),
+            )),
+        };
+        let resolver = builder.and_then(|mut builder| {
+            builder.options_mut().negative_max_ttl = Some(MAX_NEGATIVE_TTL);
+            builder.build()
+        });
         let resolver = resolver
             .inspect_err(
                 |error| tracing::warn!(%error, "no system resolver; only addresses and localhost resolve"),
@@ -70,6 +94,12 @@ impl Default for Dns {
             .ok();
         Self { resolver, names: DashMap::new() }
     }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    connections.iter_mut().for_each(|connection| connection.port = address.port());
+    NameServerConfig::new(address.ip(), true, connections)
 }
 
 impl Dns {
@@ -104,6 +134,40 @@ impl Dns {
         let answer = Arc::new(self.ask(host, ttl).await?);
         name.answer.store(Some(answer.clone()));
         Ok(answer.with_port(port))
+    }
+
+    /// The servers of a service, by its SRV records, and for how long that holds. None where it says that there are none.
+    ///
+    /// # Errors
+    /// When nobody answers, or there is no such name.
+    pub async fn services(&self, name: &Arc<str>) -> Result<(Arc<[Service]>, Duration), DnsError> {
+        let Some(resolver) = &self.resolver else { return Err(DnsError::NoResolver { name: name.clone() }) };
+        let failed = |reason: String| DnsError::Failed { name: name.clone(), reason };
+        let found = resolver.srv_lookup(&**name).await.map_err(|error| failed(error.to_string()))?;
+        let mut services: Vec<Service> = Vec::new();
+        let mut left_out = 0;
+        for record in found.answers() {
+            let RData::SRV(srv) = &record.data else { continue };
+            let host = srv.target.to_utf8();
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            // A target of `.` says that there is no such service (RFC 2782).
+            if host.is_empty() || srv.port == 0 {
+                continue;
+            }
+            if services.len() == MAX_SERVICES {
+                left_out += 1;
+                continue;
+            }
+            let (priority, weight) = (srv.priority, srv.weight);
+            services.push(Service { priority, host: host.into(), port: srv.port, weight });
+        }
+        if left_out > 0 {
+            tracing::warn!(service = %name, left_out, "a service has more than {MAX_SERVICES} servers");
+        }
+        services.sort_unstable();
+        services.dedup();
+        let left = found.valid_until().saturating_duration_since(std::time::Instant::now());
+        Ok((services.into(), left.clamp(MIN_TTL, MAX_TTL)))
     }
 
     fn name(&self, host: &Arc<str>) -> Arc<Name> {
@@ -167,5 +231,55 @@ impl Answer {
         // With both families the order is a preference, which a rotation would undo.
         let start = if families || count < 2 { 0 } else { fastrand::usize(..count) };
         (0..count).map(|n| SocketAddr::new(self.addresses[(start + n) % count], port)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::thread;
+
+    use super::*;
+
+    /// A name server that gives each question about SRV these records.
+    fn server(records: &'static [(u16, u16, u16, &'static str)]) -> Dns {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut query = [0; 1500];
+            while let Ok((length, client)) = socket.recv_from(&mut query) {
+                // The question ends after its name, a type and a class.
+                let name = query[12..length].iter().position(|byte| *byte == 0).unwrap_or(0);
+                let question = &query[12..12 + name + 5];
+                let count = u16::try_from(records.len()).unwrap().to_be_bytes();
+                let mut answer = vec![query[0], query[1], 0x81, 0x80, 0, 1, count[0], count[1], 0, 0, 0, 0];
+                answer.extend_from_slice(question);
+                for (priority, weight, port, host) in records {
+                    let mut data =
+                        [priority.to_be_bytes(), weight.to_be_bytes(), port.to_be_bytes()].concat();
+                    for label in host.split('.').filter(|label| !label.is_empty()) {
+                        data.push(u8::try_from(label.len()).unwrap());
+                        data.extend_from_slice(label.as_bytes());
+                    }
+                    data.push(0);
+                    let length = u16::try_from(data.len()).unwrap().to_be_bytes();
+                    answer.extend_from_slice(&[0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 7, length[0], length[1]]);
+                    answer.extend_from_slice(&data);
+                }
+                socket.send_to(&answer, client).unwrap();
+            }
+        });
+        Dns::asking(&[address])
+    }
+
+    #[tokio::test]
+    async fn services_are_found_by_their_records() {
+        let dns = server(&[(20, 1, 81, "B.test."), (10, 5, 80, "a.test."), (10, 0, 0, "none.test.")]);
+        let (services, ttl) = dns.services(&"_http._tcp.shop.test".into()).await.unwrap();
+        let found: Vec<_> = services.iter().map(|it| (it.priority, it.weight, it.port, &*it.host)).collect();
+        assert_eq!(found, [(10, 5, 80, "a.test"), (20, 1, 81, "b.test")]);
+        assert!(ttl > Duration::from_secs(5) && ttl <= Duration::from_secs(7), "{ttl:?}");
+        let (none, _) = server(&[(0, 0, 1, ".")]).services(&"_http._tcp.shop.test".into()).await.unwrap();
+        assert!(none.is_empty(), "there is no such service");
     }
 }

@@ -143,9 +143,9 @@ impl Shared {
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUEUE)).unzip();
         let shared = Self {
             overload: Overload::new(&snapshot.settings.limits),
+            dns: Arc::new(Dns::asking(&snapshot.settings.dns_servers)),
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::default(),
-            dns: Arc::default(),
             client_tls: Arc::default(),
             tasks: Arc::default(),
             known: Arc::default(),

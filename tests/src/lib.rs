@@ -32,6 +32,7 @@ mod reload;
 mod review;
 mod routing;
 mod semantics;
+mod services;
 mod shared_redis;
 mod sockets;
 mod tcp;

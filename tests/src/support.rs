@@ -7,6 +7,7 @@ pub(crate) mod edge;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod h3;
+pub(crate) mod names;
 pub(crate) mod records;
 pub(crate) mod redis;
 pub(crate) mod slapd;

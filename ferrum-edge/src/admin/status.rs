@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Admin;
 use crate::app::engine::Engine;
-use crate::export::{CertificateEnd, ConfigStatus, Load};
+use crate::export::{CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
 use crate::source::warnings;
 
@@ -63,6 +63,7 @@ pub(super) async fn status(State(Admin { engine, reconciler }): State<Admin>) ->
         "plugin_tasks": engine.tasks.status(),
         "proxies": proxies(&snapshot),
         "upstreams": upstreams(&snapshot),
+        "services": services(&engine.telemetry),
         "warnings": warned(&snapshot, &engine),
     }))
 }
@@ -179,6 +180,24 @@ fn upstreams(snapshot: &Snapshot) -> Value {
         })
         .collect();
     json!({ "count": snapshot.upstreams.len(), "list": named })
+}
+
+/// The services that targets are found by.
+fn services(telemetry: &Telemetry) -> Value {
+    let known = telemetry.control.services();
+    let shown: Vec<_> = known
+        .iter()
+        .take(MAX_UPSTREAMS)
+        .map(|(name, status)| {
+            json!({
+                "name": &**name,
+                "servers": status.servers,
+                "found_at": status.found_at.map(time),
+                "error": status.error,
+            })
+        })
+        .collect();
+    json!({ "count": known.len(), "list": shown })
 }
 
 /// A target as it is answered.

@@ -1,11 +1,12 @@
 //! What serves a configuration, and swaps it for the next: shared by the gateway, its control side and its source.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gateway_core::config::changes::Changes;
 use gateway_core::config::compile::{Compiled, Compiler};
+use gateway_core::config::discovery::Service;
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::snapshot::{Route, Snapshot};
@@ -41,12 +42,31 @@ pub(crate) struct Engine {
     pub(super) orders: Box<[mpsc::Sender<Order>]>,
     pub(super) draining: AtomicBool,
     pub(super) revision: watch::Sender<u64>,
+    /// What is staged and neither published nor discarded.
+    pub(super) pending: Arc<AtomicUsize>,
 }
 
 /// A configuration ready to be published: compiled, its ports bound. Nobody serves it yet.
 pub(crate) struct Staged {
     compiled: Compiled,
     ports: NewPorts,
+    _pending: Pending,
+}
+
+/// Counts what is staged and neither published nor discarded.
+struct Pending(Arc<AtomicUsize>);
+
+impl Pending {
+    fn one(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Tells when every worker has taken up what was published before.
@@ -139,7 +159,7 @@ impl Engine {
             false => Ok(NewPorts::default()),
         };
         match bound {
-            Ok(ports) => Ok(Staged { compiled, ports }),
+            Ok(ports) => Ok(Staged { compiled, ports, _pending: Pending::one(&self.pending) }),
             Err(error) => {
                 compiler.discard(compiled);
                 Err(error)
@@ -148,12 +168,50 @@ impl Engine {
     }
 
     /// Puts a staged configuration in use, whole, without touching a connection.
-    pub(crate) fn publish(&self, Staged { compiled, ports }: Staged) -> Served {
-        self.use_redis(&compiled.snapshot.settings);
-        self.compiler().adopt(&compiled);
+    pub(crate) fn publish(&self, staged: Staged) -> Served {
+        let mut compiler = self.compiler();
+        let Staged { compiled, ports, _pending } = staged;
+        compiler.registry().world().use_redis(compiled.snapshot.settings.redis.as_ref());
+        compiler.adopt(&compiled);
         self.telemetry.applied(&compiled);
-        let revision = compiled.snapshot.revision;
         limit_collected(compiled.snapshot.settings.limits.max_collected_body_bytes);
+        self.swap(compiled, ports)
+    }
+
+    /// Puts in use what a service's servers are now. False where a configuration is staged, which comes first.
+    pub(crate) fn discovered(&self, name: &Arc<str>, services: &Arc<[Service]>) -> bool {
+        // Nothing is staged or published while the compiler is held.
+        let mut compiler = self.compiler();
+        if self.pending.load(Ordering::SeqCst) > 0 {
+            return false;
+        }
+        let current = self.snapshot();
+        let Some(changes) = compiler.found(name, services, &current) else { return true };
+        let compiled = compiler.apply(changes, &current, tokio::time::Instant::now());
+        match self.bind(&mut compiler, compiled, Ports::Possible) {
+            Ok(Staged { compiled, ports, _pending }) => {
+                compiler.adopt(&compiled);
+                tracing::info!(service = %name, servers = services.len(), "servers were found by DNS");
+                drop(self.swap(compiled, ports));
+            }
+            // Tried again with the next answer.
+            Err(error) => tracing::error!(service = %name, %error, "servers that were found can't be used"),
+        }
+        true
+    }
+
+    /// Takes what is known of a service before a configuration with it is staged.
+    pub(crate) fn learn(&self, name: &Arc<str>, services: &Arc<[Service]>) {
+        self.compiler().learn(name, services);
+    }
+
+    /// Whether anything is known of a service.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.compiler().knows(name)
+    }
+
+    fn swap(&self, compiled: Compiled, ports: NewPorts) -> Served {
+        let revision = compiled.snapshot.revision;
         let replaced = self.shared.snapshot.swap(Arc::new(compiled.snapshot));
         self.streams.apply(ports, &self.orders, &self.frontend);
         self.revision.send_replace(revision);
@@ -247,11 +305,6 @@ impl Engine {
         *running = pushes.start(&scrape, &self.tasks);
     }
 
-    /// Plugins connect to these servers from now on.
-    fn use_redis(&self, settings: &Settings) {
-        self.compiler().registry().world().use_redis(settings.redis.as_ref());
-    }
-
     fn compiler(&self) -> MutexGuard<'_, Compiler> {
         self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -285,6 +338,7 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.https", before.https == after.https),
         ("gateway.additional_http", before.additional_http == after.additional_http),
         ("gateway.additional_https", before.additional_https == after.additional_https),
+        ("gateway.dns_servers", before.dns_servers == after.dns_servers),
         ("gateway.congestion_control", before.congestion == after.congestion),
         ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),

@@ -20,6 +20,7 @@ use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::access::environment::access_given;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::audit::file as audit;
+use crate::control::discovery;
 use crate::source::database::Database;
 use crate::source::file::Source;
 use crate::source::warnings;
@@ -376,6 +377,7 @@ impl<'s> Process<'s> {
         let engine = self.gateway.engine().clone();
         let reconciler = self.gateway.reconciler().cloned();
         let is_settings = reconciler.is_some();
+        let runtime = tokio::runtime::Handle::current();
         let loading = tokio::task::spawn_blocking(move || {
             let refused = |problems| {
                 engine.telemetry.refused(&problems);
@@ -387,6 +389,10 @@ impl<'s> Process<'s> {
             let model = source.load(&registry).map_err(refused)?;
             for warning in warnings::of(&model).iter().take(MAX_WARNINGS) {
                 tracing::warn!("{warning}");
+            }
+            let services = discovery::of_model(&model);
+            if !services.is_empty() {
+                runtime.block_on(discovery::prepare(&engine, services));
             }
             engine.reload(&model).map(|_| None)
         });

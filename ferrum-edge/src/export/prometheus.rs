@@ -237,6 +237,19 @@ fn targets(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {
     let (good, bad) = (control.probes_good.load(Relaxed), control.probes_bad.load(Relaxed));
     page.sample(metric::PROBES.name, format_args!("result=\"good\""), good);
     page.sample(metric::PROBES.name, format_args!("result=\"bad\""), bad);
+    services(page, telemetry);
+}
+
+fn services(page: &mut Page, telemetry: &Telemetry) {
+    let control = &telemetry.control;
+    page.head(&metric::SERVICE_LOOKUPS);
+    let (good, bad) = (control.lookups_good.load(Relaxed), control.lookups_bad.load(Relaxed));
+    page.sample(metric::SERVICE_LOOKUPS.name, format_args!("result=\"found\""), good);
+    page.sample(metric::SERVICE_LOOKUPS.name, format_args!("result=\"failed\""), bad);
+    page.head(&metric::SERVICE_SERVERS);
+    for (name, status) in control.services().iter().take(MAX_TARGET_SERIES) {
+        page.sample(metric::SERVICE_SERVERS.name, format_args!("service=\"{}\"", Label(name)), status.servers);
+    }
 }
 
 fn configuration(page: &mut Page, telemetry: &Telemetry, snapshot: &Snapshot) {

@@ -118,9 +118,14 @@ impl Running {
     }
 
     pub(crate) fn on(database: Database) -> Self {
+        Self::with(database, Settings::default())
+    }
+
+    /// As [`Self::on`], with these settings beside its own listeners and workers.
+    pub(crate) fn with(database: Database, settings: Settings) -> Self {
         let http = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let stream_address = [127, 0, 0, 1].into();
-        let settings = Settings { http, https: None, stream_address, workers: 2, ..Settings::default() };
+        let settings = Settings { http, https: None, stream_address, workers: 2, ..settings };
         let gateway = Gateway::start_database(Arc::new(settings), database, ferrum_edge::plugins()).unwrap();
         let admin = gateway.serve_admin(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         Self { http: gateway.addresses().http.unwrap(), gateway, admin }

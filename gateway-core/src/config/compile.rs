@@ -1,5 +1,7 @@
 //! From what changed to the next snapshot, at a cost that goes by the size of the change.
 
+mod found;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
@@ -8,6 +10,7 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::changes::{Changes, Edits};
+use super::discovery::{self, Services};
 use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, TargetRules, Traffic};
 use super::problem::Problems;
 use super::snapshot::{Route, Snapshot};
@@ -31,6 +34,8 @@ pub struct Compiler {
     no_sessions: Arc<Concurrency>,
     /// Routes replaced or removed since keys were last swept.
     retired: usize,
+    /// What names of services stand for.
+    services: Services,
 }
 
 /// A snapshot not yet published, and what is new in it. Goes back to the compiler, published ([`Compiler::adopt`]) or
@@ -93,6 +98,7 @@ impl Compiler {
             no_budget: Arc::new(RetryBudget::new(0, Instant::now())),
             no_sessions: Concurrency::new(0),
             retired: 0,
+            services: Services::new(),
         }
     }
 
@@ -118,10 +124,17 @@ impl Compiler {
         consumers(&mut next.consumers, changes.consumers);
         for id in &changes.upstreams.gone {
             next.upstreams.remove(id);
+            next.discovered.remove(id);
         }
         for upstream in &changes.upstreams.put {
             let known = previous.upstreams.get(&upstream.id).map(Arc::as_ref);
-            next.upstreams.insert(upstream.id.clone(), Arc::new(Targets::build(upstream, known, now)));
+            let found = discovery::expanded(upstream, &self.services);
+            match &found {
+                Some(_) => _ = next.discovered.insert(upstream.id.clone(), upstream.clone()),
+                None => _ = next.discovered.remove(&upstream.id),
+            }
+            let targets = Targets::build(found.as_ref().unwrap_or(upstream), known, now);
+            next.upstreams.insert(upstream.id.clone(), Arc::new(targets));
         }
         for id in &changes.plugin_configs_gone {
             next.plugins.remove(id);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 
 use super::index::Index;
-use super::model::{Id, Model, Proxy, Settings};
+use super::model::{Id, Model, Proxy, Settings, Upstream};
 use super::problem::Problems;
 use crate::balance::Targets;
 use crate::consumer::Consumers;
@@ -94,6 +94,8 @@ pub struct Snapshot {
     pub consumers: Consumers,
     /// Named upstreams, by id, also those no proxy uses. A proxy's own target is found in its route.
     pub upstreams: Index<Id, Arc<Targets>>,
+    /// Those of them with targets that are found by DNS, as they are configured.
+    pub discovered: Index<Id, Arc<Upstream>>,
     /// Built plugins that several proxies share, by the id of their config.
     pub plugins: Index<Id, Member>,
 }
@@ -146,6 +148,7 @@ impl Snapshot {
             tended: Index::new(),
             consumers: Consumers::default(),
             upstreams: Index::new(),
+            discovered: Index::new(),
             plugins: Index::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use gateway_core::config::model::{BackendTls, Model, Proxy, Scheme, socket_path};
+use gateway_core::config::model::{BackendTls, Model, Proxy, Scheme, service_name, socket_path};
 use gateway_protocols::dns::Dns;
 use gateway_protocols::tls::client;
 use tokio::net::{TcpStream, UnixStream};
@@ -44,7 +44,7 @@ enum Outcome {
 /// Tries each target once for each way it is spoken to.
 pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration) {
     let all = targets(model);
-    let (count, dns) = (all.len(), Arc::new(Dns::default()));
+    let (count, dns) = (all.len(), Arc::new(Dns::asking(&model.settings.dns_servers)));
     let tries = all.into_iter().take(MAX_TARGETS).map(|tried| {
         let dns = dns.clone();
         async move {
@@ -54,7 +54,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
     });
     let mut tries = futures_util::stream::iter(tries).buffered(AT_ONCE);
     while let Some((tried, outcome)) = tries.next().await {
-        let about = match socket_path(&tried.host) {
+        let about = match socket_path(&tried.host).or(service_name(&tried.host)) {
             Some(_) => format!("{} over {}", tried.scheme.as_str(), tried.host),
             None => format!("{}://{}:{}", tried.scheme.as_str(), tried.host, tried.port),
         };
@@ -125,6 +125,13 @@ async fn attempt(tried: &Tried, dns: &Arc<Dns>, limit: Duration) -> Outcome {
             Ok(Ok(_)) => Outcome::Good("the socket takes connections".to_owned()),
             Ok(Err(error)) => Outcome::Connect(error.to_string()),
             Err(_) => Outcome::Connect("it does not answer in time".to_owned()),
+        };
+    }
+    if let Some(name) = service_name(&tried.host) {
+        return match timeout(limit, dns.services(&name.into())).await {
+            Ok(Ok((found, _))) => Outcome::Resolved(format!("{} servers", found.len())),
+            Ok(Err(error)) => Outcome::Name(error.to_string()),
+            Err(_) => Outcome::Name("no name server answers in time".to_owned()),
         };
     }
     let addresses = match tried.fixed {

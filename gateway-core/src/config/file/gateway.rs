@@ -38,6 +38,10 @@ pub struct Gateway {
     /// Needs a restart. Default the system's.
     #[schemars(length(min = 1, max = 15))]
     pub congestion_control: Option<String>,
+    /// Name servers that are asked instead of the system's, such as `127.0.0.1:8600` for Consul; port 53 where none is
+    /// written. Names in `/etc/hosts` are looked up there first. Needs a restart. Default the system's.
+    #[schemars(length(max = 8))]
+    pub dns_servers: Option<Vec<String>>,
     /// A Unix socket on which plain HTTP is served, too: HTTP/1.1, and HTTP/2 with prior knowledge. Its clients have the
     /// address 127.0.0.1. Needs a restart. Default none.
     #[schemars(length(min = 1, max = 100))]

@@ -20,7 +20,7 @@ pub struct Upstream {
     /// Where to. At least one.
     #[schemars(length(max = 1000))]
     pub targets: Vec<Target>,
-    /// How one is picked. Default `round_robin`.
+    /// How one is picked. Default `round_robin`; `weighted_round_robin` where a service is among the targets.
     pub algorithm: Option<Algorithm>,
     /// What consistent hashing hashes: `ip`, `header:<name>` or `cookie:<name>`. Default `ip`.
     #[schemars(length(max = 255))]
@@ -69,10 +69,14 @@ pub struct Upstream {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// A name or an address, or a Unix socket: `unix:/run/app.sock`.
+    /// A name or an address, a Unix socket (`unix:/run/app.sock`), or a service whose servers are found by DNS SRV records
+    /// (`srv:_http._tcp.shop.example.com`). A service stands for all its servers, at most 1000: their ports are the records',
+    /// their weights are multiplied with this target's, and the records' priorities become those from this target's on. It is
+    /// looked up again when the records' time to live ends, after one second at the soonest and one hour at the latest;
+    /// while DNS fails, what was found before stays.
     #[schemars(length(min = 1, max = 255))]
     pub host: String,
-    /// 1–65535. Required, but for a Unix socket, which has none.
+    /// 1–65535. Required, but for a Unix socket or a service, which have none.
     #[serde(default)]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<u32>,

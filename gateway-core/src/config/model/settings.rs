@@ -34,6 +34,8 @@ pub struct Settings {
     pub additional_http: Box<[SocketAddr]>,
     /// How the kernel sends to TCP clients; `None` is the system's own way.
     pub congestion: Option<Congestion>,
+    /// Name servers; none are the system's.
+    pub dns_servers: Box<[SocketAddr]>,
     /// Unix socket on which plain HTTP is served, too, and the mode of its file.
     pub http_socket: Option<(PathBuf, u32)>,
     /// Further addresses of HTTP over TLS; HTTP/3 too on those with the port of `https`.
@@ -219,6 +221,7 @@ impl Default for Settings {
             admin_require_token: false,
             additional_http: Box::default(),
             congestion: None,
+            dns_servers: Box::default(),
             http_socket: None,
             additional_https: Box::default(),
             share_ports: false,

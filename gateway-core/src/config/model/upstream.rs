@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Id;
 
 /// A named group of targets and how one is picked.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Upstream {
     /// Unique among upstreams.
     pub id: Id,
@@ -79,12 +79,21 @@ pub fn socket_path(host: &str) -> Option<&str> {
     host.strip_prefix(UNIX)
 }
 
+/// What the host of a target begins with that is found by SRV records.
+pub const SERVICE: &str = "srv:";
+
+/// The name of the service whose servers a target stands for.
+pub fn service_name(host: &str) -> Option<&str> {
+    host.strip_prefix(SERVICE)
+}
+
 /// One member of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetRules {
-    /// A name or an address, in lower case, without brackets; or `unix:` and the path of a Unix socket.
+    /// A name or an address, in lower case, without brackets; or `unix:` and the path of a Unix socket; or `srv:`
+    /// and the name of a service whose servers are found by DNS, in an upstream only.
     pub host: Arc<str>,
-    /// 1–65535; 0 for a Unix socket.
+    /// 1–65535; 0 for a Unix socket and a service.
     pub port: u16,
     /// Share of traffic. Default 1.
     pub weight: u16,

@@ -7,7 +7,8 @@ use super::known::{Group, Known};
 use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream, socket_path,
+    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream, service_name,
+    socket_path,
 };
 use crate::config::units::Seconds;
 
@@ -272,6 +273,11 @@ fn own_group(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id) -> Option<Gr
         return None;
     }
     let host = notes.value("backend_host", words::target_place(written.backend_host.as_deref()?))?;
+    if service_name(&host).is_some() {
+        notes.add("backend_host", "a service can't be a proxy's own target").remedy =
+            Some("make it the target of an upstream, and name that as `upstream_id`".to_owned());
+        return None;
+    }
     if written.backend_port.is_none() && socket_path(&host).is_none() {
         notes.add("", "`backend_port` is missing").remedy = remedy();
         return None;

@@ -66,6 +66,7 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         additional_http: additional(notes, "additional_http", (written.additional_http.as_deref(), http)),
         additional_https: additional(notes, "additional_https", (written.additional_https.as_deref(), https)),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
+        dns_servers: dns_servers(notes, written.dns_servers.as_deref().unwrap_or_default()),
         http_socket: http_socket(
             notes,
             (written.http_socket.as_deref(), written.http_socket_mode.as_deref()),
@@ -177,6 +178,25 @@ fn http_socket(
         },
     };
     path.map(|path| (words::file_path(folder, path), mode))
+}
+
+/// Name servers, each an address with or without a port.
+fn dns_servers(notes: &mut Notes<'_>, written: &[String]) -> Box<[SocketAddr]> {
+    const DNS: u16 = 53;
+    let mut servers = Vec::with_capacity(written.len());
+    for (n, text) in written.iter().enumerate() {
+        let text = text.trim();
+        let address = text.parse().or_else(|_| text.parse().map(|address| SocketAddr::new(address, DNS)));
+        match address.ok().filter(|address| address.port() != 0 && !address.ip().is_unspecified()) {
+            Some(address) => servers.push(address),
+            None => {
+                notes
+                    .add(&format!("dns_servers[{n}]"), format!("`{text}` is not the address of a name server"))
+                    .remedy = Some("write one such as `127.0.0.1:8600`, `10.0.0.53` or `[::1]:53`".to_owned());
+            }
+        }
+    }
+    servers.into()
 }
 
 /// Addresses besides the first one, each once.

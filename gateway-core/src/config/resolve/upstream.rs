@@ -10,7 +10,7 @@ use super::{Fault, Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
-    TargetRules, Upstream, socket_path,
+    TargetRules, Upstream, service_name, socket_path,
 };
 use crate::config::problem::Problems;
 
@@ -26,6 +26,7 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
     let targets = targets(&mut notes, &written.targets);
+    let is_found = targets.iter().any(|target| service_name(&target.host).is_some());
     let hash_on = hash_on(&mut notes, written);
     let affinity = affinity(&mut notes, written, &hash_on);
     let sharing = sharing(&mut notes, written);
@@ -34,7 +35,7 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
         checks.and_then(|c| c.active.as_ref()).and_then(|active| self::active(&mut notes, active));
     let passive_health = match checks.and_then(|c| c.passive.as_ref()) {
         Some(written) => passive(written),
-        None => (targets.len() > 1).then(implied),
+        None => (targets.len() > 1 || is_found).then(implied),
     };
     let tls = Tls::of_upstream(written);
     let tls = tls.is_given().then(|| backend::tls(&mut notes, &tls, place.folder)).flatten();
@@ -45,7 +46,7 @@ pub fn upstream(written: &file::Upstream, place: Place<'_>) -> Result<Group, Pro
         id,
         name: words::label(written.name.as_ref()),
         targets: targets.into_iter().map(Arc::new).collect(),
-        algorithm: algorithm(written.algorithm),
+        algorithm: algorithm(written.algorithm, is_found),
         hash_on,
         affinity: affinity.map(Box::new),
         sharing: sharing.map(Box::new),
@@ -96,11 +97,17 @@ fn targets(notes: &mut Notes<'_>, written: &[file::Target]) -> Vec<TargetRules> 
 }
 
 fn shown(host: &str, port: u16) -> String {
-    if socket_path(host).is_some() { host.to_owned() } else { format!("{host}:{port}") }
+    if socket_path(host).is_some() || service_name(host).is_some() {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
-fn algorithm(written: Option<file::Algorithm>) -> Algorithm {
-    match written.unwrap_or(file::Algorithm::RoundRobin) {
+fn algorithm(written: Option<file::Algorithm>, is_found: bool) -> Algorithm {
+    // Weights of SRV records are to be obeyed (RFC 2782).
+    let usual = if is_found { file::Algorithm::WeightedRoundRobin } else { file::Algorithm::RoundRobin };
+    match written.unwrap_or(usual) {
         file::Algorithm::RoundRobin => Algorithm::RoundRobin,
         file::Algorithm::WeightedRoundRobin => Algorithm::WeightedRoundRobin,
         file::Algorithm::LeastConnections => Algorithm::LeastConnections,

@@ -12,7 +12,9 @@ use super::{Fault, Notes};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::config::file;
-use crate::config::model::{Congestion, HostPattern, Id, PathPattern, UNIX, socket_path};
+use crate::config::model::{
+    Congestion, HostPattern, Id, PathPattern, SERVICE, UNIX, service_name, socket_path,
+};
 use crate::config::units::{Bytes, Millis, Seconds};
 use crate::route::{MAX_SEGMENTS, PathTemplate};
 
@@ -148,8 +150,17 @@ pub(super) fn congestion(notes: &mut Notes<'_>, at: &str, name: Option<&str>) ->
 /// Bytes of the path of a Unix socket (unix(7)), its final NUL left out.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Where a target is: a host as [`target_host`] takes it, or `unix:` and the absolute path of a Unix socket.
+/// Where a target is: a host as [`target_host`] takes it, `unix:` and the absolute path of a Unix socket, or `srv:` and
+/// the name of a service.
 pub(super) fn target_place(text: &str) -> Result<Arc<str>, Fault> {
+    if let Some(name) = service_name(text.trim()) {
+        let host = target_host(name)?;
+        if host.parse::<IpAddr>().is_ok() {
+            let fault = Fault::new(format!("`{text}` names an address, which has no SRV records"));
+            return Err(fault.remedy("write `srv:` and a name, such as `srv:_http._tcp.shop.example.com`"));
+        }
+        return Ok(format!("{SERVICE}{host}").into());
+    }
     let Some(path) = socket_path(text.trim()) else { return target_host(text) };
     let bad = |why: &str| Err(Fault::new(format!("`{text}` {why}")).remedy("write `unix:/run/app.sock`"));
     if !path.starts_with('/') || path.ends_with('/') {
@@ -172,6 +183,10 @@ pub(super) fn target_port(place: &str, written: Option<u32>) -> Result<u16, Faul
     match (socket_path(place), written) {
         (Some(_), None) => Ok(0),
         (Some(_), Some(_)) => Err(Fault::new("a Unix socket has no port").remedy("remove it")),
+        (None, None) if service_name(place).is_some() => Ok(0),
+        (None, Some(_)) if service_name(place).is_some() => {
+            Err(Fault::new("the ports of a service's servers are found by DNS").remedy("remove it"))
+        }
         (None, Some(port)) => u16::try_from(port).map_err(|_| Fault::new("this is not a port")),
         (None, None) => Err(Fault::new("this is missing").remedy("write the target's port")),
     }

@@ -257,6 +257,12 @@ pub const SETTINGS: &[Setting] = &[
         how: How::Value,
     },
     Setting {
+        name: "FERRUM_DNS_SERVERS",
+        key: "dns_servers",
+        doc: "Name servers with commas between, such as 127.0.0.1:8600, that are asked instead of the system's. Default none.",
+        how: How::List,
+    },
+    Setting {
         name: "FERRUM_ADMIN_REQUIRE_TOKEN",
         key: "admin_require_token",
         doc: "Status and metrics need a token with the role read. Default false.",

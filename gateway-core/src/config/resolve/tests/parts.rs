@@ -162,6 +162,54 @@ fn further_addresses_are_others() {
 }
 
 #[test]
+fn services_as_targets() {
+    let of = |fields: &str| {
+        good(&format!("proxies: []\nupstreams: [{{id: u, {fields}}}]")).upstreams[0].clone()
+    };
+    let found = of("targets: [{host: 'srv:_HTTP._tcp.Shop.example.com.'}]");
+    let target = &found.targets[0];
+    assert_eq!((&*target.host, target.port), ("srv:_http._tcp.shop.example.com", 0));
+    // Weights are obeyed, and servers that fail are taken out, as where several targets are configured.
+    assert_eq!(found.algorithm, Algorithm::WeightedRoundRobin);
+    assert!(found.passive_health.is_some());
+    let picked = of("algorithm: least_connections, targets: [{host: 'srv:web.service.consul'}]");
+    assert_eq!(picked.algorithm, Algorithm::LeastConnections);
+    for (target, expected) in [
+        ("host: 'srv:_a._tcp.b', port: 80", "port: the ports of a service's servers are found by DNS (remove it)"),
+        (
+            "host: 'srv:10.0.0.1'",
+            "host: `srv:10.0.0.1` names an address, which has no SRV records (write `srv:` and a name, such as \
+             `srv:_http._tcp.shop.example.com`)",
+        ),
+    ] {
+        let text = format!("proxies: []\nupstreams: [{{id: u, targets: [{{{target}}}]}}]");
+        refused(&text, &format!("f:2: upstreams[0].targets[0].{expected}"));
+    }
+    refused(
+        "proxies: [{id: p, listen_path: /, backend_host: 'srv:_http._tcp.b'}]",
+        "f:1: proxies[0].backend_host: a service can't be a proxy's own target (make it the target of an upstream, and \
+         name that as `upstream_id`)",
+    );
+}
+
+#[test]
+fn name_servers_are_addresses() {
+    let settings = |text: &str| good(&format!("gateway: {{dns_servers: [{text}]}}\nproxies: []")).settings;
+    let servers = settings("'127.0.0.1:8600', 10.0.0.53, '[::1]:5353', '::1'").dns_servers.clone();
+    let shown: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["127.0.0.1:8600", "10.0.0.53:53", "[::1]:5353", "[::1]:53"]);
+    for bad in ["dns.example.com", "0.0.0.0", "127.0.0.1:0"] {
+        refused(
+            &format!("gateway: {{dns_servers: ['{bad}']}}\nproxies: []"),
+            &format!(
+                "f:1: gateway.dns_servers[0]: `{bad}` is not the address of a name server (write one such as \
+                 `127.0.0.1:8600`, `10.0.0.53` or `[::1]:53`)"
+            ),
+        );
+    }
+}
+
+#[test]
 fn redis_servers_are_named_once() {
     let servers = |text: &str| {
         good(&format!("gateway: {{redis: {{main: {{{text}}}}}}}\nproxies: []")).settings.redis.clone()
