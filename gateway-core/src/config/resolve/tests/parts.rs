@@ -1,7 +1,7 @@
 //! Credentials, references, single objects, Unix sockets.
 
 use super::*;
-use crate::config::model::RedisMode;
+use crate::config::model::{Algorithm, RedisMode};
 
 #[test]
 fn credentials_in_every_spelling() {
