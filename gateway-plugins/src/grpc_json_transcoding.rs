@@ -132,6 +132,7 @@ impl Plugin for GrpcJsonTranscoding {
     const NAME: &'static str = "grpc_json_transcoding";
     const SUMMARY: &'static str =
         "Offers gRPC services as HTTP with JSON, by the `google.api.http` options of their methods.";
+    const EXAMPLE: &'static str = include_str!("../examples/grpc_json_transcoding.yaml");
     const GUARDS: bool = false;
     type Config = Config;
 

@@ -74,6 +74,7 @@ impl Refused {
 impl Plugin for Upload {
     const NAME: &'static str = "upload";
     const SUMMARY: &'static str = "Takes files of forms into a folder, in the place of a target.";
+    const EXAMPLE: &'static str = include_str!("../examples/upload.yaml");
     const GUARDS: bool = false;
     type Config = Config;
 

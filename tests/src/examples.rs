@@ -1,10 +1,13 @@
 //! The examples on plugins' reference pages: each is loaded, and its requests get the answers that it says.
 
+use bytes::Bytes;
 use http::Method;
 
 use crate::support::edge::Edge;
+use crate::support::h2 as two;
 use crate::support::standing::Standing;
 use crate::support::talk::{Ask, Client, Kind, Will};
+use crate::support::wire::Port;
 
 /// One request, as a line of `curl` says it.
 struct Line {
@@ -49,6 +52,11 @@ fn read(line: &str) -> Line {
                 line.method = Method::POST;
                 line.body = next().to_owned();
             }
+            "-F" => {
+                line.method = Method::POST;
+                line.fields.push(("content-type".to_owned(), "multipart/form-data; boundary=xyz".to_owned()));
+                line.body = form(next());
+            }
             "-H" => {
                 let (name, value) = next().split_once(": ").expect("a field");
                 line.fields.push((name.to_owned(), value.to_owned()));
@@ -59,12 +67,42 @@ fn read(line: &str) -> Line {
     line
 }
 
-async fn holds(name: &str, example: &str, origin: &Standing) {
+/// `NAME=CONTENT;filename=FILE` as a form.
+fn form(text: &str) -> String {
+    let (name, rest) = text.split_once('=').expect("a field");
+    let (content, filename) = rest.split_once(";filename=").expect("a file");
+    format!(
+        "--xyz\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{filename}\"\r\n\r\n{content}\r\n--xyz--\r\n"
+    )
+}
+
+/// A gRPC server that answers every call with the same message; its port.
+async fn grpc() -> u16 {
+    // The fields 1 and 2, texts.
+    const MESSAGE: &[u8] = b"\0\0\0\0\x08\x0a\x017\x12\x03cup";
+    let port = Port::listen(None).await;
+    let at = port.address.port();
+    let mut calls = two::origin(port);
+    tokio::spawn(async move {
+        while let Some((mut request, mut respond)) = calls.recv().await {
+            while let Ok(Some(_)) = two::data(request.body_mut()).await {}
+            let head = http::Response::builder().header("content-type", "application/grpc");
+            let Ok(mut body) = respond.send_response(head.body(()).expect("a head"), false) else { continue };
+            drop(body.send_data(Bytes::from_static(MESSAGE), false));
+            drop(body.send_trailers(two::map(&[("grpc-status", "0")])));
+        }
+    });
+    at
+}
+
+async fn holds(name: &str, example: &str, (origin, grpc): (&Standing, u16)) {
     let folder = crate::support::tls::authority().folder().join(format!("example-{name}"));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("GeoLite2-Country.mmdb"), include_bytes!("admission/countries.mmdb"))
         .expect("a file");
+    std::fs::write(folder.join("shop.pb"), include_bytes!("examples/shop.pb")).expect("a file");
     let spec = example
+        .replace("backend_port: 50051", &format!("backend_port: {grpc}"))
         .replace("backend_port: 3000", &format!("backend_port: {}", origin.address.port()))
         .replace("/var/lib/ferrum-edge", &folder.display().to_string());
     let edge = Edge::start(&spec);
@@ -86,18 +124,21 @@ async fn holds(name: &str, example: &str, origin: &Standing) {
 
 #[tokio::test]
 async fn the_examples_of_plugins_do_what_they_say() {
-    let origin = Standing::start("o").await;
+    let (origin, grpc) = (Standing::start("o").await, grpc().await);
     let mut seen = Vec::new();
     for entry in ferrum_edge::plugins().entries().iter().filter(|entry| !entry.example.is_empty()) {
-        holds(entry.name, entry.example, &origin).await;
+        holds(entry.name, entry.example, (&origin, grpc)).await;
         seen.push(entry.name);
     }
     let mut needed = Vec::new();
-    for name in ADMISSION.iter().filter(|name| !seen.contains(name)) {
+    for name in ADMISSION.iter().chain(&CONTENT).filter(|name| !seen.contains(name)) {
         needed.push(*name);
     }
     assert!(needed.is_empty(), "there is no example for {needed:?}");
 }
+
+/// Further plugins that are hard to set up without one.
+const CONTENT: [&str; 2] = ["grpc_json_transcoding", "upload"];
 
 /// The plugins that decide who may pass, and how much.
 const ADMISSION: [&str; 28] = [
