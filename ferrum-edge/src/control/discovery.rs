@@ -107,11 +107,7 @@ fn follow(engine: &Engine, known: &mut HashMap<Arc<str>, Next>) {
     }
 }
 
-fn ask(
-    dns: &Arc<Dns>,
-    known: &mut HashMap<Arc<str>, Next>,
-    asked: &mut JoinSet<(Arc<str>, Answer)>,
-) {
+fn ask(dns: &Arc<Dns>, known: &mut HashMap<Arc<str>, Next>, asked: &mut JoinSet<(Arc<str>, Answer)>) {
     let now = Instant::now();
     for (name, next) in known.iter_mut().filter(|(_, next)| !next.is_asked && next.at <= now) {
         if asked.len() >= MAX_LOOKUPS {

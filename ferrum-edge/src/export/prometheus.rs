@@ -248,7 +248,11 @@ fn services(page: &mut Page, telemetry: &Telemetry) {
     page.sample(metric::SERVICE_LOOKUPS.name, format_args!("result=\"failed\""), bad);
     page.head(&metric::SERVICE_SERVERS);
     for (name, status) in control.services().iter().take(MAX_TARGET_SERIES) {
-        page.sample(metric::SERVICE_SERVERS.name, format_args!("service=\"{}\"", Label(name)), status.servers);
+        page.sample(
+            metric::SERVICE_SERVERS.name,
+            format_args!("service=\"{}\"", Label(name)),
+            status.servers,
+        );
     }
 }
 

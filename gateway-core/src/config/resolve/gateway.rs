@@ -191,8 +191,12 @@ fn dns_servers(notes: &mut Notes<'_>, written: &[String]) -> Box<[SocketAddr]> {
             Some(address) => servers.push(address),
             None => {
                 notes
-                    .add(&format!("dns_servers[{n}]"), format!("`{text}` is not the address of a name server"))
-                    .remedy = Some("write one such as `127.0.0.1:8600`, `10.0.0.53` or `[::1]:53`".to_owned());
+                    .add(
+                        &format!("dns_servers[{n}]"),
+                        format!("`{text}` is not the address of a name server"),
+                    )
+                    .remedy =
+                    Some("write one such as `127.0.0.1:8600`, `10.0.0.53` or `[::1]:53`".to_owned());
             }
         }
     }

@@ -163,9 +163,8 @@ fn further_addresses_are_others() {
 
 #[test]
 fn services_as_targets() {
-    let of = |fields: &str| {
-        good(&format!("proxies: []\nupstreams: [{{id: u, {fields}}}]")).upstreams[0].clone()
-    };
+    let of =
+        |fields: &str| good(&format!("proxies: []\nupstreams: [{{id: u, {fields}}}]")).upstreams[0].clone();
     let found = of("targets: [{host: 'srv:_HTTP._tcp.Shop.example.com.'}]");
     let target = &found.targets[0];
     assert_eq!((&*target.host, target.port), ("srv:_http._tcp.shop.example.com", 0));
@@ -175,7 +174,10 @@ fn services_as_targets() {
     let picked = of("algorithm: least_connections, targets: [{host: 'srv:web.service.consul'}]");
     assert_eq!(picked.algorithm, Algorithm::LeastConnections);
     for (target, expected) in [
-        ("host: 'srv:_a._tcp.b', port: 80", "port: the ports of a service's servers are found by DNS (remove it)"),
+        (
+            "host: 'srv:_a._tcp.b', port: 80",
+            "port: the ports of a service's servers are found by DNS (remove it)",
+        ),
         (
             "host: 'srv:10.0.0.1'",
             "host: `srv:10.0.0.1` names an address, which has no SRV records (write `srv:` and a name, such as \
