@@ -99,7 +99,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let fixed = ("fixed.test".to_owned(), 1, 1, 0);
-        assert_eq!(found(&Services::new()), [fixed.clone()]);
+        assert_eq!(found(&Services::new()), std::slice::from_ref(&fixed));
         let services = [service(10, "a", 0), service(10, "b", 5), service(40, "a", 1), service(40, "c", 1)];
         let known = Services::from([("_http._tcp.shop.test".into(), services.into())]);
         assert_eq!(
