@@ -49,7 +49,7 @@ fn a_row_runs_against_the_gateway_alone() {
     let directory = std::env::temp_dir().join(format!("proto_bench-replay-{:08x}", fastrand::u32(..)));
     let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let (json, html, markdown) = (file("r.json"), file("r.html"), file("r.md"));
-    let row = ["conduit", "--row", "gzip-10k", "--subjects", "gateway", "--clients", "4", "--seconds", "1"];
+    let row = ["conduit", "--row", "gzip-10k", "--subjects", "gateway", "--clients", "4"];
     let rest = ["-R", "2", "-w", "0s", "--json", &json, "--html", &html, "--markdown", &markdown];
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_proto_bench")).with_file_name("ferrum-edge");
     let output = replay(&[&row[..], &rest].concat());
@@ -65,7 +65,7 @@ fn a_row_runs_against_the_gateway_alone() {
     let page = std::fs::read_to_string(&html).expect("a page");
     let lines = std::fs::read_to_string(&markdown).expect("a page");
     assert!(lines.contains("| Conduit *published*") && lines.contains("38,900"), "{lines}");
-    assert!(lines.contains("4 clients, 1 s; published: 200 clients, 30 s."), "{lines}");
+    assert!(lines.contains(&format!("4 clients, {seconds} s; published: 200 clients, 30 s.")), "{lines}");
     let there = program.exists() || gateway::find_program(None).is_some();
     if there {
         assert_eq!(row.verdict, Verdict::Valid);
