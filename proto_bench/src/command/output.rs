@@ -6,7 +6,7 @@ use std::path::Path;
 use super::CommandError;
 use crate::cli::{Ending, OutputArgs};
 use crate::report::model::write_file;
-use crate::report::{Document, html, markdown, terminal};
+use crate::report::{Document, Row, html, markdown, terminal};
 
 /// Writes everything and says how the program should end.
 ///
@@ -23,13 +23,33 @@ pub fn deliver(mut document: Document, output: &OutputArgs) -> Result<Ending, Co
             document.write(path)?;
         }
     }
+    write_pages(&document, output)?;
+    Ok(if document.has_void() { Ending::Void } else { Ending::Valid })
+}
+
+/// Writes the files of a document that is not finished, so that what was measured is there if the rest is not.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save(document: &Document, output: &OutputArgs) -> Result<(), CommandError> {
+    let mut document = document.clone();
+    document.rows.iter_mut().for_each(Row::conclude);
+    document.finish();
+    document.notes.insert(0, "Not finished: rows are missing.".to_owned());
+    if let Some(path) = output.json.as_deref().filter(|path| *path != Path::new("-")) {
+        document.write(path)?;
+    }
+    write_pages(&document, output)
+}
+
+fn write_pages(document: &Document, output: &OutputArgs) -> Result<(), CommandError> {
     if let Some(path) = &output.html {
-        write_file(path, &html::render(std::slice::from_ref(&document)))?;
+        write_file(path, &html::render(std::slice::from_ref(document)))?;
     }
     if let Some(path) = &output.markdown {
-        write_file(path, &markdown::render(&document))?;
+        write_file(path, &markdown::render(document))?;
     }
-    Ok(if document.has_void() { Ending::Void } else { Ending::Valid })
+    Ok(())
 }
 
 /// Writes text to standard output.

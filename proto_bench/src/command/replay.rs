@@ -95,8 +95,13 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let mut document = begin(args, &table, &subjects, (&server_cores, &generator_cores));
     let mut console = Console::new(args.output.quiet);
     let bench = prepare(args, &table, &subjects, (server_cores, &generator_cores))?;
-    for row in rows {
+    let many = rows.len();
+    for (number, row) in (1..).zip(rows) {
         bench.row(row, &mut document, &mut console)?;
+        if number < many {
+            // A replay takes long: what is there is kept even if the rest never comes.
+            output::save(&document, &args.output)?;
+        }
     }
     document.rows.iter_mut().for_each(report::Row::conclude);
     output::deliver(document, &args.output)
@@ -163,7 +168,6 @@ fn begin(
     let list = |cores: &[usize]| cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let measured = args.seconds.map_or_else(|| "as published".to_owned(), |seconds| format!("{seconds} s"));
     let settings = [
-        ("published on", table.conditions.clone()),
         (
             "cores",
             format!(

@@ -29,9 +29,12 @@ pub fn escape(text: &str) -> String {
 fn section(out: &mut String, document: &Document) {
     writeln!(out, "<section><h2>{}</h2>", escape(markdown::title(document.kind))).ok();
     page::circumstances(out, document);
-    page::table(out, &markdown::tables(document));
+    if document.kind != Kind::Replay {
+        page::table(out, &markdown::tables(document));
+    }
     match document.kind {
-        Kind::Matrix | Kind::Compare | Kind::Replay => by_subject(out, document),
+        Kind::Replay => replay(out, document),
+        Kind::Matrix | Kind::Compare => by_subject(out, document),
         Kind::Run => details(out, document),
         Kind::Clients | Kind::Sweep => ladder(out, document),
         Kind::Scale => scale(out, document),
@@ -50,6 +53,13 @@ fn section(out: &mut String, document: &Document) {
 
 /// Bars for each test with one bar a subject, then curves and memory.
 fn by_subject(out: &mut String, document: &Document) {
+    bars(out, document);
+    curves(out, document);
+    over_time(out, document);
+}
+
+/// Throughput and CPU as bars.
+fn bars(out: &mut String, document: &Document) {
     let subjects = subjects(document);
     let figure = |title: &str, unit: &str, value: &dyn Fn(&Row) -> Option<f64>| {
         let mut bars = Bars::new(title, unit, &subjects);
@@ -67,78 +77,98 @@ fn by_subject(out: &mut String, document: &Document) {
         Some(row.summary.as_ref()?.cpu_us_per_request?.median)
     }));
     out.push_str("</div>");
-    curves(out, document);
-    over_time(out, document);
 }
 
 /// Percentile curves, one chart a test.
 fn curves(out: &mut String, document: &Document) {
-    let subjects = subjects(document);
-    let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
     out.push_str("<h3>Latency by percentile</h3><div class=\"charts small\">");
     for first in ids(document) {
-        let curves: Vec<Curve> = document
-            .rows
-            .iter()
-            .filter(|row| row.id == first.id && row.is_valid())
-            .filter_map(|row| {
-                // The round in the middle by p99 stands for the row.
-                let mut rounds: Vec<_> = row.rounds.iter().collect();
-                rounds.sort_by(|a, b| a.latency.p99_us.total_cmp(&b.latency.p99_us));
-                let round = rounds.get(rounds.len() / 2)?;
-                let points = round.latency.curve.iter();
-                let at = |percentile: f64| -(1.0 - percentile / 100.0).max(1e-6).log10();
-                let points = points.filter(|(p, _)| *p < 100.0).map(|(p, us)| (at(*p), *us)).collect();
-                Some(Curve { colour: colour(row), name: row.subject.clone(), points })
-            })
-            .collect();
-        if !curves.is_empty() {
-            out.push_str(&Lines::percentiles(&first.label).render(&curves));
-        }
+        out.push_str(&percentiles(document, first, &first.label));
     }
     out.push_str("</div>");
 }
 
-/// CPU and resident memory over the measured time, one chart a test each.
-fn over_time(out: &mut String, document: &Document) {
-    let cores = |round: &Round| round.cpu.clone();
-    chart_over_time(out, document, ("CPU over time", "cores"), &cores);
-    let mebibytes = |round: &Round| {
-        round.memory.iter().map(|(at, bytes)| (*at, super::terminal::mebibytes(*bytes))).collect()
-    };
-    chart_over_time(out, document, ("Resident memory over time", "MiB"), &mebibytes);
+/// Percentile curves of a test.
+fn percentiles(document: &Document, first: &Row, title: &str) -> String {
+    let curves = of_test(document, first, &|row| {
+        // The round in the middle by p99 stands for the row.
+        let mut rounds: Vec<_> = row.rounds.iter().collect();
+        rounds.sort_by(|a, b| a.latency.p99_us.total_cmp(&b.latency.p99_us));
+        let Some(round) = rounds.get(rounds.len() / 2) else { return Vec::new() };
+        let at = |percentile: f64| -(1.0 - percentile / 100.0).max(1e-6).log10();
+        let points = round.latency.curve.iter().filter(|(percentile, _)| *percentile < 100.0);
+        points.map(|(percentile, us)| (at(*percentile), *us)).collect()
+    });
+    Lines::percentiles(title).render(&curves)
 }
 
-/// A figure over the measured time, one round after the other.
-fn chart_over_time(
-    out: &mut String,
-    document: &Document,
-    (title, unit): (&str, &str),
-    of: &dyn Fn(&Round) -> Vec<(f64, f64)>,
-) {
-    let subjects = subjects(document);
-    let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
-    let mut charts = String::new();
-    for first in ids(document) {
-        let rows = document.rows.iter().filter(|row| row.id == first.id && row.is_valid());
-        let curves: Vec<Curve> = rows
-            .map(|row| {
-                let (mut begun, mut points) = (0.0, Vec::new());
-                for round in &row.rounds {
-                    points.extend(of(round).into_iter().map(|(at, value)| (begun + at, value)));
-                    begun += round.window_seconds;
-                }
-                Curve { colour: colour(row), name: row.subject.clone(), points }
-            })
-            .filter(|curve| !curve.points.is_empty())
-            .collect();
-        if !curves.is_empty() {
-            charts.push_str(&Lines::over_time(&first.label, unit).render(&curves));
+/// A figure of a round over its time.
+struct OverTime {
+    title: &'static str,
+    unit: &'static str,
+    of: fn(&Round) -> Vec<(f64, f64)>,
+}
+
+const OVER_TIME: [OverTime; 2] = [
+    OverTime { title: "CPU over time", unit: "cores", of: |round| round.cpu.clone() },
+    OverTime {
+        title: "Resident memory over time",
+        unit: "MiB",
+        of: |round| {
+            round.memory.iter().map(|(at, bytes)| (*at, super::terminal::mebibytes(*bytes))).collect()
+        },
+    },
+];
+
+/// CPU and resident memory over the measured time, one chart a test each.
+fn over_time(out: &mut String, document: &Document) {
+    for figure in &OVER_TIME {
+        let charts: String =
+            ids(document).iter().map(|first| figure.chart(document, first, &first.label)).collect();
+        if !charts.is_empty() {
+            write!(out, "<h3>{}</h3><div class=\"charts small\">{charts}</div>", figure.title).ok();
         }
     }
-    if !charts.is_empty() {
-        write!(out, "<h3>{title}</h3><div class=\"charts small\">{charts}</div>").ok();
+}
+
+impl OverTime {
+    /// The figure of a test over the measured time, one round after the other.
+    fn chart(&self, document: &Document, first: &Row, title: &str) -> String {
+        let curves = of_test(document, first, &|row| {
+            let (mut begun, mut points) = (0.0, Vec::new());
+            for round in &row.rounds {
+                points.extend((self.of)(round).into_iter().map(|(at, value)| (begun + at, value)));
+                begun += round.window_seconds;
+            }
+            points
+        });
+        Lines::over_time(title, self.unit).render(&curves)
     }
+}
+
+/// A line for each valid row of a test, in its subject's colour.
+fn of_test(document: &Document, first: &Row, points: &dyn Fn(&Row) -> Vec<(f64, f64)>) -> Vec<Curve> {
+    let subjects = subjects(document);
+    let colour = |row: &Row| subjects.iter().position(|subject| *subject == row.subject).unwrap_or(0);
+    let rows = document.rows.iter().filter(|row| row.id == first.id && row.is_valid());
+    let curve = |row: &Row| Curve { colour: colour(row), name: row.subject.clone(), points: points(row) };
+    rows.map(curve).filter(|curve| !curve.points.is_empty()).collect()
+}
+
+/// A replay: each row's table with its graphs.
+fn replay(out: &mut String, document: &Document) {
+    let Some(replay) = &document.replay else { return };
+    page::table(out, &markdown::replay::head(document, replay));
+    bars(out, document);
+    for row in &replay.rows {
+        page::table(out, &markdown::replay::section(document, row));
+        let Some(first) = document.rows.iter().find(|measured| measured.id == row.id) else { continue };
+        let mut charts: String =
+            OVER_TIME.iter().map(|figure| figure.chart(document, first, figure.title)).collect();
+        charts.push_str(&percentiles(document, first, "Latency by percentile"));
+        write!(out, "<div class=\"charts small\">{charts}</div>").ok();
+    }
+    page::table(out, &markdown::replay::at_rest(replay));
 }
 
 fn details(out: &mut String, document: &Document) {

@@ -7,7 +7,7 @@ use super::published;
 use super::terminal::mebibytes;
 
 mod compare;
-mod replay;
+pub(super) mod replay;
 mod scale;
 mod table;
 

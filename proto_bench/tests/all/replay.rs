@@ -52,7 +52,14 @@ fn a_row_runs_against_the_gateway_alone() {
     let row = ["conduit", "--row", "gzip-10k", "--subjects", "gateway", "--clients", "4"];
     let rest = ["-R", "2", "-w", "0s", "--json", &json, "--html", &html, "--markdown", &markdown];
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_proto_bench")).with_file_name("ferrum-edge");
-    let output = replay(&[&row[..], &rest].concat());
+    let run = |seconds| replay(&[&row[..], &rest, &["--seconds", seconds]].concat());
+    let (mut output, mut seconds) = (run("1"), "1");
+    // A machine that is busy with others may let no answer come within half a second.
+    for longer in ["6", "20"] {
+        if output.status.code() == Some(4) && text(&output).contains("no verified answer at all") {
+            (output, seconds) = (run(longer), longer);
+        }
+    }
     assert_eq!(
         output.status.code(),
         Some(0),

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Bench, STREAMS};
 use crate::command::matrix::entry;
 use crate::command::measure::Console;
-use crate::command::process::find;
+use crate::command::process::{Server, find};
 use crate::command::stand::Stand;
 use crate::engine::{self, Progress, Stop, Surroundings};
 use crate::measure::counters::{self, CALLGRIND_FILE, Counts};
@@ -21,6 +21,8 @@ use crate::report::Document;
 const LONGER: u64 = 4;
 /// A run that takes longer than this has met a fault.
 const LONGEST: Duration = Duration::from_secs(600);
+/// A run without a single answer for this long will not have another.
+const STANDSTILL: Duration = Duration::from_secs(30);
 /// Connections at most: each one's opening is in the counts, the more so the fewer requests it carries.
 const CONNECTIONS: u32 = 100;
 
@@ -117,8 +119,8 @@ fn run(
     let place = (&bench.backend.ports, listen, 1, Some(bench.args.server_core));
     let plan = bench.plan(test, listen);
     let started = bench.stand.start_under(peer, test, program, place, Some(&under));
-    let (server, _) = started.map_err(|error| words(&error))?;
-    let completed = load(&plan, requests);
+    let (mut server, _) = started.map_err(|error| words(&error))?;
+    let completed = load(&plan, requests, &mut server);
     // Only when it has ended are its counts in the file.
     drop(server);
     let totals = counters::callgrind_totals(&directory);
@@ -126,19 +128,27 @@ fn run(
     Ok((plan, Life { requests: completed?, totals: totals? }))
 }
 
-/// Sends so many requests, and returns how many there were in the end.
-fn load(plan: &Plan, requests: u64) -> Result<u64, String> {
+/// Sends so many requests, and returns how many there were in the end. Ends as well when the server has, or stands still.
+fn load(plan: &Plan, requests: u64, server: &mut Server) -> Result<u64, String> {
     let stop = Arc::new(Stop::default());
     let told = Arc::clone(&stop);
-    let mut tell = move |progress: Progress| {
-        if let Progress::Running { completed, .. } = progress
-            && completed >= requests
-        {
+    let mut gone = None;
+    let mut last = (0, Instant::now());
+    let mut tell = |progress: Progress| {
+        let Progress::Running { completed, .. } = progress else { return };
+        if completed > last.0 {
+            last = (completed, Instant::now());
+        }
+        gone = gone.take().or_else(|| server.check_alive().err());
+        if completed >= requests || gone.is_some() || last.1.elapsed() > STANDSTILL {
             told.now();
         }
     };
     let around = Surroundings { watched: &[], tell: &mut tell, stop: Some(stop) };
     let outcome = engine::run_in(plan, around).map_err(|fault| fault.to_string())?;
+    if gone.is_some() {
+        return Err("it ended under callgrind".to_owned());
+    }
     if let Some((_, example)) = outcome.tally.faults.values().next() {
         return Err(example.clone());
     }
@@ -157,6 +167,7 @@ impl Bench<'_> {
         plan.timing.warm_up = Duration::ZERO;
         plan.timing.duration = LONGEST;
         plan.timing.timeout = LONGEST;
+        plan.timing.connect = STANDSTILL;
         // Datagrams that are dropped while the program is this slow would not come again.
         if matches!(plan.target.protocol, Protocol::Udp | Protocol::Dtls | Protocol::Http3) {
             plan.load.connections = plan.load.connections.min(8);

@@ -26,6 +26,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long all clients of a row may take to connect.
 const CONNECT: Duration = Duration::from_secs(30);
 
+/// Connections to one address that a machine has ports for, with some to spare.
+const PORTS: u32 = 25_000;
+
 /// What the command line says of all rows.
 #[derive(Debug, Clone)]
 pub(super) struct Sizes {
@@ -76,9 +79,14 @@ impl Sizes {
         Err(format!("{limit}; --scale-down takes {fewer} clients"))
     }
 
-    /// Measured seconds of each round.
-    fn round(&self, row: &Row) -> Duration {
-        Duration::from_secs_f64(self.seconds.unwrap_or(row.seconds) / f64::from(self.rounds))
+    /// Rounds of a row: no more than there are ports for, since those of closed connections are not free again at once.
+    fn rounds(&self, clients: u32) -> u32 {
+        self.rounds.min((PORTS / clients.max(1)).max(1))
+    }
+
+    /// Measured time of each of them.
+    fn round(&self, row: &Row, clients: u32) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(row.seconds) / f64::from(self.rounds(clients)))
     }
 }
 
@@ -121,7 +129,7 @@ impl<'a> Bench<'a> {
             console.label(format!("{}: starting", row.id));
             ready.extend(self.start(number, (row, setup, clients), document));
         }
-        for round in 0..self.sizes.rounds as usize {
+        for round in 0..self.sizes.rounds(clients) as usize {
             // Nobody is always the one behind the same other.
             for at in 0..ready.len() {
                 let one = &ready[(round + at) % ready.len()];
@@ -243,7 +251,7 @@ impl<'a> Bench<'a> {
         plan.load.connections = clients;
         plan.load.pace = row.rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
         plan.timing.warm_up = self.sizes.warm_up;
-        plan.timing.duration = self.sizes.round(row);
+        plan.timing.duration = self.sizes.round(row, clients);
         plan.timing.timeout = TIMEOUT;
         plan.timing.connect = CONNECT;
         let body = row.send.as_ref().map(|body| Bytes::copy_from_slice(values.fill(body).as_bytes()));
@@ -361,8 +369,10 @@ mod tests {
     #[test]
     fn rounds_share_the_seconds() {
         let table = Seed::Hotdogs.table().expect("a table");
-        assert_eq!(sizes(0, false).round(&table.rows[0]), Duration::from_secs(10));
+        assert_eq!(sizes(0, false).round(&table.rows[0], 200), Duration::from_secs(10));
+        assert_eq!(sizes(0, false).rounds(10_000), 2, "ports are not free again at once");
+        assert_eq!(sizes(0, false).round(&table.rows[0], 10_000), Duration::from_secs(15));
         let short = Sizes { seconds: Some(1.5), ..sizes(0, false) };
-        assert_eq!(short.round(&table.rows[0]), Duration::from_millis(500));
+        assert_eq!(short.round(&table.rows[0], 200), Duration::from_millis(500));
     }
 }

@@ -14,13 +14,17 @@ const NONE: &str = "–";
 /// The tables.
 pub(super) fn render(document: &Document) -> String {
     let Some(replay) = &document.replay else { return String::new() };
+    let mut out = head(document, replay);
+    out.extend(replay.rows.iter().map(|row| section(document, row)));
+    out.push_str(&at_rest(replay));
+    out
+}
+
+/// What is replayed, and the gateway beside the others.
+pub(in crate::report) fn head(document: &Document, replay: &Replay) -> String {
     let mut out = format!("{}: {}\n\nPublished on: {}\n\n", replay.title, replay.source, replay.conditions);
     out.push_str("Lines marked *published* are figures of another machine, as they stand in the source.\n\n");
     out.push_str(&overview(document, replay));
-    for row in &replay.rows {
-        section(&mut out, document, row);
-    }
-    out.push_str(&at_rest(replay));
     out
 }
 
@@ -72,7 +76,9 @@ fn overview(document: &Document, replay: &Replay) -> String {
     format!("## Beside the other proxies\n\n{words}\n\n{}\n", table.render())
 }
 
-fn section(out: &mut String, document: &Document, row: &ReplayRow) {
+/// A row: who was measured, what was published, and what is to be said of it.
+pub(in crate::report) fn section(document: &Document, row: &ReplayRow) -> String {
+    let mut out = String::new();
     writeln!(out, "## {} ({})\n", row.label, row.id).ok();
     if let Some(reason) = &row.skipped {
         writeln!(out, "**Not run**: {reason}.\n").ok();
@@ -94,7 +100,8 @@ fn section(out: &mut String, document: &Document, row: &ReplayRow) {
     }
     out.push_str(&table.render());
     out.push('\n');
-    remarks(out, row, &rows);
+    remarks(&mut out, row, &rows);
+    out
 }
 
 fn sizes(row: &ReplayRow) -> String {
@@ -203,12 +210,12 @@ fn remarks(out: &mut String, row: &ReplayRow, rows: &[&Row]) {
             format!("{} *published*{}{words}: {reason}.", who.join(", "), if figure { " " } else { "" })
         }));
     }
+    let marked: Vec<String> =
+        rows.iter().filter(|row| row.is_valid()).filter_map(|row| marks_of(row)).collect();
+    if !marked.is_empty() {
+        said.push(format!("Marks: {}.", marked.join("; ")));
+    }
     for measured in rows {
-        let others: Vec<&str> =
-            measured.marks.iter().map(String::as_str).filter(|mark| *mark != marks::UNSTAMPED).collect();
-        if measured.is_valid() && !others.is_empty() {
-            said.push(format!("{}: {}.", measured.subject, others.join(", ")));
-        }
         if let Verdict::Void(reasons) = &measured.verdict {
             let good: u64 = measured.rounds.iter().map(|round| round.completed).sum();
             let answers = format!("{} right answers came all the same", thousands_of(good));
@@ -237,6 +244,13 @@ fn remarks(out: &mut String, row: &ReplayRow, rows: &[&Row]) {
     out.push('\n');
 }
 
+/// A row's marks, but for the missing stamps that all files and fixed answers have.
+fn marks_of(row: &Row) -> Option<String> {
+    let marks: Vec<&str> =
+        row.marks.iter().map(String::as_str).filter(|mark| *mark != marks::UNSTAMPED).collect();
+    (!marks.is_empty()).then(|| format!("{} {}", row.subject, marks.join(", ")))
+}
+
 fn statuses(row: &Row) -> String {
     let mut all = std::collections::BTreeMap::<u16, u64>::new();
     for (status, count) in row.rounds.iter().flat_map(|round| &round.statuses) {
@@ -246,7 +260,8 @@ fn statuses(row: &Row) -> String {
     texts.join(", ")
 }
 
-fn at_rest(replay: &Replay) -> String {
+/// What programs take before they do anything.
+pub(in crate::report) fn at_rest(replay: &Replay) -> String {
     if replay.starts.is_empty() {
         return String::new();
     }
