@@ -40,7 +40,7 @@ const HEIGHT: f64 = 240.0;
 const SMALL: (f64, f64) = (360.0, 200.0);
 /// Left, right, top, bottom.
 const MARGIN: (f64, f64, f64, f64) = (58.0, 12.0, 10.0, 34.0);
-const COLOURS: usize = 6;
+const COLOURS: usize = 8;
 
 impl Bars {
     pub(super) fn new(title: &str, unit: &str, series: &[&str]) -> Self {

@@ -8,9 +8,9 @@ use crate::report::terminal::mebibytes;
 
 const STYLE: &str = "
 :root{--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--paper:#fbfcfd;--card:#fff;--void:#b3261e;
---s0:#2f6fde;--s1:#e0752d;--s2:#2a9d6f;--s3:#8a5cd6;--s4:#c2417c;--s5:#6b7785}
+--s0:#2f6fde;--s1:#e0752d;--s2:#2a9d6f;--s3:#8a5cd6;--s4:#c2417c;--s5:#6b7785;--s6:#b58a00;--s7:#0f8b9d}
 @media (prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b6;--line:#323b48;--paper:#12161c;--card:#1a2028;
---void:#ff8a80;--s0:#6ea0ff;--s1:#ffa566;--s2:#5fd3a5;--s3:#b99aff;--s4:#ff86b8;--s5:#9aa6b6}}
+--void:#ff8a80;--s0:#6ea0ff;--s1:#ffa566;--s2:#5fd3a5;--s3:#b99aff;--s4:#ff86b8;--s5:#9aa6b6;--s6:#e3c04b;--s7:#5cc6d6}}
 *{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}
 main{max-width:1200px;margin:0 auto;padding:2rem 1.25rem 4rem}h1{font-size:1.6rem;margin:0 0 .25rem}

@@ -105,7 +105,7 @@ impl Figure {
                     let text = (self.text)(spread.median);
                     let text =
                         if leader == Some(row.subject.as_str()) { format!("**{text}**") } else { text };
-                    let several = row.rounds.len() - row.left_out > 1;
+                    let several = row.rounds.len() - row.left_out > 1 && spread.max > spread.min;
                     Some(if several { format!("{text} ±{:.0} %", spread.cv_percent) } else { text })
                 })
             }));
