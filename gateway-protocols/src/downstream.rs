@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod bind;
+pub(crate) mod entrance;
 mod h1;
 mod h2;
 pub(crate) mod h3;

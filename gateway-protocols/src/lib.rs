@@ -19,6 +19,7 @@ pub mod link;
 pub mod probe;
 mod qpack;
 pub mod quic;
+pub mod recorder;
 pub mod supervise;
 pub mod timer;
 pub mod tls;

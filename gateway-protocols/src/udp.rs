@@ -18,6 +18,7 @@ mod hello;
 mod initial;
 mod leg;
 mod port;
+mod questions;
 mod ready;
 mod restart;
 mod retry;
@@ -28,11 +29,11 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use crate::worker::Worker;
-pub(crate) use asked::QUEUE;
-pub use asked::{DatagramId, DatagramSession, Question, Told, Wanted};
 pub(crate) use connections::Known;
 use dtls::DtlsRules;
 use port::Port;
+pub(crate) use questions::QUEUE;
+pub use questions::{DatagramId, DatagramSession, Question, Told, Wanted};
 
 /// Serves a port until the task is ended.
 ///

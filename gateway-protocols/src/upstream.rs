@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::dns::Dns;
+use crate::recorder::ConnectionRecorder;
 use crate::tls::client::ClientConfigs;
-use crate::worker::ConnectionRecorder;
 use alternative::Alternatives;
 use dial::{Destination, DialError, Dialled, Dialler};
 pub use stream::Inbound;

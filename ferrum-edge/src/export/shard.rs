@@ -9,7 +9,7 @@ use gateway_core::health::HealthChange;
 use gateway_core::http::reply::Cause;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_core::upstream::Phases;
-use gateway_protocols::worker::ConnectionRecorder;
+use gateway_protocols::recorder::ConnectionRecorder;
 use gateway_telemetry::record::Record;
 
 use super::access_log::Share;

@@ -3,23 +3,23 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
-use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
-use gateway_core::limit::concurrency::Permit;
+use gateway_core::http::handshake::Handshake;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
 use rustls::{CipherSuite, ServerConfig};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+pub use super::entrance::Entrance;
+use super::entrance::{Listening, UNIX_ADDRESS};
 use super::proxied::Ends;
 use super::{Entry, h1, h2};
 use crate::buffer::HEAD_BYTES;
@@ -29,82 +29,10 @@ use crate::tls::early::EarlyStream;
 use crate::tls::handshake_failure;
 use crate::worker::Worker;
 
-/// What a listener's connections speak first.
-#[derive(Debug, Clone)]
-pub enum Entrance {
-    /// HTTP as it is.
-    Plain,
-    /// HTTP over TLS.
-    Tls(Arc<arc_swap::ArcSwap<ServerConfig>>),
-    /// A byte stream for the proxies of this port.
-    Stream {
-        /// The port, which chooses the proxies.
-        port: u16,
-        /// For proxies that terminate TLS; the names in `server_names` choose among them.
-        tls: Arc<arc_swap::ArcSwap<ServerConfig>>,
-    },
-}
-
-impl Entrance {
-    /// The port of a stream entrance.
-    pub(crate) fn stream_port(&self) -> Option<u16> {
-        match self {
-            Self::Stream { port, .. } => Some(*port),
-            Self::Plain | Self::Tls(_) => None,
-        }
-    }
-}
-
-/// An accepted connection on its way to the worker that serves it.
-pub(crate) struct Accepted {
-    pub(crate) tcp: std::net::TcpStream,
-    pub(crate) peer: SocketAddr,
-    pub(crate) entrance: Entrance,
-    pub(crate) permit: Permit,
-}
-
 /// What an HTTP/2 client with prior knowledge sends first (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A pause after running out of file descriptors: accepting again at once would only spin.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-
-/// A listening socket.
-pub(crate) enum Listening {
-    Tcp(TcpListener),
-    /// Its connections are carried as if they were TCP, as those to targets on Unix sockets are.
-    Unix(UnixListener),
-}
-
-/// The address of clients on Unix sockets, and of the gateway there.
-pub(crate) const UNIX_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
-
-impl Listening {
-    /// A Unix socket that another worker listens on, too.
-    pub(crate) fn unix(socket: std::os::unix::net::UnixListener) -> io::Result<Self> {
-        UnixListener::from_std(socket).map(Self::Unix)
-    }
-
-    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        match self {
-            Self::Tcp(listener) => listener.accept().await,
-            Self::Unix(listener) => {
-                let (unix, _) = listener.accept().await?;
-                let tcp = std::net::TcpStream::from(OwnedFd::from(unix.into_std()?));
-                Ok((TcpStream::from_std(tcp)?, UNIX_ADDRESS))
-            }
-        }
-    }
-}
-
-impl AsFd for Listening {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener) => listener.as_fd(),
-        }
-    }
-}
 
 /// Accepts until the worker stops listening.
 pub(crate) async fn accept(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gateway_core::http::early::Handshake;
 use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::http::handshake::Handshake;
 use tokio::task::coop::has_budget_remaining;
 
 use super::Entry;

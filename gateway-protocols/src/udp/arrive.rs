@@ -17,7 +17,8 @@ use super::connections::{Found, Stray};
 use super::hello::Hello;
 use super::initial::{Asked, Opening, is_short};
 use super::leg::Leg;
-use super::port::{Port, slot_of};
+use super::port::Port;
+use super::questions::slot_of;
 use super::session::{Session, Stage, Whence};
 
 /// Handshakes under way at a time; one that would be beyond takes the oldest one's place.

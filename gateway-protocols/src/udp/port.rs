@@ -17,10 +17,10 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::Arrivals;
-use super::asked::Question;
 use super::connections::{Connections, Stray};
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
+use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
 use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage, Whence};
 use crate::worker::Worker;
@@ -394,9 +394,4 @@ impl Port {
         let (wire, whence) = (&self.wire, session.whence);
         session.end(reason, &mut |bytes| wire.reply(whence, bytes));
     }
-}
-
-/// The place of a session in the table; the other half of a key is its generation.
-pub(super) fn slot_of(key: u64) -> usize {
-    usize::try_from(key & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }

@@ -8,7 +8,8 @@ use std::time::Instant;
 use gateway_core::stream::table::Transport;
 
 use super::hello::Hello;
-use super::port::{Port, slot_of};
+use super::port::Port;
+use super::questions::slot_of;
 use super::session::Whence;
 
 /// The first and last type of a record with a whole header; other first bytes are DTLS 1.3's short one.

@@ -21,9 +21,9 @@ use tokio_rustls::{TlsConnector, TlsStream};
 use super::{Version, h3, socket, wanted};
 use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
+use crate::recorder::ConnectionRecorder;
 use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
 use crate::tls::is_about_certificate;
-use crate::worker::ConnectionRecorder;
 
 /// For QUIC to a target whose connect timeout is off.
 const QUIC_TIMEOUT: Duration = Duration::from_secs(5);

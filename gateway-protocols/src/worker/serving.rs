@@ -1,0 +1,262 @@
+//! What a worker does: it carries out orders, accepts connections, and serves them here or hands them on.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use gateway_core::limit::concurrency::Permit;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+
+use super::Worker;
+use super::shared::Inbox;
+use crate::downstream::accept::{accept, serve};
+use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
+use crate::downstream::{Entry, h3};
+use crate::quic::Place;
+use crate::udp::Question;
+use crate::udp::dtls::DtlsRules;
+
+/// How often kept connections are looked through.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Connections taken out of one listener's queue when a drain begins.
+const MAX_BACKLOG: usize = 4096;
+/// A connection is handed to another worker when that one has so many fewer.
+const HANDOVER_MARGIN: usize = 2;
+
+/// What a worker is told from outside.
+#[derive(Debug)]
+pub enum Order {
+    /// Listen on this socket.
+    Listen(std::net::TcpListener, Entrance),
+    /// Serve plain HTTP on this Unix socket, which other workers listen on as well.
+    ListenUnix(std::os::unix::net::UnixListener),
+    /// Serve HTTP/3 on this socket.
+    Quic(std::net::UdpSocket, Box<quinn::ServerConfig>, Place),
+    /// Serve datagrams on this socket.
+    Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
+    /// Take no more datagrams on this port; its sessions end.
+    EndDatagrams(u16),
+    /// Accept nothing more on this stream port; its sessions go on.
+    Unlisten(u16),
+    /// Ask the UDP ports about their sessions.
+    Ask(Question),
+    /// Say that every order before this one was carried out. What begins after it sees the configuration published
+    /// before it.
+    Confirm(oneshot::Sender<()>),
+    /// End idle connections: memory or descriptors are short.
+    ShedIdle,
+    /// Accept nothing more, end idle connections, let the others finish.
+    Drain,
+    /// End everything.
+    Stop,
+}
+
+impl Worker {
+    /// Works until told to stop. To be run on a runtime of its own thread.
+    pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
+        crate::calls::lend(self.outbound.clone(), &self.shared);
+        let mut sockets = Sockets::default();
+        let mut sweep = tokio::time::interval(SWEEP);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Stop) | None => break,
+                    Some(order) => self.caught("orders", || self.carry_out(order, &mut sockets)),
+                },
+                Some(accepted) = inbox.0.recv() => match TcpStream::from_std(accepted.tcp) {
+                    Ok(tcp) => self.serve(tcp, accepted.peer, accepted.entrance, accepted.permit),
+                    Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
+                },
+                _ = sweep.tick() => self.caught("pool_sweep", || self.outbound.sweep()),
+            }
+        }
+        self.registry.abort();
+    }
+
+    fn carry_out(self: &Arc<Self>, order: Order, sockets: &mut Sockets) {
+        match order {
+            Order::Listen(socket, entrance) => {
+                self.listen(TcpListener::from_std(socket).map(Listening::Tcp), entrance, sockets);
+            }
+            Order::ListenUnix(socket) => self.listen(Listening::unix(socket), Entrance::Plain, sockets),
+            Order::Quic(socket, config, place) => {
+                let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
+                sockets.listening.push((None, task));
+            }
+            Order::Datagrams(socket, port, dtls) => {
+                let (worker, socket) = (self.clone(), Arc::new(socket));
+                let start = move || crate::udp::serve(worker.clone(), socket.clone(), port, dtls.clone());
+                sockets.datagrams.push((port, self.supervise("datagrams", start)));
+            }
+            Order::EndDatagrams(port) => end(&mut sockets.datagrams, |of| of == port),
+            Order::Unlisten(port) => {
+                sockets.accepting.retain(|(_, entrance)| entrance.stream_port() != Some(port));
+                end(&mut sockets.listening, |of| of == Some(port));
+            }
+            Order::Confirm(confirm) => drop(confirm.send(())),
+            Order::Ask(question) => self.ask(&question),
+            Order::ShedIdle => self.registry.shed_idle(),
+            Order::Drain => {
+                sockets.accepting.drain(..).for_each(|(listener, entrance)| self.empty(&listener, &entrance));
+                end(&mut sockets.listening, |_| true);
+                self.registry.drain();
+                self.pipeline.drain();
+            }
+            Order::Stop => {}
+        }
+    }
+
+    /// Accepts connections from now on.
+    fn listen(self: &Arc<Self>, listener: io::Result<Listening>, entrance: Entrance, sockets: &mut Sockets) {
+        match listener {
+            Ok(listener) => {
+                let port = entrance.stream_port();
+                let (worker, listener) = (self.clone(), Arc::new(listener));
+                sockets.accepting.push((listener.clone(), entrance.clone()));
+                let start = move || accept(worker.clone(), listener.clone(), entrance.clone());
+                sockets.listening.push((port, self.supervise("accept", start)));
+            }
+            Err(error) => tracing::error!(%error, "a listener could not be taken over"),
+        }
+    }
+
+    /// Takes the connections that wait to be accepted: closing the listener would reset them.
+    fn empty(self: &Arc<Self>, listener: &Listening, entrance: &Entrance) {
+        let socket = socket2::SockRef::from(listener);
+        // Not blocking, so that it ends with an error; clients may not make it endless.
+        for _ in 0..MAX_BACKLOG {
+            let Ok((tcp, peer)) = socket.accept() else { return };
+            let peer = peer.as_socket().unwrap_or(UNIX_ADDRESS);
+            let Some(permit) = self.shared.overload.connection() else { return self.recorder.refused() };
+            self.recorder.accepted();
+            if tcp.set_nonblocking(true).is_ok()
+                && let Ok(tcp) = TcpStream::from_std(tcp.into())
+            {
+                self.serve(tcp, peer, entrance.clone(), permit);
+            }
+        }
+    }
+
+    /// Keeps a task of this worker running.
+    fn supervise<F>(
+        &self,
+        name: &'static str,
+        start: impl FnMut() -> F + Send + 'static,
+    ) -> tokio::task::JoinHandle<()>
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        tokio::spawn(self.shared.tasks.clone().supervise(name, start))
+    }
+
+    /// Does something on the worker's own task, which a panic must not end.
+    fn caught(&self, name: &'static str, work: impl FnOnce()) {
+        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(work)) {
+            self.shared.tasks.caught(name, &*payload);
+            self.recorder.panicked();
+        }
+    }
+
+    /// Serves an accepted connection here, or hands it to a worker with clearly fewer.
+    pub(crate) fn place(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: &Entrance) {
+        let Some(permit) = self.shared.overload.connection() else {
+            self.recorder.refused();
+            // Reset rather than linger: at the ceiling every byte of state counts.
+            drop(tcp.set_zero_linger());
+            return;
+        };
+        self.recorder.accepted();
+        let mine = self.registry.len();
+        let (idlest, fewest) = self.shared.idlest();
+        if idlest == self.index || mine < fewest + HANDOVER_MARGIN {
+            return self.serve(tcp, peer, entrance.clone(), permit);
+        }
+        let Ok(tcp) = tcp.into_std() else { return };
+        let accepted = Accepted { tcp, peer, entrance: entrance.clone(), permit };
+        if let Err(refused) = self.shared.inboxes[idlest].try_send(accepted) {
+            let accepted = refused.into_inner();
+            if let Ok(tcp) = TcpStream::from_std(accepted.tcp) {
+                self.serve(tcp, peer, accepted.entrance, accepted.permit);
+            }
+        }
+    }
+
+    fn serve(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: Entrance, permit: Permit) {
+        let entry = Arc::new(Entry::default());
+        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
+        let number = self.registry.add(entry.clone());
+        let open = Open { worker: self.clone(), number, _permit: permit };
+        let task = tokio::spawn(async move {
+            let worker = open.worker.clone();
+            worker.guarded(serve(worker.clone(), tcp, peer, entrance, entry)).await;
+            drop(open);
+        });
+        self.registry.attach(number, task.abort_handle());
+    }
+
+    /// A connection was refused at the ceiling.
+    pub(crate) fn connection_refused(&self) {
+        self.recorder.refused();
+    }
+
+    /// Serves a connection that came by another way than a TCP listener.
+    pub(crate) fn spawn_counted<F>(self: &Arc<Self>, permit: Permit, serving: impl FnOnce(Arc<Entry>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.recorder.accepted();
+        let entry = Arc::new(Entry::default());
+        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
+        let number = self.registry.add(entry.clone());
+        let serving = serving(entry);
+        let open = Open { worker: self.clone(), number, _permit: permit };
+        let task = tokio::spawn(async move {
+            let worker = open.worker.clone();
+            worker.guarded(serving).await;
+            drop(open);
+        });
+        self.registry.attach(number, task.abort_handle());
+    }
+}
+
+/// The sockets of a worker, with the tasks that serve them.
+#[derive(Default)]
+struct Sockets {
+    /// By port where it is a stream proxy's.
+    listening: Vec<(Option<u16>, tokio::task::JoinHandle<()>)>,
+    /// What those accept from.
+    accepting: Vec<(Arc<Listening>, Entrance)>,
+    datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
+}
+
+/// Ends the tasks of some ports.
+fn end<P: Copy>(tasks: &mut Vec<(P, tokio::task::JoinHandle<()>)>, is_meant: impl Fn(P) -> bool) {
+    tasks.retain(|(port, task)| {
+        let stays = !is_meant(*port);
+        if !stays {
+            task.abort();
+        }
+        stays
+    });
+}
+
+/// A connection that counts as open.
+struct Open {
+    worker: Arc<Worker>,
+    number: u64,
+    _permit: Permit,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.worker.registry.remove(self.number);
+        self.worker.shared.loads[self.worker.index].fetch_sub(1, Ordering::Relaxed);
+        self.worker.recorder.closed();
+    }
+}

@@ -1,0 +1,104 @@
+//! What the workers of one gateway share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use gateway_core::config::snapshot::Snapshot;
+use gateway_core::limit::overload::Overload;
+use gateway_core::stream::revocation::Current;
+use gateway_core::stream::sessions::Sessions;
+use http::HeaderValue;
+use tokio::sync::mpsc;
+
+use crate::dns::Dns;
+use crate::downstream::entrance::Accepted;
+use crate::supervise::Tasks;
+use crate::tls::client::ClientConfigs;
+
+/// Orders and handed-over connections that wait for a worker; more would mean that it hangs.
+const QUEUE: usize = 1024;
+
+/// What the workers of one gateway share.
+pub struct Shared {
+    /// The configuration in use.
+    pub snapshot: ArcSwap<Snapshot>,
+    /// Ceilings on connections and exchanges.
+    pub overload: Overload,
+    /// The TCP streams, WebSockets and streams of events that are open.
+    pub sessions: Sessions,
+    /// Resolved names.
+    pub dns: Arc<Dns>,
+    /// How targets' certificates are judged.
+    pub client_tls: Arc<ClientConfigs>,
+    /// Tasks that must keep running, such as accept loops.
+    pub tasks: Arc<Tasks>,
+    /// Which worker has which session of QUIC passed through.
+    pub(crate) known: Arc<crate::udp::Known>,
+    /// Set once HTTP/3 is served.
+    pub(super) alt_svc: OnceLock<HeaderValue>,
+    /// Open connections of each worker, so that an accepted one goes to the idlest.
+    pub(super) loads: Box<[AtomicUsize]>,
+    pub(super) inboxes: Box<[mpsc::Sender<Accepted>]>,
+}
+
+impl Current for Shared {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    fn sessions(&self) -> Option<&Sessions> {
+        Some(&self.sessions)
+    }
+}
+
+/// The workers' ends of their queues.
+pub struct Inboxes(Vec<mpsc::Receiver<Accepted>>);
+
+impl Shared {
+    /// Shared state for `workers` workers.
+    pub fn new(snapshot: Snapshot, workers: usize) -> (Self, Inboxes) {
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUEUE)).unzip();
+        let shared = Self {
+            overload: Overload::new(&snapshot.settings.limits),
+            dns: Arc::new(Dns::asking(&snapshot.settings.dns_servers)),
+            snapshot: ArcSwap::from_pointee(snapshot),
+            sessions: Sessions::default(),
+            client_tls: Arc::default(),
+            tasks: Arc::default(),
+            known: Arc::default(),
+            alt_svc: OnceLock::new(),
+            loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            inboxes: inboxes.into(),
+        };
+        (shared, Inboxes(receivers))
+    }
+
+    /// HTTP/3 is served on this port: TLS clients of the other versions are told.
+    pub fn announce_http3(&self, port: u16) {
+        if let Ok(value) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma=86400")) {
+            drop(self.alt_svc.set(value));
+        }
+    }
+
+    /// Client connections now open, over all workers.
+    pub fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The worker with the fewest connections, and how many.
+    pub(super) fn idlest(&self) -> (usize, usize) {
+        let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed)).enumerate();
+        loads.min_by_key(|(_, load)| *load).unwrap_or((0, 0))
+    }
+}
+
+impl Inboxes {
+    /// The queue of the next worker, in order.
+    pub fn take(&mut self) -> Option<Inbox> {
+        (!self.0.is_empty()).then(|| Inbox(self.0.remove(0)))
+    }
+}
+
+/// The worker's end of its queue.
+pub struct Inbox(pub(super) mpsc::Receiver<Accepted>);
