@@ -7,19 +7,14 @@
 
 mod compile;
 mod excludes;
+mod holds;
 mod text;
 pub mod written;
 
-use http::header::CONTENT_TYPE;
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 
-use crate::certificate::Names;
-use crate::config::model::{HostPattern, PathPattern};
-use crate::http::dialect::Dialect;
-use crate::http::exchange::{ClientTls, Exchange, canonical};
-use crate::http::fields;
-use crate::route::host_name;
+use crate::route::{HostPattern, PathPattern};
 pub use compile::{Use, compile};
 use text::Text;
 pub(crate) use text::{not_a_regex, whole};
@@ -74,35 +69,7 @@ struct Certificate {
     san: Option<Text>,
 }
 
-/// What a condition is asked about.
-#[derive(Clone, Copy)]
-struct Facts<'a> {
-    exchange: &'a Exchange,
-    status: Option<u16>,
-}
-
 impl Condition {
-    /// Whether a request is meant.
-    #[inline]
-    pub fn holds(&self, exchange: &Exchange) -> bool {
-        self.all(Facts { exchange, status: None })
-    }
-
-    /// Whether a request that got this status is meant.
-    pub fn holds_with(&self, exchange: &Exchange, status: u16) -> bool {
-        self.all(Facts { exchange, status: Some(status) })
-    }
-
-    fn all(&self, facts: Facts<'_>) -> bool {
-        self.parts.iter().all(|part| part.holds(facts))
-    }
-
-    /// What does not hold for a request, as it is written: `methods`, `headers.x-version`.
-    pub fn failing(&self, exchange: &Exchange) -> Vec<String> {
-        let facts = Facts { exchange, status: None };
-        self.parts.iter().filter(|part| !part.holds(facts)).map(Part::place).collect()
-    }
-
     /// What it asks of the listener that a request came to: scheme, port and address; `None` where it asks nothing.
     pub fn of_listener(&self) -> Option<Self> {
         let parts: Vec<Part> = self.parts.iter().filter(|part| part.is_of_listener()).cloned().collect();
@@ -209,101 +176,6 @@ impl Part {
             Self::Cookie(name, _) => format!("cookies.{name}"),
             _ => self.key().to_owned(),
         }
-    }
-
-    fn holds(&self, facts: Facts<'_>) -> bool {
-        let exchange = facts.exchange;
-        let head = &exchange.request;
-        match self {
-            Self::Methods(methods) => methods.contains(&head.method),
-            Self::Path(path) => path.covers(head.uri.path()),
-            Self::Hosts(hosts) => {
-                host_name(exchange.authority(), |name| hosts.iter().any(|host| host.covers(name)))
-            }
-            Self::Encrypted(wanted) => exchange.client.tls.is_some() == *wanted,
-            Self::Ports(ports) => ports.contains(&exchange.client.local.port()),
-            Self::Addresses(blocks) => {
-                let local = canonical(exchange.client.local.ip());
-                blocks.iter().any(|block| block.contains(&local))
-            }
-            Self::Header(name, text) => text.fits(fields::header(&head.headers, name).as_deref()),
-            Self::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
-            Self::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),
-            Self::Grpc { service, method } => is_call(exchange, service.as_deref(), method.as_deref()),
-            Self::ContentTypes(types) => {
-                let value = head.headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-                value.is_some_and(|value| types.iter().any(|wanted| wanted.covers(value)))
-            }
-            Self::Clients(blocks) => blocks.iter().any(|block| block.contains(&exchange.client_address)),
-            Self::ServerNames(names) => {
-                let asked = exchange.client.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
-                asked.is_some_and(|_| host_name(asked, |asked| names.iter().any(|name| name.covers(asked))))
-            }
-            Self::Certificate(wanted) => wanted.fits(exchange),
-            Self::Consumers(names) => exchange.identity.as_ref().is_some_and(|caller| {
-                let username = caller.consumer.as_ref().map(|consumer| &*consumer.username);
-                names.iter().any(|name| **name == *caller.name || username == Some(name))
-            }),
-            Self::Groups(names) => {
-                let caller = exchange.identity.as_ref();
-                let has =
-                    |name: &str| caller.is_some_and(|caller| caller.groups().any(|group| **group == *name));
-                names.iter().any(|name| has(name))
-            }
-            Self::Statuses(ranges) => {
-                let within = |status: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&status));
-                facts.status.is_some_and(within)
-            }
-            Self::Any(conditions) => conditions.iter().any(|condition| condition.all(facts)),
-            Self::Not(condition) => !condition.all(facts),
-        }
-    }
-}
-
-/// Whether it is a gRPC call of this service and method.
-fn is_call(exchange: &Exchange, service: Option<&str>, method: Option<&str>) -> bool {
-    if exchange.dialect != Dialect::Grpc {
-        return false;
-    }
-    let path = exchange.request.uri.path();
-    let parts = path.strip_prefix('/').and_then(|path| path.rsplit_once('/'));
-    parts.is_some_and(|(s, m)| {
-        service.is_none_or(|service| service == s) && method.is_none_or(|method| method == m)
-    })
-}
-
-impl MediaType {
-    fn covers(&self, value: &[u8]) -> bool {
-        let essence = value.split(|c| *c == b';').next().unwrap_or_default().trim_ascii();
-        let Some(slash) = memchr::memchr(b'/', essence) else { return false };
-        let (main, sub) = (&essence[..slash], &essence[slash + 1..]);
-        main.eq_ignore_ascii_case(self.main.as_bytes())
-            && (self.sub.is_empty() || sub.eq_ignore_ascii_case(self.sub.as_bytes()))
-    }
-}
-
-impl Certificate {
-    fn fits(&self, exchange: &Exchange) -> bool {
-        let tls: Option<&ClientTls> = exchange.client.tls.as_ref();
-        let is_there = tls.is_some_and(|tls| tls.certificate.is_some());
-        if is_there != self.present || tls.is_none() {
-            return false;
-        }
-        if self.subject.is_none() && self.common_name.is_none() && self.san.is_none() {
-            return true;
-        }
-        // A certificate whose names can't be read is nobody's.
-        exchange.client.certificate_names().is_some_and(|names| self.names(names))
-    }
-
-    fn names(&self, names: &Names) -> bool {
-        let common = names.common_name.as_deref().map(str::as_bytes);
-        self.subject.as_ref().is_none_or(|text| text.fits(Some(names.subject.as_bytes())))
-            && self.common_name.as_ref().is_none_or(|text| text.fits(common))
-            && self.san.as_ref().is_none_or(|text| match names.alternative.as_slice() {
-                [] => text.fits(None),
-                all => all.iter().any(|name| text.fits(Some(name.as_bytes()))),
-            })
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod chain;
 pub mod entry;
+mod hook_set;
 pub mod hooks;
 pub mod needs;
 pub mod seat;
@@ -15,6 +16,7 @@ pub mod world;
 
 pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
+pub use hook_set::HookSet;
 pub use hooks::{
     Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
 };

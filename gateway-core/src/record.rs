@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::balance::Target;
-use crate::config::snapshot::Route;
+use crate::config::snapshot::ProxyState;
 use crate::health::HealthChange;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Cause;
@@ -33,7 +33,7 @@ pub struct ExchangeRecord<'a> {
     /// The exchange; its request head is what the plugins left of it.
     pub exchange: &'a Exchange,
     /// The proxy; `None` when no proxy was found.
-    pub route: Option<&'a Route>,
+    pub route: Option<&'a ProxyState>,
     /// The target of the last attempt.
     pub target: Option<&'a Target>,
     /// The status the client got; 499 when it went away before.
@@ -64,7 +64,7 @@ pub struct SessionRecord<'a> {
     /// The session.
     pub session: &'a Session,
     /// The proxy; `None` when no proxy was found.
-    pub route: Option<&'a Route>,
+    pub route: Option<&'a ProxyState>,
     /// Where it went.
     pub target: Option<&'a Target>,
     /// `tcp`, `udp` or `websocket`.

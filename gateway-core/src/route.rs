@@ -2,6 +2,7 @@
 
 mod bucket;
 mod captures;
+mod host;
 mod literal;
 pub mod matcher;
 mod path;
@@ -15,7 +16,10 @@ mod template;
 
 pub(crate) use bucket::ties;
 pub use captures::Captures;
+pub use host::host_name;
+pub use path::MAX_SEGMENTS;
 pub use paths::Found;
+pub use pattern::{HostPattern, PathPattern, hosts_overlap};
 pub use rewrite::forward_path;
-pub use table::{Conflict, MAX_SEGMENTS, RouteTable, host_name};
+pub use table::{Conflict, RouteTable};
 pub use template::{BadTemplate, PathTemplate};

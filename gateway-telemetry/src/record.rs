@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
 use gateway_core::config::model::Traffic;
-use gateway_core::config::snapshot::Route;
+use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::exchange::{Client, Exchange, Field};
 use gateway_core::record::{ExchangeRecord, SessionRecord};
 use gateway_core::trace::TraceContext;
@@ -356,7 +356,7 @@ fn trace(line: &mut impl Visit, context: TraceContext) {
     line.plain("span_id", context.span);
 }
 
-fn proxy(line: &mut impl Visit, route: &Route) {
+fn proxy(line: &mut impl Visit, route: &ProxyState) {
     line.text("proxy.id", route.proxy.id.as_str());
     line.text("upstream.id", route.proxy.backend.upstream.id.as_str());
     if let Traffic::Http(_) = route.proxy.traffic {

@@ -1,6 +1,6 @@
 //! Queries without their secrets.
 
-use gateway_core::config::snapshot::Route;
+use gateway_core::config::snapshot::ProxyState;
 use http::{HeaderMap, HeaderName};
 
 use crate::json;
@@ -54,8 +54,8 @@ pub struct Secrets<'a> {
 
 impl<'a> Secrets<'a> {
     /// Those of a proxy's plugins, beside the operator's.
-    pub fn of(route: Option<&'a Route>, configured: &'a [Box<str>]) -> Self {
-        Self { configured, of_plugins: route.map_or(&[], |route| route.chain.secrets()) }
+    pub fn of(route: Option<&'a ProxyState>, configured: &'a [Box<str>]) -> Self {
+        Self { configured, of_plugins: route.map_or(&[], |route| &*route.plugins.secrets) }
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn exchange(request: http::request::Builder) -> Exchange {
 pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> ExchangeRecord<'a> {
     ExchangeRecord {
         exchange,
-        route,
+        route: route.map(|route| &route.state),
         target: route.and_then(|route| route.targets.list().first()).map(|target| &**target),
         status: 200,
         cause: None,

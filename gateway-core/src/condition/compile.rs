@@ -8,9 +8,9 @@ use ipnet::IpNet;
 use super::text::Text;
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, MAX_DEPTH, MAX_PARTS, MediaType, Part};
-use crate::config::model::HostPattern;
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::words;
+use crate::route::HostPattern;
 
 /// What a condition is for: not everything is known everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

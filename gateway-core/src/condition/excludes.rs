@@ -1,8 +1,7 @@
 //! Whether two conditions can't hold for one request.
 
 use super::{Condition, Part};
-use crate::config::model::PathPattern;
-use crate::route::matcher::hosts_overlap;
+use crate::route::{PathPattern, hosts_overlap};
 
 pub(super) fn conditions(a: &Condition, b: &Condition) -> bool {
     // `any` excludes what each of its choices excludes.

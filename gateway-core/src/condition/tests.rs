@@ -10,7 +10,8 @@ use super::*;
 use crate::config::model::{Consumer, Id};
 use crate::consumer::Identity;
 use crate::http::body::Body;
-use crate::http::exchange::Client;
+use crate::http::dialect::Dialect;
+use crate::http::exchange::{Client, ClientTls, Exchange};
 
 fn written(value: serde_json::Value) -> written::Condition {
     serde_json::from_value(value).expect("the test writes what can be read")

@@ -13,7 +13,7 @@ use super::changes::{Changes, Edits};
 use super::discovery::{self, Services};
 use super::model::{Backend, Consumer, Id, Model, PluginConfig, Proxy, Scope, TargetRules, Traffic};
 use super::problem::Problems;
-use super::snapshot::{Route, Snapshot};
+use super::snapshot::{ProxyState, Route, Snapshot};
 use crate::balance::Targets;
 use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
@@ -196,7 +196,7 @@ impl Compiler {
         before: Option<&Route>,
         now: Instant,
     ) -> Route {
-        let (chain, quarantine) = match chain {
+        let (mut chain, quarantine) = match chain {
             Ok(chain) => (chain, None),
             // Closed rather than open: a proxy never answers without its plugins.
             Err(problems) => (Chain::default(), Some(problems)),
@@ -229,9 +229,9 @@ impl Compiler {
             _ => Concurrency::new(max_sessions),
         };
         sessions.resize(max_sessions);
-        Route {
+        let state = ProxyState {
+            plugins: chain.known(),
             sessions,
-            chain,
             breakers,
             budget,
             pool_keys,
@@ -243,7 +243,8 @@ impl Compiler {
             slot: before.map_or_else(|| self.slots.take(), |route| route.slot),
             targets,
             proxy,
-        }
+        };
+        Route { state, chain }
     }
 
     /// Builds the proxy's plugins. One whose settings are those it had goes on with its state, and a shared one is
@@ -287,8 +288,8 @@ impl Compiler {
 
     fn build(&self, config: &Arc<PluginConfig>) -> Result<Member, Problems> {
         // What was built to check the settings is what runs.
-        if let Some(built) = &config.built {
-            return Ok((config.clone(), built.clone()));
+        if let Some(plugin) = config.built.as_ref().and_then(Registry::plugin_of) {
+            return Ok((config.clone(), plugin));
         }
         match self.registry.build(&config.plugin_name, Some(&config.id), &config.config.value()) {
             Ok(plugin) => Ok((config.clone(), plugin)),

@@ -2,6 +2,7 @@
 //!
 //! What the user typed is [`super::file`]; nothing here can be deserialised, so no shortcut past the checks exists.
 
+mod built;
 mod congestion;
 mod log;
 mod proxy;
@@ -13,6 +14,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+pub use crate::route::{HostPattern, PathPattern};
+pub use built::*;
 pub use congestion::*;
 pub use log::*;
 pub use proxy::*;
@@ -22,7 +25,6 @@ pub use upstream::*;
 
 use crate::condition::Condition;
 use crate::config::credential::CredentialType;
-use crate::plugin::Built;
 
 /// The name of a resource, unique among its kind: 1–254 characters, `[a-zA-Z0-9][a-zA-Z0-9._-]*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,7 +149,7 @@ pub struct PluginConfig {
     /// Which requests it runs for; `None` is all.
     pub when: Option<Arc<Condition>>,
     /// The plugin that was built when these settings were checked, where it was.
-    pub built: Option<Arc<dyn Built>>,
+    pub built: Option<BuiltPlugin>,
 }
 
 /// Alike when written alike: what was built from the settings follows from them.

@@ -24,6 +24,7 @@ pub use consumer::consumer;
 pub use gateway::settings;
 pub(super) use gateway::values;
 pub use known::{Group, Known};
+pub(crate) use plugin::idle;
 pub(super) use plugin::scope_of;
 pub use plugin::{Checked, Configured, PluginCheck, plugin_config};
 pub(super) use proxy::closed_proxy;

@@ -1,67 +1,35 @@
 //! A compiled configuration: what traffic reads. Published whole, in one swap; a request sees one from beginning to end.
 
+mod state;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-
-use http::HeaderValue;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::index::Index;
-use super::model::{Id, Model, Proxy, Settings, Upstream};
-use super::problem::Problems;
+use super::model::{Id, Model, Settings, Upstream};
 use crate::balance::Targets;
 use crate::consumer::Consumers;
-use crate::health::breaker::Breakers;
-use crate::http::forwarding::Mark;
-use crate::limit::budget::RetryBudget;
-use crate::limit::concurrency::Concurrency;
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
-use crate::pool::{Key, KeyCache};
 use crate::route::RouteTable;
 use crate::stream::table::StreamTable;
+pub use state::{Plugins, ProxyState};
 
 /// A proxy with everything its traffic needs, ready to be used.
 pub struct Route {
-    /// The proxy as configured.
-    pub proxy: Arc<Proxy>,
+    /// The proxy and its state.
+    pub state: ProxyState,
     /// Its plugins, compiled.
     pub chain: Chain,
-    /// Its targets, shared by the proxies of one upstream.
-    pub targets: Arc<Targets>,
-    /// For each target whether it has the proxy's `backend_tags`; `None` uses all.
-    pub subset: Option<Box<[bool]>>,
-    /// What it is known by in `Via`; made when it is first asked for.
-    pub(super) mark: OnceLock<Box<Mark>>,
-    /// Its circuit breakers, one a target.
-    pub breakers: Option<Box<Breakers>>,
-    /// What retries may cost; one that nobody counts with where nothing is retried.
-    pub budget: Arc<RetryBudget>,
-    /// For each target the trust domain its connections belong to.
-    pub pool_keys: Box<[Arc<Key>]>,
-    /// The same for targets of upstreams that plugins choose.
-    pub chosen_keys: KeyCache,
-    /// Counts the proxy's UDP sessions over all workers.
-    pub sessions: Arc<Concurrency>,
-    /// `Allow`, when methods are limited.
-    pub allow: Option<Box<HeaderValue>>,
-    /// Why the proxy is closed; it answers 503 to everything.
-    pub quarantine: Option<Problems>,
-    /// A small number of its own, kept over reloads, for tables of counters.
-    pub slot: u32,
 }
 
-impl Route {
-    /// What it is known by in `Via`.
-    pub fn mark(&self, via: Option<&Arc<str>>) -> &Mark {
-        self.mark.get_or_init(|| Box::new(Mark::new(&self.proxy, via)))
-    }
+impl Deref for Route {
+    type Target = ProxyState;
 
-    /// Whether somebody beside the traffic looks after it: its targets are probed, or its TLS files are watched.
-    pub(super) fn is_tended(&self) -> bool {
-        let backend = &self.proxy.backend;
-        let has_files = |tls: &super::model::BackendTls| tls.ca_path.is_some() || tls.client_cert.is_some();
-        backend.upstream.active_health.is_some() || backend.tls.as_deref().is_some_and(has_files)
+    fn deref(&self) -> &ProxyState {
+        &self.state
     }
 }
 
@@ -83,7 +51,7 @@ pub struct Snapshot {
     /// HTTP proxies by host and path.
     pub routes: RouteTable<Arc<Route>>,
     /// Stream proxies.
-    pub streams: StreamTable,
+    pub streams: StreamTable<Route>,
     /// Every proxy by its id.
     pub by_id: Index<Id, Arc<Route>>,
     /// Those of them that are closed.

@@ -5,11 +5,8 @@
 //! the handshake, which nobody but the client can bring about. Waiting costs the client nothing: 425 would have it send
 //! the request again, which gets to us no sooner.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use http::header::HeaderName;
 use http::{HeaderValue, Method};
-use tokio::sync::Notify;
 
 use super::dialect::Dialect;
 use super::exchange::Exchange;
@@ -18,35 +15,6 @@ use super::exchange::Exchange;
 pub const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 /// The only value it has.
 pub(super) const MARK: HeaderValue = HeaderValue::from_static("1");
-
-/// The handshake of a connection that carries requests before it is over.
-#[derive(Debug, Default)]
-pub struct Handshake {
-    over: AtomicBool,
-    told: Notify,
-}
-
-impl Handshake {
-    /// The client has proven that it is there: nothing that came before is a repetition.
-    pub fn finish(&self) {
-        self.over.store(true, Ordering::Release);
-        self.told.notify_waiters();
-    }
-
-    /// Whether it is over.
-    pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Waits for its end. Never ends when the handshake fails: the connection and what waits for it are dropped then.
-    pub async fn over(&self) {
-        let told = self.told.notified();
-        // The notification counts from its making on, so none is missed between the look and the wait.
-        if !self.is_over() {
-            told.await;
-        }
-    }
-}
 
 /// Decides about a request whose client's handshake was not over when it was looked at: carried out early where that is
 /// safe and `welcome`, else after the handshake.
@@ -77,6 +45,7 @@ mod tests {
     use super::*;
     use crate::http::body::Body;
     use crate::http::exchange::Client;
+    use crate::http::handshake::Handshake;
 
     fn exchange(method: Method, body: Body) -> (Exchange, Arc<Handshake>) {
         let handshake = Arc::new(Handshake::default());

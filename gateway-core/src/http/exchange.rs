@@ -2,6 +2,7 @@
 
 mod client;
 mod field;
+mod fork;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::dialect::Dialect;
-use super::fork::Fork;
 use super::forwarding::Forwarding;
 use super::reply::Reply;
 use crate::condition::Condition;
@@ -28,6 +28,7 @@ use crate::trace::{MAX_WAITS, TraceContext, Waited};
 use crate::upstream::{Answer, Phases};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
+pub use fork::Fork;
 
 /// One request with its response.
 #[derive(Debug)]
@@ -237,7 +238,7 @@ impl Exchange {
     /// A copy of this request, to go on from the plugin in this seat without the client; `None` when its body can't be
     /// sent twice. Its response comes back to the plugin's response hook and goes no further.
     pub fn fork(&self, seat: Seat<'_>) -> Option<Box<Fork>> {
-        let (_, plugin) = seat.route().chain.members().nth(usize::from(seat.place()).checked_sub(1)?)?;
+        let plugin = seat.state().plugins.at(seat.place())?.clone();
         let rare = self.rare.as_ref().map(|rare| {
             Box::new(Rare {
                 sent: rare.sent.clone(),
@@ -270,8 +271,8 @@ impl Exchange {
             host: self.host.clone(),
             rare,
         };
-        let (proxy, place) = (seat.route().proxy.clone(), seat.place());
-        Some(Box::new(Fork { exchange: Box::new(exchange), proxy, plugin: plugin.clone(), place }))
+        let (proxy, place) = (seat.state().proxy.clone(), seat.place());
+        Some(Box::new(Fork { exchange: Box::new(exchange), proxy, plugin, place }))
     }
 
     /// Sends a copy on by itself; one for each exchange, the last. Dropped where the gateway is at its limits.
@@ -365,6 +366,12 @@ impl Exchange {
     /// Whether the response is a target's, rather than the gateway's own; told to response hooks.
     pub fn is_from_target(&self) -> bool {
         self.is_from_target
+    }
+
+    /// The response that a reply is to this request, in its dialect; a problem document names the trace it belongs to.
+    pub fn response_of(&self, mut reply: Reply) -> Response<Body> {
+        reply.trace = self.trace.map(|context| context.trace);
+        reply.into_response(self.dialect)
     }
 
     /// Notes what a reply says about itself.

@@ -3,30 +3,23 @@
 //! Every request carries these fields and nobody in the gateway looks them up, so they are not in the request's map,
 //! where each would be hashed: adapters write them behind it.
 
+mod fields;
+mod mark;
+
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use http::header::{FORWARDED, HeaderName, VIA};
-use http::{HeaderMap, HeaderValue, Version};
-
-use sha2::{Digest, Sha256};
+use http::{HeaderMap, HeaderValue};
 
 use super::exchange::{Client, Exchange, canonical};
 use super::reply::{Cause, Reply};
-use crate::config::model::{Proxy, Settings};
-use crate::consumer::Identity;
-
-/// `X-Forwarded-For`
-pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// `X-Forwarded-Proto`
-pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// `X-Forwarded-Host`
-pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+use crate::config::model::Settings;
+use fields::NAMES;
+pub use fields::{Forwarding, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+pub use mark::Mark;
 
 const HTTP: HeaderValue = HeaderValue::from_static("http");
 const HTTPS: HeaderValue = HeaderValue::from_static("https");
-
-static NAMES: [HeaderName; 5] = [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED, VIA];
 
 /// What else only a trusted proxy may say about the way here; targets tend to believe it.
 static CLAIMS: [HeaderName; 3] = [
@@ -35,21 +28,7 @@ static CLAIMS: [HeaderName; 3] = [
     HeaderName::from_static("x-forwarded-prefix"),
 ];
 
-/// The fields; one of each name at most.
-#[derive(Debug, Default)]
-pub struct Forwarding {
-    way: [Option<HeaderValue>; NAMES.len()],
-    caller: Option<Arc<Identity>>,
-}
-
 impl Forwarding {
-    /// What is to be written behind the request's own fields, none of which has one of these names.
-    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let way = NAMES.iter().zip(&self.way).filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let caller = self.caller.iter().flat_map(|caller| caller.fields());
-        way.chain(caller.map(|(name, value)| (name, value)))
-    }
-
     /// The fields of this request, whose headers lose what is said here or must not be said. What an untrusted client
     /// claims about itself is replaced, not extended.
     ///
@@ -138,68 +117,10 @@ fn forwarded(client: &Client, host: Option<&HeaderValue>) -> Option<HeaderValue>
     HeaderValue::from_str(&format!("{node};proto={}{host}", client.scheme())).ok()
 }
 
-/// What a proxy is known by in `Via`, so that a request that comes back to it is seen (RFC 9110 §7.6.3). Gateways with the
-/// same proxy and targets have the same mark: where one leads to the other, that is a loop too.
-pub struct Mark {
-    /// The proxy and its targets, digested.
-    digest: String,
-    /// The name it was written with, and the values for HTTP/1.0, 1.1, 2 and 3.
-    values: Option<(Arc<str>, [HeaderValue; 4])>,
-}
-
-/// Bytes of the digest, which stand in `Via` in hexadecimal.
-const MARK_BYTES: usize = 5;
-
-impl Mark {
-    /// The mark of a proxy that is forwarded under this pseudonym.
-    pub fn new(proxy: &Proxy, name: Option<&Arc<str>>) -> Self {
-        let mut digest = Sha256::new().chain_update(proxy.id.as_str());
-        for target in &proxy.backend.upstream.targets {
-            digest.update(b"\0");
-            digest.update(&*target.host);
-            digest.update(target.port.to_be_bytes());
-        }
-        Self::with(
-            digest.finalize().iter().take(MARK_BYTES).map(|byte| format!("{byte:02x}")).collect(),
-            name,
-        )
-    }
-
-    fn with(digest: String, name: Option<&Arc<str>>) -> Self {
-        let values = name.and_then(|name| {
-            let value = |version| value(version, name, &digest);
-            Some((name.clone(), [value("1.0")?, value("1.1")?, value("2")?, value("3")?]))
-        });
-        Self { digest, values }
-    }
-
-    fn via(&self, version: Version, name: &Arc<str>) -> Option<HeaderValue> {
-        let (at, protocol) = match version {
-            Version::HTTP_10 => (0, "1.0"),
-            Version::HTTP_2 => (2, "2"),
-            Version::HTTP_3 => (3, "3"),
-            _ => (1, "1.1"),
-        };
-        match &self.values {
-            Some((known, values)) if known == name => values.get(at).cloned(),
-            // The settings changed after the proxy was compiled.
-            _ => value(protocol, name, &self.digest),
-        }
-    }
-
-    fn is_in(&self, via: &HeaderValue) -> bool {
-        memchr::memmem::find(via.as_bytes(), self.digest.as_bytes()).is_some()
-    }
-}
-
-fn value(protocol: &str, name: &str, digest: &str) -> Option<HeaderValue> {
-    let text = format!("{protocol} {name} ({digest})");
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::sync::Arc;
 
     use http::Request;
 

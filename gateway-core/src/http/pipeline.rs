@@ -33,14 +33,16 @@ use crate::balance::Outcome;
 use crate::config::model::{HttpRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::limit::overload::Overload;
+use crate::plugin::Chain;
 use crate::plugin::chain::{Panicked, Reached, guarded};
 use crate::plugin::seat::{Around, Attempt};
 use crate::record::Recorder;
 use crate::stream::drain::Drain;
-use crate::stream::pipeline::{self as stream, Switched};
+use crate::stream::pipeline as stream;
 use crate::stream::relay::Tunnel;
 use crate::stream::revocation::Current;
 use crate::stream::session::Session;
+use crate::stream::websocket::Switched;
 use crate::upstream::Upstream;
 use delivery::Until;
 use destination::Destination;
@@ -122,8 +124,8 @@ impl<U: Upstream> Pipeline<U> {
             Err(Panicked) => end.answer = Some(self.panicked(&mut end)),
         }
         if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
-            let around = Around { route, consumers: &snapshot.consumers, target: end.target };
-            self.attend_response(&mut end, (around, reached)).await;
+            let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
+            self.attend_response(&mut end, (&route.chain, around, reached)).await;
         }
         if let Some(switching) = switching(&mut end, &snapshot.settings.logged_headers) {
             return Box::pin(self.switch(snapshot, end, switching, downstream)).await;
@@ -168,12 +170,15 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Runs the response hooks, within the exchange's time. What they answer instead is what ended the exchange.
     #[inline(never)]
-    async fn attend_response(&self, end: &mut Ending<'_>, (around, reached): (Around<'_>, Reached)) {
+    async fn attend_response(
+        &self,
+        end: &mut Ending<'_>,
+        (chain, around, reached): (&Chain, Around<'_>, Reached),
+    ) {
         let deadline = end.deadline();
         let Some(mut response) = end.answer.take() else { return };
         let mut replaced = None;
         let attended = {
-            let chain = &around.route.chain;
             let mut attending =
                 pin!(chain.response(&mut end.exchange, &mut response, (around, reached), &mut replaced));
             match deadline {
@@ -205,7 +210,7 @@ impl<U: Upstream> Pipeline<U> {
             return Delivery { bytes: 0, cut: Some(Cause::Internal), status: None };
         };
         stream::make_readable(route, &mut parts.headers);
-        let around = Around { route, consumers: &snapshot.consumers, target: Some(picked) };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: Some(picked) };
         // The session has what the exchange knew; the exchange ends with its head handed on.
         route.chain.decide_session(&mut end.exchange);
         let mut session = Session::of_exchange(&mut end.exchange, route.chain.has_session_seats());
@@ -234,7 +239,7 @@ impl<U: Upstream> Pipeline<U> {
         drop(end);
         let beside = (self.recorder.as_ref(), &self.drain, self.current.clone());
         let ends = Switched { client: &mut client, target: &mut target };
-        stream::tunnel(beside, around, session, ends, flight).await;
+        stream::tunnel(beside, (&route.chain, around), session, ends, flight).await;
         drop(place);
         Delivery { bytes: 0, cut: None, status: None }
     }
@@ -271,7 +276,7 @@ impl<U: Upstream> Pipeline<U> {
         if end.exchange.client.is_early() {
             Box::pin(early::attend(&mut end.exchange, matched.rules.early_data)).await;
         }
-        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let before = end.exchange.deadline;
         route.chain.request(&mut end.exchange, around, reached).await?;
         // A plugin may have made it shorter.
@@ -291,7 +296,7 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Result<(), Box<Reply>> {
         let route = matched.route;
         let destination = Destination::of((route, snapshot), &end.exchange)?;
-        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);

@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::Body;
 use super::dialect::Dialect;
-use super::exchange::Exchange;
 use crate::trace::TraceId;
 
 /// Why the gateway answers itself; the one table from cause to HTTP status, gRPC status and reason.
@@ -280,12 +279,6 @@ impl Reply {
     /// The status the client sees in plain HTTP.
     pub fn http_status(&self) -> StatusCode {
         self.status.unwrap_or_else(|| self.cause.status())
-    }
-
-    /// The response to this exchange, in its dialect; a problem document names the trace it belongs to.
-    pub fn into_traced_response(mut self, exchange: &Exchange) -> Response<Body> {
-        self.trace = exchange.trace.map(|context| context.trace);
-        self.into_response(exchange.dialect)
     }
 
     /// The response, in a dialect.

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 
 use super::entry::{Built, Registry};
 use super::hooks::{
-    Authenticate, HookSet, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
-    Seated,
+    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seated,
 };
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Wait};
 use crate::config::model::{AuthMode, Id, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
+use crate::config::resolve::idle;
+use crate::config::snapshot::Plugins;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
@@ -123,9 +124,12 @@ impl Chain {
         &self.chooses
     }
 
-    /// The query parameters whose values are credentials, in lower case.
-    pub fn secrets(&self) -> &[Box<str>] {
-        &self.secrets
+    /// What is known of its plugins, for those who don't run them. Their secrets are told once.
+    pub(crate) fn known(&mut self) -> Plugins {
+        Plugins {
+            configs: self.members.iter().map(|(config, _)| config.clone()).collect(),
+            secrets: std::mem::take(&mut self.secrets),
+        }
     }
 
     /// Whether any plugin identifies callers.
@@ -163,7 +167,7 @@ impl Chain {
         around: Around<'_>,
         reached: &mut Reached,
     ) -> Result<(), Box<Reply>> {
-        let mode = around.route.proxy.auth_mode;
+        let mode = around.state.proxy.auth_mode;
         let mut refusal: Option<Box<Reply>> = None;
         let mut caller = None;
         let mut asked = false;
@@ -282,7 +286,7 @@ impl Chain {
             let Err(reply) = decided else { continue };
             *replaced = Some(reply.cause);
             exchange.note_reply(&reply);
-            *response = reply.into_traced_response(exchange);
+            *response = exchange.response_of(*reply);
             replies += 1;
             if replies == 1 {
                 self.again(next - 1, exchange, response, (around, reached)).await;
@@ -465,25 +469,4 @@ fn too_early<'m>(hooks: &Hooks, members: &'m [Member]) -> impl Iterator<Item = P
         let message = format!("`when` names consumers or groups, and {why}");
         Some(Problem::new(format!("plugin_configs.{}.when", config.id), message))
     })
-}
-
-/// Why a plugin that took these seats does nothing for such traffic; `None` when it does something.
-pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> Option<Problem> {
-    if config.when.is_some() && matches!(traffic, Traffic::Stream(_)) {
-        let message = format!("`when` of the plugin config `{}` applies to HTTP requests only", config.id);
-        return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
-    }
-    let (runs, kind) = match traffic {
-        Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),
-        Traffic::Stream(rules) if rules.passthrough => (HookSet::STREAM, "passed-through"),
-        Traffic::Stream(rules) if rules.is_datagram => (HookSet::DATAGRAM, "UDP and DTLS"),
-        Traffic::Stream(_) => (HookSet::STREAM, "TCP and TLS"),
-    };
-    if taken.meets(runs) {
-        return None;
-    }
-    let message = format!("the plugin `{}` does nothing for {kind} traffic", config.plugin_name);
-    Some(Problem::new(format!("plugin_configs.{}", config.id), message).remedy(
-        "remove it from this proxy; a global plugin can be limited to some proxies with scope `proxy_group`",
-    ))
 }

@@ -7,14 +7,15 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use schemars::Schema;
 use serde_json::Value;
 
-use super::hooks::{HookSet, Hooks};
+use super::hook_set::HookSet;
+use super::hooks::Hooks;
 use super::needs::{self, Needs};
 use super::world::Owner;
 use super::world::tasks::{Starter, TaskHandle, Tasks};
 use super::{Plugin, World};
 use crate::config::credential::{CredentialType, CredentialTypes};
 use crate::config::file::settings_problems;
-use crate::config::model::Id;
+use crate::config::model::{BuiltPlugin, Id};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::{Checked, PluginCheck};
 
@@ -169,10 +170,16 @@ fn settings_of<P: Plugin>(config: &Value) -> Result<P::Config, Problems> {
         .map_err(|error| Problems(vec![Problem::new("config", error.to_string())]))
 }
 
+fn known_of(plugin: Arc<dyn Built>) -> BuiltPlugin {
+    let (hooks, credential) = (plugin.hooks(), plugin.credential());
+    BuiltPlugin::new(plugin, hooks, credential)
+}
+
 /// Builds plugins to check them; what was built is what runs.
 impl PluginCheck for Registry {
     fn check(&self, plugin_name: &str, id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
-        self.build(plugin_name, id, config).map(Some).map_err(|mut problems| {
+        let built = self.build(plugin_name, id, config);
+        built.map(|plugin| Some(known_of(plugin))).map_err(|mut problems| {
             for problem in &mut problems.0 {
                 let within = problem.path.strip_prefix("config").unwrap_or(&problem.path);
                 problem.path = within.trim_start_matches('.').to_owned();
@@ -211,6 +218,11 @@ impl Registry {
     #[must_use]
     pub fn with_world(self, world: World) -> Self {
         Self { world, ..self }
+    }
+
+    /// The plugin that a registry has built to check its settings.
+    pub(crate) fn plugin_of(built: &BuiltPlugin) -> Option<Arc<dyn Built>> {
+        built.plugin().cloned()
     }
 
     /// What plugins are built with.

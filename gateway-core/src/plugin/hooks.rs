@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Response;
 
+use super::hook_set::HookSet;
 use super::seat::{Attempt, AttemptEnd, Seat};
 use super::step::{Claim, Gate, Passage, Step};
 use crate::condition::Condition;
@@ -110,7 +111,7 @@ pub(crate) struct Seated<T: ?Sized> {
 
 /// Declares [`Hooks`]: one list of seats for each hook, a method that takes a seat, and what was taken.
 macro_rules! hooks {
-    ($($(#[doc = $doc:literal])+ $name:ident: $hook:ident, $flag:ident = $bit:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $hook:ident, $flag:ident;)+) => {
         /// Where plugins take their seats while a chain is built.
         #[derive(Default)]
         pub struct Hooks {
@@ -141,30 +142,26 @@ macro_rules! hooks {
                 taken
             }
         }
-
-        impl HookSet {
-            $(pub(crate) const $flag: Self = Self($bit);)+
-        }
     };
 }
 
 hooks! {
     /// Takes a seat in [`Authenticate`].
-    authenticate: Authenticate, AUTHENTICATE = 0x01;
+    authenticate: Authenticate, AUTHENTICATE;
     /// Takes a seat in [`OnRequest`].
-    on_request: OnRequest, ON_REQUEST = 0x02;
+    on_request: OnRequest, ON_REQUEST;
     /// Takes a seat in [`OnAttempt`].
-    on_attempt: OnAttempt, ON_ATTEMPT = 0x04;
+    on_attempt: OnAttempt, ON_ATTEMPT;
     /// Takes a seat in [`OnResponse`].
-    on_response: OnResponse, ON_RESPONSE = 0x08;
+    on_response: OnResponse, ON_RESPONSE;
     /// Takes a seat in [`OnEnd`].
-    on_end: OnEnd, ON_END = 0x10;
+    on_end: OnEnd, ON_END;
     /// Takes a seat in [`OnConnect`].
-    on_connect: OnConnect, ON_CONNECT = 0x20;
+    on_connect: OnConnect, ON_CONNECT;
     /// Takes a seat in [`OnMessage`].
-    on_message: OnMessage, ON_MESSAGE = 0x40;
+    on_message: OnMessage, ON_MESSAGE;
     /// Takes a seat in [`OnClose`].
-    on_close: OnClose, ON_CLOSE = 0x80;
+    on_close: OnClose, ON_CLOSE;
 }
 
 impl Hooks {
@@ -183,44 +180,5 @@ impl Hooks {
     /// chain in which a plugin that guards was moved behind it is refused.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
-    }
-}
-
-/// A set of hooks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HookSet(u8);
-
-impl HookSet {
-    /// The hooks that HTTP exchanges run.
-    pub(crate) const EXCHANGE: Self = Self(0x1f);
-    /// The hooks that a WebSocket runs besides those of its exchange.
-    pub(crate) const WEBSOCKET: Self = Self(0xe0);
-    /// The hooks that TCP and TLS streams run: they have no messages.
-    pub(crate) const STREAM: Self = Self(0xa0);
-    /// The hooks that UDP and DTLS sessions run.
-    pub(crate) const DATAGRAM: Self = Self(0xe0);
-
-    /// Whether it identifies callers.
-    pub fn authenticates(self) -> bool {
-        self.meets(Self::AUTHENTICATE)
-    }
-
-    /// The traffic that runs any of these hooks, for people.
-    pub fn protocols(self) -> Vec<&'static str> {
-        let all = [
-            (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
-            (Self::ON_MESSAGE, "messages of WebSockets"),
-            (Self::STREAM, "TCP and TLS streams"),
-            (Self::DATAGRAM, "UDP and DTLS sessions"),
-        ];
-        all.into_iter().filter(|(hooks, _)| self.meets(*hooks)).map(|(_, words)| words).collect()
-    }
-
-    pub(crate) const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub(crate) const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
     }
 }

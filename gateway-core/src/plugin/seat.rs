@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::balance::Target;
 use crate::config::model::Proxy;
-use crate::config::snapshot::Route;
+use crate::config::snapshot::ProxyState;
 use crate::consumer::Consumers;
 use crate::http::reply::Cause;
 
@@ -21,7 +21,7 @@ pub struct Seat<'a> {
 /// What all the seats of one exchange or session have in common.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Around<'a> {
-    pub(crate) route: &'a Route,
+    pub(crate) state: &'a ProxyState,
     pub(crate) consumers: &'a Consumers,
     pub(crate) target: Option<&'a Target>,
 }
@@ -37,14 +37,14 @@ impl<'a> Around<'a> {
 }
 
 impl<'a> Seat<'a> {
-    /// The proxy with its chain, targets and breakers.
-    pub fn route(&self) -> &'a Route {
-        self.around.route
+    /// The proxy with its targets, breakers and what is known of its plugins.
+    pub fn state(&self) -> &'a ProxyState {
+        self.around.state
     }
 
     /// The proxy as configured.
     pub fn proxy(&self) -> &'a Proxy {
-        &self.around.route.proxy
+        &self.around.state.proxy
     }
 
     /// Every consumer of the configuration that the exchange or session began with.

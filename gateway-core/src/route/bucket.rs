@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::PathTemplate;
+use super::pattern::PathPattern;
+use super::template::PathTemplate;
 use crate::condition::Condition;
-use crate::config::model::{Match, PathPattern};
+use crate::config::model::Match;
 
 /// The routes of one host and path.
 #[derive(Clone)]

@@ -1,5 +1,9 @@
 //! What the names in a route's path stood for.
 
+use regex::Regex;
+
+use super::template::PathTemplate;
+
 /// The named parts of a request's path, as they stand in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captures(Vec<(Box<str>, Box<str>)>);
@@ -19,4 +23,21 @@ impl Captures {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
+}
+
+/// What the names of a template stand for in a path.
+pub(super) fn of_template(template: &PathTemplate, path: &str) -> Option<Captures> {
+    let spans = template.spans(path)?;
+    let cut = spans.iter().map(|(start, end)| path.get(*start as usize..*end as usize).unwrap_or_default());
+    Some(Captures::new(template.names().iter().map(|name| &**name).zip(cut)))
+}
+
+/// Groups by name, and those without one by number.
+pub(super) fn of_regex(regex: &Regex, path: &str) -> Option<Captures> {
+    let found = regex.captures(path)?;
+    let numbers: Vec<String> = (0..found.len()).map(|n| n.to_string()).collect();
+    let parts = regex.capture_names().enumerate().skip(1).filter_map(|(n, name)| {
+        Some((name.unwrap_or_else(|| numbers.get(n).map_or("", String::as_str)), found.get(n)?.as_str()))
+    });
+    Some(Captures::new(parts))
 }

@@ -1,36 +1,13 @@
-//! Host patterns: what they cover; and whether nothing says which of two proxies a request goes to.
+//! Whether nothing says which of two proxies a request goes to.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use super::bucket::ties;
+use super::pattern::{HostPattern, PathPattern};
 use crate::condition::Condition;
 use crate::config::index::Index;
-use crate::config::model::{HostPattern, Match, PathPattern};
-
-impl HostPattern {
-    /// Whether this pattern covers a host name in lower case, without port and trailing dot.
-    pub fn covers(&self, host: &str) -> bool {
-        match self {
-            Self::Exact(name) => **name == *host,
-            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(&**suffix),
-        }
-    }
-
-    /// Whether some host is covered by both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Exact(a), b) => b.covers(a),
-            (a, Self::Exact(b)) => a.covers(b),
-            (Self::Suffix(a), Self::Suffix(b)) => a.ends_with(&**b) || b.ends_with(&**a),
-        }
-    }
-}
-
-/// Whether two lists of hosts have a host in common, an empty list being any host.
-pub fn hosts_overlap(a: &[HostPattern], b: &[HostPattern]) -> bool {
-    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| a.overlaps(b)))
-}
+use crate::config::model::Match;
 
 /// Who asks for which requests: finds the proxy that a new one would tie with, without comparing it with every other.
 ///

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::config::index::Index;
 
 /// Segments of a path that are looked at; longer prefixes cannot be stored.
-pub(super) const MAX_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 
 /// Values by path prefix on whole segments.
 #[derive(Clone)]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use regex::Regex;
 use smallvec::SmallVec;
 
-use super::PathTemplate;
 use super::bucket::{Bucket, Candidate};
-use super::captures::Captures;
+use super::captures::{Captures, of_regex, of_template};
 use super::literal::literal_start;
 use super::path::{PathHash, PathMap};
-use super::pattern::{of_regex, of_template};
+use super::pattern::PathPattern;
 use super::regexes::Regexes;
 use super::shapes::TemplateMap;
+use super::template::PathTemplate;
 use crate::condition::Condition;
 use crate::config::index::Index;
-use crate::config::model::{Match, PathPattern};
+use crate::config::model::Match;
 
 /// What [`super::RouteTable::find`] found.
 #[derive(Debug)]

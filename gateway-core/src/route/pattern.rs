@@ -1,9 +1,58 @@
-//! Which paths a pattern covers, and what its names stand for.
+//! Patterns of hosts and paths: what they cover.
+
+use std::sync::Arc;
 
 use regex::Regex;
 
-use super::{Captures, PathTemplate};
-use crate::config::model::PathPattern;
+use super::template::PathTemplate;
+
+/// Which hosts a proxy answers for, in lower case and without a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// `api.example.com`
+    Exact(Arc<str>),
+    /// `*.example.com`, kept as `.example.com`; covers one or more labels, never the bare domain.
+    Suffix(Arc<str>),
+}
+
+/// Which paths a proxy answers for.
+#[derive(Debug, Clone)]
+pub enum PathPattern {
+    /// No `listen_path`: every path of its hosts, after every path-carrying proxy had its chance.
+    HostOnly,
+    /// One path.
+    Exact(Arc<str>),
+    /// Segments with names among them.
+    Template(Arc<PathTemplate>),
+    /// A prefix on whole segments: begins with `/`, has no trailing `/` unless it is `/` itself.
+    Prefix(Arc<str>),
+    /// `~regex`, anchored at both ends.
+    Regex(Regex),
+}
+
+impl HostPattern {
+    /// Whether this pattern covers a host name in lower case, without port and trailing dot.
+    pub fn covers(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(name) => **name == *host,
+            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(&**suffix),
+        }
+    }
+
+    /// Whether some host is covered by both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(a), b) => b.covers(a),
+            (a, Self::Exact(b)) => a.covers(b),
+            (Self::Suffix(a), Self::Suffix(b)) => a.ends_with(&**b) || b.ends_with(&**a),
+        }
+    }
+}
+
+/// Whether two lists of hosts have a host in common, an empty list being any host.
+pub fn hosts_overlap(a: &[HostPattern], b: &[HostPattern]) -> bool {
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| a.overlaps(b)))
+}
 
 impl PartialEq for PathPattern {
     fn eq(&self, other: &Self) -> bool {
@@ -55,20 +104,4 @@ impl PathPattern {
             Self::Regex(regex) => format!("~{}", regex.as_str()),
         })
     }
-}
-
-pub(super) fn of_template(template: &PathTemplate, path: &str) -> Option<Captures> {
-    let spans = template.spans(path)?;
-    let cut = spans.iter().map(|(start, end)| path.get(*start as usize..*end as usize).unwrap_or_default());
-    Some(Captures::new(template.names().iter().map(|name| &**name).zip(cut)))
-}
-
-/// Groups by name, and those without one by number.
-pub(super) fn of_regex(regex: &Regex, path: &str) -> Option<Captures> {
-    let found = regex.captures(path)?;
-    let numbers: Vec<String> = (0..found.len()).map(|n| n.to_string()).collect();
-    let parts = regex.capture_names().enumerate().skip(1).filter_map(|(n, name)| {
-        Some((name.unwrap_or_else(|| numbers.get(n).map_or("", String::as_str)), found.get(n)?.as_str()))
-    });
-    Some(Captures::new(parts))
 }

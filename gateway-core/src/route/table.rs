@@ -4,17 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::path::PathHash;
+use super::host::clean_host;
+use super::path::{MAX_SEGMENTS, PathHash};
 use super::paths::{Found, Paths};
+use super::pattern::{HostPattern, PathPattern};
 use crate::condition::Condition;
 use crate::config::index::Index;
-use crate::config::model::{HostPattern, Match, PathPattern};
-
-/// Segments of a listen path, and of a request's path that are looked at: deeper ones match their shorter prefixes.
-pub const MAX_SEGMENTS: usize = super::path::MAX_SEGMENTS;
-
-/// The longest host name there is (RFC 1035 §2.3.4); longer ones match as no host.
-const MAX_HOST: usize = 253;
+use crate::config::model::Match;
 
 /// Routes by host and path.
 ///
@@ -212,36 +208,6 @@ fn get_host<'t, R>(
     name: &[u8],
 ) -> Option<&'t Paths<R>> {
     hosts.get_hashed(hash.host(name), |key| key.as_bytes() == name).map(|paths| &**paths)
-}
-
-/// What `f` makes of a host's name in lower case, without port and trailing dot; empty when there is none, or one that is
-/// too long to be a host.
-pub fn host_name<T>(host: Option<&str>, f: impl FnOnce(&str) -> T) -> T {
-    let mut lower = SmallVec::<[u8; 256]>::new();
-    let name = host.map_or(&[][..], |host| clean_host(host, &mut lower));
-    f(std::str::from_utf8(name).unwrap_or_default())
-}
-
-/// The host's name in lower case, without port and trailing dot; empty when it is too long to be one.
-/// `lower` is only written to when the name has capitals.
-fn clean_host<'a>(host: &'a str, lower: &'a mut SmallVec<[u8; 256]>) -> &'a [u8] {
-    let host = host.as_bytes();
-    let end = if host.first() == Some(&b'[') {
-        memchr::memchr(b']', host).map_or(host.len(), |bracket| bracket + 1)
-    } else {
-        memchr::memchr(b':', host).unwrap_or(host.len())
-    };
-    let name = &host[..end];
-    let name = name.strip_suffix(b".").unwrap_or(name);
-    if name.len() > MAX_HOST {
-        return &[];
-    }
-    if !name.iter().any(u8::is_ascii_uppercase) {
-        return name;
-    }
-    lower.extend_from_slice(name);
-    lower.make_ascii_lowercase();
-    lower
 }
 
 #[cfg(test)]

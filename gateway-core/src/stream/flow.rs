@@ -90,7 +90,7 @@ impl Flow {
 
     fn around(&self) -> Option<Around<'_>> {
         let consumers = self.consumers.as_deref()?;
-        Some(Around { route: &self.route, consumers, target: self.target.as_deref() })
+        Some(Around { state: &self.route, consumers, target: self.target.as_deref() })
     }
 
     /// Shows a datagram to the plugins that read messages, and hands on what they leave of it. What it returns is to be
@@ -146,7 +146,7 @@ impl Flow {
             return Err(Cause::Quarantined.reason());
         }
         if let Some(consumers) = &self.consumers {
-            let around = Around { route: &route, consumers, target: None };
+            let around = Around { state: &route, consumers, target: None };
             let connecting = std::pin::pin!(route.chain.connect(&mut self.session, around));
             match guarded(connecting).await {
                 Ok(admitted) => admitted.map_err(|refusal| refusal.reason)?,

@@ -11,16 +11,17 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::drain::Drain;
-use super::relay::{Carried, End, RelayTimeouts, Tunnel};
+use super::relay::{Carried, End, RelayTimeouts};
 use super::revocation::{Beside, Current, revoked};
 use super::session::Session;
 use super::sessions::About;
-use super::websocket;
+use super::websocket::{self, Switched};
 use crate::balance::{Ask, Flight, Outcome, Target};
 use crate::config::model::Traffic;
-use crate::config::snapshot::Route;
+use crate::config::snapshot::{ProxyState, Route};
 use crate::consumer::Consumers;
 use crate::http::reply::Cause;
+use crate::plugin::Chain;
 use crate::plugin::chain::{Panicked, guarded};
 use crate::plugin::seat::Around;
 use crate::record::{Recorder, SessionRecord};
@@ -63,8 +64,8 @@ pub async fn serve<C: Carrier>(
     (session, current): (Session, Option<Arc<dyn Current>>),
     client: &mut C::Client,
 ) {
-    let around = Around { route, consumers, target: None };
-    let mut ending = Ending::new(recorder, Some(around), protocol, session);
+    let around = Around { state: route, consumers, target: None };
+    let mut ending = Ending::new(recorder, Some((&route.chain, around)), protocol, session);
     if route.quarantine.is_some() {
         ending.reason = Cause::Quarantined.reason();
         return;
@@ -103,32 +104,24 @@ pub async fn serve<C: Carrier>(
     .await;
 }
 
-/// Both ends of an exchange that switched protocols.
-pub struct Switched<'e> {
-    /// The client's.
-    pub client: &'e mut Tunnel,
-    /// The target's.
-    pub target: &'e mut Tunnel,
-}
-
 /// Carries an exchange that switched protocols to its end, as a session.
 pub(crate) async fn tunnel<'r>(
     (recorder, drain, current): (&'r dyn Recorder, &Drain, Option<Arc<dyn Current>>),
-    around: Around<'r>,
+    (chain, around): (&'r Chain, Around<'r>),
     session: Session,
     ends: Switched<'_>,
     flight: Flight,
 ) {
-    let mut ending = Ending::new(recorder, Some(around), "websocket", session);
+    let mut ending = Ending::new(recorder, Some((chain, around)), "websocket", session);
     ending.target = around.target;
     ending.flight = flight;
-    let Traffic::Http(http) = &around.route.proxy.traffic else { return };
+    let Traffic::Http(http) = &around.state.proxy.traffic else { return };
     let timeouts = RelayTimeouts { idle: http.websocket.idle, lifetime: http.websocket.lifetime };
     let max_message = http.websocket.max_message;
     // Both ends are told by the close handshake of a drain, also when only this session has to go.
     let (own, forced) = (Drain::default(), OnceLock::new());
-    let rules = websocket::Rules { timeouts, max_message, around, drain: &own };
-    let about = about("websocket", around.route, &ending.session);
+    let rules = websocket::Rules { timeouts, max_message, chain, around, drain: &own };
+    let about = about("websocket", around.state, &ending.session);
     let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
     let mut told = pin!(drain.told());
     let mut drained = drain.watch(told.as_mut());
@@ -149,7 +142,7 @@ pub(crate) async fn tunnel<'r>(
 }
 
 /// How a session is listed while it is open.
-fn about(protocol: &'static str, route: &Route, session: &Session) -> About {
+fn about(protocol: &'static str, route: &ProxyState, session: &Session) -> About {
     let consumer = session.identity.as_ref().map(|identity| identity.name.clone());
     About { protocol, proxy: route.proxy.id.clone(), consumer, client: session.client_address }
 }
@@ -239,7 +232,7 @@ pub async fn open<'r, O: Opener>(
 struct Ending<'r> {
     recorder: &'r dyn Recorder,
     session: Session,
-    around: Option<Around<'r>>,
+    plugins: Option<(&'r Chain, Around<'r>)>,
     target: Option<&'r Target>,
     protocol: &'static str,
     reason: &'static str,
@@ -250,14 +243,14 @@ struct Ending<'r> {
 impl<'r> Ending<'r> {
     fn new(
         recorder: &'r dyn Recorder,
-        around: Option<Around<'r>>,
+        plugins: Option<(&'r Chain, Around<'r>)>,
         protocol: &'static str,
         session: Session,
     ) -> Self {
         Self {
             recorder,
             session,
-            around,
+            plugins,
             target: None,
             protocol,
             // What it is called when the future is dropped: the worker ended it.
@@ -273,7 +266,7 @@ impl Drop for Ending<'_> {
         let duration: Duration = self.session.started.elapsed();
         let record = SessionRecord {
             session: &self.session,
-            route: self.around.map(|around| around.route),
+            route: self.plugins.map(|(_, around)| around.state),
             target: self.target,
             protocol: self.protocol,
             reason: self.reason,
@@ -281,8 +274,8 @@ impl Drop for Ending<'_> {
             bytes_up: self.carried.up,
             bytes_down: self.carried.down,
         };
-        if let Some(around) = self.around {
-            let panics = around.route.chain.close(&record, around.with_target(self.target));
+        if let Some((chain, around)) = self.plugins {
+            let panics = chain.close(&record, around.with_target(self.target));
             (0..panics.0).for_each(|_| self.recorder.panicked());
         }
         drop(std::mem::take(&mut self.flight));

@@ -1,10 +1,12 @@
 //! Which stream proxy takes a connection: by port, and on a shared port by server name.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::config::index::Index;
-use crate::config::model::{HostPattern, Scheme, StreamRules, Traffic};
-use crate::config::snapshot::Route;
+use crate::config::model::{Scheme, StreamRules, Traffic};
+use crate::config::snapshot::ProxyState;
+use crate::route::HostPattern;
 
 /// What a port carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,22 +18,34 @@ pub enum Transport {
 }
 
 /// Stream proxies by transport and port.
-#[derive(Debug, Clone, Default)]
-pub struct StreamTable {
-    ports: Index<(Transport, u16), Vec<Arc<Route>>>,
+#[derive(Debug)]
+pub struct StreamTable<R> {
+    ports: Index<(Transport, u16), Vec<Arc<R>>>,
+}
+
+impl<R> Clone for StreamTable<R> {
+    fn clone(&self) -> Self {
+        Self { ports: self.ports.clone() }
+    }
+}
+
+impl<R> Default for StreamTable<R> {
+    fn default() -> Self {
+        Self { ports: Index::new() }
+    }
 }
 
 /// The stream rules of a route; `None` for HTTP proxies, which are never in the table.
-pub fn rules(route: &Route) -> Option<&StreamRules> {
+pub fn rules(route: &ProxyState) -> Option<&StreamRules> {
     match &route.proxy.traffic {
         Traffic::Stream(rules) => Some(rules),
         Traffic::Http(_) => None,
     }
 }
 
-impl StreamTable {
+impl<R: Deref<Target = ProxyState>> StreamTable<R> {
     /// Puts a route on all its ports.
-    pub fn insert(&mut self, route: &Arc<Route>) {
+    pub fn insert(&mut self, route: &Arc<R>) {
         for place in places(route) {
             match self.ports.get_mut(&place) {
                 Some(routes) => routes.push(route.clone()),
@@ -41,7 +55,7 @@ impl StreamTable {
     }
 
     /// Takes a route off all its ports.
-    pub fn remove(&mut self, route: &Arc<Route>) {
+    pub fn remove(&mut self, route: &Arc<R>) {
         for place in places(route) {
             let Some(routes) = self.ports.get_mut(&place) else { continue };
             routes.retain(|other| !Arc::ptr_eq(other, route));
@@ -57,7 +71,7 @@ impl StreamTable {
     }
 
     /// The routes of one port.
-    pub fn on(&self, transport: Transport, port: u16) -> &[Arc<Route>] {
+    pub fn on(&self, transport: Transport, port: u16) -> &[Arc<R>] {
         self.ports.get(&(transport, port)).map_or(&[], Vec::as_slice)
     }
 
@@ -70,7 +84,7 @@ impl StreamTable {
     }
 
     /// The route for a connection: an exact name, then the longest wildcard, then the one that takes what is left.
-    pub fn find(&self, transport: Transport, port: u16, name: Option<&str>) -> Option<&Arc<Route>> {
+    pub fn find(&self, transport: Transport, port: u16, name: Option<&str>) -> Option<&Arc<R>> {
         let routes = self.on(transport, port);
         let best = name.and_then(|name| {
             routes
@@ -85,7 +99,7 @@ impl StreamTable {
 }
 
 /// The ports a route listens on; none for HTTP proxies.
-pub fn places(route: &Route) -> impl Iterator<Item = (Transport, u16)> {
+pub fn places(route: &ProxyState) -> impl Iterator<Item = (Transport, u16)> {
     let transport = match route.proxy.backend.scheme {
         Scheme::Udp | Scheme::Dtls => Transport::Udp,
         Scheme::Http | Scheme::Https | Scheme::Tcp | Scheme::Tcps => Transport::Tcp,

@@ -11,9 +11,9 @@ use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
 use super::drain::Drain;
-use super::pipeline::Switched;
-use super::relay::{Carried, End, RelayTimeouts};
+use super::relay::{Carried, End, RelayTimeouts, Tunnel};
 use super::session::Session;
+use crate::plugin::Chain;
 use crate::plugin::seat::Around;
 
 /// RFC 6455 §7.4.1: an end is going away, as a server that stops, or a limit that was reached.
@@ -31,12 +31,21 @@ const FAILED: u16 = 1011;
 /// Bytes of a message a plugin is to read, where the proxy says nothing else.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
+/// Both ends of an exchange that switched protocols.
+pub struct Switched<'e> {
+    /// The client's.
+    pub client: &'e mut Tunnel,
+    /// The target's.
+    pub target: &'e mut Tunnel,
+}
+
 /// How a WebSocket may go on, and when it has to end.
 #[derive(Clone, Copy)]
 pub(super) struct Rules<'r> {
     pub(super) timeouts: RelayTimeouts,
     /// Bytes of a message; only where plugins read them.
     pub(super) max_message: usize,
+    pub(super) chain: &'r Chain,
     pub(super) around: Around<'r>,
     pub(super) drain: &'r Drain,
 }
@@ -67,7 +76,7 @@ pub(super) async fn carry(
     rules: Rules<'_>,
     carried: &mut Carried,
 ) -> End {
-    if rules.around.route.chain.reads_messages() {
+    if rules.chain.reads_messages() {
         inspect::carry(ends, session, rules, carried).await
     } else {
         tunnel::carry(ends, rules, carried).await

@@ -243,7 +243,7 @@ fn url(exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
     let mut url = format!("{}://{}{path}", seat.proxy().backend.scheme.as_str(), tried.authority);
     if let Some(query) = query {
         url.push('?');
-        url.push_str(&redact::plain(query, Secrets::of(Some(seat.route()), &[])));
+        url.push_str(&redact::plain(query, Secrets::of(Some(seat.state()), &[])));
     }
     url
 }
@@ -255,8 +255,8 @@ pub(super) fn wait(
     trace: &Trace,
     (waited, seat): (&Waited, Seat<'_>),
 ) {
-    let member = usize::from(waited.place).checked_sub(1).and_then(|n| seat.route().chain.members().nth(n));
-    let name = member.map_or("plugin", |(config, _)| &*config.plugin_name);
+    let config = seat.state().plugins.at(waited.place);
+    let name = config.map_or("plugin", |config| &*config.plugin_name);
     span(out, plugin.encoding, |span| {
         let context = TraceContext { span: SpanId::random(), ..trace.context };
         let parent = Some((trace.context.span, false));
@@ -264,7 +264,7 @@ pub(super) fn wait(
         Head { context, parent, state: "", name, kind: INTERNAL, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
             all.text("ferrum.plugin.hook", waited.hook);
-            if let Some((config, _)) = member {
+            if let Some(config) = config {
                 all.text("ferrum.plugin.config", config.id.as_str());
             }
         });

@@ -6,11 +6,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::Method;
-use regex::Regex;
 
 use super::{Congestion, Id, PluginConfig, Upstream};
 use crate::condition::Condition;
-use crate::route::PathTemplate;
+use crate::route::{HostPattern, PathPattern};
 use crate::stream::websocket::MAX_MESSAGE;
 
 /// One way in and where it leads.
@@ -152,30 +151,6 @@ pub struct WebSocketRules {
     pub lifetime: Duration,
     /// Bytes a WebSocket message may have that plugins are to read; a larger one ends it with 1009. Default 1 MiB.
     pub max_message: usize,
-}
-
-/// Which hosts a proxy answers for, in lower case and without a port.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum HostPattern {
-    /// `api.example.com`
-    Exact(Arc<str>),
-    /// `*.example.com`, kept as `.example.com`; covers one or more labels, never the bare domain.
-    Suffix(Arc<str>),
-}
-
-/// Which paths a proxy answers for.
-#[derive(Debug, Clone)]
-pub enum PathPattern {
-    /// No `listen_path`: every path of its hosts, after every path-carrying proxy had its chance.
-    HostOnly,
-    /// One path.
-    Exact(Arc<str>),
-    /// Segments with names among them.
-    Template(Arc<PathTemplate>),
-    /// A prefix on whole segments: begins with `/`, has no trailing `/` unless it is `/` itself.
-    Prefix(Arc<str>),
-    /// `~regex`, anchored at both ends.
-    Regex(Regex),
 }
 
 /// Which streams a TCP, TLS, UDP or DTLS proxy takes.

@@ -9,9 +9,11 @@ use super::{Notes, words};
 use crate::condition;
 use crate::config::credential::CredentialTypes;
 use crate::config::file;
-use crate::config::model::{Id, Order, PluginConfig, PluginSettings, RedisServers, Scope};
-use crate::config::problem::Problems;
-use crate::plugin::Built;
+use crate::config::model::{
+    BuiltPlugin, Id, Order, PluginConfig, PluginSettings, RedisServers, Scope, Traffic,
+};
+use crate::config::problem::{Problem, Problems};
+use crate::plugin::HookSet;
 
 /// Bytes of a plugin's settings, as JSON.
 const MAX_CONFIG_BYTES: usize = 1 << 20;
@@ -41,7 +43,7 @@ pub trait PluginCheck {
 }
 
 /// The plugin that was built to check its settings; `None` where they were only looked at.
-pub type Checked = Option<Arc<dyn Built>>;
+pub type Checked = Option<BuiltPlugin>;
 
 impl<F: Fn(&str, &Value) -> Result<(), Problems>> PluginCheck for F {
     fn check(&self, plugin_name: &str, _id: Option<&Id>, config: &Value) -> Result<Checked, Problems> {
@@ -100,6 +102,27 @@ pub fn plugin_config(
         built,
     });
     Ok(Configured { config, enabled: written.enabled.unwrap_or(true) })
+}
+
+/// Why a plugin that took these seats does nothing for such traffic; `None` when it does something.
+pub(crate) fn idle(config: &PluginConfig, taken: HookSet, traffic: &Traffic) -> Option<Problem> {
+    if config.when.is_some() && matches!(traffic, Traffic::Stream(_)) {
+        let message = format!("`when` of the plugin config `{}` applies to HTTP requests only", config.id);
+        return Some(Problem::new(format!("plugin_configs.{}.when", config.id), message).remedy("remove it"));
+    }
+    let (runs, kind) = match traffic {
+        Traffic::Http(_) => (HookSet::EXCHANGE.with(HookSet::WEBSOCKET), "HTTP"),
+        Traffic::Stream(rules) if rules.passthrough => (HookSet::STREAM, "passed-through"),
+        Traffic::Stream(rules) if rules.is_datagram => (HookSet::DATAGRAM, "UDP and DTLS"),
+        Traffic::Stream(_) => (HookSet::STREAM, "TCP and TLS"),
+    };
+    if taken.meets(runs) {
+        return None;
+    }
+    let message = format!("the plugin `{}` does nothing for {kind} traffic", config.plugin_name);
+    Some(Problem::new(format!("plugin_configs.{}", config.id), message).remedy(
+        "remove it from this proxy; a global plugin can be limited to some proxies with scope `proxy_group`",
+    ))
 }
 
 /// Names of plugins that are held once, however many configs have them; far more than there are plugins.

@@ -11,7 +11,6 @@ use crate::config::model::{
     Proxy, Retry, Scheme, Scope, Timeouts, Traffic, Upstream,
 };
 use crate::config::problem::Problems;
-use crate::plugin::chain;
 
 /// Resolves a proxy against the upstreams and plugin configs it may name.
 ///
@@ -158,7 +157,7 @@ fn circuit_breaker(written: &file::CircuitBreaker) -> CircuitBreaker {
 fn idle_plugins(notes: &mut Notes<'_>, plugins: &[Arc<PluginConfig>], traffic: &Traffic) {
     for config in plugins.iter().filter(|config| config.scope != Scope::Global) {
         let Some(built) = &config.built else { continue };
-        if let Some(problem) = chain::idle(config, built.hooks(), traffic) {
+        if let Some(problem) = super::plugin::idle(config, built.hooks, traffic) {
             notes.add("", problem.message).remedy = problem.remedy;
         }
     }

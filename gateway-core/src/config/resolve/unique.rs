@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::words;
 use crate::config::file::{Document, Items, Proxy as Written};
-use crate::config::model::{Consumer, HttpRules, PathPattern, Proxy, Scheme, Settings, StreamRules, Traffic};
+use crate::config::model::{Consumer, HttpRules, Proxy, Scheme, Settings, StreamRules, Traffic};
 use crate::config::problem::Problems;
 use crate::consumer::{Consumers, Shared};
-use crate::route::matcher::{Claims, hosts_overlap};
+use crate::route::matcher::Claims;
+use crate::route::{PathPattern, hosts_overlap};
 
 /// Ids, names and spellings.
 pub(super) fn check(document: &Document, problems: &mut Problems) {

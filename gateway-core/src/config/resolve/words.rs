@@ -12,11 +12,9 @@ use super::{Fault, Notes};
 use crate::condition::written::PathMatch;
 use crate::condition::{not_a_regex, whole};
 use crate::config::file;
-use crate::config::model::{
-    Congestion, HostPattern, Id, PathPattern, SERVICE, UNIX, service_name, socket_path,
-};
+use crate::config::model::{Congestion, Id, SERVICE, UNIX, service_name, socket_path};
 use crate::config::units::{Bytes, Millis, Seconds};
-use crate::route::{MAX_SEGMENTS, PathTemplate};
+use crate::route::{HostPattern, MAX_SEGMENTS, PathPattern, PathTemplate};
 
 /// Bytes a compiled regex may take, so that one pattern cannot eat the machine.
 const MAX_REGEX_BYTES: usize = 1 << 20;

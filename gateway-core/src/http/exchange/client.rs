@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 
-use super::super::early::Handshake;
+use super::super::handshake::Handshake;
 use crate::certificate::Names;
 
 /// The client's end of a connection; one for all its exchanges.

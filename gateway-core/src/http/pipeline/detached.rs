@@ -4,7 +4,7 @@ use http::Response;
 
 use super::super::body::Body;
 use super::super::downstream::{Delivery, Downstream};
-use super::super::fork::Fork;
+use super::super::exchange::Fork;
 use super::super::headers;
 use super::super::reply::Reply;
 use super::Pipeline;
@@ -59,7 +59,7 @@ impl<U: Upstream> Pipeline<U> {
             (Ok(()), None) => end.reply(Reply::new(super::Cause::Internal)),
             (Err(reply), _) => end.reply(*reply),
         };
-        let around = Around { route, consumers: &snapshot.consumers, target: end.target };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
         route.chain.response_behind(&mut end.exchange, &mut response, around, place).await;
         end.status = response.status();
         let delivery = Nobody.respond(response).await;
@@ -75,7 +75,7 @@ impl<U: Upstream> Pipeline<U> {
         let Traffic::Http(rules) = &route.proxy.traffic else {
             return Err(Box::new(Reply::new(super::Cause::NoRoute)));
         };
-        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         route.chain.request_behind(&mut end.exchange, around, place).await?;
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
         let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes };

@@ -98,7 +98,7 @@ impl<'s> Ending<'s> {
         // Nobody reads the rest of the request: its connection is told so before the response goes out.
         self.exchange.body = Body::empty();
         let close = reply.close;
-        let mut response = reply.into_traced_response(&self.exchange);
+        let mut response = self.exchange.response_of(reply);
         if close {
             response.extensions_mut().insert(Close);
         }
@@ -158,7 +158,7 @@ impl Ending<'_> {
         let exchange = &*self.exchange;
         let record = ExchangeRecord {
             exchange,
-            route: self.route,
+            route: self.route.map(|route| &route.state),
             target: self.target,
             status,
             cause: cut,
@@ -172,7 +172,7 @@ impl Ending<'_> {
             response_bytes: self.response_bytes,
         };
         if let (Some(route), Some(consumers)) = (self.route, self.consumers) {
-            let around = Around { route, consumers, target: self.target };
+            let around = Around { state: route, consumers, target: self.target };
             let panics = route.chain.end(&record, around);
             (0..panics.0).for_each(|_| self.recorder.panicked());
         }

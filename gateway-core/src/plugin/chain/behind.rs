@@ -5,17 +5,17 @@ use std::sync::Arc;
 use http::Response;
 
 use super::{Chain, Reached, verdict, walk};
+use crate::config::model::PluginConfig;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
-use crate::plugin::entry::Built;
 use crate::plugin::seat::Around;
 
 impl Chain {
-    /// Whether this very plugin is at this place.
-    pub(crate) fn is_at(&self, place: u16, plugin: &Arc<dyn Built>) -> bool {
+    /// Whether the plugin of this very config is at this place.
+    pub(crate) fn is_at(&self, place: u16, plugin: &Arc<PluginConfig>) -> bool {
         let member = usize::from(place).checked_sub(1).and_then(|at| self.members.get(at));
-        member.is_some_and(|(_, known)| Arc::ptr_eq(known, plugin))
+        member.is_some_and(|(known, _)| Arc::ptr_eq(known, plugin))
     }
 
     /// Runs the request hooks behind a place.
@@ -48,7 +48,7 @@ impl Chain {
             let step = seat.plugin.on_response(exchange, response, around.seat(seat.place));
             if let Err(reply) = verdict(step).await {
                 exchange.note_reply(&reply);
-                *response = reply.into_traced_response(exchange);
+                *response = exchange.response_of(*reply);
             }
         }
     }

@@ -6,7 +6,8 @@ use super::Member;
 use crate::config::model::Order;
 use crate::config::problem::{Problem, Problems};
 use crate::plugin::Registry;
-use crate::plugin::hooks::{HookSet, Hooks};
+use crate::plugin::hook_set::HookSet;
+use crate::plugin::hooks::Hooks;
 
 /// Table order first (stable, so that two of a name keep the file's order). Then each config that says `before` or
 /// `after` moves directly next to the plugins it names; those that name each other in a circle are refused. A name that

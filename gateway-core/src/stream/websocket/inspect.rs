@@ -13,7 +13,7 @@ use super::message::{BINARY, Broken, Messages, Said, TEXT};
 use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
 use crate::plugin::chain::Decided;
 use crate::plugin::seat::Around;
-use crate::plugin::{Decision, PLUGIN_TIMEOUT};
+use crate::plugin::{Chain, Decision, PLUGIN_TIMEOUT};
 use crate::stream::relay::{Carried, Clock, End, Watch, scratch};
 use crate::stream::session::{Direction, Kind, Session};
 
@@ -24,7 +24,7 @@ pub(super) async fn carry(
     carried: &mut Carried,
 ) -> End {
     let Switched { client, target } = ends;
-    let reads = Reads { around: rules.around, session };
+    let reads = Reads { chain: rules.chain, around: rules.around, session };
     let mut up = Way::new(Direction::Up, rules.max_message);
     let mut down = Way::new(Direction::Down, rules.max_message);
     let stop = {
@@ -78,6 +78,7 @@ impl Stop {
 
 /// Who reads along.
 struct Reads<'r> {
+    chain: &'r Chain,
     around: Around<'r>,
     session: &'r Session,
 }
@@ -236,9 +237,8 @@ impl<'r> Way<'r> {
         (reads, from): (&Reads<'r>, usize),
     ) -> Result<(), Stop> {
         let kind = if opcode == TEXT { Kind::Text } else { Kind::Binary };
-        let chain = &reads.around.route.chain;
         let decided =
-            chain.message(reads.session, (self.direction, kind), &mut payload, (reads.around, from));
+            reads.chain.message(reads.session, (self.direction, kind), &mut payload, (reads.around, from));
         match decided {
             Decided::Forward => self.forward(opcode, &payload)?,
             Decided::Drop => {}

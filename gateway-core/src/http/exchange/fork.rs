@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use super::exchange::Exchange;
-use crate::config::model::Proxy;
-use crate::plugin::Built;
+use super::Exchange;
+use crate::config::model::{PluginConfig, Proxy};
 
 /// A copy of a request, and where it goes on. Made by [`Exchange::fork`], sent on by [`Exchange::detach`].
 pub struct Fork {
     /// The request as it was when the copy was made, without its client's deadline and without other plugins' state.
     pub exchange: Box<Exchange>,
     pub(crate) proxy: Arc<Proxy>,
-    pub(crate) plugin: Arc<dyn Built>,
+    pub(crate) plugin: Arc<PluginConfig>,
     pub(crate) place: u16,
 }
 

@@ -1,0 +1,81 @@
+//! A proxy as its traffic knows it: what plugins and records see of a route.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use http::HeaderValue;
+
+use crate::balance::Targets;
+use crate::config::model::{BackendTls, PluginConfig, Proxy};
+use crate::config::problem::Problems;
+use crate::health::breaker::Breakers;
+use crate::http::forwarding::Mark;
+use crate::limit::budget::RetryBudget;
+use crate::limit::concurrency::Concurrency;
+use crate::pool::{Key, KeyCache};
+
+/// A proxy with the state of its traffic: its targets and what is counted of them.
+pub struct ProxyState {
+    /// The proxy as configured.
+    pub proxy: Arc<Proxy>,
+    /// What is known of its plugins.
+    pub plugins: Plugins,
+    /// Its targets, shared by the proxies of one upstream.
+    pub targets: Arc<Targets>,
+    /// For each target whether it has the proxy's `backend_tags`; `None` uses all.
+    pub subset: Option<Box<[bool]>>,
+    /// What it is known by in `Via`; made when it is first asked for.
+    pub(in crate::config) mark: OnceLock<Box<Mark>>,
+    /// Its circuit breakers, one a target.
+    pub breakers: Option<Box<Breakers>>,
+    /// What retries may cost; one that nobody counts with where nothing is retried.
+    pub budget: Arc<RetryBudget>,
+    /// For each target the trust domain its connections belong to.
+    pub pool_keys: Box<[Arc<Key>]>,
+    /// The same for targets of upstreams that plugins choose.
+    pub chosen_keys: KeyCache,
+    /// Counts the proxy's UDP sessions over all workers.
+    pub sessions: Arc<Concurrency>,
+    /// `Allow`, when methods are limited.
+    pub allow: Option<Box<HeaderValue>>,
+    /// Why the proxy is closed; it answers 503 to everything.
+    pub quarantine: Option<Problems>,
+    /// A small number of its own, kept over reloads, for tables of counters.
+    pub slot: u32,
+}
+
+impl ProxyState {
+    /// What it is known by in `Via`.
+    pub fn mark(&self, via: Option<&Arc<str>>) -> &Mark {
+        self.mark.get_or_init(|| Box::new(Mark::new(&self.proxy, via)))
+    }
+
+    /// Whether somebody beside the traffic looks after it: its targets are probed, or its TLS files are watched.
+    pub(in crate::config) fn is_tended(&self) -> bool {
+        let backend = &self.proxy.backend;
+        let has_files = |tls: &BackendTls| tls.ca_path.is_some() || tls.client_cert.is_some();
+        backend.upstream.active_health.is_some() || backend.tls.as_deref().is_some_and(has_files)
+    }
+}
+
+impl fmt::Debug for ProxyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProxyState({})", self.proxy.id)
+    }
+}
+
+/// What is known of a proxy's plugins.
+#[derive(Debug, Default)]
+pub struct Plugins {
+    /// Their configs, in execution order.
+    pub configs: Box<[Arc<PluginConfig>]>,
+    /// The query parameters whose values are credentials, in lower case.
+    pub secrets: Box<[Box<str>]>,
+}
+
+impl Plugins {
+    /// The config of the plugin at this place of the chain; the first has place 1.
+    pub fn at(&self, place: u16) -> Option<&Arc<PluginConfig>> {
+        self.configs.get(usize::from(place).checked_sub(1)?)
+    }
+}

@@ -1,0 +1,49 @@
+//! Which hooks a plugin takes a seat in, as a set.
+
+/// A set of hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HookSet(u8);
+
+impl HookSet {
+    pub(crate) const AUTHENTICATE: Self = Self(0x01);
+    pub(crate) const ON_REQUEST: Self = Self(0x02);
+    pub(crate) const ON_ATTEMPT: Self = Self(0x04);
+    pub(crate) const ON_RESPONSE: Self = Self(0x08);
+    pub(crate) const ON_END: Self = Self(0x10);
+    pub(crate) const ON_CONNECT: Self = Self(0x20);
+    pub(crate) const ON_MESSAGE: Self = Self(0x40);
+    pub(crate) const ON_CLOSE: Self = Self(0x80);
+
+    /// The hooks that HTTP exchanges run.
+    pub(crate) const EXCHANGE: Self = Self(0x1f);
+    /// The hooks that a WebSocket runs besides those of its exchange.
+    pub(crate) const WEBSOCKET: Self = Self(0xe0);
+    /// The hooks that TCP and TLS streams run: they have no messages.
+    pub(crate) const STREAM: Self = Self(0xa0);
+    /// The hooks that UDP and DTLS sessions run.
+    pub(crate) const DATAGRAM: Self = Self(0xe0);
+
+    /// Whether it identifies callers.
+    pub fn authenticates(self) -> bool {
+        self.meets(Self::AUTHENTICATE)
+    }
+
+    /// The traffic that runs any of these hooks, for people.
+    pub fn protocols(self) -> Vec<&'static str> {
+        let all = [
+            (Self::EXCHANGE, "HTTP/1.1, HTTP/2, HTTP/3, gRPC and handshakes of WebSockets"),
+            (Self::ON_MESSAGE, "messages of WebSockets"),
+            (Self::STREAM, "TCP and TLS streams"),
+            (Self::DATAGRAM, "UDP and DTLS sessions"),
+        ];
+        all.into_iter().filter(|(hooks, _)| self.meets(*hooks)).map(|(_, words)| words).collect()
+    }
+
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
