@@ -159,7 +159,7 @@ pub fn millis_of(text: &str) -> Option<u64> {
     let is_shaped = is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
     if !is_shaped
         || !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
+        || !(1..=days_of(year, month)).contains(&day)
         || hour > 23
         || minute > 59
         || second > 60
@@ -184,6 +184,12 @@ pub fn millis_of(text: &str) -> Option<u64> {
     let millis: i64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + (minute - offset) * 60 + second;
     u64::try_from(seconds * 1000 + millis).ok()
+}
+
+/// The days of a month.
+fn days_of(year: i64, month: i64) -> i64 {
+    let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days(next_year, next, 1) - days(year, month, 1)
 }
 
 /// The days from the epoch to a date, in the Gregorian calendar.
@@ -249,6 +255,8 @@ mod tests {
             let time = UNIX_EPOCH + Duration::new(seconds, 7_000_000);
             assert_eq!(millis_of(&Rfc3339(time).to_string()), Some(seconds * 1000 + 7));
         }
+        assert_eq!(millis_of("2000-02-29T00:00:00Z"), Some(951_782_400_000));
+        assert_eq!(millis_of("1971-12-31T00:00:00Z"), Some(729 * 86_400_000));
         assert_eq!(millis_of("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(millis_of("1970-01-01t00:00:00.5-00:30"), Some(1_800_500));
         for text in [
@@ -256,6 +264,9 @@ mod tests {
             "1970-01-01",
             "1970-01-01T00:00:00",
             "1970-13-01T00:00:00Z",
+            "2026-04-31T00:00:00Z",
+            "2100-02-29T00:00:00Z",
+            "4927-02-29T21:44:39Z",
             "1970-01-01T24:00:00Z",
             "1970-01-01T00:00:00+0100",
             "1970-01-01T00:00:00Z ",

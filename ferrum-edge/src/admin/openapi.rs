@@ -31,10 +31,11 @@ fn openapi() -> Value {
             );
             let operations = paths.entry(path.clone()).or_insert_with(|| json!({}));
             let method = endpoint.method.as_str().to_lowercase();
-            operations[&method] = operation(&endpoint, kind, &format!("{method}{}", name(&path)));
+            let id = format!("{method}{}", name(&path));
+            operations[&method] = operation((&endpoint, tag(&path)), kind, &id);
         }
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "ferrum-edge admin API",
@@ -49,7 +50,33 @@ fn openapi() -> Value {
             } } },
             "schemas": schemas::all(),
         },
-    })
+    });
+    give_types(&mut document);
+    document
+}
+
+/// Names the type of values that are listed one by one: generators of code take them for anything otherwise.
+fn give_types(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(give_types),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(give_types);
+            let listed = fields.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty());
+            let is_text = listed.is_some_and(|values| values.iter().all(Value::is_string));
+            if is_text && !fields.contains_key("type") {
+                fields.insert("type".to_owned(), json!("string"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What an operation is listed under: the first word of its path.
+fn tag(path: &str) -> &str {
+    match path.strip_prefix("/v1/") {
+        Some(rest) => rest.split('/').next().unwrap_or(rest),
+        None => "health",
+    }
 }
 
 /// `/v1/revisions/{revision}/rollback` is `RevisionsByRevisionRollback`.
@@ -85,9 +112,10 @@ fn type_of(kind: Kind) -> &'static str {
     }
 }
 
-fn operation(endpoint: &Endpoint, kind: Option<Kind>, id: &str) -> Value {
+fn operation((endpoint, tag): (&Endpoint, &str), kind: Option<Kind>, id: &str) -> Value {
     let mut operation = json!({
         "operationId": id,
+        "tags": [tag],
         "summary": endpoint.summary,
         "parameters": parameters(endpoint),
         "responses": responses(endpoint, kind),
@@ -132,7 +160,8 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
             Type::Page => json!({ "type": "string", "pattern": "^([0-9]{1,19}|udp-[0-9]{1,4}-[0-9]{1,4}-[0-9]{1,19})$" }),
             Type::Time => json!({ "type": "string", "format": "date-time", "pattern": TIME }),
             Type::Switch => json!({ "type": "boolean" }),
-            Type::Flag => json!({}),
+            // Its name alone is enough.
+            Type::Flag => json!({ "type": "string" }),
             Type::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         };
         json!({ "name": name, "in": "query", "required": required, "description": meaning, "schema": schema })
@@ -233,6 +262,46 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// Every schema under this value that lists values, or is of a parameter.
+    fn listed<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| listed(item, found)),
+            Value::Object(fields) => {
+                if fields.get("enum").is_some_and(Value::is_array)
+                    || fields.get("const").is_some_and(|it| !it.is_object())
+                {
+                    found.push(value);
+                }
+                if fields.contains_key("in")
+                    && let Some(schema) = fields.get("schema")
+                {
+                    found.push(schema);
+                }
+                fields.values().for_each(|value| listed(value, found));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn everything_listed_has_a_type() {
+        let (description, mut found) = (openapi(), Vec::new());
+        listed(&description, &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        for schema in found {
+            assert!(schema.get("type").is_some(), "{schema}");
+        }
+        let session = &description["components"]["schemas"]["SessionPage"]["properties"]["items"]["items"];
+        let protocols = &session["properties"]["protocol"];
+        assert_eq!(
+            protocols["enum"],
+            json!(["tcp", "udp", "dtls", "websocket", "event_stream"]),
+            "{session}"
+        );
+        let tags = |path: &str| &description["paths"][path]["get"]["tags"];
+        assert_eq!((tags("/livez"), tags("/v1/proxies/{id}")), (&json!(["health"]), &json!(["proxies"])));
+    }
 
     #[test]
     fn every_operation_has_a_name_of_its_own_and_typed_answers() {

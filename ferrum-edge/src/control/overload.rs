@@ -19,7 +19,9 @@ use crate::export::Load;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Looks between two counts of the descriptors while they can't be short; counting costs by their number.
 const LOOKS_PER_COUNT: u32 = 20;
-/// Descriptors are counted at each fourth look when client connections alone may be this share of the limit.
+/// Looks between two counts while they may be.
+const LOOKS_PER_COUNT_NEAR: u32 = 4;
+/// They may be short when client connections alone, or all that were counted last, are this share of the limit.
 const NEAR: f64 = 0.25;
 /// A worker is waited for at one look this many times as long as it may take.
 const MAX_DELAYS: u32 = 4;
@@ -41,11 +43,7 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
             None => cgroup_limit,
         };
         load.descriptor_limit = getrlimit(Resource::Nofile).current;
-        let near = load
-            .descriptor_limit
-            .is_some_and(|limit| engine.shared.connections() as f64 > limit as f64 * NEAR);
-        let looks = if near { LOOKS_PER_COUNT / 5 } else { LOOKS_PER_COUNT };
-        if look.is_multiple_of(looks) {
+        if look.is_multiple_of(looks_per_count(&load, engine.shared.connections() as u64)) {
             load.descriptors = descriptors();
         }
         load.delay = if rules.max_delay.is_zero() {
@@ -56,6 +54,16 @@ pub(super) async fn run(engine: Arc<Engine>) -> Result<(), String> {
         tell(&engine, &load, rules);
     }
     Ok(())
+}
+
+/// What was counted last matters as well: clients that have gone must not leave the gateway overloaded until the next rare
+/// count.
+fn looks_per_count(load: &Load, connections: u64) -> u32 {
+    let used = connections.max(load.descriptors);
+    match load.descriptor_limit {
+        Some(limit) if used as f64 > limit as f64 * NEAR => LOOKS_PER_COUNT_NEAR,
+        _ => LOOKS_PER_COUNT,
+    }
 }
 
 /// Takes the consequences.
@@ -150,6 +158,16 @@ mod tests {
         write("memory/c/memory.limit_in_bytes", "700000\n");
         assert_eq!(cgroup_limit(&root, "5:cpu:/x\n4:memory:/c\n"), Some(700_000));
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn descriptors_are_counted_often_while_they_may_be_short() {
+        let load = |descriptors, limit| Load { descriptors, descriptor_limit: limit, ..Load::default() };
+        assert_eq!(looks_per_count(&load(20, Some(1000)), 0), LOOKS_PER_COUNT);
+        assert_eq!(looks_per_count(&load(20, Some(1000)), 251), LOOKS_PER_COUNT_NEAR);
+        // The clients have gone since the last count.
+        assert_eq!(looks_per_count(&load(900, Some(1000)), 0), LOOKS_PER_COUNT_NEAR);
+        assert_eq!(looks_per_count(&load(900, None), 900), LOOKS_PER_COUNT);
     }
 
     #[test]

@@ -101,14 +101,7 @@ fn every_protocol_runs_by_the_clock() {
 fn a_connection_for_each_request() {
     let backend = backend();
     for target in targets(&backend) {
-        // A DTLS handshake takes long enough that few fit a short window.
-        let patient = target.protocol == Protocol::Dtls;
-        check(target, |plan| {
-            plan.message.fresh = true;
-            if patient {
-                plan.timing.duration = Duration::from_secs(3);
-            }
-        });
+        check(target, |plan| plan.message.fresh = true);
     }
 }
 
@@ -136,7 +129,7 @@ fn certificates_are_verified_when_asked() {
     let with_roots = |target: Target| {
         let mut plan = short(target);
         plan.verify_tls = Some(directory.join("cert.pem"));
-        plan.timing.connect = Duration::from_secs(2);
+        plan.timing.connect = Duration::from_secs(30);
         run(&plan)
     };
     for (protocol, pick) in [(Protocol::Http1, 0), (Protocol::Http3, 1)] {

@@ -25,9 +25,32 @@ pub(crate) fn short_http(address: SocketAddr) -> Plan {
     short(Target::at(Protocol::Http1, false, address))
 }
 
-/// Runs a plan without looking at processes.
+/// A round that is longer than the slowest machine needs.
+const LONGEST: Duration = Duration::from_secs(100);
+
+/// Runs a plan without looking at processes, until something has come of it.
 pub(crate) fn run(plan: &Plan) -> Outcome {
-    engine::run(plan, &[], &mut |_| {}).expect("the plan itself is right")
+    run_until(plan, |outcome| outcome.tally.completed > 0 || !outcome.tally.faults.is_empty())
+}
+
+/// Runs a plan until this is true of its outcome, each time for longer: a busy machine does little in a short time.
+pub(crate) fn run_until(plan: &Plan, is_enough: impl Fn(&Outcome) -> bool) -> Outcome {
+    longer(plan, |plan| {
+        let outcome = engine::run(plan, &[], &mut |_| {}).expect("the plan itself is right");
+        if is_enough(&outcome) { Ok(outcome) } else { Err(outcome) }
+    })
+    .unwrap_or_else(|last| last)
+}
+
+/// Has a plan tried until that is good, each time for longer; the last failure when even the longest is not.
+pub(crate) fn longer<T, E>(plan: &Plan, mut attempt: impl FnMut(&Plan) -> Result<T, E>) -> Result<T, E> {
+    let mut plan = plan.clone();
+    loop {
+        match attempt(&plan) {
+            Err(_) if plan.timing.duration < LONGEST => plan.timing.duration *= 4,
+            done => return done,
+        }
+    }
 }
 
 /// How often this fault was counted.

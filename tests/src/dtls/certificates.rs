@@ -122,12 +122,24 @@ async fn flight(port: u16, name: &str) -> Vec<u8> {
 
 async fn flight_of(port: u16, name: &str, hello: &[u8]) -> Vec<u8> {
     let socket = plain_client(port).await;
+    answered(&socket, name, hello).await
+}
+
+/// A client whose handshake has begun, and goes no further.
+pub(super) async fn begun(port: u16, hello: &[u8]) -> UdpSocket {
+    let socket = plain_client(port).await;
+    answered(&socket, "localhost", hello).await;
+    socket
+}
+
+/// What a client hears after it gave its cookie back.
+async fn answered(socket: &UdpSocket, name: &str, hello: &[u8]) -> Vec<u8> {
     socket.send(&asking(hello, name, &[], 0)).await.unwrap();
-    let answer = received(&socket).await;
+    let answer = received(socket).await;
     // A HelloVerifyRequest: two heads, the version, the cookie's length and the cookie.
     let cookie = answer[28..28 + usize::from(answer[27])].to_vec();
     socket.send(&asking(hello, name, &cookie, 1)).await.unwrap();
-    received(&socket).await
+    received(socket).await
 }
 
 async fn received(socket: &UdpSocket) -> Vec<u8> {

@@ -77,7 +77,7 @@ fn answers() -> Value {
     } });
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
     let session = json!({ "type": "object", "required": ["id", "protocol", "proxy", "client", "since"], "properties": {
-        "id": text, "protocol": { "enum": ["tcp", "websocket", "event_stream"] }, "proxy": text,
+        "id": text, "protocol": { "enum": ["tcp", "udp", "dtls", "websocket", "event_stream"] }, "proxy": text,
         "consumer": { "type": ["string", "null"] }, "client": text,
         "since": { "type": "string", "format": "date-time" },
     } });
@@ -85,11 +85,11 @@ fn answers() -> Value {
     sessions["properties"]["open"] = count.clone();
     json!({
         "Checked": { "type": "object", "required": ["valid", "revision"], "properties": {
-            "valid": { "const": true }, "revision": count,
+            "valid": { "type": "boolean", "description": "Always true." }, "revision": count,
         } },
         "Summary": { "type": "object", "required": ["revision", "created", "updated", "deleted", "unchanged"], "properties": {
             "revision": count, "created": count, "updated": count, "deleted": count, "unchanged": count,
-            "valid": { "const": true },
+            "valid": { "type": "boolean", "description": "Always true." },
             "credentials_restored": { "type": "array", "items": text, "description": "Consumers whose earlier credentials a rollback made valid again." },
             "changes": { "type": "array", "items": { "type": "object", "properties": {
                 "kind": text, "id": text, "action": { "enum": ["create", "update", "keep", "delete"] },
