@@ -35,11 +35,14 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
 
 /// Runs a plan until this is true of its outcome, each time for longer: a busy machine does little in a short time.
 pub(crate) fn run_until(plan: &Plan, is_enough: impl Fn(&Outcome) -> bool) -> Outcome {
-    longer(plan, |plan| {
+    let mut last = None;
+    let _done = longer(plan, |plan| {
         let outcome = engine::run(plan, &[], &mut |_| {}).expect("the plan itself is right");
-        if is_enough(&outcome) { Ok(outcome) } else { Err(outcome) }
-    })
-    .unwrap_or_else(|last| last)
+        let is_enough = is_enough(&outcome);
+        last = Some(outcome);
+        if is_enough { Ok(()) } else { Err(()) }
+    });
+    last.expect("it ran once")
 }
 
 /// Has a plan tried until that is good, each time for longer; the last failure when even the longest is not.
