@@ -26,7 +26,7 @@ pub(crate) fn short_http(address: SocketAddr) -> Plan {
 }
 
 /// A round that is longer than the slowest machine needs.
-const LONGEST: Duration = Duration::from_secs(100);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs a plan without looking at processes, until something has come of it.
 pub(crate) fn run(plan: &Plan) -> Outcome {
