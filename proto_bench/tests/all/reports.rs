@@ -3,7 +3,8 @@
 use proto_bench::measure::counters::Counts;
 use proto_bench::measure::machine::Machine;
 use proto_bench::plan::{Plan, Protocol, Target};
-use proto_bench::report::model::Verdict;
+use proto_bench::replay::Published;
+use proto_bench::report::model::{Replay, ReplayRow, Verdict};
 use proto_bench::report::{Document, Kind, Round, Row, html, markdown, terminal};
 
 use crate::support::{answer, longer, read_request, run, serve, short_http};
@@ -142,6 +143,47 @@ fn counted_instructions_are_columns_where_they_are_known() {
         text.contains("16,500") && text.contains("18,066") && !text.contains("First data cache"),
         "{text}"
     );
+}
+
+#[test]
+fn a_replay_shows_what_was_published_and_why_it_is_wrong() {
+    let slices = [(8.0, false), (8.0, false), (8.0, false)];
+    let mut document = comparison([("gateway", &slices), ("nginx", &slices)]);
+    document.kind = Kind::Replay;
+    document.rows[1].rounds[0].void.push("7 connections closed early".to_owned());
+    document.rows.iter_mut().for_each(Row::conclude);
+    let published = |who: &str| Published {
+        who: who.to_owned(),
+        rate: Some(198_400.0),
+        wrong: Some("more than the p99 given".to_owned()),
+        ..Published::default()
+    };
+    document.replay = Some(Replay {
+        seed: "conduit".to_owned(),
+        title: "A title".to_owned(),
+        source: "a source".to_owned(),
+        conditions: "another machine".to_owned(),
+        rows: vec![ReplayRow {
+            id: "h1".to_owned(),
+            label: "Cache hit".to_owned(),
+            published_clients: 200,
+            clients: 4,
+            published_seconds: 30.0,
+            seconds: 1.0,
+            published: vec![published("One"), published("Other")],
+            differs: Some("We do it otherwise.".to_owned()),
+            skipped: None,
+        }],
+        starts: Vec::new(),
+        at_rest: Vec::new(),
+    });
+    for page in pages(&document) {
+        let page = page.replace("<em>published</em>", "*published*");
+        assert!(page.contains("One, Other *published* (!): more than the p99 given."), "{page}");
+        assert!(page.contains("198,400") && page.contains("We do it otherwise."), "{page}");
+        assert!(page.contains("7 connections closed early") && page.contains("right answers came"), "{page}");
+        assert!(page.contains("4 clients, 1 s; published: 200 clients, 30 s."), "{page}");
+    }
 }
 
 #[test]
