@@ -85,8 +85,6 @@ impl Gateway {
         telemetry.applied(&compiled);
         compiler.registry().world().use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
-        let meters = compiler.registry().world().meters().clone();
-        let addresses = listeners.addresses();
         let streams = StreamPorts::default();
         let stream_ports =
             streams.prepare((&compiled.snapshot, &compiled.put), (&frontend, workers), ports)?;
@@ -110,14 +108,14 @@ impl Gateway {
         telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
         let engine = Arc::new(Engine {
             tasks,
-            meters,
+            meters: compiler.registry().world().meters().clone(),
             shared,
             telemetry,
             audit,
             pushes: Mutex::default(),
             frontend,
             admin_tls,
-            addresses,
+            addresses: listeners.addresses(),
             compiler: Mutex::new(compiler),
             streams,
             orders: orders.into(),

@@ -54,7 +54,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
     });
     let mut tries = futures_util::stream::iter(tries).buffered(AT_ONCE);
     while let Some((tried, outcome)) = tries.next().await {
-        let about = match socket_path(&tried.host).or(service_name(&tried.host)) {
+        let about = match socket_path(&tried.host).or_else(|| service_name(&tried.host)) {
             Some(_) => format!("{} over {}", tried.scheme.as_str(), tried.host),
             None => format!("{}://{}:{}", tried.scheme.as_str(), tried.host, tried.port),
         };
