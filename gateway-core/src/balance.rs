@@ -5,26 +5,29 @@
 //! ([`Targets::pick`]); an algorithm only says which of the remaining ones comes next.
 
 mod affinity;
+mod algorithm;
+mod ask;
 mod consistent_hash;
 mod field;
 mod latency;
 mod least_connections;
 mod least_latency;
-mod pick;
 mod policy;
 mod power_of_two;
 mod queue;
 mod random;
 mod round_robin;
+mod spread;
 mod target;
 mod targets;
 mod weighted;
 mod wheel;
 
 pub use affinity::{Affinity, append};
-pub use pick::{Flight, Outcome, Pick, Settled};
+pub use ask::Ask;
 pub use target::{Target, TargetStatus};
-pub use targets::{Ask, Targets};
+pub use targets::Targets;
+pub use targets::pick::{Flight, Outcome, Pick, Settled};
 
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::field::Field;
 use super::policy::Policy;
+use super::spread::{GOLDEN, mix};
 use super::target::Target;
-use super::wheel::GOLDEN;
 
 /// Points of a target of average weight.
 const POINTS: u64 = 150;
@@ -102,12 +102,4 @@ fn hash(bytes: &[u8]) -> u64 {
     let rest = chunks.remainder();
     word[..rest.len()].copy_from_slice(rest);
     mix(hash ^ u64::from_le_bytes(word))
-}
-
-/// Spreads every bit over all others and loses none: SplitMix64's finaliser.
-pub(super) fn mix(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(GOLDEN);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ bits >> 31
 }

@@ -4,10 +4,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::consistent_hash::mix;
+use super::ask::Ask;
+use super::spread::{GOLDEN, mix};
 use super::target::{Target, WARM};
-use super::targets::Ask;
-use super::wheel::GOLDEN;
 use crate::limit::epoch::Epoch;
 
 /// A counter on a cache line of its own, so that turning it disturbs no reader of its neighbours.

@@ -1,5 +1,8 @@
 //! A group of targets and the picking among them.
 
+pub(super) mod pick;
+mod wait;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,15 +10,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::affinity::Affinity;
+use super::algorithm;
+use super::ask::Ask;
 use super::field::{Cursor, Field, Round};
-use super::pick::{Counted, Pick};
-use super::policy::{self, Policy};
+use super::policy::Policy;
 use super::queue::Waiting;
 use super::target::{Health, Target};
 use crate::config::model::{Algorithm, HashOn, Sharing, TargetRules, Upstream};
 use crate::health::breaker::Permit;
 use crate::health::{Breakers, HealthChange};
 use crate::limit::epoch::Epoch;
+use pick::{Counted, Pick};
 
 /// How often a round asks its algorithm again when a half-open slot was taken by somebody else meanwhile.
 const ADMIT_TRIES: usize = 3;
@@ -39,34 +44,6 @@ pub struct Targets {
     watched: bool,
     counts: bool,
     measures_latency: bool,
-}
-
-/// What one pick is to consider.
-#[derive(Debug, Clone, Copy)]
-pub struct Ask<'t, 'a> {
-    /// The bytes [`Targets::hash_on`] names; without them consistent hashing takes each in turn.
-    pub hash_key: Option<&'a [u8]>,
-    /// Indexes this exchange tried already; avoided as long as another healthy target is left.
-    pub tried: &'a [usize],
-    /// The target to take before all others, as long as nothing speaks against it.
-    pub preferred: Option<usize>,
-    /// For each target whether the proxy uses it; `None` uses all.
-    pub subset: Option<&'t [bool]>,
-    /// The proxy's breakers, built for these targets.
-    pub breakers: Option<&'t Breakers>,
-    /// This moment.
-    pub now: Instant,
-}
-
-impl Ask<'_, '_> {
-    /// Any target will do.
-    pub fn any(now: Instant) -> Self {
-        Self { hash_key: None, tried: &[], preferred: None, subset: None, breakers: None, now }
-    }
-
-    pub(super) fn takes(&self, index: usize) -> bool {
-        self.subset.is_none_or(|subset| subset.get(index).copied().unwrap_or(false))
-    }
 }
 
 impl Targets {
@@ -96,7 +73,7 @@ impl Targets {
         let algorithm = upstream.algorithm;
         Self {
             // A group of one is never asked for an order.
-            policy: policy::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
+            policy: algorithm::prepare(if several { algorithm } else { Algorithm::RoundRobin }, &list),
             hash_on: (several && algorithm == Algorithm::ConsistentHashing).then(|| upstream.hash_on.clone()),
             cursor: several.then(|| {
                 let before = previous.and_then(|old| old.cursor.as_ref());

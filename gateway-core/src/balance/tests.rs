@@ -191,7 +191,7 @@ fn open_breakers_are_obeyed_and_all_open_picks_nothing() {
     let now = Instant::now();
     for algorithm in ALL {
         let targets = Targets::build(&upstream(algorithm, &[1, 1]), None, now);
-        let breakers = Breakers::build(&breaker(1), &targets, None, now);
+        let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
         let ask = Ask { breakers: Some(&breakers), ..ask(now) };
         let first = targets.pick(&ask).unwrap();
         let broken = first.index;
@@ -210,7 +210,7 @@ fn a_half_open_target_gets_its_probes_and_no_more() {
     for algorithm in ALL {
         for count in [1, 2] {
             let targets = Targets::build(&upstream(algorithm, &vec![1; count]), None, now);
-            let breakers = Breakers::build(&breaker(1), &targets, None, now);
+            let breakers = Breakers::build(&breaker(1), targets.list(), None, now);
             let trip = Ask { breakers: Some(&breakers), ..ask(now) };
             (0..count).for_each(|_| drop(targets.pick(&trip).unwrap().report(Outcome::Broken, now)));
             let later = Ask { now: now + Duration::from_secs(31), ..trip };
@@ -278,8 +278,12 @@ fn exchanges_are_counted_until_their_flight_ends() {
 fn threads_leave_no_count_and_no_slot_behind() {
     let now = Instant::now();
     let targets = probed(Algorithm::LeastConnections, &[1, 3, 5], now);
-    let breakers =
-        Breakers::build(&CircuitBreaker { open_for: Duration::ZERO, ..breaker(2) }, &targets, None, now);
+    let breakers = Breakers::build(
+        &CircuitBreaker { open_for: Duration::ZERO, ..breaker(2) },
+        targets.list(),
+        None,
+        now,
+    );
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

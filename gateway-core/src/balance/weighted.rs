@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::field::{Cursor, Field};
 use super::policy::Policy;
+use super::spread::GOLDEN;
 use super::target::Target;
-use super::wheel::{GOLDEN, Wheel};
+use super::wheel::Wheel;
 
 /// The longest cycle that is written down, in turns.
 const MAX_CYCLE: u64 = 1024;

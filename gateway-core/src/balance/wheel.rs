@@ -5,9 +5,6 @@ use std::sync::Arc;
 use super::field::Field;
 use super::target::Target;
 
-/// The fractional part of the golden ratio, as a fraction of 2^64: its multiples spread most evenly.
-pub(super) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
 /// Weights in lowest terms and the places on the wheel where each target's share ends.
 #[derive(Debug)]
 pub(super) struct Wheel {

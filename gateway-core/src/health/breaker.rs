@@ -18,7 +18,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::statuses::Statuses;
-use crate::balance::Targets;
+use crate::balance::Target;
 use crate::config::model::CircuitBreaker;
 use crate::limit::epoch::Epoch;
 
@@ -88,10 +88,15 @@ pub enum Verdict {
 
 impl Breakers {
     /// Breakers for these targets, in their order; targets that had one in `previous` keep its state.
-    pub fn build(rules: &CircuitBreaker, targets: &Targets, previous: Option<&Self>, now: Instant) -> Self {
+    pub fn build(
+        rules: &CircuitBreaker,
+        targets: &[Arc<Target>],
+        previous: Option<&Self>,
+        now: Instant,
+    ) -> Self {
         let mut known: foldhash::HashMap<u64, Arc<AtomicU64>> =
             previous.map(|old| old.list.iter().cloned().collect()).unwrap_or_default();
-        let list = targets.list().iter().map(|target| {
+        let list = targets.iter().map(|target| {
             let state = known.remove(&target.key());
             (target.key(), state.unwrap_or_else(|| Arc::new(AtomicU64::new(Word::CLOSED.pack()))))
         });

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::*;
+use crate::balance::Targets;
 use crate::config::model::{Id, TargetRules, Upstream};
 
 fn targets(now: Instant) -> Targets {
@@ -23,7 +24,7 @@ fn rules() -> CircuitBreaker {
 }
 
 fn breakers(now: Instant) -> Breakers {
-    Breakers::build(&rules(), &targets(now), None, now)
+    Breakers::build(&rules(), targets(now).list(), None, now)
 }
 
 fn settle(breakers: &Breakers, verdict: Verdict, now: Instant) -> Option<BreakerChange> {
@@ -121,7 +122,7 @@ fn hostile_rules_are_tamed() {
         half_open_max_requests: 0,
         ..rules()
     };
-    let breakers = Breakers::build(&zero, &targets(now), None, now);
+    let breakers = Breakers::build(&zero, targets(now).list(), None, now);
     assert_eq!(settle(&breakers, Verdict::Failure, now), Some(BreakerChange::Opened));
     assert_eq!(
         settle(&breakers, Verdict::Success, now + Duration::from_millis(1)),
@@ -134,7 +135,7 @@ fn hostile_rules_are_tamed() {
         half_open_max_requests: u32::MAX,
         ..rules()
     };
-    let breakers = Breakers::build(&huge, &targets(now), None, now);
+    let breakers = Breakers::build(&huge, targets(now).list(), None, now);
     for _ in 0..MAX_COUNT {
         settle(&breakers, Verdict::Failure, now);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::target::{Target, Vitals};
-use super::targets::Targets;
+use super::Targets;
+use crate::balance::target::{Target, Vitals};
 use crate::health::breaker::{Breakers, Permit, Verdict};
 use crate::health::{BreakerChange, HealthChange};
 
@@ -20,15 +20,15 @@ use crate::health::{BreakerChange, HealthChange};
 pub struct Pick<'t> {
     /// Where to.
     pub target: &'t Arc<Target>,
-    /// Its place in [`super::Targets::list`], for [`super::Ask::tried`].
+    /// Its place in [`Targets::list`], for [`crate::balance::Ask::tried`].
     pub index: usize,
     /// No healthy target was left, so that this one is tried all the same.
     pub degraded: bool,
-    pub(super) group: &'t Targets,
-    pub(super) breakers: Option<&'t Breakers>,
-    pub(super) permit: Option<Permit<'t>>,
-    pub(super) measures_latency: bool,
-    pub(super) flight: Counted<'t>,
+    pub(in crate::balance) group: &'t Targets,
+    pub(in crate::balance) breakers: Option<&'t Breakers>,
+    pub(in crate::balance) permit: Option<Permit<'t>>,
+    pub(in crate::balance) measures_latency: bool,
+    pub(in crate::balance) flight: Counted<'t>,
 }
 
 /// How a try ended, as far as the target is to blame.
@@ -81,11 +81,11 @@ impl Drop for Flight {
 
 /// The borrowed form of [`Flight`], for as long as the pick lives.
 #[derive(Debug)]
-pub(super) struct Counted<'t>(Option<&'t Arc<Vitals>>);
+pub(in crate::balance) struct Counted<'t>(Option<&'t Arc<Vitals>>);
 
 impl<'t> Counted<'t> {
     /// `None` when the target has as many as it may have.
-    pub(super) fn begin(target: &'t Target, counts: bool) -> Option<Self> {
+    pub(in crate::balance) fn begin(target: &'t Target, counts: bool) -> Option<Self> {
         if !counts {
             return Some(Self(None));
         }
