@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod bind;
+mod client_tls;
 pub(crate) mod entrance;
 mod h1;
 mod h2;

@@ -28,20 +28,24 @@ pub(crate) fn database(server: &Server, name: &str) -> Location {
             connection.close().await.unwrap();
         }
         let location = Location::parse(Some(&server.url(name)), None).unwrap();
-        Store::open(location.clone(), Options::default()).migrate().await.unwrap();
+        Store::open(location.clone(), patient()).migrate().await.unwrap();
         location
     })
 }
 
 /// Waits for a busy machine as long as it takes.
-pub(crate) fn start(location: &Location) -> Running {
-    let options = Options {
+fn patient() -> Options {
+    Options {
         connect_timeout: TIMEOUT,
         busy_timeout: TIMEOUT,
         statement_timeout: TIMEOUT * 2,
         ..Options::default()
-    };
-    Running::on(Database { options, ..Running::database(location.clone()) })
+    }
+}
+
+/// A gateway that waits so long.
+pub(crate) fn start(location: &Location) -> Running {
+    Running::on(Database { options: patient(), ..Running::database(location.clone()) })
 }
 
 /// Doesn't wait long for a server that is away.

@@ -28,12 +28,12 @@ use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Problems};
-pub(crate) use check::nearest;
 pub use consumer::Consumer;
 pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,
 };
+pub(crate) use hints::nearest;
 pub use log::{
     FileSink, HttpSink, KafkaAcks, KafkaMechanism, KafkaSasl, KafkaSink, LogFormat, LogSink, LokiSink,
     Metrics, MetricsOtlp, MetricsStatsd, StdoutSink, SyslogSink, TcpSink,

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use super::client_tls::facts;
 pub use super::entrance::Entrance;
 use super::entrance::{Listening, UNIX_ADDRESS};
 use super::proxied::Ends;
@@ -226,33 +227,4 @@ async fn by_preface(worker: &Arc<Worker>, mut link: Link, client: Arc<Client>, e
         Err(_) if buffer.is_empty() => {}
         Err(_) => Box::pin(h1::serve(worker, link, client, entry, buffer)).await,
     }
-}
-
-pub(super) fn facts(session: &rustls::ServerConnection) -> ClientTls {
-    ClientTls {
-        server_name: session.server_name().map(Arc::from),
-        version: match session.protocol_version() {
-            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
-            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "unknown",
-        },
-        cipher: session.negotiated_cipher_suite().map_or("unknown", |suite| registered(suite.suite())),
-        ..shown(session.peer_certificates().unwrap_or_default())
-    }
-}
-
-/// A cipher suite by the name it has in IANA's registry; rustls names those of TLS 1.3 otherwise.
-fn registered(suite: CipherSuite) -> &'static str {
-    match suite {
-        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
-        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
-        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
-        other => other.as_str().unwrap_or("unknown"),
-    }
-}
-
-/// The certificates that a client showed.
-pub(super) fn shown(certificates: &[rustls_pki_types::CertificateDer<'_>]) -> ClientTls {
-    let mut all = certificates.iter().map(|certificate| Arc::from(certificate.as_ref()));
-    ClientTls { certificate: all.next(), chain: all.collect(), ..ClientTls::default() }
 }

@@ -146,7 +146,7 @@ fn facts(quic: &quinn::Connection) -> ClientTls {
         cipher: handshake.as_ref().and_then(|data| data.suite).unwrap_or("unknown"),
         server_name: handshake.and_then(|data| data.server_name.as_deref().map(Arc::from)),
         version: "TLSv1.3",
-        ..super::accept::shown(chain.as_deref().map_or(&[], |chain| chain))
+        ..super::client_tls::shown(chain.as_deref().map_or(&[], |chain| chain))
     }
 }
 

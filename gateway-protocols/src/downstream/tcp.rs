@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::accept::facts;
+use super::client_tls::facts;
 use super::proxied::Ends;
 use crate::link::{Link, Rewound};
 use crate::timer::deadline;

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::hints;
+use super::hints::{self, nearest};
 use super::tree::{Node, Trail, Value};
 use crate::config::problem::{Problem, Problems};
 use crate::config::units::{self, Unit};
@@ -307,20 +307,6 @@ impl<'s> Checker<'s, '_> {
             Some(other.to_owned())
         });
     }
-}
-
-/// Names a mistaken one is compared with, so that a document full of mistakes is still told about soon.
-const MAX_COMPARED: usize = 1000;
-
-/// The one of `words` that `word` most likely stands for; `None` when none is near.
-pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    let words = words.take(MAX_COMPARED);
-    let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
-    words
-        .map(|known| (likeness(known), known))
-        .filter(|(likeness, _)| *likeness > 0.84)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, known)| known)
 }
 
 fn text_remedy(text: &str, types: &[&str]) -> Option<String> {

@@ -1,6 +1,5 @@
 //! What to write instead: for keys and values that people bring from other gateways, and for texts that are no YAML or JSON.
 
-use super::check::nearest;
 use super::tree::Value;
 
 /// Keys that are not ours, by the section they are in, and what to write.
@@ -289,4 +288,18 @@ pub(super) fn json(message: &str, text: &str, (line, column): (usize, usize)) ->
         it if it.contains("control character") => "write a line break in a text as `\\n`",
         _ => return None,
     })
+}
+
+/// Names a mistaken one is compared with, so that a document full of mistakes is still told about soon.
+const MAX_COMPARED: usize = 1000;
+
+/// The one of `words` that `word` most likely stands for; `None` when none is near.
+pub(crate) fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let words = words.take(MAX_COMPARED);
+    let likeness = |known: &str| strsim::jaro_winkler(&word.to_lowercase(), &known.to_lowercase());
+    words
+        .map(|known| (likeness(known), known))
+        .filter(|(likeness, _)| *likeness > 0.84)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
 }
