@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
-use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::http::exchange::Client;
 use gateway_core::http::handshake::Handshake;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session;
-use rustls::{CipherSuite, ServerConfig};
+use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
