@@ -10,6 +10,7 @@ pub mod forwarding;
 pub mod guard;
 pub mod handshake;
 pub mod headers;
+pub mod hedging;
 pub mod path;
 pub mod pipeline;
 pub mod reply;

@@ -114,6 +114,8 @@ pub const FIELDS: &[&str] = &[
     "upstream.scheme",
     "upstream.address",
     "upstream.attempts",
+    "upstream.hedges",
+    "upstream.hedge.won",
     "http.client.request.duration",
     "upstream.queue.duration",
     "upstream.dns.duration",
@@ -177,6 +179,8 @@ pub mod metric {
         REPLIES: counter = "ferrum_replies_total";
         /// Attempts after the first.
         RETRIES: counter = "ferrum_upstream_retries_total";
+        /// Requests sent to another target as well, by what became of them: won, lost, or withheld by the budget.
+        HEDGES: counter = "ferrum_upstream_hedges_total";
         /// Client connections now open.
         CONNECTIONS: gauge = "ferrum_client_connections";
         /// Client connections accepted.

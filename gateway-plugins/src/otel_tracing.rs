@@ -233,6 +233,9 @@ impl OnRequest for OtelTracing {
     }
 }
 
+/// What the span of an attempt says that was given up because another one was answered.
+const CANCELLED: &str = "cancelled";
+
 impl OnAttempt for OtelTracing {
     fn on_attempt<'a>(
         &'a self,
@@ -272,9 +275,9 @@ impl OnAttempt for OtelTracing {
         seat: Seat<'_>,
     ) {
         let Some(trace) = exchange.state.of_mut::<Trace>(seat) else { return };
-        let Some(tried) = trace.attempts.last_mut().filter(|tried| tried.number == attempt.number) else {
-            return;
-        };
+        // Others may have begun beside it.
+        let mut latest = trace.attempts.iter_mut().rev();
+        let Some(tried) = latest.find(|tried| tried.number == attempt.number) else { return };
         tried.ended = Some(Instant::now());
         match end {
             AttemptEnd::Answered { status, reused, .. } => {
@@ -283,6 +286,7 @@ impl OnAttempt for OtelTracing {
             AttemptEnd::Failed { cause, source } => {
                 (tried.error, tried.message) = (Some(cause.reason()), source.map(ToString::to_string));
             }
+            AttemptEnd::Cancelled => tried.error = Some(CANCELLED),
         }
     }
 }

@@ -218,6 +218,13 @@ pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Ext
     if let Some(target) = record.target {
         line.text("upstream.address", &*target.authority);
         line.number("upstream.attempts", u64::from(record.attempts));
+        let hedged = exchange.hedged();
+        if hedged.sent > 0 {
+            line.number("upstream.hedges", u64::from(hedged.sent));
+        }
+        if let Some(attempt) = hedged.won {
+            line.number("upstream.hedge.won", u64::from(attempt));
+        }
     }
     if let Some(first_byte) = record.first_byte {
         line.seconds("http.client.request.duration", first_byte);

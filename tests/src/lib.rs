@@ -13,6 +13,7 @@ mod examples;
 mod ext_authz;
 mod grpc;
 mod handshakes;
+mod hedging;
 mod hostile;
 mod http2;
 mod http3;

@@ -87,6 +87,15 @@ fn document(route: &Route) -> Value {
             "total": millis(proxy.timeouts.total),
         },
         "retry": retry(&proxy.retry),
+        "hedging": proxy.hedging.as_deref().map(|rules| json!({
+            "delay_ms": millis(rules.delay),
+            "delay_percentile": rules.percentile,
+            "max_hedges": rules.max_hedges,
+            "budget_percent": rules.budget_percent,
+            "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+            "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
+            "max_body_bytes": rules.max_body_bytes,
+        })),
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,

@@ -121,6 +121,11 @@ fn exchanges(page: &mut Page, telemetry: &Telemetry) {
     page.single(&metric::REQUEST_BYTES, sum(telemetry, |worker| &worker.request_bytes));
     page.single(&metric::RESPONSE_BYTES, sum(telemetry, |worker| &worker.response_bytes));
     page.single(&metric::RETRIES, sum(telemetry, |worker| &worker.retries));
+    page.head(&metric::HEDGES);
+    for (n, result) in ["won", "lost", "withheld"].into_iter().enumerate() {
+        let count = sum(telemetry, |worker| &worker.hedges[n]);
+        page.sample(metric::HEDGES.name, format_args!("result=\"{result}\""), count);
+    }
     page.single(&metric::PANICS, sum(telemetry, |worker| &worker.panics));
     page.head(&metric::REPLIES);
     let mut reasons = BTreeMap::<&str, u64>::new();

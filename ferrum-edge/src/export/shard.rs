@@ -41,6 +41,8 @@ pub struct WorkerTelemetry {
     pub(super) request_bytes: Count,
     pub(super) response_bytes: Count,
     pub(super) retries: Count,
+    /// Hedges whose answer was taken, other hedges, and those that the budget withheld.
+    pub(super) hedges: [Count; 3],
     pub(super) accepted: Count,
     pub(super) refused: Count,
     pub(super) closed: Count,
@@ -264,7 +266,16 @@ impl Recorder for WorkerTelemetry {
         }
         self.response_bytes.add(record.response_bytes);
         if record.attempts > 1 {
-            self.retries.add(u64::from(record.attempts - 1));
+            let hedged = record.exchange.hedged();
+            self.retries.add(u64::from((record.attempts - 1).saturating_sub(hedged.sent)));
+            if hedged.sent > 0 {
+                let won = u64::from(hedged.won.is_some());
+                self.hedges[0].add(won);
+                self.hedges[1].add(u64::from(hedged.sent).saturating_sub(won));
+            }
+        }
+        if record.route.is_some_and(|route| route.hedger.is_some()) && record.exchange.hedged().withheld {
+            self.hedges[2].add(1);
         }
         if let Some(cause) = record.cause {
             self.reasons.count(cause as usize, cause.reason());

@@ -118,7 +118,8 @@ impl Row {
     fn exchange(&mut self, record: &ExchangeRecord<'_>) {
         self.classes[usize::from(record.status / 100).clamp(1, CLASSES) - 1] += 1;
         self.errors += u64::from(record.is_error || record.status >= 500);
-        self.retries += u64::from(record.attempts.saturating_sub(1));
+        let hedges = record.exchange.hedged().sent;
+        self.retries += u64::from(record.attempts.saturating_sub(1 + hedges));
         self.buckets[bucket_of(record.duration)] += 1;
         self.seconds += record.duration.as_secs_f64();
         self.bytes_in += record.request_bytes;

@@ -42,6 +42,12 @@ impl Latency {
         self.update(now_ms, |_| micros);
     }
 
+    /// Takes the time after which an answer was still to come.
+    pub(super) fn at_least(&self, waited: Duration, now_ms: u64) {
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.update(now_ms, |parts| parts.micros.max(micros));
+    }
+
     /// Takes a failure.
     pub(super) fn penalise(&self, now_ms: u64) {
         self.update(now_ms, |parts| (parts.micros * PENALTY_FACTOR).max(PENALTY));

@@ -17,6 +17,7 @@ use super::snapshot::{ProxyState, Route, Snapshot};
 use crate::balance::Targets;
 use crate::consumer::Consumers;
 use crate::health::breaker::Breakers;
+use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::plugin::chain::Member;
@@ -229,7 +230,13 @@ impl Compiler {
             _ => Concurrency::new(max_sessions),
         };
         sessions.resize(max_sessions);
+        let hedger = proxy.hedging.as_deref().map(|rules| {
+            let known = before.and_then(|route| route.hedger.as_ref());
+            let known = known.filter(|known| known.rules() == rules).cloned();
+            known.unwrap_or_else(|| Arc::new(Hedger::new(rules.clone(), now)))
+        });
         let state = ProxyState {
+            hedger,
             plugins: chain.known(),
             sessions,
             breakers,

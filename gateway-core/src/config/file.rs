@@ -8,6 +8,7 @@ mod check;
 mod consumer;
 mod foreign;
 mod gateway;
+mod hedging;
 mod hints;
 mod json;
 mod log;
@@ -33,6 +34,7 @@ pub use gateway::{
     AccessLog, AdminTls, Certificate, ClientTimeouts, Gateway, Limits, Listener, ListenerParts, Overload,
     Tls, TlsVersion, UnderscoresInHeaders,
 };
+pub use hedging::Hedging;
 pub(crate) use hints::nearest;
 pub use log::{
     FileSink, HttpSink, KafkaAcks, KafkaMechanism, KafkaSasl, KafkaSink, LogFormat, LogSink, LokiSink,

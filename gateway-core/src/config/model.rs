@@ -4,6 +4,7 @@
 
 mod built;
 mod congestion;
+mod hedging;
 mod log;
 mod proxy;
 mod redis;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use crate::route::{HostPattern, PathPattern};
 pub use built::*;
 pub use congestion::*;
+pub use hedging::*;
 pub use log::*;
 pub use proxy::*;
 pub use redis::*;

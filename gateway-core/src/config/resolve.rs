@@ -7,6 +7,7 @@
 mod backend;
 mod consumer;
 mod gateway;
+mod hedging;
 mod known;
 mod log;
 mod plugin;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::body::Body;
 use super::dialect::Dialect;
 use super::forwarding::Forwarding;
+use super::hedging::Hedged;
 use super::reply::Reply;
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
@@ -90,6 +91,8 @@ struct Rare {
     detached: Option<Box<Fork>>,
     queued: Option<Duration>,
     phases: Option<Phases>,
+    sent_once: bool,
+    hedged: Hedged,
 }
 
 impl Exchange {
@@ -300,6 +303,26 @@ impl Exchange {
     /// The fields that plugins added.
     pub fn fields(&self) -> &[(&'static str, Field)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.fields)
+    }
+
+    /// Has the request sent to a target no more than once: it is not hedged, and after a failure tried again only where
+    /// nothing of it was sent.
+    pub fn send_once(&mut self) {
+        self.rare().sent_once = true;
+    }
+
+    /// Whether a plugin has asked for that.
+    pub fn is_sent_once(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.sent_once)
+    }
+
+    /// What became of its hedges.
+    pub fn hedged(&self) -> Hedged {
+        self.rare.as_ref().map_or_else(Hedged::default, |rare| rare.hedged)
+    }
+
+    pub(crate) fn note_hedges(&mut self, note: impl FnOnce(&mut Hedged)) {
+        note(&mut self.rare().hedged);
     }
 
     /// How long it waited for a target with room; `None` where it did not.

@@ -8,7 +8,9 @@ mod delivery;
 mod destination;
 mod detached;
 mod ending;
+mod hedged;
 mod matched;
+mod race;
 mod spelling;
 
 use std::pin::pin;
@@ -282,6 +284,10 @@ impl<U: Upstream> Pipeline<U> {
         // A plugin may have made it shorter.
         let sooner = end.exchange.deadline.filter(|_| end.exchange.deadline != before);
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
+        if let Some(hedger) = route.hedger.as_deref() {
+            let hedged = Box::pin(self.attempt_hedged((snapshot, matched, hedger), end, downstream));
+            return until(sooner, pin!(hedged)).await;
+        }
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
         until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream)).as_mut()).await
@@ -316,7 +322,7 @@ impl<U: Upstream> Pipeline<U> {
             if route.chain.has_attempt_seats() {
                 Box::pin(route.chain.attempt(&mut end.exchange, attempt, around)).await?;
             }
-            let replay = body.replay();
+            let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
             let times = (begun, destination.pool_key(&pick));
             let call = matched.call(&end.exchange, (&method, &path), pick.target, times);

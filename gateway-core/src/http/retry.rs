@@ -18,6 +18,7 @@ pub struct Attempts<'a> {
     made: u32,
     stale: u32,
     failovers: u32,
+    hedges: u32,
 }
 
 /// Dead kept connections replaced within one exchange, beyond which the target counts as failing.
@@ -34,7 +35,7 @@ impl<'a> Attempts<'a> {
             // Shared by all workers, so touched only where it is going to be asked.
             budget.request(tokio::time::Instant::now());
         }
-        Self { rules, budget, method, made: 0, stale: 0, failovers: 0 }
+        Self { rules, budget, method, made: 0, stale: 0, failovers: 0, hedges: 0 }
     }
 
     /// Attempts made so far.
@@ -45,6 +46,20 @@ impl<'a> Attempts<'a> {
     /// Notes that an attempt begins.
     pub fn begin(&mut self) {
         self.made += 1;
+    }
+
+    /// Notes that an attempt begins beside others; it is no retry.
+    pub fn begin_hedge(&mut self) {
+        self.made += 1;
+        self.hedges += 1;
+    }
+
+    /// Whether an answer with this status is one to try again after, as long as there may be retries.
+    pub fn wants_again(&self, status: StatusCode) -> bool {
+        // 425 asks the client to send its request again, and nobody else (RFC 8470 §5.2).
+        status != StatusCode::TOO_EARLY
+            && self.rules.status_codes.contains(&status.as_u16())
+            && self.rules.methods.contains(self.method)
     }
 
     /// The pause before trying again after `failure`; `None` when it may not be tried again.
@@ -85,16 +100,11 @@ impl<'a> Attempts<'a> {
 
     /// The pause before trying again after a response with `status`; `None` when it is passed on.
     pub fn after_status(&mut self, status: StatusCode, replayable: bool) -> Option<Duration> {
-        // 425 asks the client to send its request again, and nobody else (RFC 8470 §5.2).
-        let wanted = replayable
-            && status != StatusCode::TOO_EARLY
-            && self.rules.status_codes.contains(&status.as_u16())
-            && self.rules.methods.contains(self.method);
-        if wanted { self.spend() } else { None }
+        if replayable && self.wants_again(status) { self.spend() } else { None }
     }
 
     fn spend(&self) -> Option<Duration> {
-        let retries = self.made.saturating_sub(1 + self.stale + self.failovers);
+        let retries = self.made.saturating_sub(1 + self.stale + self.failovers + self.hedges);
         if retries >= self.rules.max_retries {
             return None;
         }

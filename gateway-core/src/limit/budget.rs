@@ -17,6 +17,8 @@ pub const FLOOR_PER_SECOND: u64 = 3;
 #[derive(Debug)]
 pub struct RetryBudget {
     percent: u32,
+    /// Allowed within the window whatever the share says.
+    floor: u64,
     epoch: Epoch,
     requests: Sliding,
     retries: Sliding,
@@ -25,8 +27,14 @@ pub struct RetryBudget {
 impl RetryBudget {
     /// Retries may be `percent` of requests, and [`FLOOR_PER_SECOND`] in any case.
     pub fn new(percent: u32, now: Instant) -> Self {
+        Self::with_floor(percent, FLOOR_PER_SECOND * WINDOW.as_secs(), now)
+    }
+
+    /// The same with so many within [`WINDOW`] in any case.
+    pub fn with_floor(percent: u32, floor: u64, now: Instant) -> Self {
         Self {
             percent,
+            floor,
             epoch: Epoch::starting(now),
             requests: Sliding::default(),
             retries: Sliding::default(),
@@ -42,8 +50,7 @@ impl RetryBudget {
     pub fn retry(&self, now: Instant) -> bool {
         let at = self.moment(now);
         let share = self.requests.estimate(at).saturating_mul(u64::from(self.percent)) / 100;
-        let floor = FLOOR_PER_SECOND * WINDOW.as_secs();
-        self.retries.add_within(1, share.max(floor), at).is_ok()
+        self.retries.add_within(1, share.max(self.floor), at).is_ok()
     }
 
     fn moment(&self, now: Instant) -> Moment {

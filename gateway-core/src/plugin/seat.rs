@@ -91,4 +91,6 @@ pub enum AttemptEnd<'a> {
         /// More, for logs; never for the client.
         source: Option<&'a (dyn std::error::Error + Send + Sync)>,
     },
+    /// Another attempt of the same request was answered before, and this one was given up.
+    Cancelled,
 }

@@ -196,7 +196,9 @@ pub(super) fn attempt(
     let cut = record.reason.filter(|_| tried.ended.is_none());
     let error = tried.error.or(cut);
     // Only the last one was answered for good.
-    let is_last = trace.attempts.last().is_some_and(|last| last.number == tried.number);
+    let mut latest = trace.attempts.iter().rev();
+    let taken = latest.find(|tried| tried.error != Some(super::CANCELLED));
+    let is_last = taken.is_some_and(|taken| taken.number == tried.number);
     let code = trace.grpc.as_ref().filter(|_| is_last).and_then(GrpcStatus::code);
     span(out, plugin.encoding, |span| {
         let context = TraceContext { span: tried.span, ..trace.context };

@@ -170,6 +170,14 @@ fn of_request(
         seen.did.upstream = Some(upstream.clone());
         Ok(())
     });
+    engine.register_fn("send_once", |it: &mut Request| -> Done<()> {
+        let mut seen = it.0.see();
+        if seen.response.is_some() {
+            return error("the request has been sent");
+        }
+        seen.did.send_once = true;
+        Ok(())
+    });
     engine.register_fn("fetch", move |name: &str, options: rhai::Map, then: rhai::FnPtr| -> Done<()> {
         let Some(server) = servers.iter().position(|server| server.name == name) else {
             return error(format_args!("`{name}` is not one of `calls`"));

@@ -27,7 +27,8 @@ pub(crate) struct Config {
     /// `request.cookie(name)` a cookie; both are `()` when absent. `request.captures` has what the names in the route's path
     /// stood for. `request.identity` is `()` or has `name`, `groups`, `consumer` (the id, or `()`) and `claims`. `request.tls`
     /// is `()` or has `version`, `cipher`, `server_name`, and, with a client certificate, `subject`, `common_name` and
-    /// `alternative_names`. `request.upstream = "id"` sends the request to one of `upstreams`.
+    /// `alternative_names`. `request.upstream = "id"` sends the request to one of `upstreams`. `request.send_once()` has it
+    /// neither hedged nor tried again once any of it was sent.
     ///
     /// Of the response: `response.status` can be read and set; `response.from_target` says whether a target sent it.
     ///

@@ -217,6 +217,21 @@ async fn an_upstream_is_chosen() {
 }
 
 #[tokio::test]
+async fn a_request_is_sent_once_where_a_script_says_so() {
+    for (call, sent) in [("request.send_once()", 1), ("()", 2)] {
+        let config = json!({ "source": format!("fn on_request(request) {{ {call} }}") });
+        let retry = r#""retry":{"max_retries":1,"retryable_status_codes":[503]},"backend_host""#;
+        let spec = spec(config).replace("\"backend_host\"", retry);
+        let trial = Trial::of_spec(&[SCRIPT], &spec, &World::default());
+        let trial = trial.answering(|_| {
+            Response::builder().status(503).body(gateway_core::http::body::Body::empty()).unwrap()
+        });
+        assert_eq!(trial.get("/", &[]).await.status, 503);
+        assert_eq!(trial.asked().len(), sent, "{call}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_is_made_and_its_answer_decides() {
     let source = r#"
         fn on_request(request) {

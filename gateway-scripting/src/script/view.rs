@@ -65,6 +65,7 @@ pub(super) struct Did {
     pub(super) path: Option<String>,
     pub(super) query: Option<String>,
     pub(super) upstream: Option<Arc<str>>,
+    pub(super) send_once: bool,
     pub(super) reply: Option<OwnReply>,
     pub(super) fetch: Option<Box<Fetch>>,
     pub(super) notes: Vec<(&'static str, Field)>,
@@ -180,6 +181,9 @@ impl View {
                 retarget(exchange, did.path, did.query);
                 if let Some(upstream) = did.upstream {
                     exchange.choose_upstream(upstream);
+                }
+                if did.send_once {
+                    exchange.send_once();
                 }
             }
         }

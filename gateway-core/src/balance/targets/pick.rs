@@ -52,6 +52,12 @@ pub enum Outcome {
     Broken,
     /// The response's head did not arrive in time.
     TimedOut,
+    /// Another target answered before, and this one was asked no further. Nobody knows whether it would have answered, so that
+    /// this counts for its latency alone.
+    Outrun {
+        /// How long it had not answered.
+        waited: Duration,
+    },
     /// The try ended for reasons that are not the target's.
     Cancelled,
 }
@@ -142,7 +148,10 @@ impl Pick<'_> {
                 }
                 change
             }
-            Outcome::Response { .. } | Outcome::Connected { .. } | Outcome::Cancelled => None,
+            Outcome::Response { .. }
+            | Outcome::Connected { .. }
+            | Outcome::Outrun { .. }
+            | Outcome::Cancelled => None,
         }
     }
 
@@ -158,6 +167,7 @@ impl Pick<'_> {
             Outcome::Response { .. } | Outcome::ConnectFailed | Outcome::Broken | Outcome::TimedOut => {
                 vitals.latency.penalise(at);
             }
+            Outcome::Outrun { waited } => vitals.latency.at_least(waited, at),
             Outcome::Cancelled => {}
         }
     }
@@ -169,6 +179,6 @@ fn verdict(breakers: &Breakers, outcome: Outcome) -> Verdict {
         Outcome::Response { .. } | Outcome::Connected { .. } => Verdict::Success,
         Outcome::ConnectFailed if breakers.counts_connection_errors() => Verdict::Failure,
         Outcome::Broken | Outcome::TimedOut => Verdict::Failure,
-        Outcome::ConnectFailed | Outcome::Cancelled => Verdict::Neutral,
+        Outcome::ConnectFailed | Outcome::Outrun { .. } | Outcome::Cancelled => Verdict::Neutral,
     }
 }

@@ -125,6 +125,7 @@ const VALUES: &[(&str, &str)] = &[
     ("gateway.limits", "such as `{max_connections: 10000}`"),
     ("proxies.plugins", PLUGIN),
     ("proxies.retry", "such as `{max_retries: 3}`"),
+    ("proxies.hedging", "such as `{delay_ms: 100}`; `{}` is all defaults"),
     ("proxies.circuit_breaker", "such as `{failure_threshold: 5}`; `{}` is all defaults"),
     ("proxies.priority", "write a number; the higher one goes first"),
     ("proxies.matches", "such as `{path: /a, methods: [GET]}`"),

@@ -175,6 +175,8 @@ pub struct Proxy {
     pub circuit_breaker: Option<CircuitBreaker>,
     /// What is tried again. Default nothing, except that a kept connection found dead is replaced.
     pub retry: Option<Retry>,
+    /// Sends a request that takes long to another target of the upstream as well. Default off.
+    pub hedging: Option<super::Hedging>,
     /// Only `stream`, which is the default: bodies pass through, and plugins that read one collect it themselves.
     pub response_body_mode: Option<BodyMode>,
     /// The port of a stream proxy. Not together with `listen_port_range`.

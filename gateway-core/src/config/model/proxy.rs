@@ -27,6 +27,8 @@ pub struct Proxy {
     pub timeouts: Arc<Timeouts>,
     /// What is tried again, if anything.
     pub retry: Arc<Retry>,
+    /// When requests go to another target as well; `None` is never.
+    pub hedging: Option<Box<super::Hedging>>,
     /// When to stop trying a target for a while; `None` never stops.
     pub circuit_breaker: Option<Box<CircuitBreaker>>,
     /// How several authentication plugins combine.

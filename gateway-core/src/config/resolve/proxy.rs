@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::known::Known;
-use super::{Notes, Place, backend, traffic, words};
+use super::{Notes, Place, backend, hedging, traffic, words};
 use crate::config::file;
 use crate::config::model::{
     AuthMode, Backend, BackendHttp, Backoff, CircuitBreaker, Id, LoadPriority, PluginConfig, PoolRules,
@@ -31,6 +31,7 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
         idle_plugins(&mut notes, &plugins, traffic);
     }
     let retry = written.retry.as_ref().map(|retry| self::retry(&mut notes, retry)).unwrap_or_default();
+    let hedging = written.hedging.as_ref().and_then(|it| hedging::hedging(&mut notes, it, traffic.as_ref()));
     let (Some(id), Some(traffic), Some(backend), true) = (id, traffic, backend, notes.problems.is_empty())
     else {
         return Err(notes.problems);
@@ -42,6 +43,7 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
         backend,
         timeouts: timeouts(written).shared(),
         retry: retry.shared(),
+        hedging: hedging.map(Box::new),
         circuit_breaker: written.circuit_breaker.as_ref().map(|rules| Box::new(circuit_breaker(rules))),
         auth_mode: match written.auth_mode {
             Some(file::AuthMode::Multi) => AuthMode::Multi,
@@ -88,6 +90,7 @@ pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -
         backend,
         timeouts: Timeouts::default().shared(),
         retry: Retry::default().shared(),
+        hedging: None,
         circuit_breaker: None,
         auth_mode: AuthMode::default(),
         load_priority: LoadPriority::default(),

@@ -10,6 +10,7 @@ use crate::config::model::{BackendTls, PluginConfig, Proxy};
 use crate::config::problem::Problems;
 use crate::health::breaker::Breakers;
 use crate::http::forwarding::Mark;
+use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::pool::{Key, KeyCache};
@@ -30,6 +31,8 @@ pub struct ProxyState {
     pub breakers: Option<Box<Breakers>>,
     /// What retries may cost; one that nobody counts with where nothing is retried.
     pub budget: Arc<RetryBudget>,
+    /// What its hedging knows; `None` where nothing is hedged.
+    pub hedger: Option<Arc<Hedger>>,
     /// For each target the trust domain its connections belong to.
     pub pool_keys: Box<[Arc<Key>]>,
     /// The same for targets of upstreams that plugins choose.

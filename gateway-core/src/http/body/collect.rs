@@ -70,6 +70,24 @@ impl Body {
         Ok(seen)
     }
 
+    /// Has all of it at hand, so that it can be sent twice, where it has no more than `limit` bytes and no trailers. Else it
+    /// stays whole, and to be had once.
+    ///
+    /// # Errors
+    /// What ended the body early.
+    pub async fn settle(&mut self, limit: u64) -> Result<(), BodyError> {
+        if self.replay().is_some() || self.exact_length().is_some_and(|length| length > limit) {
+            return Ok(());
+        }
+        let (bytes, room, end) = self.read(limit).await?;
+        match end {
+            End::Body(None) => *self = Self { allowed: self.allowed, ..Self::full(room.hold(bytes)) },
+            End::Body(trailers) => *self = self.rest(bytes, None, trailers),
+            End::Limit(over) | End::Room(over) => self.put_back(bytes, Some(over)),
+        }
+        Ok(())
+    }
+
     /// Pulls until the end or a limit; says what was read and what ended it.
     async fn read(&mut self, limit: u64) -> Result<(Bytes, Room, End), BodyError> {
         let (mut first, mut rest) = (Bytes::new(), BytesMut::new());

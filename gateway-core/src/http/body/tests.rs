@@ -123,6 +123,29 @@ fn a_peek_keeps_trailers() {
 }
 
 #[test]
+fn a_settled_body_can_be_sent_again_where_it_is_small() {
+    let mut small = pieces(&["abc", "def"]).limited(100);
+    let meter = small.meter();
+    now(small.settle(6)).unwrap();
+    let mut again = small.replay().expect("it is at hand");
+    assert_eq!(again.take_full().as_deref(), Some(&b"abcdef"[..]));
+    assert_eq!(small.take_full().as_deref(), Some(&b"abcdef"[..]));
+    assert_eq!(meter.bytes(), 6);
+    let mut large = pieces(&["abc", "def"]);
+    now(large.settle(5)).unwrap();
+    assert!(large.replay().is_none());
+    assert_eq!(&now(large.collect(100)).unwrap().0[..], b"abcdef", "nothing of it is lost");
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", http::HeaderValue::from_static("1"));
+    let frames = [Frame::data(Bytes::from_static(b"abc")), Frame::trailers(trailers)];
+    let mut trailed = Body::stream(Pieces(frames.into()));
+    now(trailed.settle(100)).unwrap();
+    assert!(trailed.replay().is_none());
+    let (bytes, trailers) = now(trailed.collect(100)).unwrap();
+    assert_eq!((&bytes[..], trailers.map_or(0, |trailers| trailers.len())), (&b"abc"[..], 1));
+}
+
+#[test]
 fn collected_bytes_count_until_they_are_dropped() {
     let before = collected();
     let (bytes, _) = now(pieces(&["abc", "def"]).collect(100)).unwrap();

@@ -18,7 +18,7 @@ pub(super) static NAMES: [HeaderName; 5] =
     [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, FORWARDED, VIA];
 
 /// The fields; one of each name at most.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Forwarding {
     pub(super) way: [Option<HeaderValue>; NAMES.len()],
     pub(super) caller: Option<Arc<Identity>>,

@@ -60,6 +60,42 @@ impl<'s> Destination<'s> {
 
     /// Picks a target not yet tried; `None` when there is none at this moment.
     pub(super) fn pick(&self, exchange: &Exchange, tried: &[usize]) -> Option<Pick<'s>> {
+        self.pick_at(exchange, tried, exchange.started)
+    }
+
+    /// Whether there is no target but one to ask, be it that the client is kept at it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.preferred.is_some() || self.targets.list().len() < 2
+    }
+
+    /// Picks one more target beside those that are being asked: a healthy one that was not tried and is no backup of them.
+    /// Exchanges that wait for a target go first.
+    pub(super) fn pick_beside(
+        &self,
+        exchange: &Exchange,
+        tried: &[usize],
+        running: &[&Pick<'s>],
+    ) -> Option<Pick<'s>> {
+        if self.targets.waiting_now() > 0 {
+            return None;
+        }
+        let indexes = running.iter().map(|pick| pick.index);
+        let avoided: SmallVec<[usize; 8]> = tried.iter().copied().chain(indexes).collect();
+        let now = Instant::now();
+        if !self.targets.has_untried(&self.ask(now, &avoided)) {
+            return None;
+        }
+        let last = running.iter().map(|pick| pick.target.rules.priority).max()?;
+        let pick = self.pick_at(exchange, &avoided, now)?;
+        // A half-open breaker's few probes are not for requests that are answered otherwise.
+        let is_good = !avoided.contains(&pick.index)
+            && !pick.degraded
+            && !pick.is_probe()
+            && pick.target.rules.priority <= last;
+        is_good.then_some(pick)
+    }
+
+    fn pick_at(&self, exchange: &Exchange, tried: &[usize], now: Instant) -> Option<Pick<'s>> {
         let address;
         let hash_key = match self.targets.hash_on() {
             None => None,
@@ -68,7 +104,7 @@ impl<'s> Destination<'s> {
                 Some(self.hash_key(on, exchange, &address))
             }
         };
-        self.targets.pick(&Ask { hash_key, ..self.ask(exchange.started, tried) })
+        self.targets.pick(&Ask { hash_key, ..self.ask(now, tried) })
     }
 
     /// What decides which target a request goes to where that is by hash.

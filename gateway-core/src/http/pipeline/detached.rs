@@ -84,7 +84,7 @@ impl<U: Upstream> Pipeline<U> {
 }
 
 /// The client that is not there: it takes everything.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Downstream for Nobody {
     async fn interim(&mut self, _status: http::StatusCode, _headers: &http::HeaderMap) {}

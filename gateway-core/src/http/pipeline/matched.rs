@@ -13,6 +13,7 @@ use crate::route::forward_path;
 use crate::upstream::Call;
 
 /// A proxy's share of a request: the route and how much of the path it took.
+#[derive(Clone, Copy)]
 pub(super) struct Matched<'s> {
     pub(super) route: &'s Route,
     pub(super) rules: &'s HttpRules,

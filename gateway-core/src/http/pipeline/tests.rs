@@ -1,6 +1,7 @@
 //! The pipeline between a fake client and fake targets, on a paused clock.
 
 mod fakes;
+mod hedging;
 
 use std::time::Duration;
 

@@ -195,6 +195,44 @@ fn services_as_targets() {
 }
 
 #[test]
+fn hedging_is_for_requests_that_may_be_sent_twice() {
+    let hedging = |text: &str| {
+        let text = format!("listen_path: /\nhedging: {{{text}}}");
+        good(&proxy_with(&text)).proxies[0].hedging.clone().expect("hedging")
+    };
+    let usual = hedging("");
+    assert_eq!((usual.delay.as_millis(), usual.max_hedges, usual.budget_percent), (100, 1, 5));
+    assert_eq!((usual.methods.len(), usual.percentile, usual.max_body_bytes), (3, None, 64 << 10));
+    let given =
+        hedging("delay_ms: 20ms, delay_percentile: 99, max_hedges: 2, methods: [put], max_body_bytes: 1KiB");
+    assert_eq!((given.delay.as_millis(), given.percentile, given.max_hedges), (20, Some(99), 2));
+    assert_eq!((given.methods, given.max_body_bytes), (vec![http::Method::PUT], 1024));
+    let grpc = hedging("methods: [], grpc_methods: [shop.v1.Catalog/Get, /shop.Catalog/Put]");
+    assert_eq!(grpc.grpc_methods, ["/shop.v1.Catalog/Get".into(), "/shop.Catalog/Put".into()]);
+    for (fields, expected) in [
+        (
+            "methods: [POST]",
+            "POST may not be carried out twice (leave it out; unary gRPC methods go to `grpc_methods`)",
+        ),
+        ("methods: []", "no request is hedged (remove `hedging`)"),
+    ] {
+        let text = format!(
+            "proxies: [{{id: p, listen_path: /, backend_host: h, backend_port: 1, hedging: {{{fields}}}}}]"
+        );
+        refused(&text, &format!("f:1: proxies[0].hedging.methods: {expected}"));
+    }
+    refused(
+        "proxies: [{id: p, listen_path: /, backend_host: h, backend_port: 1, hedging: {grpc_methods: [Get]}}]",
+        "f:1: proxies[0].hedging.grpc_methods[0]: `Get` is not a gRPC method (write the service and the method, such as \
+         `shop.Catalog/GetItem`)",
+    );
+    refused(
+        "proxies: [{id: p, listen_port: 1, backend_scheme: tcp, backend_host: h, backend_port: 1, hedging: {}}]",
+        "f:1: proxies[0].hedging: only requests over HTTP are hedged (remove it)",
+    );
+}
+
+#[test]
 fn name_servers_are_addresses() {
     let settings = |text: &str| good(&format!("gateway: {{dns_servers: [{text}]}}\nproxies: []")).settings;
     let servers = settings("'127.0.0.1:8600', 10.0.0.53, '[::1]:5353', '::1'").dns_servers.clone();

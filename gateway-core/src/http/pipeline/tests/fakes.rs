@@ -17,6 +17,7 @@ use crate::config::problem::Problems;
 use crate::config::resolve;
 use crate::health::HealthChange;
 use crate::http::exchange::Client;
+use crate::http::hedging::Hedged;
 use crate::plugin::{Hooks, OnRequest, OnResponse, Plugin, Registry, Seat, Step, World, entry};
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::upstream::Answer;
@@ -33,6 +34,10 @@ pub(super) enum Say {
     Status(u16),
     /// Answers with the request's body.
     Echo,
+    /// Answers with this status after so many milliseconds.
+    Later(u64, u16),
+    /// Fails after so many milliseconds, when something was sent.
+    Breaks(u64),
     /// Says nothing.
     Never,
     /// Fails before anything was sent.
@@ -66,6 +71,7 @@ pub(super) struct Record {
     pub(super) cause: Option<Cause>,
     pub(super) attempts: u32,
     pub(super) response_bytes: u64,
+    pub(super) hedged: Hedged,
 }
 
 /// What a client got.
@@ -94,8 +100,13 @@ impl Fake {
         let origin = Origin { name: "test".into(), folder: std::path::PathBuf::new(), format: None };
         let model = resolve::load(spec, &origin, &Nothing, &any, |_| Problems::default())
             .unwrap_or_else(|problems| panic!("{problems}\n{spec}"));
-        let registry =
-            Registry::new(&[entry::<Early>(), entry::<Refuses>(), entry::<Late>(), entry::<Broken>()]);
+        let registry = Registry::new(&[
+            entry::<Early>(),
+            entry::<Refuses>(),
+            entry::<Once>(),
+            entry::<Late>(),
+            entry::<Broken>(),
+        ]);
         let settings = model.settings.clone();
         let overload = Overload::new(&settings.limits);
         let compiled = Compiler::new(registry).compile(&model, &Snapshot::empty(settings), Instant::now());
@@ -120,6 +131,17 @@ impl Fake {
 
     pub(super) fn records(&self) -> Vec<Record> {
         self.records.0.lock().unwrap().clone()
+    }
+
+    /// Whether every target of the upstream `u` and every breaker in front of it is well.
+    pub(super) fn is_all_well(&self) -> bool {
+        let now = Instant::now();
+        let targets = self.snapshot.upstreams.get("u").expect("the upstream").list();
+        let breakers = |index| {
+            let routes = self.snapshot.by_id.iter().filter_map(|(_, route)| route.breakers.as_deref());
+            routes.into_iter().all(|breakers| breakers.admits(index, now))
+        };
+        targets.iter().enumerate().all(|(index, target)| target.is_healthy(now) && breakers(index))
     }
 
     /// The authorities of the targets asked.
@@ -174,6 +196,14 @@ impl Upstream for Targets {
         match say {
             Say::Status(status) => *answer.response.status_mut() = StatusCode::from_u16(status).unwrap(),
             Say::Echo => *answer.response.body_mut() = std::mem::take(body),
+            Say::Later(millis, status) => {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                *answer.response.status_mut() = StatusCode::from_u16(status).unwrap();
+            }
+            Say::Breaks(millis) => {
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                return Err(Failure::sent(Cause::UpstreamClosed));
+            }
             Say::Never => return std::future::pending().await,
             Say::Unsent(cause) => return Err(Failure::unsent(cause, std::mem::take(body))),
             Say::Sent(cause) => return Err(Failure::sent(cause)),
@@ -226,7 +256,8 @@ impl Recorder for Records {
 
     fn exchange(&self, record: &ExchangeRecord<'_>) {
         let ExchangeRecord { status, cause, attempts, response_bytes, .. } = *record;
-        self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes });
+        let hedged = record.exchange.hedged();
+        self.0.lock().unwrap().push(Record { status, cause, attempts, response_bytes, hedged });
     }
 
     fn health(&self, _target: &Target, _change: HealthChange) {}
@@ -297,6 +328,30 @@ impl Plugin for Refuses {
 impl OnRequest for Refuses {
     fn on_request<'a>(&'a self, _exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
         Step::reply(Reply::fixed(StatusCode::IM_A_TEAPOT, "no"))
+    }
+}
+
+/// A plugin that wants requests sent once.
+struct Once;
+
+impl Plugin for Once {
+    const NAME: &'static str = "once";
+    const SUMMARY: &'static str = "Has requests sent once.";
+    type Config = serde_json::Value;
+
+    fn build(_config: Self::Config, _world: &World) -> Result<Self, Problems> {
+        Ok(Self)
+    }
+
+    fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.on_request(self);
+    }
+}
+
+impl OnRequest for Once {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        exchange.send_once();
+        Step::Next
     }
 }
 

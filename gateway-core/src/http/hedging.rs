@@ -1,0 +1,99 @@
+//! Whether and when a request is sent to another target as well: the rules, the budget, and how long answers take.
+
+mod times;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::body::{Body, BodyError};
+use super::dialect::Dialect;
+use super::exchange::Exchange;
+use crate::config::model::Hedging;
+use crate::limit::budget::RetryBudget;
+use times::Times;
+
+/// No delay is shorter.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+/// Hedges within the budget's window that are allowed whatever the share says.
+const FLOOR: u64 = 1;
+
+/// What a proxy's hedging knows. Shared by all workers, and kept over reloads.
+#[derive(Debug)]
+pub struct Hedger {
+    rules: Hedging,
+    budget: RetryBudget,
+    times: Times,
+}
+
+/// What became of an exchange's hedges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hedged {
+    /// Hedges that were sent.
+    pub sent: u32,
+    /// The hedge whose answer was taken, as the number of its attempt.
+    pub won: Option<u32>,
+    /// Whether one was not sent because the budget was spent.
+    pub withheld: bool,
+}
+
+impl Hedger {
+    /// Nothing is known yet.
+    pub fn new(rules: Hedging, now: Instant) -> Self {
+        let budget = RetryBudget::with_floor(rules.budget_percent, FLOOR, now);
+        Self { rules, budget, times: Times::starting(now) }
+    }
+
+    /// As configured.
+    pub fn rules(&self) -> &Hedging {
+        &self.rules
+    }
+
+    /// Whether this request may be sent twice, once its body is at hand. `path` is what targets get.
+    pub(super) fn takes(&self, exchange: &Exchange, path: &str, body: &Body) -> bool {
+        if exchange.upgrade.is_some() || exchange.is_sent_once() {
+            return false;
+        }
+        let length = body.exact_length();
+        let is_wanted = if exchange.dialect == Dialect::Grpc {
+            let path = path.split('?').next().unwrap_or(path);
+            self.rules.grpc_methods.iter().any(|known| **known == *path)
+        } else {
+            self.rules.methods.contains(exchange.method()) && length.is_some()
+        };
+        is_wanted && length.is_none_or(|length| length <= self.rules.max_body_bytes)
+    }
+
+    /// The whole body, to be sent as often as wanted; `None` leaves it where it is larger than allowed.
+    ///
+    /// # Errors
+    /// What ended the body early.
+    pub(super) async fn at_hand(&self, body: &mut Body) -> Result<Option<Bytes>, BodyError> {
+        body.settle(self.rules.max_body_bytes).await?;
+        Ok(body.take_full().or_else(|| body.is_empty().then(Bytes::new)))
+    }
+
+    /// Counts a request that may be hedged.
+    pub(super) fn begin(&self, now: Instant) {
+        self.budget.request(now);
+    }
+
+    /// Counts a hedge and says whether it may be sent.
+    pub(super) fn spend(&self, now: Instant) -> bool {
+        self.budget.retry(now)
+    }
+
+    /// How long to wait for an answer.
+    pub(super) fn delay(&self, now: Instant) -> Duration {
+        let known = self.rules.percentile.and_then(|percent| self.times.percentile(percent, now));
+        known.unwrap_or(self.rules.delay).max(MIN_DELAY)
+    }
+
+    /// Takes how long the first attempt took, or took at least.
+    pub(super) fn took(&self, time: Duration, now: Instant) {
+        if self.rules.percentile.is_some() {
+            self.times.add(time, now);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The attempts of an exchange whose proxy hedges.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::destination::Destination;
+use super::ending::{Ending, answered, failed, outcome_of};
+use super::matched::Matched;
+use super::race::{Begun, Course, Raced, State};
+use super::{Pipeline, from_target};
+use crate::balance::Outcome;
+use crate::config::snapshot::Snapshot;
+use crate::http::body::BodyError;
+use crate::http::downstream::Downstream;
+use crate::http::hedging::Hedger;
+use crate::http::reply::Reply;
+use crate::http::retry::Attempts;
+use crate::plugin::seat::{Around, Attempt};
+use crate::upstream::Upstream;
+
+impl<U: Upstream> Pipeline<U> {
+    /// As [`Pipeline::attempt`] for a proxy that hedges: attempts may run beside each other where the request may be sent
+    /// twice and there are several targets.
+    pub(super) async fn attempt_hedged<'s, D: Downstream>(
+        &'s self,
+        (snapshot, matched, hedger): (&'s Snapshot, &Matched<'s>, &'s Hedger),
+        end: &mut Ending<'s>,
+        downstream: &mut D,
+    ) -> Result<(), Box<Reply>> {
+        let route = matched.route;
+        let destination = Destination::of((route, snapshot), &end.exchange)?;
+        let mut body = std::mem::take(&mut end.exchange.body);
+        let takes =
+            !destination.is_alone() && hedger.takes(&end.exchange, &matched.path(&end.exchange, None), &body);
+        let bytes = match takes {
+            true => hedger.at_hand(&mut body).await.map_err(BodyError::into_reply)?,
+            false => None,
+        };
+        let Some(bytes) = bytes else {
+            end.exchange.body = body;
+            return Box::pin(self.attempt((snapshot, matched), end, downstream)).await;
+        };
+        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let method = end.exchange.request.method.clone();
+        let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
+        let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
+        loop {
+            let pick = match destination.pick(&end.exchange, &tried) {
+                Some(pick) => pick,
+                None => destination.queued(&mut end.exchange, &tried).await?,
+            };
+            attempts.begin();
+            end.attempts = attempts.made();
+            end.target = Some(pick.target);
+            if route.chain.has_attempt_seats() {
+                let attempt = Attempt { target: pick.target, number: attempts.made() };
+                let around = around.with_target(Some(pick.target));
+                route.chain.attempt(&mut end.exchange, attempt, around).await?;
+            }
+            let first = Begun { pick, number: attempts.made(), at: Instant::now() };
+            downstream.asking();
+            let course = Course { hedger, destination: &destination, matched, around, body: &bytes };
+            let mut state = State { end: &mut *end, attempts: &mut attempts, tried: &mut tried };
+            let raced = self.race(course, first, &mut state, downstream).await;
+            match take(course, &mut state, raced)? {
+                None => return Ok(()),
+                Some(pause) if pause > Duration::ZERO => tokio::time::sleep(pause).await,
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Takes what a race brought; says how long to wait before another one, `None` where the answer is passed on.
+fn take<'s>(
+    course: Course<'_, 's>,
+    state: &mut State<'_, 's, '_>,
+    Raced { begun, sent }: Raced<'s>,
+) -> Result<Option<Duration>, Box<Reply>> {
+    let Begun { pick, number, at } = begun;
+    let State { end, attempts, tried } = state;
+    let chain = &course.matched.route.chain;
+    let (index, attempt) = (pick.index, Attempt { target: pick.target, number });
+    let around = course.around.with_target(Some(pick.target));
+    end.target = Some(pick.target);
+    let may_repeat = !end.exchange.is_sent_once();
+    match sent {
+        Ok(mut answer) => {
+            let (status, first_byte) = (answer.response.status(), answer.first_byte);
+            chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
+            let now = end.exchange.answered_at(at, &mut answer);
+            end.settle(pick.report(Outcome::Response { status, first_byte }, now));
+            end.first_byte = Some(first_byte);
+            let Some(pause) = attempts.after_status(status, may_repeat) else {
+                end.exchange.is_from_target = true;
+                let headers = from_target(end.answer.insert(answer.response));
+                course.destination.keep_client(&end.exchange, index, headers);
+                return Ok(None);
+            };
+            tried.push(index);
+            Ok(Some(pause))
+        }
+        Err(mut failure) => {
+            chain.attempted(&mut end.exchange, attempt, failed(&failure), around);
+            let elsewhere = || course.destination.has_untried(end.exchange.started, tried.as_slice(), index);
+            let pause = attempts.after_failure(&failure, may_repeat || !failure.reached_wire, elsewhere);
+            if !failure.stale || pause.is_none() {
+                tried.push(index);
+                end.settle(pick.report(outcome_of(failure.cause), Instant::now()));
+            }
+            end.failure = failure.source.take();
+            pause.map(Some).ok_or_else(|| failure.into_reply())
+        }
+    }
+}
