@@ -21,6 +21,8 @@ mod http_socket;
 #[cfg(feature = "import")]
 #[path = "cli/import.rs"]
 mod import;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/output.rs"]
 mod output;
 #[path = "cli/phases.rs"]
