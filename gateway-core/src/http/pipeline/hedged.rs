@@ -42,7 +42,7 @@ impl<U: Upstream> Pipeline<U> {
             end.exchange.body = body;
             return Box::pin(self.attempt((snapshot, matched), end, downstream)).await;
         };
-        let around = Around { route, consumers: &snapshot.consumers, target: None };
+        let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
