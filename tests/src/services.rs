@@ -45,9 +45,10 @@ fn targets(edge: &Edge) -> Vec<(u16, u16, u8)> {
 
 /// Waits until something holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
     let waiting = async {
         while !holds() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            looks.tick().await;
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(30), waiting).await.is_ok(), "{what}");

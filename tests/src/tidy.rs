@@ -73,6 +73,11 @@ const SLOW_ON_PURPOSE: &[(&str, &str)] = &[
         "proto_bench/tests/all/wrong_servers.rs",
         "its servers are slow on purpose: being late is what they do wrong",
     ),
+    ("ferrum-edge/tests/cli/memory.rs", "its client pauses: whoever reads ahead of it shows then"),
+    (
+        "gateway-core/src/http/pipeline/tests/fakes.rs",
+        "answers are late by a paused clock, which decides about hedges",
+    ),
     ("gateway-plugins/src/server_timing/tests.rs", "the time that a target takes is what is measured"),
 ];
 

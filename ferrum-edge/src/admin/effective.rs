@@ -5,8 +5,8 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use gateway_core::config::model::{
-    Algorithm, AuthMode, BackendHttp, HostPattern, LoadPriority, Parameters, PathPolicy, Retry, Scope,
-    Traffic,
+    Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
+    Scope, Traffic,
 };
 use gateway_core::config::snapshot::Route;
 use serde_json::{Value, json};
@@ -87,15 +87,7 @@ fn document(route: &Route) -> Value {
             "total": millis(proxy.timeouts.total),
         },
         "retry": retry(&proxy.retry),
-        "hedging": proxy.hedging.as_deref().map(|rules| json!({
-            "delay_ms": millis(rules.delay),
-            "delay_percentile": rules.percentile,
-            "max_hedges": rules.max_hedges,
-            "budget_percent": rules.budget_percent,
-            "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
-            "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
-            "max_body_bytes": rules.max_body_bytes,
-        })),
+        "hedging": proxy.hedging.as_deref().map(hedging),
         "circuit_breaker": proxy.circuit_breaker.as_ref().map(|rules| json!({
             "failure_threshold": rules.failure_threshold,
             "success_threshold": rules.success_threshold,
@@ -103,6 +95,18 @@ fn document(route: &Route) -> Value {
             "failure_status_codes": rules.status_codes,
             "half_open_max_requests": rules.half_open_max_requests,
         })),
+    })
+}
+
+fn hedging(rules: &Hedging) -> Value {
+    json!({
+        "delay_ms": u64::try_from(rules.delay.as_millis()).unwrap_or(u64::MAX),
+        "delay_percentile": rules.percentile,
+        "max_hedges": rules.max_hedges,
+        "budget_percent": rules.budget_percent,
+        "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "grpc_methods": rules.grpc_methods.iter().map(|path| &**path).collect::<Vec<_>>(),
+        "max_body_bytes": rules.max_body_bytes,
     })
 }
 

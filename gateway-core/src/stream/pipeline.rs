@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::drain::Drain;
-use super::relay::{Carried, End, RelayTimeouts};
+use super::relay::{Carried, End, RelayTimeouts, Switched};
 use super::revocation::{Beside, Current, revoked};
 use super::session::Session;
 use super::sessions::About;
-use super::websocket::{self, Switched};
+use super::websocket;
 use crate::balance::{Ask, Flight, Outcome, Target};
 use crate::config::model::Traffic;
 use crate::config::snapshot::{ProxyState, Route};

@@ -21,6 +21,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// One end of an exchange that switched protocols.
 pub type Tunnel = Box<dyn Duplex>;
 
+/// Both ends of an exchange that switched protocols.
+pub struct Switched<'e> {
+    /// The client's.
+    pub client: &'e mut Tunnel,
+    /// The target's.
+    pub target: &'e mut Tunnel,
+}
+
 /// How long a relay may last.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayTimeouts {

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
 use super::drain::Drain;
-use super::relay::{Carried, End, RelayTimeouts, Tunnel};
+use super::relay::{Carried, End, RelayTimeouts, Switched};
 use super::session::Session;
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
@@ -30,14 +30,6 @@ const FAILED: u16 = 1011;
 
 /// Bytes of a message a plugin is to read, where the proxy says nothing else.
 pub const MAX_MESSAGE: usize = 1 << 20;
-
-/// Both ends of an exchange that switched protocols.
-pub struct Switched<'e> {
-    /// The client's.
-    pub client: &'e mut Tunnel,
-    /// The target's.
-    pub target: &'e mut Tunnel,
-}
 
 /// How a WebSocket may go on, and when it has to end.
 #[derive(Clone, Copy)]
