@@ -23,3 +23,6 @@ pub mod template;
 pub mod testing;
 pub mod trace;
 pub mod upstream;
+
+// What plugins of other crates implement bodies with.
+pub use http_body;
