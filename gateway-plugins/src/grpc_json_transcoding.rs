@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes as Size;
-use gateway_core::http::body::Body;
+use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
@@ -235,9 +235,8 @@ impl GrpcJsonTranscoding {
         };
         drop(body);
         let length = message.encoded_len();
-        let mut frame = BytesMut::with_capacity(5 + length);
-        frame.put_u8(0);
-        frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+        let mut frame = BytesMut::with_capacity(GrpcPrefix::BYTES + length);
+        GrpcPrefix { compressed: false, length }.write(&mut frame);
         frame.put_slice(&message.encode_to_vec());
         exchange.body = Body::full(frame.freeze());
         exchange.dialect = Dialect::Grpc;
@@ -266,10 +265,7 @@ impl GrpcJsonTranscoding {
     async fn unary(&self, response: &mut Response<Body>, called: &Called) -> Result<Bytes, Status> {
         let limit = self.writing.limit.saturating_add(5);
         let (bytes, trailers) = response.body_mut().collect(limit).await.map_err(|error| {
-            Status::new(
-                if matches!(error, gateway_core::http::body::BodyError::TooLarge { .. }) { 8 } else { 14 },
-                error.to_string(),
-            )
+            Status::new(if matches!(error, BodyError::TooLarge { .. }) { 8 } else { 14 }, error.to_string())
         })?;
         let trailers = trailers.as_ref().unwrap_or_else(|| response.headers());
         let status = Status::of(trailers, &called.output)
@@ -278,7 +274,7 @@ impl GrpcJsonTranscoding {
             return Err(status);
         }
         let mut rest = BytesMut::from(&*bytes);
-        let internal = |error: gateway_core::http::body::BodyError| Status::new(13, error.to_string());
+        let internal = |error: BodyError| Status::new(13, error.to_string());
         let message = answer::next(&mut rest, self.writing.limit).map_err(internal)?;
         let message = message.filter(|_| rest.is_empty());
         let message = message.ok_or_else(|| Status::new(13, "the answer is not one message"))?;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
-pub use grpc::{GrpcMessage, GrpcMessages};
+pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Output, Transform};
 
 use super::reply::{Cause, Reply};

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::plugin::world::calls::{CallError, Client};
 use http::header::{CONTENT_TYPE, HeaderValue, TE};
 use http::{HeaderMap, Method, Request, Response};
@@ -47,9 +47,6 @@ pub(super) enum Failure {
     #[error("{0}")]
     Broken(String),
 }
-
-/// Length and flag before each message.
-const PREFIX: usize = 5;
 
 impl Session {
     /// A stream that opens when something is told.
@@ -170,18 +167,18 @@ impl Link {
 
     /// A message that has come whole.
     fn take(&mut self, max: usize) -> Result<Option<ProcessingResponse>, Failure> {
-        let Some((prefix, rest)) = self.read.split_first_chunk::<PREFIX>() else { return Ok(None) };
-        let [flag, length @ ..] = *prefix;
-        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if flag != 0 || length > max {
-            let what = if flag == 0 { "is larger than it may be" } else { "is compressed" };
-            return Err(Failure::Broken(format!("the processor's answer {what}")));
+        let prefix = GrpcPrefix::read(&self.read, max as u64);
+        let prefix = prefix
+            .map_err(|error| Failure::Broken(format!("the processor's answer can't be read: {error}")))?;
+        let Some(prefix) = prefix else { return Ok(None) };
+        if prefix.compressed {
+            return Err(Failure::Broken("the processor's answer is compressed".to_owned()));
         }
-        if rest.len() < length {
+        if self.read.len() - GrpcPrefix::BYTES < prefix.length {
             return Ok(None);
         }
-        self.read.advance(PREFIX);
-        let message = self.read.split_to(length).freeze();
+        self.read.advance(GrpcPrefix::BYTES);
+        let message = self.read.split_to(prefix.length).freeze();
         let read = ProcessingResponse::decode(message);
         read.map(Some)
             .map_err(|error| Failure::Broken(format!("the processor's answer can't be read: {error}")))
@@ -204,9 +201,8 @@ fn end(trailers: &HeaderMap) -> Result<Option<ProcessingResponse>, Failure> {
 /// A message as it goes out.
 fn framed(message: &ProcessingRequest) -> Bytes {
     let length = message.encoded_len();
-    let mut out = BytesMut::with_capacity(PREFIX + length);
-    out.put_u8(0);
-    out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    let mut out = BytesMut::with_capacity(GrpcPrefix::BYTES + length);
+    GrpcPrefix { compressed: false, length }.write(&mut out);
     // There is room for it.
     let _encoded = message.encode(&mut out);
     out.freeze()

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use gateway_core::http::body::{Body, BodyError};
+use bytes::{Bytes, BytesMut};
+use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
@@ -22,8 +22,6 @@ use crate::shared::query::{self, Query};
 
 /// The path of the protocol's only method.
 pub(super) const PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
-/// Length and flag before each message.
-const PREFIX: usize = 5;
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 1 << 20;
 /// Parameters of the query that an answer may set or remove.
@@ -309,9 +307,8 @@ impl Grpc {
 
 fn framed(asked: &CheckRequest) -> Bytes {
     let length = asked.encoded_len();
-    let mut out = BytesMut::with_capacity(PREFIX + length);
-    out.put_u8(0);
-    out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    let mut out = BytesMut::with_capacity(GrpcPrefix::BYTES + length);
+    GrpcPrefix { compressed: false, length }.write(&mut out);
     // There is room for it.
     let _encoded = asked.encode(&mut out);
     out.freeze()
@@ -325,12 +322,12 @@ fn message(bytes: &Bytes, end: &HeaderMap) -> Result<CheckResponse, NoAnswer> {
         return Err(NoAnswer(format!("it ends with the gRPC status {status}: {}", text.unwrap_or_default())));
     }
     let bad = || NoAnswer("its answer can't be read".into());
-    let (prefix, rest) = bytes.split_first_chunk::<PREFIX>().ok_or_else(bad)?;
-    let [flag, length @ ..] = *prefix;
-    if flag != 0 || usize::try_from(u32::from_be_bytes(length)) != Ok(rest.len()) {
+    let prefix = GrpcPrefix::read(bytes, MAX_ANSWER).map_err(|_| bad())?.ok_or_else(bad)?;
+    let message = bytes.get(GrpcPrefix::BYTES..).unwrap_or_default();
+    if prefix.compressed || prefix.length != message.len() {
         return Err(bad());
     }
-    CheckResponse::decode(rest).map_err(|_| bad())
+    CheckResponse::decode(message).map_err(|_| bad())
 }
 
 /// Fields for the client's response.

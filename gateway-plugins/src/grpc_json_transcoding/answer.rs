@@ -3,15 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::{Buf, Bytes, BytesMut};
-use gateway_core::http::body::{BodyError, Output, Transform};
+use gateway_core::http::body::{BodyError, GrpcPrefix, Output, Transform};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, SerializeOptions, Value};
 use serde_json::{Value as Json, json};
-
-/// Flag and length before each message.
-const PREFIX: usize = 5;
 
 /// How messages are written.
 #[derive(Debug, Clone)]
@@ -115,21 +112,15 @@ fn detail(any: &Any, about: &MessageDescriptor) -> Json {
 /// # Errors
 /// When it is too large, or compressed, which was not asked for.
 pub(super) fn next(rest: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, BodyError> {
-    let Some((prefix, _)) = rest.split_first_chunk::<PREFIX>() else { return Ok(None) };
-    let [flag, length @ ..] = *prefix;
-    if flag != 0 {
+    let Some(prefix) = GrpcPrefix::read(rest, limit)? else { return Ok(None) };
+    if prefix.compressed {
         return Err(BodyError::Framing("a gRPC message is compressed, which was not asked for"));
     }
-    let length = u32::from_be_bytes(length);
-    if u64::from(length) > limit {
-        return Err(BodyError::TooLarge { limit });
-    }
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if rest.len() - PREFIX < length {
+    if rest.len() - GrpcPrefix::BYTES < prefix.length {
         return Ok(None);
     }
-    rest.advance(PREFIX);
-    Ok(Some(rest.split_to(length).freeze()))
+    rest.advance(GrpcPrefix::BYTES);
+    Ok(Some(rest.split_to(prefix.length).freeze()))
 }
 
 /// A message as JSON, or the one field of it that is the answer.

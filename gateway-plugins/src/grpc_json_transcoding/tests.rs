@@ -79,20 +79,13 @@ fn grpc(bytes: Vec<u8>, trailers: &[(&'static str, &str)]) -> Response<Body> {
 struct WithTrailers(Option<HeaderMap>);
 
 impl gateway_core::http::body::Transform for WithTrailers {
-    fn data(
-        &mut self,
-        data: Bytes,
-        out: &mut gateway_core::http::body::Output,
-    ) -> Result<(), gateway_core::http::body::BodyError> {
+    fn data(&mut self, data: Bytes, out: &mut gateway_core::http::body::Output) -> Result<(), BodyError> {
         // In small pieces, as a network may bring it.
         data.chunks(3).for_each(|piece| out.data(piece.to_vec()));
         Ok(())
     }
 
-    fn end(
-        &mut self,
-        out: &mut gateway_core::http::body::Output,
-    ) -> Result<(), gateway_core::http::body::BodyError> {
+    fn end(&mut self, out: &mut gateway_core::http::body::Output) -> Result<(), BodyError> {
         out.trailers(self.0.take().unwrap_or_default());
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::body::{Body, BodyError, GrpcPrefix};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_waf::{Exclusion, Transaction};
@@ -16,8 +16,6 @@ use http_body::{Body as HttpBody, Frame};
 use super::Firewall;
 use super::settings::{Mode, OnTrouble};
 
-/// Flag and length before each message.
-const PREFIX: usize = 5;
 /// Messages that are larger than this, or compressed, are inspected on another thread.
 const LARGE: usize = 2 << 10;
 
@@ -99,7 +97,7 @@ impl Firewall {
         coding: Option<Coding>,
     ) -> Result<Bytes, BodyError> {
         let mut transaction = self.message_transaction(&exclusions);
-        let (read, limit) = (message.slice(PREFIX..), self.policy.body.max_bytes);
+        let (read, limit) = (message.slice(GrpcPrefix::BYTES..), self.policy.body.max_bytes);
         let ran = self.world.run_blocking(move || {
             let opened = match coding {
                 None => Opened::Whole(read.to_vec()),
@@ -156,14 +154,9 @@ impl Messages {
             }
             return Ok(has_come);
         }
-        let Some((prefix, _)) = self.rest.split_first_chunk::<PREFIX>() else { return Ok(false) };
-        if prefix[0] > 1 {
-            return Err(BodyError::Framing("unknown flag of a gRPC message"));
-        }
-        let is_compressed = prefix[0] == 1;
-        let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
-        let whole = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(PREFIX);
-        if u64::from(length) > self.firewall.policy.body.max_bytes {
+        let Some(prefix) = GrpcPrefix::read(&self.rest, u64::MAX)? else { return Ok(false) };
+        let whole = prefix.length.saturating_add(GrpcPrefix::BYTES);
+        if prefix.length as u64 > self.firewall.policy.body.max_bytes {
             self.firewall.uninspected(self.firewall.policy.body.over_limit, Cause::BodyTooLarge)?;
             self.passing = whole;
             return Ok(true);
@@ -172,13 +165,13 @@ impl Messages {
             return Ok(false);
         }
         let message = self.rest.split_to(whole).freeze();
-        if is_compressed || whole > LARGE {
-            let coding = is_compressed.then_some(self.coding);
+        if prefix.compressed || whole > LARGE {
+            let coding = prefix.compressed.then_some(self.coding);
             let judged = self.firewall.clone().judge_apart(self.exclusions.clone(), message, coding);
             self.judged = Some(Box::pin(judged));
         } else {
             let mut transaction = self.firewall.message_transaction(&self.exclusions);
-            transaction.grpc_message(message.get(PREFIX..).unwrap_or_default());
+            transaction.grpc_message(message.get(GrpcPrefix::BYTES..).unwrap_or_default());
             self.firewall.judge(transaction)?;
             self.out.push_back(Frame::data(message));
         }

@@ -15,8 +15,46 @@ pub struct GrpcMessage {
     pub payload: Bytes,
 }
 
-/// Flag and length before each message.
-const PREFIX: usize = 5;
+/// What comes before each message of a gRPC body: a flag and a length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrpcPrefix {
+    /// The message is compressed by the body's `grpc-encoding`.
+    pub compressed: bool,
+    /// The bytes of the message that follow.
+    pub length: usize,
+}
+
+impl GrpcPrefix {
+    /// The bytes that it takes.
+    pub const BYTES: usize = 5;
+
+    /// Reads the prefix that `bytes` begin with; `None` where less than that has come.
+    ///
+    /// # Errors
+    /// [`BodyError::Framing`] when the flag is neither 0 nor 1, [`BodyError::TooLarge`] when the message is larger than
+    /// `limit` bytes.
+    pub fn read(bytes: &[u8], limit: u64) -> Result<Option<Self>, BodyError> {
+        let Some(([flag, length @ ..], _)) = bytes.split_first_chunk::<{ Self::BYTES }>() else {
+            return Ok(None);
+        };
+        let compressed = match flag {
+            0 => false,
+            1 => true,
+            _ => return Err(BodyError::Framing("unknown flag of a gRPC message")),
+        };
+        let length = u32::from_be_bytes(*length);
+        if u64::from(length) > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        Ok(Some(Self { compressed, length: usize::try_from(length).unwrap_or(usize::MAX) }))
+    }
+
+    /// Writes it; the message has to follow.
+    pub fn write(self, out: &mut BytesMut) {
+        out.put_u8(u8::from(self.compressed));
+        out.put_u32(u32::try_from(self.length).unwrap_or(u32::MAX));
+    }
+}
 
 /// Sees each message of a gRPC body.
 pub trait GrpcMessages: Send + 'static {
@@ -48,9 +86,8 @@ impl Body {
 impl GrpcMessage {
     /// With flag and length, as it stands in a body.
     pub fn write(&self, out: &mut BytesMut) {
-        out.reserve(PREFIX + self.payload.len());
-        out.put_u8(u8::from(self.compressed));
-        out.put_u32(u32::try_from(self.payload.len()).unwrap_or(u32::MAX));
+        out.reserve(GrpcPrefix::BYTES + self.payload.len());
+        GrpcPrefix { compressed: self.compressed, length: self.payload.len() }.write(out);
         out.extend_from_slice(&self.payload);
     }
 }
@@ -63,25 +100,13 @@ struct Messages<M> {
 
 impl<M: GrpcMessages> Messages<M> {
     fn next(&mut self) -> Result<Option<GrpcMessage>, BodyError> {
-        let Some((flag, length)) = self
-            .rest
-            .split_first_chunk::<PREFIX>()
-            .map(|(prefix, _)| (prefix[0], u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]])))
-        else {
-            return Ok(None);
-        };
-        if flag > 1 {
-            return Err(BodyError::Framing("unknown flag of a gRPC message"));
-        }
-        if u64::from(length) > self.limit {
-            return Err(BodyError::TooLarge { limit: self.limit });
-        }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if self.rest.len() - PREFIX < length {
+        let Some(prefix) = GrpcPrefix::read(&self.rest, self.limit)? else { return Ok(None) };
+        if self.rest.len() - GrpcPrefix::BYTES < prefix.length {
             return Ok(None);
         }
-        self.rest.advance(PREFIX);
-        Ok(Some(GrpcMessage { compressed: flag == 1, payload: self.rest.split_to(length).freeze() }))
+        self.rest.advance(GrpcPrefix::BYTES);
+        let payload = self.rest.split_to(prefix.length).freeze();
+        Ok(Some(GrpcMessage { compressed: prefix.compressed, payload }))
     }
 }
 
