@@ -45,4 +45,5 @@ pub fn run(name: &str, data: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests;
+#[path = "../../fuzz/replay.rs"]
+mod replay;

@@ -36,4 +36,5 @@ pub fn run(name: &str, data: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests;
+#[path = "../../fuzz/replay.rs"]
+mod replay;
