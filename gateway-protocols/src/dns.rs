@@ -1,4 +1,5 @@
-//! Names of targets: resolved off the request path, kept for their time to live, served stale when the answer is late.
+//! Resolves the host names of targets off the request path. Answers are cached for their TTL, and used a while longer when
+//! the next lookup is late or fails.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,18 +16,18 @@ use hickory_resolver::proto::rr::RData;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Resolves names and remembers the answers; one for all workers.
+/// Resolves host names and caches the answers; one for all workers.
 pub struct Dns {
     resolver: Option<TokioResolver>,
     names: DashMap<Arc<str>, Arc<Name>>,
 }
 
-/// What is known about one name.
+/// The cache entry of a host name.
 #[derive(Default)]
 struct Name {
     answer: ArcSwapOption<Answer>,
-    /// Held by the one task that asks; others that have no answer yet wait for it.
-    asking: Mutex<()>,
+    /// Held during a lookup; tasks without an answer wait for it, so that only one query is sent.
+    lookup: Mutex<()>,
     refreshing: AtomicBool,
 }
 
@@ -36,18 +37,18 @@ struct Answer {
     expires: Instant,
 }
 
-/// A name that has no address.
+/// A lookup that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DnsError {
-    /// The resolver said no, or did not answer.
+    /// The name server returned an error or no records, or did not answer.
     #[error("{name} could not be resolved: {reason}")]
     Failed {
         /// The name.
         name: Arc<str>,
-        /// The resolver's words.
+        /// The resolver's error.
         reason: String,
     },
-    /// No resolver could be configured from the system's files.
+    /// The system has no usable resolver configuration.
     #[error("{name} could not be resolved: this system has no resolver configuration")]
     NoResolver {
         /// The name.
@@ -55,27 +56,27 @@ pub enum DnsError {
     },
 }
 
-/// Names remembered at the most; beyond that a name is resolved each time a connection is made.
+/// Names in the cache at most; names beyond that are resolved for each new connection.
 const MAX_NAMES: usize = 100_000;
-/// An answer is kept at least so long, so that a TTL of 0 does not become a query a connection.
+/// The lowest TTL, so that a record with TTL 0 does not cost a query per connection.
 const MIN_TTL: Duration = Duration::from_secs(1);
-/// An answer is kept at most so long.
+/// The highest TTL.
 const MAX_TTL: Duration = Duration::from_secs(3600);
-/// An expired answer still serves for so long while a new one is asked for.
+/// How long an expired answer is still used while a lookup is under way.
 const STALE: Duration = Duration::from_secs(3600);
 
-/// The longest time for which an answer that there is no such name, or no such record, is believed.
+/// The highest TTL of a negative answer: no such name, or no such record.
 const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(30);
 
 impl Default for Dns {
     fn default() -> Self {
-        Self::asking(&[])
+        Self::with_servers(&[])
     }
 }
 
 impl Dns {
-    /// Asks these name servers; the system's where there are none.
-    pub fn asking(servers: &[SocketAddr]) -> Self {
+    /// Queries these name servers; the system's if the list is empty.
+    pub fn with_servers(servers: &[SocketAddr]) -> Self {
         let builder = match servers {
             [] => TokioResolver::builder_tokio(),
             servers => Ok(TokioResolver::builder_with_config(
@@ -103,10 +104,10 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
 }
 
 impl Dns {
-    /// The addresses of a host; never empty. `ttl` says how long they are kept instead of the answer's own word.
+    /// Resolves a host name to at least one address. `ttl` overrides the TTL of the records.
     ///
     /// # Errors
-    /// When the name has none, or nobody answers and no earlier answer is left.
+    /// When the lookup fails and no earlier answer is cached.
     pub async fn resolve(
         self: &Arc<Self>,
         host: &Arc<str>,
@@ -127,19 +128,19 @@ impl Dns {
                 return Ok(answer.with_port(port));
             }
         }
-        let _asking = name.asking.lock().await;
+        let _lookup = name.lookup.lock().await;
         if let Some(answer) = name.answer.load_full().filter(|answer| answer.expires > now) {
             return Ok(answer.with_port(port));
         }
-        let answer = Arc::new(self.ask(host, ttl).await?);
+        let answer = Arc::new(self.lookup(host, ttl).await?);
         name.answer.store(Some(answer.clone()));
         Ok(answer.with_port(port))
     }
 
-    /// The servers of a service, by its SRV records, and for how long that holds. None where it says that there are none.
+    /// Looks up the SRV records of a service: its servers and the TTL. Empty if the records say that there is no such service.
     ///
     /// # Errors
-    /// When nobody answers, or there is no such name.
+    /// When the lookup fails.
     pub async fn services(&self, name: &Arc<str>) -> Result<(Arc<[Service]>, Duration), DnsError> {
         let Some(resolver) = &self.resolver else { return Err(DnsError::NoResolver { name: name.clone() }) };
         let failed = |reason: String| DnsError::Failed { name: name.clone(), reason };
@@ -181,18 +182,18 @@ impl Dns {
         name
     }
 
-    /// Asks again in the background; a failure keeps the old answer.
+    /// Looks the name up again in the background; if that fails, the old answer stays.
     fn refresh(self: &Arc<Self>, host: Arc<str>, name: Arc<Name>, ttl: Option<Duration>) {
         if name.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }
         let dns = self.clone();
         tokio::spawn(async move {
-            match dns.ask(&host, ttl).await {
+            match dns.lookup(&host, ttl).await {
                 Ok(answer) => name.answer.store(Some(Arc::new(answer))),
                 Err(error) => {
                     tracing::warn!(%error, "keeping the last known addresses");
-                    // A resolver that fails at once would otherwise be asked for each connection.
+                    // A resolver that fails immediately would otherwise get a query per connection.
                     tokio::time::sleep(MIN_TTL).await;
                 }
             }
@@ -200,9 +201,9 @@ impl Dns {
         });
     }
 
-    async fn ask(&self, host: &Arc<str>, ttl: Option<Duration>) -> Result<Answer, DnsError> {
+    async fn lookup(&self, host: &Arc<str>, ttl: Option<Duration>) -> Result<Answer, DnsError> {
         if &**host == "localhost" || host.ends_with(".localhost") {
-            // RFC 6761 §6.3: never asked of anybody. IPv4 first, where most development servers listen.
+            // RFC 6761 §6.3: no query is sent. IPv4 first, where most development servers listen.
             let addresses = Box::new([IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]);
             return Ok(Answer { addresses, expires: Instant::now() + MAX_TTL });
         }
@@ -223,12 +224,12 @@ impl Dns {
 }
 
 impl Answer {
-    /// The addresses from a random place on, so that connections spread over them.
+    /// The addresses, rotated by a random offset, so that connections spread over them.
     fn with_port(&self, port: u16) -> Vec<SocketAddr> {
         let count = self.addresses.len();
         let families =
             self.addresses.iter().any(IpAddr::is_ipv4) && self.addresses.iter().any(IpAddr::is_ipv6);
-        // With both families the order is a preference, which a rotation would undo.
+        // With both families IPv4 comes first, which a rotation would undo.
         let start = if families || count < 2 { 0 } else { fastrand::usize(..count) };
         (0..count).map(|n| SocketAddr::new(self.addresses[(start + n) % count], port)).collect()
     }
@@ -241,14 +242,14 @@ mod tests {
 
     use super::*;
 
-    /// A name server that gives each question about SRV these records.
+    /// A name server that answers each SRV query with these records.
     fn server(records: &'static [(u16, u16, u16, &'static str)]) -> Dns {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         thread::spawn(move || {
             let mut query = [0; 1500];
             while let Ok((length, client)) = socket.recv_from(&mut query) {
-                // The question ends after its name, a type and a class.
+                // A question is a name, a type and a class.
                 let name = query[12..length].iter().position(|byte| *byte == 0).unwrap_or(0);
                 let question = &query[12..12 + name + 5];
                 let count = u16::try_from(records.len()).unwrap().to_be_bytes();
@@ -269,11 +270,11 @@ mod tests {
                 socket.send_to(&answer, client).unwrap();
             }
         });
-        Dns::asking(&[address])
+        Dns::with_servers(&[address])
     }
 
     #[tokio::test]
-    async fn services_are_found_by_their_records() {
+    async fn srv_records_become_services() {
         let dns = server(&[(20, 1, 81, "B.test."), (10, 5, 80, "a.test."), (10, 0, 0, "none.test.")]);
         let (services, ttl) = dns.services(&"_http._tcp.shop.test".into()).await.unwrap();
         let found: Vec<_> = services.iter().map(|it| (it.priority, it.weight, it.port, &*it.host)).collect();

@@ -191,11 +191,11 @@ impl Engine {
         match self.bind(&mut compiler, compiled, Ports::Possible) {
             Ok(Staged { compiled, ports, _pending }) => {
                 compiler.adopt(&compiled);
-                tracing::info!(service = %name, servers = services.len(), "servers were found by DNS");
+                tracing::info!(service = %name, servers = services.len(), "the servers of a service have changed");
                 drop(self.swap(compiled, ports));
             }
             // Tried again with the next answer.
-            Err(error) => tracing::error!(service = %name, %error, "servers that were found can't be used"),
+            Err(error) => tracing::error!(service = %name, %error, "the servers of a service can't be used"),
         }
         true
     }

@@ -1,43 +1,43 @@
-//! Targets that are found by DNS SRV records (RFC 2782): what was found, and what an upstream is with it.
+//! Service discovery by DNS SRV records (RFC 2782): the resolved records, and the targets that they become.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::model::{TargetRules, Upstream, service_name};
 
-/// Servers that one name may have; more are left out.
+/// Records of one name that are used; further ones are ignored.
 pub const MAX_SERVICES: usize = 1000;
 
-/// One server of a service.
+/// An SRV record: one server of a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// Lower ones are asked first.
+    /// Servers with a lower one are preferred.
     pub priority: u16,
-    /// The server's name.
+    /// The server's host name.
     pub host: Arc<str>,
     /// Its port.
     pub port: u16,
-    /// Its share among those of its priority.
+    /// Its share of the traffic among servers of the same priority.
     pub weight: u16,
 }
 
-/// What names of services stand for now, each in the order of priorities.
+/// The latest answer for each service name, sorted by priority.
 pub type Services = HashMap<Arc<str>, Arc<[Service]>>;
 
-/// The names that an upstream's targets are found by.
+/// The service names among an upstream's targets.
 pub fn names(upstream: &Upstream) -> impl Iterator<Item = &str> {
     upstream.targets.iter().filter_map(|target| service_name(&target.host))
 }
 
-/// The upstream with servers in the place of the names that they are found by; `None` where it has no such name.
+/// The upstream with each service name replaced by its servers; `None` if it has no service name.
 ///
-/// Priorities of records become those of targets in their order, from the configured target's on. A name of which nothing
-/// is known yet stands for no target.
+/// The priorities of the records are mapped, in their order, to target priorities from the configured target's on. A name
+/// that is not resolved yet adds no target.
 pub fn expanded(upstream: &Upstream, known: &Services) -> Option<Upstream> {
     names(upstream).next()?;
     let mut targets: Vec<Arc<TargetRules>> = Vec::new();
     let mut seen: HashSet<(Arc<str>, u16)> = HashSet::new();
-    // A target that is configured by itself goes before the same one found.
+    // A configured target takes precedence over the same server in a record.
     let own = upstream.targets.iter().filter(|target| service_name(&target.host).is_none());
     seen.extend(own.map(|target| (target.host.clone(), target.port)));
     for target in &upstream.targets {
@@ -66,8 +66,8 @@ pub fn expanded(upstream: &Upstream, known: &Services) -> Option<Upstream> {
     Some(Upstream { targets, ..upstream.clone() })
 }
 
-/// Where some weights are 0 and others not, the latter count so many times as much: those of 0 are to be chosen very
-/// seldom (RFC 2782), and no target's weight is less than 1.
+/// A factor for weights above 0 where other records have weight 0: those should rarely be chosen (RFC 2782), and the weight of a
+/// target is at least 1.
 fn scale(tier: &[Service]) -> u16 {
     const SELDOM: u16 = 100;
     let most = tier.iter().map(|service| service.weight).max().unwrap_or(0);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_of_its_own_goes_before_the_same_one_found() {
+    fn configured_targets_take_precedence_over_records() {
         let named = Arc::new(TargetRules::new("srv:_http._tcp.shop.test".into(), 0));
         let mut own = TargetRules::new("a".into(), 80);
         own.priority = 7;

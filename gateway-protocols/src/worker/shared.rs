@@ -61,7 +61,7 @@ impl Shared {
         let (inboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::channel(QUEUE)).unzip();
         let shared = Self {
             overload: Overload::new(&snapshot.settings.limits),
-            dns: Arc::new(Dns::asking(&snapshot.settings.dns_servers)),
+            dns: Arc::new(Dns::with_servers(&snapshot.settings.dns_servers)),
             snapshot: ArcSwap::from_pointee(snapshot),
             sessions: Sessions::default(),
             client_tls: Arc::default(),

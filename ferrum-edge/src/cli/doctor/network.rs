@@ -44,7 +44,7 @@ enum Outcome {
 /// Tries each target once for each way it is spoken to.
 pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration) {
     let all = targets(model);
-    let (count, dns) = (all.len(), Arc::new(Dns::asking(&model.settings.dns_servers)));
+    let (count, dns) = (all.len(), Arc::new(Dns::with_servers(&model.settings.dns_servers)));
     let tries = all.into_iter().take(MAX_TARGETS).map(|tried| {
         let dns = dns.clone();
         async move {

@@ -72,7 +72,7 @@ pub struct Target {
     /// A name or an address, a Unix socket (`unix:/run/app.sock`), or a service whose servers are found by DNS SRV records
     /// (`srv:_http._tcp.shop.example.com`). A service stands for all its servers, at most 1000: their ports are the records',
     /// their weights are multiplied with this target's, and the records' priorities become those from this target's on. It is
-    /// looked up again when the records' time to live ends, after one second at the soonest and one hour at the latest;
+    /// looked up again when the TTL of the records ends, after one second at the soonest and one hour at the latest;
     /// while DNS fails, what was found before stays.
     #[schemars(length(min = 1, max = 255))]
     pub host: String,
