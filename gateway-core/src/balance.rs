@@ -23,7 +23,7 @@ mod targets;
 mod weighted;
 mod wheel;
 
-pub use affinity::{Affinity, append};
+pub use affinity::Affinity;
 pub use ask::Ask;
 pub use target::{Target, TargetStatus};
 pub use targets::Targets;

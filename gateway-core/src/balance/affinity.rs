@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
@@ -71,11 +70,6 @@ impl Affinity {
         };
         HeaderValue::try_from(format!("{}={value}{}", self.name, self.attributes)).ok()
     }
-}
-
-/// Adds a cookie to those of a response.
-pub fn append(headers: &mut HeaderMap, cookie: HeaderValue) {
-    headers.append(SET_COOKIE, cookie);
 }
 
 fn name(upstream: &Upstream, target: &Target) -> Box<str> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -129,6 +129,7 @@ impl<U: Upstream> Pipeline<U> {
             let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
             self.attend_response(&mut end, (&route.chain, around, reached)).await;
         }
+        end.keep_client();
         if let Some(switching) = switching(&mut end, &snapshot.settings.logged_headers) {
             return Box::pin(self.switch(snapshot, end, switching, downstream)).await;
         }
@@ -338,8 +339,8 @@ impl<U: Upstream> Pipeline<U> {
                     end.tunnel = answer.tunnel;
                     let Some(pause) = attempts.after_status(status, replay.is_some()) else {
                         end.exchange.is_from_target = true;
-                        let headers = from_target(end.answer.insert(answer.response));
-                        destination.keep_client(&end.exchange, index, headers);
+                        from_target(end.answer.insert(answer.response));
+                        end.cookie = destination.cookie(&end.exchange, index);
                         return Ok(());
                     };
                     body = replay.unwrap_or_default();
@@ -468,14 +469,13 @@ fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<(&'s Rout
     Ok((route, matched))
 }
 
-/// Takes from a target's response what belonged to its hop; the headers that are left.
-fn from_target(response: &mut Response<Body>) -> &mut HeaderMap {
+/// Takes from a target's response what belonged to its hop.
+fn from_target(response: &mut Response<Body>) {
     headers::strip(response.headers_mut(), Side::Response);
     if response.status() == StatusCode::NO_CONTENT {
         // RFC 9110 §8.6: a length here would have some clients wait for a body, and others take the next answer for it.
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }
-    response.headers_mut()
 }
 
 #[cfg(test)]

@@ -152,7 +152,9 @@ fn place(at: &str, url: &str) -> Result<String, Problems> {
         Problems(vec![problem.remedy("a whole URL, such as `https://example.com/a`")])
     };
     let uri: Uri = url.parse().map_err(|error| bad(format!("`{url}` is not a URL: {error}")))?;
-    let Some(authority) = uri.authority() else { return Err(bad(format!("`{url}` names no host"))) };
+    let (Some(_), Some(authority)) = (uri.scheme(), uri.authority()) else {
+        return Err(bad(format!("`{url}` names no host")));
+    };
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let target = gateway_core::http::path::normalise(target, false)
         .map_err(|_| bad("the path is malformed".into()))?

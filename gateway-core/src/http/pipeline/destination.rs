@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::A_SECOND;
-use crate::balance::{self, Ask, Pick, Targets};
+use crate::balance::{Ask, Pick, Targets};
 use crate::config::model::HashOn;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::health::Breakers;
@@ -181,13 +181,9 @@ impl<'s> Destination<'s> {
         }
     }
 
-    /// Gives the client the cookie that brings it back to this target.
-    pub(super) fn keep_client(&self, exchange: &Exchange, index: usize, response: &mut HeaderMap) {
-        let Some(affinity) = self.targets.affinity() else { return };
-        let cookie = affinity.set_cookie(&exchange.request.headers, index, self.new_key.as_deref());
-        if let Some(cookie) = cookie {
-            balance::append(response, cookie);
-        }
+    /// The cookie that brings the client back to this target, where it needs one.
+    pub(super) fn cookie(&self, exchange: &Exchange, index: usize) -> Option<HeaderValue> {
+        self.targets.affinity()?.set_cookie(&exchange.request.headers, index, self.new_key.as_deref())
     }
 
     /// The trust domain of connections to a picked target.

@@ -3,7 +3,8 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use http::{HeaderName, Response, StatusCode};
+use http::header::SET_COOKIE;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::Close;
@@ -41,6 +42,9 @@ pub(super) struct Ending<'s> {
     pub(super) target: Option<&'s Target>,
     /// The target's answer, until it is on its way. It is here rather than returned so that no future copies it.
     pub(super) answer: Option<Response<Body>>,
+    /// Brings the client back to the target. Response hooks do not see it: it is this client's, not the response's, and a
+    /// cache would take it for a response that nobody else may get.
+    pub(super) cookie: Option<HeaderValue>,
     /// The target's end, once it has agreed to switch protocols.
     pub(super) tunnel: Option<Tunnel>,
     /// Counts against the gateway's ceiling to the end.
@@ -76,6 +80,7 @@ impl<'s> Ending<'s> {
             route: None,
             target: None,
             answer: None,
+            cookie: None,
             tunnel: None,
             place: None,
             flight: Flight::default(),
@@ -110,6 +115,13 @@ impl<'s> Ending<'s> {
         self.status = response.status();
         if !logged.is_empty() {
             self.exchange.keep_answer(response, logged);
+        }
+    }
+
+    /// Adds the cookie that brings the client back to its target.
+    pub(super) fn keep_client(&mut self) {
+        if let (Some(cookie), Some(response)) = (self.cookie.take(), &mut self.answer) {
+            response.headers_mut().append(SET_COOKIE, cookie);
         }
     }
 

@@ -95,8 +95,8 @@ fn take<'s>(
             end.first_byte = Some(first_byte);
             let Some(pause) = attempts.after_status(status, may_repeat) else {
                 end.exchange.is_from_target = true;
-                let headers = from_target(end.answer.insert(answer.response));
-                course.destination.keep_client(&end.exchange, index, headers);
+                from_target(end.answer.insert(answer.response));
+                end.cookie = course.destination.cookie(&end.exchange, index);
                 return Ok(None);
             };
             tried.push(index);

@@ -83,6 +83,7 @@ async fn what_is_no_purge_is_refused() {
         json!({}),
         json!({ "all": false }),
         json!({ "url": "/shop/1" }),
+        json!({ "url": "client.test" }),
         json!({ "url": "http://a/", "tag": "x" }),
         json!({ "tag": "" }),
         json!({ "everything": true }),

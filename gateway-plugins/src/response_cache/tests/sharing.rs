@@ -268,3 +268,27 @@ async fn what_is_invalid_before_it_is_there_is_not_stored() {
     assert!(trial.get("/a", &[]).now_or_never().is_none());
     assert_eq!(trial.asked().len(), 3);
 }
+
+/// The cookie that keeps a client at its target is that client's; the response is everybody's.
+#[tokio::test]
+async fn responses_of_an_upstream_with_sticky_clients_are_stored() {
+    let spec = json!({
+        "proxies": [{ "id": "p", "listen_path": "/", "upstream_id": "u" }],
+        "upstreams": [{
+            "id": "u", "sticky": { "cookie": "srv" },
+            "targets": [{ "host": "a", "port": 80 }, { "host": "b", "port": 80 }],
+        }],
+        "plugin_configs": [{ "id": "c", "plugin_name": "response_cache", "proxy_id": "p", "config": {} }],
+    });
+    let answer = |_: &Asked| {
+        Response::builder().header("cache-control", "max-age=60").body(b"a".to_vec().into_body()).unwrap()
+    };
+    let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &World::default()).answering(answer);
+    let first = trial.get("/", &[]).await;
+    assert_eq!(status(&first), "ferrum-edge; fwd=uri-miss; stored");
+    assert!(first.field("set-cookie").starts_with("srv="), "{}", first.field("set-cookie"));
+    let second = trial.get("/", &[]).await;
+    assert!(status(&second).contains("; hit"), "{}", status(&second));
+    assert_eq!(second.headers.get("set-cookie"), None, "another client's");
+    assert_eq!(trial.asked().len(), 1);
+}
