@@ -245,7 +245,8 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
         None => throwaway().ok_or_else(|| unusable(&"no certificate could be made"))?,
     };
     static CONFIG: LazyLock<Result<Arc<Config>, String>> = LazyLock::new(|| {
-        let config = Config::builder().mtu(MTU).handshake_timeout(HANDSHAKE).build();
+        let config = Config::builder().with_crypto_provider(cookie::provider()).mtu(MTU);
+        let config = config.handshake_timeout(HANDSHAKE).build();
         config.map(Arc::new).map_err(|error| error.to_string())
     });
     let config = CONFIG.as_ref().map_err(|error| unusable(error))?;

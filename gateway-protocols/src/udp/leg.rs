@@ -9,6 +9,7 @@ use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
 
 use super::dtls::Verifier;
 use super::flight::Flight;
+use super::peer_chain::PeerChain;
 use super::transcript::Transcript;
 
 /// What a leg has to say.
@@ -84,6 +85,14 @@ impl Leg {
             waiting: VecDeque::new(),
             wake: None,
         }))
+    }
+
+    /// A side whose peer is a target. What it shows behind its certificate is taken into account.
+    pub(super) fn to_target(engine: Dtls, verifier: Option<Verifier>) -> Self {
+        let peer = verifier.is_some().then(Arc::<PeerChain>::default);
+        let mut leg = Self::sealed(engine, verifier);
+        leg.correct(Transcript { peer, ..Transcript::default() });
+        leg
     }
 
     /// Keeps the random of the client's hello.
@@ -236,7 +245,9 @@ impl Sealed {
                 }
                 Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),
                 Output::PeerCert(certificate) => {
-                    if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate)) {
+                    let shown = self.transcript.as_ref().and_then(|transcript| transcript.peer.clone());
+                    let behind = shown.as_deref().map(PeerChain::intermediates).unwrap_or_default();
+                    if self.verifier.as_ref().is_some_and(|verifier| !verifier.accepts(certificate, behind)) {
                         self.turn_away(scratch, emit);
                         return Err("dtls_certificate_refused");
                     }

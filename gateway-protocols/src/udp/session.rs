@@ -305,7 +305,7 @@ impl Opener for OutletOpener {
             Some(rules) if backend.scheme == Scheme::Dtls => {
                 let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
                 let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
-                Leg::sealed(engine, verifier)
+                Leg::to_target(engine, verifier)
             }
             _ => Leg::Plain,
         };

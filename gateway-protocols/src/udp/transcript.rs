@@ -12,6 +12,7 @@ use dimpl::crypto::{
 
 use super::certificate_list::CertificateList;
 use super::flight::Flight;
+use super::peer_chain::PeerChain;
 
 /// How a handshake's transcript is put right.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ pub(super) struct Transcript {
     pub(super) flight: Option<Arc<Flight>>,
     /// The server shows more certificates (DTLS 1.3).
     pub(super) list: Option<Arc<CertificateList>>,
+    /// Takes the certificates that a target shows.
+    pub(super) peer: Option<Arc<PeerChain>>,
 }
 
 #[derive(Debug)]
@@ -38,9 +41,9 @@ thread_local! {
 }
 
 impl Transcript {
-    /// Whether it is as the engine believes.
+    /// Whether it is as the engine believes, and nobody looks at it.
     pub(super) fn is_right(&self) -> bool {
-        self.beginning.is_none() && self.flight.is_none() && self.list.is_none()
+        self.beginning.is_none() && self.flight.is_none() && self.list.is_none() && self.peer.is_none()
     }
 
     /// The certificates that the engine shows that is being called, where it believes in one.
@@ -107,6 +110,9 @@ struct Corrected {
 
 impl HashContext for Corrected {
     fn update(&mut self, data: &[u8]) {
+        if let Some(peer) = &self.transcript.peer {
+            peer.look(data);
+        }
         self.plain.update(&self.transcript.corrected(data));
     }
 

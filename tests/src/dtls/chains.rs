@@ -1,12 +1,15 @@
 //! Certificates with others behind them, in either version.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use dimpl::crypto::Dtls13CipherSuite;
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::certificates::{openssl_with, problems, settings, terminating};
-use super::{Offer, Peer, plain_client, soon};
+use super::{Offer, Peer, at, dtls_backend, edge_with, free_port, plain_client, soon};
 use crate::support::dtls::heard;
 use crate::support::tls::{self, Identity};
 
@@ -152,4 +155,96 @@ async fn a_chain_is_shown_after_a_retry() {
             assert_eq!(client.ask(b"let in").await, b"let in", "{suite:?} {asks}");
         }
     }
+}
+
+/// The first certificate of an identity's file, as one of its own.
+fn without_intermediate(identity: &Identity) -> Identity {
+    let text = std::fs::read_to_string(&identity.cert).unwrap();
+    let (leaf, _) = text.split_once("-----END CERTIFICATE-----").unwrap();
+    let cert = identity.cert.with_extension("leaf.pem");
+    std::fs::write(&cert, format!("{leaf}-----END CERTIFICATE-----\n")).unwrap();
+    Identity { cert, key: identity.key.clone() }
+}
+
+/// The gateway takes a target whose certificate was signed by an intermediate CA, where the target shows that one's too.
+#[tokio::test]
+async fn a_targets_chain_is_followed_in_both_versions() {
+    let ca = tls::authority().ca();
+    for (n, more) in ["", ", min_version: \"1.3\""].into_iter().enumerate() {
+        let chain = with_intermediate(&format!("dtls-target-chain-{n}"), 0);
+        for (shown, end) in [(&chain, "closed"), (&without_intermediate(&chain), "dtls_certificate_refused")]
+        {
+            let (mut far, target, _echo) = terminating(&settings(&[shown], more)).await;
+            let (mut edge, port) = edge_with(&dtls_backend(at(target), &ca));
+            let client = plain_client(port).await;
+            client.send(b"hello").await.unwrap();
+            if end == "closed" {
+                let mut buffer = [0; 16];
+                let length = soon(client.recv(&mut buffer)).await.unwrap();
+                assert_eq!(&buffer[..length], b"hello", "{more}");
+                continue;
+            }
+            let record = edge.only_record().await;
+            assert_eq!((record.end(), record.carried().1), (end, 0), "{more}");
+            assert_eq!(far.session().await.carried().0, 0, "{more}: a stranger was told the payload");
+        }
+    }
+}
+
+/// A chain of a CA that is not trusted leads nowhere.
+#[tokio::test]
+async fn a_targets_chain_has_to_end_at_a_trusted_certificate() {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let other = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let wrong = tls::authority().folder().join("dtls-chain-other-ca.pem");
+    std::fs::write(&wrong, other.pem()).unwrap();
+    let chain = with_intermediate("dtls-target-stranger", 0);
+    let (_far, target, _echo) = terminating(&settings(&[&chain], "")).await;
+    let (mut edge, port) = edge_with(&dtls_backend(at(target), &wrong));
+    plain_client(port).await.send(b"secret").await.unwrap();
+    let record = edge.only_record().await;
+    assert_eq!((record.end(), record.carried().1), ("dtls_certificate_refused", 0));
+}
+
+/// The same towards OpenSSL (DTLS 1.2), where it is installed: what it is sent comes out.
+#[tokio::test]
+async fn a_chain_of_openssl_is_followed() {
+    if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
+        return;
+    }
+    let chain = with_intermediate("dtls-target-openssl", 0);
+    let target = free_port();
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-dtls1_2", "-quiet", "-accept", &format!("127.0.0.1:{target}")])
+        .args(["-cert".as_ref(), chain.cert.as_os_str(), "-cert_chain".as_ref(), chain.cert.as_os_str()])
+        .args(["-key".as_ref(), chain.key.as_os_str()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        line
+    });
+    let (_edge, port) = edge_with(&dtls_backend(at(target), &tls::authority().ca()));
+    let client = plain_client(port).await;
+    // Until it listens, it hears nothing; each datagram begins a session where there is none.
+    let mut every = tokio::time::interval(std::time::Duration::from_millis(100));
+    let saying = async {
+        loop {
+            every.tick().await;
+            drop(client.send(b"hello\n").await);
+        }
+    };
+    let heard = tokio::select! {
+        line = soon(reading) => line.unwrap(),
+        () = saying => unreachable!("it goes on"),
+    };
+    assert_eq!(heard, "hello\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

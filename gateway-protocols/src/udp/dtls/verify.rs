@@ -10,8 +10,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::tls::client::{ClientTlsError, public_roots, server_name};
 use crate::tls::pem::{self, PemError};
 
-/// Checks the certificate of one kind of peer. The engine hands over the leaf alone, so a trusted certificate must have
-/// signed it directly; that may be an intermediate one.
+/// Checks the certificate of one kind of peer. The engine hands over the leaf alone: a trusted certificate must have signed a
+/// client's directly, and may be an intermediate one. What targets show behind theirs is known (`peer_chain.rs`).
 #[derive(Clone)]
 pub(in crate::udp) struct Verifier {
     roots: Arc<RootCertStore>,
@@ -49,9 +49,9 @@ impl Verifier {
         Ok(Some(Self { roots, peer: Peer::Target(server_name(rules, host)?) }))
     }
 
-    /// Whether the certificate leads to a trusted one, is valid now, and is for this kind of peer; a target's must
-    /// carry its name.
-    pub(in crate::udp) fn accepts(&self, certificate: &[u8]) -> bool {
+    /// Whether the certificate leads to a trusted one, by those `behind` it, is valid now, and is for this kind of peer; a
+    /// target's must carry its name.
+    pub(in crate::udp) fn accepts(&self, certificate: &[u8], behind: &[CertificateDer<'_>]) -> bool {
         let der = CertificateDer::from(certificate);
         let Ok(leaf) = webpki::EndEntityCert::try_from(&der) else { return false };
         let (usage, name) = match &self.peer {
@@ -61,7 +61,7 @@ impl Verifier {
         let chain = leaf.verify_for_usage(
             crate::tls::provider().signature_verification_algorithms.all,
             &self.roots.roots,
-            &[],
+            behind,
             UnixTime::now(),
             usage,
             None,
