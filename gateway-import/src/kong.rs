@@ -300,7 +300,7 @@ impl Kong {
         if let Some(path) = path.filter(|path| path != "/" && !path.is_empty()) {
             set(&mut made, "backend_path", path);
         }
-        timeouts(service, &mut made);
+        timeouts(scheme, service, &mut made);
         if let Some(verify) = service.get("tls_verify").and_then(Node::bool) {
             set(&mut made, "backend_tls_verify_server_cert", verify);
         } else if matches!(scheme, "https" | "tcps") {
@@ -435,18 +435,26 @@ fn scheme(protocol: &str) -> Option<(&'static str, u64)> {
     })
 }
 
-/// How long a service is waited for, and how often it is tried.
-fn timeouts(service: &Node, made: &mut Map<String, Value>) {
-    for (theirs, ours) in [
-        ("connect_timeout", "backend_connect_timeout_ms"),
-        ("read_timeout", "backend_read_timeout_ms"),
-        ("write_timeout", "backend_write_timeout_ms"),
-    ] {
-        if let Some(millis) = service.get(theirs).and_then(Node::uint) {
-            set(made, ours, millis);
-        }
+/// How long a service is waited for, and how often it is tried. A stream has one timeout, for silence, and goes to another
+/// target anyway.
+fn timeouts(scheme: &str, service: &Node, made: &mut Map<String, Value>) {
+    let millis = |name: &str| service.get(name).and_then(Node::uint);
+    let given = |ours, value: Option<u64>| value.map(|value| (ours, value));
+    let silence = || millis("read_timeout").map(|millis| millis.div_ceil(1000).max(1));
+    let timeouts = match scheme {
+        "tcp" | "tcps" => [given("tcp_idle_timeout_seconds", silence()), None],
+        "udp" => [given("udp_idle_timeout_seconds", silence()), None],
+        _ => [
+            given("backend_read_timeout_ms", millis("read_timeout")),
+            given("backend_write_timeout_ms", millis("write_timeout")),
+        ],
+    };
+    let connect = given("backend_connect_timeout_ms", millis("connect_timeout"));
+    for (name, value) in timeouts.into_iter().chain([connect]).flatten() {
+        set(made, name, value);
     }
-    if let Some(retries) = service.get("retries").and_then(Node::uint).filter(|retries| *retries > 0) {
+    let retries = millis("retries").filter(|retries| *retries > 0 && scheme.starts_with("http"));
+    if let Some(retries) = retries {
         set(made, "retry", json!({ "max_retries": retries }));
     }
 }

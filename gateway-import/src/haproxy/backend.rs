@@ -168,6 +168,9 @@ impl Haproxy<'_, '_> {
         };
         let cookie = section.lines.iter().find(|line| line.name() == "cookie");
         match cookie {
+            Some(cookie) if section.is_tcp() => {
+                self.out.needless(cookie.at, cookie.text(), "HAProxy ignores it without `mode http`");
+            }
             Some(cookie)
                 if cookie.arguments().iter().any(|it| it == "insert")
                     && algorithm != "consistent_hashing" =>

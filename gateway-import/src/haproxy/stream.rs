@@ -14,6 +14,12 @@ impl Haproxy<'_, '_> {
     pub(super) fn stream(&mut self, section: &Section) {
         let what = format!("{} {}", section.kind, section.name);
         let acls = self.acls(section);
+        for line in section.lines.iter().filter(|line| {
+            matches!(line.name(), "http-request" | "http-response" | "http-after-response" | "redirect")
+        }) {
+            let why = "HAProxy ignores it without `mode http`, and nothing does it here";
+            self.out.lost(line.at, line.text(), why, "write `mode http` if it is meant");
+        }
         let mut clients: Option<Value> = None;
         for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
             let words = line.arguments();

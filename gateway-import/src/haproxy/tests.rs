@@ -72,3 +72,14 @@ fn streams_by_name_and_address() {
     assert_eq!(made.proxies[0]["hosts"][0], "a.test");
     assert!(made.plugin_configs.iter().all(|plugin| plugin["config"]["allow"][0] == "10.0.0.0/8"));
 }
+
+#[test]
+fn what_haproxy_ignores_in_streams_is_named() {
+    let text = "frontend f\n bind :5432\n http-request deny if { src 10.0.0.0/8 }\n default_backend b\n\
+                backend b\n cookie SRV insert\n server a 10.0.0.1:1 cookie a\n";
+    let made = import(text).expect("an import");
+    assert_eq!(made.proxies[0]["backend_scheme"], "tcp");
+    assert_eq!(made.upstreams.first().and_then(|upstream| upstream.get("sticky")), None);
+    let lost: Vec<String> = made.report.losses().map(ToString::to_string).collect();
+    assert!(lost.len() == 1 && lost[0].contains("http-request deny"), "{lost:?}");
+}

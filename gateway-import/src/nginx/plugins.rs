@@ -124,10 +124,9 @@ impl Nginx<'_> {
             for (cond, by) in zone.keys {
                 let config = json!({
                     "limits": [{ "rate": rate, "per": per, "burst": burst + 1 }],
-                    "limit_by": by, "on_missing": "allow", "headers": "none",
-                    "status_code": status("limit_req_status"),
+                    "headers": "none", "status_code": status("limit_req_status"),
                 });
-                made.push(Plug::new("rate_limiting", config).when(cond.when()));
+                made.push(Plug::new("rate_limiting", counted_by(config, by)).when(cond.when()));
             }
         }
         for limit in said(levels, "limit_conn") {
@@ -149,8 +148,8 @@ impl Nginx<'_> {
             };
             self.out.done(limit.at, what);
             for (cond, by) in zone.keys {
-                let config = json!({ "max_concurrent": most, "limit_by": by, "on_missing": "allow", "status_code": refusal });
-                made.push(Plug::new("concurrency_limiting", config).when(cond.when()));
+                let config = json!({ "max_concurrent": most, "status_code": refusal });
+                made.push(Plug::new("concurrency_limiting", counted_by(config, by)).when(cond.when()));
             }
         }
     }
@@ -329,6 +328,15 @@ fn gzip(levels: &[&Directive]) -> Plug {
     let level = first(levels, "gzip_comp_level").and_then(|level| level.parse::<u64>().ok());
     set(&mut config, "gzip_level", level.unwrap_or(1).clamp(1, 9));
     Plug::new("compression", Value::Object(config))
+}
+
+/// A limit with what it is counted by. nginx does not count requests for which the key is empty; an address is always there.
+fn counted_by(mut config: Value, by: String) -> Value {
+    if by != "address" {
+        config["on_missing"] = json!("allow");
+    }
+    config["limit_by"] = Value::String(by);
+    config
 }
 
 /// A zone's key as `limit_by`; `None` for what only a template can say.

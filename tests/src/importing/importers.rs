@@ -1,6 +1,7 @@
 //! Traefik, Envoy, Ingress and OpenAPI, and what nginx's and Caddy's importers say: where requests go, and what never opens.
 
 use ferrum_edge::import::{self, Disk, Format, Options, Outcome};
+use serde_json::{Value, json};
 
 use super::routes::{asked, asked_with, good, import, lost};
 
@@ -341,4 +342,34 @@ fn a_report_names_every_construct() {
     );
     let whole = "http { server { listen 80; location / { proxy_pass http://10.0.0.1:1; } } }";
     assert!(!import(Format::Nginx, whole, false).report.has_loss());
+}
+
+#[test]
+fn limits_of_nginx_count_by_address_or_by_a_key_that_may_be_empty() {
+    let imported = import(
+        Format::Nginx,
+        "events {} http {
+           limit_req_zone $binary_remote_addr zone=callers:10m rate=5r/s;
+           limit_req_zone $http_x_key zone=keys:10m rate=30r/m;
+           limit_conn_zone $remote_addr zone=open:10m;
+           server {
+             listen 8080;
+             location / {
+               proxy_pass http://127.0.0.1:3000;
+               limit_req zone=callers burst=5 nodelay; limit_req zone=keys; limit_conn open 7;
+             }
+           }
+         }",
+        false,
+    );
+    let document = good(&imported);
+    let configs: Vec<_> =
+        document["plugin_configs"].as_array().unwrap().iter().map(|plugin| &plugin["config"]).collect();
+    let limit = |rate, per, burst| json!([{ "rate": rate, "per": per, "burst": burst }]);
+    assert_eq!((&configs[0]["limit_by"], &configs[0]["on_missing"]), (&json!("address"), &Value::Null));
+    assert_eq!(configs[0]["limits"], limit(5, "1s", 6));
+    assert_ne!(configs[1]["limit_by"], json!("address"));
+    assert_eq!((&configs[1]["limits"], &configs[1]["on_missing"]), (&limit(30, "1m", 1), &json!("allow")));
+    assert_eq!(configs[2]["max_concurrent"], json!(7));
+    assert_eq!((&configs[2]["limit_by"], &configs[2]["on_missing"]), (&json!("address"), &Value::Null));
 }

@@ -39,6 +39,10 @@ services:
   protocol: tcp
   host: 10.0.0.9
   port: 5432
+  connect_timeout: 500
+  read_timeout: 90500
+  write_timeout: 60000
+  retries: 5
   routes:
   - name: db
     protocols: [tcp]
@@ -87,6 +91,9 @@ fn kong_routes_become_proxies() {
     assert_eq!(upstream["targets"], json!([{ "host": "10.0.0.1", "port": 8080, "weight": 100 }]));
     let stream = by_id(&document, "proxies", "db-15432");
     assert_eq!((&stream["listen_port"], &stream["backend_scheme"]), (&json!(15432), &json!("tcp")));
+    assert_eq!(stream["tcp_idle_timeout_seconds"], json!(91));
+    assert_eq!(stream["backend_connect_timeout_ms"], json!(500));
+    assert_eq!((&stream["retry"], &stream["backend_read_timeout_ms"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
