@@ -161,7 +161,7 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
         |end: &CertificateEnd| (end.at.clone(), Expiry { file: end.file.clone(), seconds: end.ends - now });
     let expiries = ends.iter().map(expiry).collect();
     drop(ends);
-    let warnings = warnings::with_expiries(&snapshot.model(), expiries);
+    let warnings = warnings::of_compiled(&snapshot.model(), snapshot, expiries);
     let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();
     json!({ "count": warnings.len(), "list": shown })
 }

@@ -3,11 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gateway_core::config::compile::Compiler;
-use gateway_core::config::model::Model;
 use gateway_core::config::problem::{Problem, Problems};
-use gateway_core::config::snapshot::Snapshot;
-use gateway_core::config::warning::{closed, silenced};
 use gateway_core::plugin::Registry;
 use serde_json::json;
 
@@ -43,11 +39,7 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         Mode::Database => source.load_settings(registry),
     };
     let warnings = match (&result, args.mode) {
-        (Ok(model), Mode::File) => {
-            let mut all = warnings::of(model);
-            all.extend(silenced(closed(&compiled(model, registry)), model));
-            all
-        }
+        (Ok(model), Mode::File) => warnings::of(model, registry),
         // Everything but the settings is in the database.
         _ => Vec::new(),
     };
@@ -71,12 +63,15 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
                 print::line(format_args!("{} warnings, which are denied", warnings.len()));
                 return code;
             }
-            let (proxies, upstreams) = (model.proxies.len(), model.upstreams.len());
-            let (consumers, plugins) = (model.consumers.len(), model.plugin_configs.len());
-            print::line(format_args!(
-                "{}: good ({proxies} proxies, {upstreams} upstreams, {consumers} consumers, {plugins} plugin configs)",
-                source.spec
-            ));
+            let counts = [
+                (model.proxies.len(), "proxy", "proxies"),
+                (model.upstreams.len(), "upstream", "upstreams"),
+                (model.consumers.len(), "consumer", "consumers"),
+                (model.plugin_configs.len(), "plugin config", "plugin configs"),
+            ];
+            let counts =
+                counts.map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }));
+            print::line(format_args!("{}: good ({})", source.spec, counts.join(", ")));
         }
         (Output::Text, Err(problems)) => {
             print::line(problems);
@@ -85,12 +80,6 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
         }
     }
     code
-}
-
-/// What would be served.
-fn compiled(model: &Model, registry: &Registry) -> Snapshot {
-    let empty = Snapshot::empty(model.settings.clone());
-    Compiler::new(registry.clone()).compile(model, &empty, tokio::time::Instant::now()).snapshot
 }
 
 fn document(problem: &Problem) -> serde_json::Value {

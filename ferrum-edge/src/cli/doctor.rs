@@ -141,13 +141,13 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
     let settings = model.as_ref().map(|model| model.settings.clone()).unwrap_or_default();
     // What runs from the database is found there; the file has the settings of the gateway as a whole.
     if is_database {
-        model = of_database(args, (&mut findings, &settings), registry);
+        model = of_database(args, (&mut findings, &settings), registry.clone());
     }
     let has_datagrams = settings.http3 || model.as_ref().is_some_and(system::has_datagrams);
     system::look(&mut findings, &settings, (Path::new("/"), has_datagrams));
     certificates::look(&mut findings, &settings, model.as_ref());
     if let Some(model) = &model {
-        for warning in warnings::of(model) {
+        for warning in warnings::of(model, &registry) {
             findings.warning("configuration", (warning.path, warning.message), warning.remedy);
         }
         if !args.offline {

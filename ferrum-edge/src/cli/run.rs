@@ -143,7 +143,7 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
-    if database.is_none() && !may_go_on(&model, flags) {
+    if database.is_none() && !may_go_on(&model, flags, &registry) {
         return BAD_CONFIG;
     }
     raise_descriptors();
@@ -173,8 +173,8 @@ pub(super) fn serve(
 }
 
 /// Says every warning. `false` when there is one and they are denied.
-fn may_go_on(model: &Model, flags: &Flags) -> bool {
-    let warnings = warnings::of(model);
+fn may_go_on(model: &Model, flags: &Flags, registry: &Registry) -> bool {
+    let warnings = warnings::of(model, registry);
     for warning in warnings.iter().take(MAX_WARNINGS) {
         match flags.deny_warnings {
             true => print::error(format_args!("warning: {warning}")),
@@ -387,7 +387,7 @@ impl<'s> Process<'s> {
                 return source.load_settings(&registry).map_err(refused).map(Some);
             }
             let model = source.load(&registry).map_err(refused)?;
-            for warning in warnings::of(&model).iter().take(MAX_WARNINGS) {
+            for warning in warnings::of(&model, &registry).iter().take(MAX_WARNINGS) {
                 tracing::warn!("{warning}");
             }
             let services = discovery::of_model(&model);

@@ -1,7 +1,10 @@
 //! What is valid in a configuration and probably not meant, its certificates included.
 
+use gateway_core::config::compile::Compiler;
 use gateway_core::config::model::Model;
+use gateway_core::config::snapshot::Snapshot;
 use gateway_core::config::warning::{self, Expiry, Warning};
+use gateway_core::plugin::Registry;
 
 use serde_json::{Value, json};
 
@@ -12,15 +15,21 @@ pub(crate) fn document(warning: &Warning) -> Value {
     json!({ "code": warning.code, "path": warning.path, "message": warning.message, "remedy": warning.remedy })
 }
 
-/// Every warning of a configuration that is not silenced.
-pub(crate) fn of(model: &Model) -> Vec<Warning> {
-    with_expiries(model, certificates::expiries(model))
+/// Every warning of a configuration that is not silenced. Compiles it.
+pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
+    let empty = Snapshot::empty(model.settings.clone());
+    let compiled = Compiler::new(registry.clone()).compile(model, &empty, tokio::time::Instant::now());
+    of_compiled(model, &compiled.snapshot, certificates::expiries(model))
 }
 
-/// The same where it is known when the certificates end.
-pub(crate) fn with_expiries(model: &Model, expiries: Vec<(String, Expiry)>) -> Vec<Warning> {
+/// The same of what is compiled already, where it is known when the certificates end.
+pub(crate) fn of_compiled(
+    model: &Model,
+    snapshot: &Snapshot,
+    expiries: Vec<(String, Expiry)>,
+) -> Vec<Warning> {
     let mut warnings = warning::warnings(model);
-    let expiring = warning::expiring(expiries);
-    warnings.extend(warning::silenced(expiring, model));
+    let more = warning::compiled(snapshot).into_iter().chain(warning::expiring(expiries));
+    warnings.extend(warning::silenced(more.collect(), model));
     warnings
 }

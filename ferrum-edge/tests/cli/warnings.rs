@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Folder, ferrum_edge};
+use crate::process::{Folder, Gateway, ferrum_edge, get};
 
 const DOUBTFUL: &str = "
 proxies:
@@ -90,6 +90,39 @@ fn proxies_that_would_be_closed_are_warned_of() {
         let denied = ferrum_edge(&folder).args(["check", "--deny-warnings"]).output().unwrap();
         assert_eq!(denied.status.code(), Some(if is_closed { 3 } else { 0 }), "{said}");
     }
+}
+
+/// `run` and `/v1/status` say what `check` says.
+#[test]
+fn a_gateway_warns_of_proxies_that_are_closed_and_of_plugins_that_run_nowhere() {
+    let folder = Folder::new();
+    let stream = "proxies:\n  - {id: t, listen_port: 1, backend_scheme: udp, backend_host: 127.0.0.1, backend_port: 9}\n";
+    for (plugin, code) in [("key_auth", "proxy_closed"), ("cors", "plugin_unused")] {
+        let plugin = format!("plugin_configs:\n  - {{id: p, scope: global, plugin_name: {plugin}}}\n");
+        folder.write("ferrum.yaml", &format!("{stream}{plugin}"));
+        for command in ["check", "run"] {
+            let output = ferrum_edge(&folder).args([command, "--deny-warnings"]).output().unwrap();
+            assert_eq!(output.status.code(), Some(3), "{command} {code}: {output:?}");
+            assert!(format!("{output:?}").contains(code), "{command} {code}: {output:?}");
+        }
+        // Another proxy takes requests, for which the plugin runs.
+        let both =
+            stream.to_owned() + "  - {id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}\n";
+        folder.write("ferrum.yaml", &format!("{both}{plugin}"));
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        assert!(!format!("{output:?}").contains("plugin_unused"), "{output:?}");
+    }
+    folder.write(
+        "ferrum.yaml",
+        "gateway: {http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off}\n\
+         proxies:\n  - {id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}\n\
+         consumers:\n  - {id: c, username: ann, credentials: {key_auth: k}}\n\
+         plugin_configs:\n  - {id: k, plugin_name: key_auth, proxy_id: a}\n  \
+         - {id: p, proxy_id: a, plugin_name: bot_detection, when: {consumers: [ann]}}\n",
+    );
+    let gateway = Gateway::start(&folder, |_| {});
+    let status = get(gateway.admin, "/v1/status");
+    assert!(status.contains("\"code\":\"proxy_closed\""), "{status}");
 }
 
 #[test]

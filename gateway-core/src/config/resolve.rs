@@ -74,8 +74,9 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     for (_, group) in &upstreams {
         known.add_upstream(group.clone());
     }
-    // Without settings nobody knows which connections there are.
-    let redis = settings.as_ref().and_then(|settings| settings.redis.as_ref());
+    // Without settings, or with some that can't be read, nobody knows which connections there are.
+    let is_unread = document.gateway_damage.iter().any(|path| path.starts_with("gateway.redis"));
+    let redis = settings.as_ref().filter(|_| !is_unread).and_then(|settings| settings.redis.as_ref());
     let configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
         plugin_config(written, at, (plugins, redis))
     });

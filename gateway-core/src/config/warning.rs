@@ -7,12 +7,14 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::model::{Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Traffic, Upstream};
+use super::model::{
+    Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic, Upstream,
+};
 
-use super::snapshot::Snapshot;
-
+mod compiled;
 mod covers;
 
+pub use compiled::compiled;
 use covers::{Covers, Why};
 
 /// Every code, and what it says.
@@ -23,7 +25,7 @@ pub const CODES: &[(&str, &str)] = &[
         "proxy_closed",
         "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
     ),
-    ("plugin_unused", "no proxy names a plugin config of scope `proxy_group`"),
+    ("plugin_unused", "a plugin config runs for no proxy"),
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
     ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
@@ -77,24 +79,6 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     silenced(found.0, model)
 }
 
-/// Proxies that are closed in this snapshot, for what their plugins can't do.
-pub fn closed(snapshot: &Snapshot) -> Vec<Warning> {
-    let mut found = Found(Vec::new());
-    for (id, route) in snapshot.quarantined.iter() {
-        for problem in route.quarantine.iter().flat_map(|problems| &problems.0) {
-            let message = format!("it answers 503 to every request: {}: {}", problem.path, problem.message);
-            found.add(
-                "proxy_closed",
-                format!("proxies.{id}"),
-                message,
-                "change or remove that plugin config",
-            );
-        }
-    }
-    found.0.sort_by(|a, b| (&a.path, &a.message).cmp(&(&b.path, &b.message)));
-    found.0
-}
-
 /// Without what the settings silence.
 pub fn silenced(mut warnings: Vec<Warning>, model: &Model) -> Vec<Warning> {
     let silent = &model.settings.silence_warnings;
@@ -139,11 +123,17 @@ impl Found {
         const CODE: &str = "setting_without_effect";
         let settings = &model.settings;
         let has_certificates = !settings.tls.certificates.is_empty();
-        let is_encrypted = settings.https.is_some() && has_certificates;
         let any = |wanted: fn(&Traffic) -> bool| model.proxies.iter().any(|proxy| wanted(&proxy.traffic));
-        if any(|traffic| matches!(traffic, Traffic::Http(_))) && settings.http.is_none() && !is_encrypted {
+        let is_served = settings.http_addresses().chain(settings.https_addresses()).next().is_some()
+            || settings.http_socket.is_some();
+        if any(|traffic| matches!(traffic, Traffic::Http(_))) && !is_served {
             let message = "no listener serves the HTTP proxies: `http` is off, and `https` is off or has no certificate";
             self.add(CODE, "gateway.http", message, "give `http` an address, or `tls.certificates`");
+        }
+        let is_given = settings.https != Settings::default().https || !settings.additional_https.is_empty();
+        if is_given && settings.https.is_some() && !has_certificates {
+            let message = "nobody listens there: there is no certificate";
+            self.add(CODE, "gateway.https", message, "give `tls.certificates`, or remove it");
         }
         self.ports(model);
         let terminates = |traffic: &Traffic| matches!(traffic, Traffic::Stream(rules) if rules.frontend_tls);

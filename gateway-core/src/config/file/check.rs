@@ -36,7 +36,9 @@ impl<'s> Checker<'s, '_> {
     fn check(&mut self, schema: &'s Json, node: &mut Node) {
         let schema = self.follow(schema);
         loosen(schema, node);
-        self.unit(schema, node);
+        if !self.unit(schema, node) {
+            return;
+        }
         self.number_as_word(schema, node);
         if let Some(choices) = choices(schema) {
             return self.choose(choices, node);
@@ -57,18 +59,20 @@ impl<'s> Checker<'s, '_> {
         }
     }
 
-    /// Turns `5s` into the number that is meant, so that its range is checked like any other's.
-    fn unit(&mut self, schema: &Json, node: &mut Node) {
+    /// Turns `5s` into the number that is meant, so that its range is checked like any other's. `false`: it can't be read,
+    /// and nothing more is to be said about it.
+    fn unit(&mut self, schema: &Json, node: &mut Node) -> bool {
         let unit = schema.get(units::KEYWORD).and_then(Json::as_str).and_then(Unit::named);
-        let (Some(unit), Value::Text { text, .. }) = (unit, &node.value) else { return };
+        let (Some(unit), Value::Text { text, .. }) = (unit, &node.value) else { return true };
         match unit.read(text) {
             Ok(number) => node.value = Value::Number(number.into()),
             Err(bad) => {
                 self.problem(node.line, bad.message).remedy = Some(bad.remedy);
-                // Nothing more is to be said about it.
                 node.value = Value::Null;
+                return false;
             }
         }
+        true
     }
 
     /// Reads `1.2` as text where the words to choose from are numbers, as versions are.

@@ -7,8 +7,8 @@ use super::known::{Group, Known};
 use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
-    Backend, BackendHttp, BackendTls, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream, service_name,
-    socket_path,
+    Backend, BackendHttp, BackendTls, HashOn, Http2Rules, Id, PoolRules, Scheme, TargetRules, Upstream,
+    service_name, socket_path,
 };
 use crate::config::units::Seconds;
 
@@ -160,7 +160,17 @@ pub(super) fn backend(
     (id, known): (&Id, &Known),
 ) -> Option<Backend> {
     let group = match written.upstream_id.as_deref() {
-        Some(upstream) => named_group(notes, upstream, known),
+        Some(upstream) => {
+            let own = [
+                ("backend_host", written.backend_host.is_some()),
+                ("backend_port", written.backend_port.is_some()),
+            ];
+            for (key, _) in own.into_iter().filter(|(_, is_given)| *is_given) {
+                notes.add(key, format!("the targets are those of the upstream `{upstream}`")).remedy =
+                    Some("remove it, or `upstream_id`".to_owned());
+            }
+            named_group(notes, upstream, known)
+        }
         None => own_group(notes, written, id),
     };
     let own = Tls::of_proxy(written);
@@ -180,6 +190,8 @@ pub(super) fn backend(
             )
             .remedy =
             Some("remove its `sticky` or `hash_on_cookie_config`, or name another upstream".to_owned());
+    } else if !matches!(scheme, Scheme::Http | Scheme::Https) {
+        of_requests(notes, &upstream);
     }
     let tags = tags(notes, written, &upstream);
     sockets(notes, written, (scheme, http_version), &upstream);
@@ -201,6 +213,18 @@ pub(super) fn backend(
         dns_override,
         dns_ttl: written.dns_cache_ttl_seconds.map(Seconds::duration),
     })
+}
+
+/// What an upstream takes from requests, which streams have not got.
+fn of_requests(notes: &mut Notes<'_>, upstream: &Upstream) {
+    let what = match upstream.hash_on {
+        HashOn::Ip if upstream.targets.iter().all(|target| target.path.is_none()) => return,
+        HashOn::Ip => "a target of the upstream `{}` has a `path`",
+        HashOn::Header(_) => "the upstream `{}` hashes a header",
+        HashOn::Cookie(_) => "the upstream `{}` hashes a cookie",
+    };
+    let message = format!("{}; streams have none", what.replace("{}", upstream.id.as_str()));
+    notes.add("upstream_id", message).remedy = Some("change that, or name another upstream".to_owned());
 }
 
 /// What can't be had from targets that are Unix sockets.

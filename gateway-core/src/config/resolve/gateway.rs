@@ -114,8 +114,38 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
     }
 }
 
+/// Listeners of different kinds on one address.
+fn apart(notes: &mut Notes<'_>, settings: &Settings) {
+    let http = settings.http_addresses().map(|address| ("http", address));
+    let https = settings.https_addresses().map(|address| ("https", address));
+    let admin = settings.admin.map(|address| ("admin", address));
+    let all: Vec<_> = http.chain(https).chain(admin).collect();
+    for (n, (kind, address)) in all.iter().enumerate() {
+        let earlier = all.iter().take(n).filter(|(other, _)| other != kind);
+        if let Some((other, known)) = earlier.into_iter().find(|(_, known)| meet(*address, *known)) {
+            let message = format!("{address} is where `{other}` listens already, on {known}");
+            notes.add(kind, message).remedy = Some("give one of them another port".to_owned());
+        }
+    }
+}
+
 /// What settings need of one another.
 fn together(notes: &mut Notes<'_>, settings: &Settings) {
+    apart(notes, settings);
+    let certificates = [
+        ("tls.client_ca_path", settings.tls.client_ca_path.is_some()),
+        ("tls.early_data", settings.tls.early_data),
+    ];
+    for (key, _) in certificates.into_iter().filter(|(_, is_set)| *is_set) {
+        if settings.tls.certificates.is_empty() {
+            notes.add(key, "no listener speaks TLS: there is no certificate").remedy =
+                Some("give `tls.certificates`, or remove it".to_owned());
+        }
+    }
+    if settings.admin.is_none() && settings.admin_tls.is_some() {
+        notes.add("admin_tls", "`admin` is off, and the socket has no TLS").remedy =
+            Some("give `admin` an address, or remove it".to_owned());
+    }
     if settings.http3 && (settings.https.is_none() || settings.tls.certificates.is_empty()) {
         notes.add("http3", "HTTP/3 needs the https listener and a certificate").remedy =
             Some("give `tls.certificates`, or remove it".to_owned());

@@ -11,6 +11,7 @@ use crate::config::model::{BackendHttp, Backoff, HostPattern, PathPattern, Schem
 use crate::config::model::{Credential, Id};
 use crate::consumer::digest;
 
+mod effects;
 mod parts;
 
 struct Registry;
@@ -230,6 +231,9 @@ fn durations_and_sizes_with_units() {
         let problems = resolved("f", &proxy_with(&format!("listen_path: /\n{line}"))).expect_err("is wrong");
         assert!(problems.0.len() == 1 && problems.to_string().contains(part), "{line}: {problems}");
     }
+    let required = proxy_with("listen_path: /\nretry: {backoff: {fixed: {delay_ms: 5x}}}");
+    let problems = resolved("f", &required).expect_err("is wrong");
+    assert_eq!(problems.0.len(), 1, "{problems}");
 }
 
 #[test]
@@ -402,11 +406,12 @@ fn tls_to_the_target() {
 
 #[test]
 fn early_data_of_clients() {
-    let tls = |more: &str| format!("gateway: {{tls: {{{more}}}}}\n");
+    let tls =
+        |more: &str| format!("gateway: {{tls: {{certificates: [{{cert_path: a, key_path: b}}]{more}}}}}\n");
     assert!(!good(&tls("")).settings.tls.early_data);
-    assert!(good(&tls("early_data: true")).settings.tls.early_data);
+    assert!(good(&tls(", early_data: true")).settings.tls.early_data);
     refused(
-        &tls("early_data: true, client_ca_path: ca.pem"),
+        &tls(", early_data: true, client_ca_path: ca.pem"),
         "f:1: gateway.tls.early_data: early data comes before a client could be asked for its certificate (remove it, \
          or `client_ca_path`)",
     );

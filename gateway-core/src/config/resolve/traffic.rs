@@ -266,11 +266,45 @@ fn only_for_http(notes: &mut Notes<'_>, written: &file::Proxy) {
         ("websocket_idle_timeout_ms", written.websocket_idle_timeout_ms.is_some()),
         ("websocket_lifetime_ms", written.websocket_lifetime_ms.is_some()),
         ("websocket_max_message_bytes", written.websocket_max_message_bytes.is_some()),
+        ("strip_listen_path", written.strip_listen_path == Some(false)),
+        ("auth_mode", written.auth_mode.is_some_and(|mode| mode != file::AuthMode::Single)),
+        ("retry", written.retry.is_some()),
+        (
+            "circuit_breaker.failure_status_codes",
+            written.circuit_breaker.as_ref().is_some_and(|breaker| breaker.failure_status_codes.is_some()),
+        ),
     ];
-    for (key, _) in keys.iter().filter(|(_, given)| *given) {
+    let keys = keys.into_iter().chain(of_requests(written));
+    for (key, _) in keys.filter(|(_, given)| *given) {
         notes.add(key, "only an HTTP proxy has this").remedy =
             Some("remove it, or write `backend_scheme: http` or `https`".to_owned());
     }
+}
+
+/// Timeouts of requests, and rules for connections that serve one request after the other.
+fn of_requests(written: &file::Proxy) -> [(&'static str, bool); 17] {
+    [
+        ("backend_read_timeout_ms", written.backend_read_timeout_ms.is_some()),
+        ("backend_write_timeout_ms", written.backend_write_timeout_ms.is_some()),
+        ("backend_first_byte_timeout_ms", written.backend_first_byte_timeout_ms.is_some()),
+        ("backend_idle_timeout_ms", written.backend_idle_timeout_ms.is_some()),
+        ("pool_idle_timeout_seconds", written.pool_idle_timeout_seconds.is_some()),
+        ("pool_max_idle_per_host", written.pool_max_idle_per_host.is_some()),
+        ("pool_enable_http_keep_alive", written.pool_enable_http_keep_alive == Some(false)),
+        ("pool_enable_http2", written.pool_enable_http2 == Some(false)),
+        ("pool_http2_connections_per_host", written.pool_http2_connections_per_host.is_some()),
+        ("pool_http2_keep_alive_interval_seconds", written.pool_http2_keep_alive_interval_seconds.is_some()),
+        ("pool_http2_keep_alive_timeout_seconds", written.pool_http2_keep_alive_timeout_seconds.is_some()),
+        ("pool_http2_initial_stream_window_size", written.pool_http2_initial_stream_window_size.is_some()),
+        (
+            "pool_http2_initial_connection_window_size",
+            written.pool_http2_initial_connection_window_size.is_some(),
+        ),
+        ("pool_http2_adaptive_window", written.pool_http2_adaptive_window == Some(true)),
+        ("pool_http2_max_frame_size", written.pool_http2_max_frame_size.is_some()),
+        ("pool_http2_max_concurrent_streams", written.pool_http2_max_concurrent_streams.is_some()),
+        ("pool_http3_connections_per_backend", written.pool_http3_connections_per_backend.is_some()),
+    ]
 }
 
 fn stream(notes: &mut Notes<'_>, written: &file::Proxy, scheme: Scheme) -> Option<StreamRules> {
@@ -334,6 +368,14 @@ fn wrong_transport(notes: &mut Notes<'_>, written: &file::Proxy, is_udp: bool) {
     for (key, of_udp, _) in keys.iter().filter(|(_, of_udp, given)| *given && *of_udp != is_udp) {
         let transport = if *of_udp { "UDP" } else { "TCP" };
         notes.add(key, format!("only a {transport} proxy has this")).remedy = Some("remove it".to_owned());
+    }
+    let keys = [
+        ("total_timeout_ms", written.total_timeout_ms.is_some_and(|timeout| timeout.0 > 0)),
+        ("pool_tcp_keepalive_seconds", written.pool_tcp_keepalive_seconds.is_some()),
+        ("backend_congestion_control", written.backend_congestion_control.is_some()),
+    ];
+    for (key, _) in keys.iter().filter(|(_, given)| *given && is_udp) {
+        notes.add(key, "a UDP proxy does not have this").remedy = Some("remove it".to_owned());
     }
 }
 

@@ -223,6 +223,7 @@ fn cookie(notes: &mut Notes<'_>, written: &file::CookieConfig, at: &str) -> Cook
 fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveHealth> {
     let at = |key: &str| format!("health_checks.active.{key}");
     let tls = written.use_tls.unwrap_or(false);
+    of_another_probe(notes, written);
     let probe = match written.probe_type.unwrap_or(file::ProbeType::Http) {
         file::ProbeType::Http => {
             let path = written.http_path.as_deref().unwrap_or("/health");
@@ -249,6 +250,28 @@ fn active(notes: &mut Notes<'_>, written: &file::ActiveHealth) -> Option<ActiveH
         healthy_threshold: written.healthy_threshold.unwrap_or(3),
         unhealthy_threshold: written.unhealthy_threshold.unwrap_or(3),
     })
+}
+
+/// Settings that a probe of this type does nothing with.
+fn of_another_probe(notes: &mut Notes<'_>, written: &file::ActiveHealth) {
+    use file::ProbeType::{Grpc, Http, Udp};
+    let probe = written.probe_type.unwrap_or(Http);
+    let keys: [(&str, bool, &[file::ProbeType]); 5] = [
+        ("http_path", written.http_path.is_some(), &[Http]),
+        ("healthy_status_codes", written.healthy_status_codes.is_some(), &[Http]),
+        ("use_tls", written.use_tls == Some(true), &[Http, Grpc]),
+        ("udp_probe_payload", written.udp_probe_payload.is_some(), &[Udp]),
+        ("grpc_service_name", written.grpc_service_name.is_some(), &[Grpc]),
+    ];
+    for (key, _, of) in keys.into_iter().filter(|(_, is_given, of)| *is_given && !of.contains(&probe)) {
+        let name = match of {
+            [Udp] => "udp",
+            [Grpc] => "grpc",
+            _ => "http",
+        };
+        notes.add(&format!("health_checks.active.{key}"), "a probe of this type does not have it").remedy =
+            Some(format!("write `probe_type: {name}`, or remove it"));
+    }
 }
 
 fn hex(text: &str) -> Result<Vec<u8>, Fault> {

@@ -77,12 +77,18 @@ fn settings_without_effect() {
     assert_eq!(with("admin: '0.0.0.0:9000'"), one("admin_exposed", "gateway.admin"));
     assert_eq!(with("admin: '127.0.0.1:9000'"), []);
     assert_eq!(with("http: off"), one("setting_without_effect", "gateway.http"));
+    assert_eq!(with("http: off, additional_http: ['127.0.0.1:8001']"), []);
+    assert_eq!(with("http: off, http_socket: /run/a.sock"), []);
     let tls = "tls: {certificates: [{cert_path: a, key_path: b}]}";
     assert_eq!(
         with(&format!("https: off, {tls}")),
         one("setting_without_effect", "gateway.tls.certificates")
     );
     assert_eq!(with(&format!("http: off, {tls}")), []);
+    for https in ["https: '127.0.0.1:8443'", "additional_https: ['127.0.0.1:9443']"] {
+        assert_eq!(with(https), one("setting_without_effect", "gateway.https"));
+        assert_eq!(with(&format!("{https}, {tls}")), []);
+    }
     let ported = |setting: &str| {
         warned(&format!(
             "gateway: {{{setting}}}\nproxies:\n{}",

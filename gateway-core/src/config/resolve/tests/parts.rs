@@ -337,4 +337,10 @@ fn plugins_refer_to_redis_servers_that_exist() {
         &spec("mian"),
         "f:3: plugin_configs[0].config.redis.name: there is no connection `mian` in `gateway.redis` (did you mean `main`?)",
     );
+    // One that can't be read is there all the same.
+    refused(
+        &spec("main").replace("urls: [", "timeout_ms: 5x, urls: ["),
+        "f:1: gateway.redis.main.timeout_ms: `x` in `5x` is not a unit (such as 500ms, 5s, 1m or 1h30m; a plain number \
+         counts milliseconds)",
+    );
 }

@@ -1,0 +1,163 @@
+//! What would have no effect is refused.
+
+use super::*;
+
+#[test]
+fn listeners_of_different_kinds_have_addresses_of_their_own() {
+    let tls = "tls: {certificates: [{cert_path: a, key_path: b}]}";
+    let spec = |gateway: &str| format!("gateway: {{{gateway}}}\nproxies: []");
+    for (gateway, message) in [
+        (
+            "http: '127.0.0.1:9000'".to_owned(),
+            "admin: 127.0.0.1:9000 is where `http` listens already, on 127.0.0.1:9000",
+        ),
+        (
+            format!("http: '0.0.0.0:80', https: '127.0.0.1:80', {tls}"),
+            "https: 127.0.0.1:80 is where `http` listens already, on 0.0.0.0:80",
+        ),
+        (
+            format!("additional_https: ['127.0.0.1:9000'], {tls}"),
+            "admin: 127.0.0.1:9000 is where `https` listens already, on 127.0.0.1:9000",
+        ),
+    ] {
+        refused(&spec(&gateway), &format!("f:1: gateway.{message} (give one of them another port)"));
+    }
+    good(&spec("https: '0.0.0.0:8000'"));
+    good(&spec("http: '127.0.0.1:0', admin: '127.0.0.1:0'"));
+    good(&spec("http: '127.0.0.1:80', admin: '127.0.0.2:80'"));
+}
+
+#[test]
+fn a_proxy_has_targets_of_its_own_or_those_of_an_upstream() {
+    refused(
+        "proxies: [{id: a, listen_path: /, upstream_id: u, backend_host: h}]\n\
+         upstreams: [{id: u, targets: [{host: a, port: 1}]}]",
+        "f:1: proxies[0].backend_host: the targets are those of the upstream `u` (remove it, or `upstream_id`)",
+    );
+}
+
+/// What a stream does nothing with, it is not given.
+#[test]
+fn settings_of_requests_are_refused_on_streams() {
+    let spec = |scheme: &str, setting: &str| {
+        format!(
+            "proxies: [{{id: a, listen_port: 5, backend_scheme: {scheme}, backend_host: h, backend_port: 1, {setting}}}]"
+        )
+    };
+    let key = |setting: &str| match setting.split(':').next().unwrap() {
+        "circuit_breaker" => "circuit_breaker.failure_status_codes".to_owned(),
+        key => key.to_owned(),
+    };
+    for setting in [
+        "strip_listen_path: false",
+        "auth_mode: multi",
+        "retry: {max_retries: 1}",
+        "backend_read_timeout_ms: 1",
+        "backend_write_timeout_ms: 1",
+        "backend_first_byte_timeout_ms: 1",
+        "backend_idle_timeout_ms: 1",
+        "pool_idle_timeout_seconds: 1",
+        "pool_max_idle_per_host: 1",
+        "pool_enable_http_keep_alive: false",
+        "pool_enable_http2: false",
+        "pool_http2_connections_per_host: 1",
+        "pool_http2_keep_alive_interval_seconds: 1",
+        "pool_http2_keep_alive_timeout_seconds: 1",
+        "pool_http2_initial_stream_window_size: 65535",
+        "pool_http2_initial_connection_window_size: 65535",
+        "pool_http2_adaptive_window: true",
+        "pool_http2_max_frame_size: 16384",
+        "pool_http2_max_concurrent_streams: 1",
+        "pool_http3_connections_per_backend: 1",
+        "circuit_breaker: {failure_status_codes: [500]}",
+    ] {
+        let message = "only an HTTP proxy has this (remove it, or write `backend_scheme: http` or `https`)";
+        for scheme in ["tcp", "udp"] {
+            refused(&spec(scheme, setting), &format!("f:1: proxies[0].{}: {message}", key(setting)));
+        }
+    }
+    for setting in
+        ["total_timeout_ms: 5", "pool_tcp_keepalive_seconds: 5", "backend_congestion_control: cubic"]
+    {
+        good(&spec("tcp", setting));
+        let message = "a UDP proxy does not have this (remove it)";
+        refused(&spec("udp", setting), &format!("f:1: proxies[0].{}: {message}", key(setting)));
+    }
+}
+
+#[test]
+fn upstreams_of_streams_take_nothing_from_requests() {
+    let spec = |scheme: &str, upstream: &str| {
+        let place = if scheme == "http" { "listen_path: /" } else { "listen_port: 5" };
+        format!(
+            "proxies: [{{id: a, {place}, backend_scheme: {scheme}, upstream_id: u}}]\n\
+             upstreams: [{{id: u, {upstream}}}]"
+        )
+    };
+    let targets = "targets: [{host: a, port: 1}]";
+    for (upstream, what) in [
+        ("algorithm: consistent_hashing, hash_on: 'header:x'", "the upstream `u` hashes a header"),
+        ("algorithm: consistent_hashing, hash_on: 'cookie:x'", "the upstream `u` hashes a cookie"),
+    ] {
+        let upstream = format!("{upstream}, {targets}");
+        good(&spec("http", &upstream));
+        refused(
+            &spec("tcp", &upstream),
+            &format!(
+                "f:1: proxies[0].upstream_id: {what}; streams have none (change that, or name another upstream)"
+            ),
+        );
+    }
+    good(&spec("udp", &format!("algorithm: consistent_hashing, hash_on: ip, {targets}")));
+    refused(
+        &spec("udp", "targets: [{host: a, port: 1, path: /x}]"),
+        "f:1: proxies[0].upstream_id: a target of the upstream `u` has a `path`; streams have none (change that, or name \
+         another upstream)",
+    );
+}
+
+#[test]
+fn probes_have_the_settings_of_their_type() {
+    let spec = |active: &str| {
+        format!(
+            "proxies: []\nupstreams: [{{id: u, targets: [{{host: a, port: 1}}], health_checks: {{active: {{{active}}}}}}}]"
+        )
+    };
+    for (setting, of) in [
+        ("http_path: /x", "http"),
+        ("healthy_status_codes: [200]", "http"),
+        ("use_tls: true", "http"),
+        ("udp_probe_payload: '00'", "udp"),
+        ("grpc_service_name: x", "grpc"),
+    ] {
+        good(&spec(&format!("probe_type: {of}, {setting}")));
+        let key = setting.split(':').next().unwrap();
+        refused(
+            &spec(&format!("probe_type: tcp, {setting}")),
+            &format!(
+                "f:2: upstreams[0].health_checks.active.{key}: a probe of this type does not have it (write `probe_type: \
+                 {of}`, or remove it)"
+            ),
+        );
+    }
+}
+
+#[test]
+fn tls_settings_need_something_that_speaks_tls() {
+    for (gateway, expected) in [
+        (
+            "tls: {client_ca_path: a}",
+            "tls.client_ca_path: no listener speaks TLS: there is no certificate (give `tls.certificates`, or remove it)",
+        ),
+        (
+            "tls: {early_data: true}",
+            "tls.early_data: no listener speaks TLS: there is no certificate (give `tls.certificates`, or remove it)",
+        ),
+        (
+            "admin: off, admin_tls: {cert_path: a, key_path: b}",
+            "admin_tls: `admin` is off, and the socket has no TLS (give `admin` an address, or remove it)",
+        ),
+    ] {
+        refused(&format!("gateway: {{{gateway}}}\nproxies: []"), &format!("f:1: gateway.{expected}"));
+    }
+}
