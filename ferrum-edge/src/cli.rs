@@ -70,11 +70,11 @@ enum Command {
     Logs(tail::LogsArgs),
     /// List who changed what, from where, allowed or refused; or verify that the list is whole
     Audit(audit::AuditArgs),
-    /// Purge the stored responses of a running gateway
+    /// Purge or warm the response cache of a running gateway
     Cache(cache::CacheArgs),
     /// Migrate a database to the schema of this version
     Migrate(store::MigrateArgs),
-    /// Show the status of a running gateway
+    /// Show the status of a running gateway, or of a database
     Status(store::StatusArgs),
     /// Show the traffic of a running gateway: rates, percentiles, errors
     #[cfg(feature = "top")]
@@ -143,13 +143,13 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Check(args) => check::check(&args, &registry),
         Command::Doctor(args) => doctor::doctor(&args, registry),
         Command::Reload(args) => reload::reload(&args, &registry),
-        Command::Logs(args) => tail::logs(&args, registry),
+        Command::Logs(args) => tail::logs(&args),
         Command::Audit(args) => audit::audit(&args, registry),
-        Command::Cache(args) => cache::cache(&args, registry),
+        Command::Cache(args) => cache::cache(&args),
         Command::Migrate(args) => store::migrate(&args),
         Command::Status(args) => store::status(&args, registry),
         #[cfg(feature = "top")]
-        Command::Top(args) => top::top(&args, registry),
+        Command::Top(args) => top::top(&args),
         Command::Dump(args) => gitops::dump(&args, registry),
         Command::Diff(args) => gitops::diff(&args, registry),
         Command::Apply(args) => gitops::apply(&args, registry),

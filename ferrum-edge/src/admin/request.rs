@@ -166,10 +166,10 @@ pub(super) fn key(Path((of, id)): &Path<(String, String)>) -> Result<(Kind, Id),
 pub(super) fn object(body: &Bytes) -> Result<Map<String, Value>, Refused> {
     match json::parse(body) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", "The body is no JSON object"))),
+        Ok(_) => Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", "The body is not a JSON object"))),
         Err(JsonError::Twice { pointer }) => Err(Box::new(twice(&pointer))),
         Err(JsonError::Malformed(error)) => {
-            let detail = format!("The body is no JSON: {error}");
+            let detail = format!("The body is not valid JSON: {error}");
             Err(Box::new(problem(StatusCode::BAD_REQUEST, "bad_json", &detail)))
         }
     }

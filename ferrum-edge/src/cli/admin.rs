@@ -29,10 +29,20 @@ pub(super) struct AdminArgs {
     database: DatabaseArgs,
 }
 
+/// Which running gateway to ask; a database has no traffic.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct GatewayArgs {
+    /// The admin listener of a running gateway: HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:PATH [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<AdminAddress>,
+}
+
 /// Somebody who answers as the admin API does.
 pub(super) struct Admin {
     address: AdminAddress,
     token: Option<String>,
+    /// What to say when nobody answers.
+    elsewhere: &'static str,
     /// Answers for a store; ends with this.
     _gateway: Option<Gateway>,
 }
@@ -49,6 +59,10 @@ pub(super) enum Unfollowed {
     Away(io::Error),
     Refused(Answer),
 }
+
+const OTHER_GATEWAY: &str = "Say where one does: --admin ADDRESS";
+const OTHER_GATEWAY_OR_DATABASE: &str =
+    "Say where one does: --admin ADDRESS, or which database is meant: --db-url URL";
 
 /// For one answer; a change of a large configuration takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -73,27 +87,17 @@ impl AdminArgs {
         self.open(registry)
     }
 
-    /// A gateway that runs; a database has no traffic.
-    #[cfg(feature = "top")]
-    pub(super) fn open_running(&self, registry: Registry) -> Result<Admin, u8> {
-        if self.database.is_given() {
-            print::error("This is about a running gateway; name it by --admin, not a database");
-            return Err(MISUSED);
-        }
-        self.open(registry)
-    }
-
     /// Whoever answers; else the exit code, after telling why.
     pub(super) fn open(&self, registry: Registry) -> Result<Admin, u8> {
         if self.database.is_given() {
             return self.store(registry);
         }
-        let address = self.admin.clone().unwrap_or_default();
-        let token = token().map_err(|problem| {
-            print::error(problem);
-            MISUSED
-        })?;
-        Ok(Admin { address, token, _gateway: None })
+        Admin::with_token(self.admin.as_ref(), OTHER_GATEWAY_OR_DATABASE)
+    }
+
+    /// Whether a database is asked rather than a running gateway.
+    pub(super) fn is_database(&self) -> bool {
+        self.database.is_given()
     }
 
     /// A gateway without listeners on the store, for as long as it is asked.
@@ -121,11 +125,27 @@ impl AdminArgs {
         let gateway = Gateway::start_closed(settings.into(), database, registry).map_err(|e| failed(&e))?;
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = gateway.serve_admin(loopback).map_err(|error| failed(&error))?;
-        Ok(Admin { address: address.into(), token: Some(token), _gateway: Some(gateway) })
+        let elsewhere = OTHER_GATEWAY_OR_DATABASE;
+        Ok(Admin { address: address.into(), token: Some(token), elsewhere, _gateway: Some(gateway) })
+    }
+}
+
+impl GatewayArgs {
+    /// The gateway; else the exit code, after telling why.
+    pub(super) fn open(&self) -> Result<Admin, u8> {
+        Admin::with_token(self.admin.as_ref(), OTHER_GATEWAY)
     }
 }
 
 impl Admin {
+    fn with_token(address: Option<&AdminAddress>, elsewhere: &'static str) -> Result<Self, u8> {
+        let token = token().map_err(|problem| {
+            print::error(problem);
+            MISUSED
+        })?;
+        Ok(Self { address: address.cloned().unwrap_or_default(), token, elsewhere, _gateway: None })
+    }
+
     /// Asks; when the answer is not a good one, tells why and hands out the exit code.
     pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, u8> {
         match self.exchange(method, path, body) {
@@ -136,7 +156,7 @@ impl Admin {
             }
             Err(error) => {
                 print::error(format_args!("No gateway answers at {}: {error}", self.address));
-                print::error("Say where one does: --admin ADDRESS, or which database is meant: --db-url URL");
+                print::error(self.elsewhere);
                 Err(FAILED)
             }
         }
@@ -144,13 +164,18 @@ impl Admin {
 
     /// A gateway at this address, which is asked with the token of the environment, if there is one.
     pub(super) fn at(address: AdminAddress) -> Self {
-        Self { address, token: token().ok().flatten(), _gateway: None }
+        Self { address, token: token().ok().flatten(), elsewhere: OTHER_GATEWAY, _gateway: None }
     }
 
     /// The same gateway, to be asked by another thread.
     #[cfg(feature = "top")]
     pub(super) fn again(&self) -> Self {
-        Self { address: self.address.clone(), token: self.token.clone(), _gateway: None }
+        Self {
+            address: self.address.clone(),
+            token: self.token.clone(),
+            elsewhere: self.elsewhere,
+            _gateway: None,
+        }
     }
 
     /// Its address, for people.
@@ -166,6 +191,7 @@ impl Admin {
                 Unfollowed::Refused(answer) => tell(&answer),
                 Unfollowed::Away(error) => {
                     print::error(format_args!("No gateway answers at {}: {error}", self.address));
+                    print::error(self.elsewhere);
                 }
             }
             FAILED
@@ -264,6 +290,10 @@ pub(super) fn tell(Answer { status, body }: &Answer) {
             remedy if remedy.is_empty() => remedy,
             remedy => format!(" ({remedy})"),
         };
-        print::error(format_args!("{}: {}{remedy}", text(error, "pointer"), text(error, "detail")));
+        let place = match text(error, "pointer") {
+            pointer if pointer.is_empty() => pointer,
+            pointer => format!("{pointer}: "),
+        };
+        print::error(format_args!("{place}{}{remedy}", text(error, "detail")));
     }
 }

@@ -1,10 +1,9 @@
 //! Looking after stored responses: `cache purge`, `cache warm`.
 
 use clap::{Args, Subcommand};
-use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
-use super::admin::AdminArgs;
+use super::admin::GatewayArgs;
 use super::{Output, print};
 
 /// Arguments of `cache`.
@@ -39,7 +38,7 @@ struct Common {
     #[arg(long, value_name = "ID")]
     config: Option<String>,
     #[command(flatten)]
-    admin: AdminArgs,
+    admin: GatewayArgs,
     /// How the result is printed
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -75,14 +74,14 @@ struct Which {
 }
 
 /// Looks after stored responses.
-pub(super) fn cache(args: &CacheArgs, registry: Registry) -> u8 {
+pub(super) fn cache(args: &CacheArgs) -> u8 {
     match &args.what {
-        What::Purge(args) => purge(args, registry),
-        What::Warm(args) => warm(args, registry),
+        What::Purge(args) => purge(args),
+        What::Warm(args) => warm(args),
     }
 }
 
-fn purge(args: &PurgeArgs, registry: Registry) -> u8 {
+fn purge(args: &PurgeArgs) -> u8 {
     let mut purge = json!({ "soft": args.soft, "all": args.which.all });
     let given = [("url", &args.which.url), ("prefix", &args.which.prefix), ("tag", &args.which.tag)];
     for (name, value) in given {
@@ -91,16 +90,16 @@ fn purge(args: &PurgeArgs, registry: Registry) -> u8 {
         }
     }
     let done = if args.soft { "marked stale" } else { "removed" };
-    act(&args.common, registry, ("purge", &purge), |result| {
+    act(&args.common, ("purge", &purge), |result| {
         let count = result["purged"].as_u64().unwrap_or_default();
         let noun = if count == 1 { "response" } else { "responses" };
         format!("{count} {noun} {done}")
     })
 }
 
-fn warm(args: &WarmArgs, registry: Registry) -> u8 {
+fn warm(args: &WarmArgs) -> u8 {
     let input = if args.urls.is_empty() { json!({}) } else { json!({ "urls": args.urls }) };
-    act(&args.common, registry, ("warm", &input), |result| {
+    act(&args.common, ("warm", &input), |result| {
         let count = result["queued"].as_u64().unwrap_or_default();
         let noun = if count == 1 { "URL is" } else { "URLs are" };
         format!("{count} {noun} being fetched")
@@ -108,18 +107,13 @@ fn warm(args: &WarmArgs, registry: Registry) -> u8 {
 }
 
 /// Has the caches do something, and prints what came of it.
-fn act(
-    args: &Common,
-    registry: Registry,
-    (action, input): (&str, &Value),
-    say: impl Fn(&Value) -> String,
-) -> u8 {
+fn act(args: &Common, (action, input): (&str, &Value), say: impl Fn(&Value) -> String) -> u8 {
     let mut path = format!("/v1/plugins/response_cache/actions/{action}");
     if let Some(config) = &args.config {
         let config = percent_encoding::utf8_percent_encode(config, percent_encoding::NON_ALPHANUMERIC);
         path = format!("{path}?plugin_config={config}");
     }
-    let asked = args.admin.open_existing(registry).and_then(|admin| admin.ask("POST", &path, Some(input)));
+    let asked = args.admin.open().and_then(|admin| admin.ask("POST", &path, Some(input)));
     let answer = match asked {
         Ok(answer) => answer,
         Err(code) => return code,

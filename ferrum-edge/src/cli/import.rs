@@ -126,7 +126,11 @@ fn tell(args: &ImportArgs, import: &gateway_import::Import) -> u8 {
     for note in report.notes() {
         print::error(format_args!("note: {note}"));
     }
-    print::error(format_args!("{} proxies: {report}", import.proxies.len()));
+    let count = import.proxies.len();
+    print::error(format_args!(
+        "{count} {}; of the original: {report}",
+        if count == 1 { "proxy" } else { "proxies" }
+    ));
     if let Some(path) = &args.report
         && let Err(error) = std::fs::write(path, format!("{:#}\n", report.to_json()))
     {

@@ -89,12 +89,12 @@ pub(super) fn status(args: &StatusArgs, registry: Registry) -> u8 {
         };
     match args.output {
         Output::Json => print::line(&status),
-        Output::Text => text(&status),
+        Output::Text => text(&status, !args.admin.is_database()),
     }
     0
 }
 
-fn text(status: &Value) {
+fn text(status: &Value, is_running: bool) {
     let word = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "–".to_owned(),
@@ -102,11 +102,13 @@ fn text(status: &Value) {
     };
     let row = |name: &str, value: String| print::line(format_args!("{:<14}{value}", format!("{name}:")));
     row("version", word(&status["version"]));
-    row("up", format!("{} s, pid {}", word(&status["uptime_seconds"]), word(&status["pid"])));
-    row("draining", word(&status["draining"]));
-    row("http", word(&status["listeners"]["http"]));
-    row("https", word(&status["listeners"]["https"]));
-    row("connections", word(&status["connections"]));
+    if is_running {
+        row("up", format!("{} s, pid {}", word(&status["uptime_seconds"]), word(&status["pid"])));
+        row("draining", word(&status["draining"]));
+        row("http", word(&status["listeners"]["http"]));
+        row("https", word(&status["listeners"]["https"]));
+        row("connections", word(&status["connections"]));
+    }
     row("revision", word(&status["config"]["revision"]));
     let proxies = &status["proxies"];
     row("proxies", format!("{}, {} closed", word(&proxies["count"]), word(&proxies["quarantined_count"])));

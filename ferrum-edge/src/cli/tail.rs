@@ -2,11 +2,10 @@
 
 use clap::Args;
 use gateway_core::config::units::Millis;
-use gateway_core::plugin::Registry;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::admin::AdminArgs;
+use super::admin::GatewayArgs;
 use super::{Output, print};
 
 /// Arguments of `logs`.
@@ -24,7 +23,7 @@ pub(super) struct LogsArgs {
     #[arg(long, value_name = "TIME")]
     slower: Option<Millis>,
     #[command(flatten)]
-    admin: AdminArgs,
+    admin: GatewayArgs,
     /// How records are printed
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -42,8 +41,8 @@ struct Until {
 }
 
 /// Prints records as they come.
-pub(super) fn logs(args: &LogsArgs, registry: Registry) -> u8 {
-    let admin = match args.admin.open_existing(registry) {
+pub(super) fn logs(args: &LogsArgs) -> u8 {
+    let admin = match args.admin.open() {
         Ok(admin) => admin,
         Err(code) => return code,
     };

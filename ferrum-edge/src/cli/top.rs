@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use gateway_core::config::units::Millis;
-use gateway_core::plugin::Registry;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
-use super::admin::{Admin, AdminArgs, Answer};
+use super::admin::{Admin, Answer, GatewayArgs};
 use super::{FAILED, MISUSED, print, tail};
 use board::{Board, Look, View};
 use screen::{Asked, Screen};
@@ -24,7 +23,7 @@ use screen::{Asked, Screen};
 #[derive(Debug, Args)]
 pub(super) struct TopArgs {
     #[command(flatten)]
-    admin: AdminArgs,
+    admin: GatewayArgs,
     /// Time between two looks, such as 500ms or 2s; a plain number counts milliseconds
     #[arg(long, default_value = "1s", value_name = "TIME")]
     interval: Millis,
@@ -53,7 +52,7 @@ const MAX_PRINTED: usize = 100;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Shows what a gateway does, until told to stop.
-pub(super) fn top(args: &TopArgs, registry: Registry) -> u8 {
+pub(super) fn top(args: &TopArgs) -> u8 {
     let interval = Duration::from_millis(args.interval.0);
     if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
         print::error("--interval is from 100ms to 10s");
@@ -63,7 +62,7 @@ pub(super) fn top(args: &TopArgs, registry: Registry) -> u8 {
         print::error("There is no terminal to draw on; print what happens once with --once");
         return MISUSED;
     }
-    let admin = match args.admin.open_running(registry) {
+    let admin = match args.admin.open() {
         Ok(admin) => admin,
         Err(code) => return code,
     };

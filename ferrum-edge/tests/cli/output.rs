@@ -105,3 +105,17 @@ fn a_result_that_can_not_be_written_is_a_failure() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("can't be printed"));
 }
+
+/// A database has no traffic: a command about traffic would find nothing there, however long it looked.
+#[test]
+fn commands_about_traffic_take_no_database() {
+    let folder = Folder::new();
+    for command in [&["logs", "--follow"][..], &["cache", "purge", "--all"], &["top", "--once"]] {
+        let output = ferrum_edge(&folder).args(command).args(["--db-url", "sqlite:f.db"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
+        let output = ferrum_edge(&folder).args(command).args(["--admin", "127.0.0.1:1"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.ends_with("Say where one does: --admin ADDRESS\n"), "{command:?}: {told}");
+    }
+}
