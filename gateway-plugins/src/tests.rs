@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use gateway_core::http::body::Body;
 use gateway_core::plugin::Registry;
-use gateway_core::testing::Trial;
+use gateway_core::testing::{Asked, Trial};
+use http::Response;
 use serde_json::json;
 
 use super::PLUGINS;
@@ -47,7 +49,7 @@ async fn a_response_is_transformed_before_it_is_compressed() {
         ("response_transformer", json!({ "rules": rules })),
     ];
     let trial = Trial::of_plugins(PLUGINS, &plugins).answering(|_| {
-        let response = http::Response::builder().header("content-type", "application/json");
+        let response = Response::builder().header("content-type", "application/json");
         response.body(r#"{"a":1,"secret":2}"#.into()).unwrap()
     });
     let got = trial.get("/", &[("accept-encoding", "gzip")]).await;
@@ -71,12 +73,17 @@ fn bad_settings_are_named() {
     }
 }
 
+/// The first example of a section of the README.
+fn readme_example(section: &str) -> &'static str {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once(&format!("## {section}\n")).expect("the section");
+    let (_, example) = section.split_once("```yaml\n").expect("an example");
+    example.split_once("```").expect("its end").0
+}
+
 #[tokio::test]
 async fn the_example_of_the_readme_works() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Authentication").expect("the section");
-    let (_, example) = section.split_once("```yaml\n").expect("an example");
-    let (example, _) = example.split_once("```").expect("its end");
+    let example = readme_example("Authentication");
     let trial = Trial::of_spec(PLUGINS, example, &gateway_core::plugin::World::default());
     assert_eq!(trial.closed(), Vec::<String>::new());
     let password = "Basic YW5uOmNvcnJlY3QgaG9yc2U=";
@@ -92,13 +99,43 @@ async fn the_example_of_the_readme_works() {
     assert_eq!(refused.headers.get_all("www-authenticate").iter().count(), 2, "the challenges of both");
 }
 
+#[tokio::test]
+async fn the_content_example_of_the_readme_works() {
+    let folder = std::env::temp_dir().join(format!("ferrum-readme-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("assets")).unwrap();
+    std::fs::write(folder.join("index.html"), "<h1>Hello</h1>").unwrap();
+    std::fs::write(folder.join("assets/numbers.txt"), "1 2 3 ".repeat(100)).unwrap();
+    let example = readme_example("Cache, compress, transform, serve files");
+    let example = example.replace("root: site,", &format!("root: {},", folder.display()));
+    let answer = |asked: &Asked| {
+        let (status, body) = if asked.path == "/broken" { (500, "a stack trace") } else { (200, "hello") };
+        Response::builder().status(status).header("x-powered-by", "x").body(Body::full(body)).unwrap()
+    };
+    let trial = Trial::of_spec(PLUGINS, &example, &gateway_core::plugin::World::default()).answering(answer);
+    assert_eq!(trial.closed(), Vec::<String>::new());
+
+    let page = trial.get("/", &[]).await;
+    assert_eq!((page.status, page.field("content-type")), (200, "text/html; charset=utf-8"));
+    let asset = trial.get("/assets/numbers.txt", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(asset.field("content-encoding"), "gzip");
+    assert_eq!(asset.field("cache-control"), "max-age=31536000, immutable");
+
+    let first = trial.get("/shop", &[]).await;
+    assert_eq!(first.headers.get("x-powered-by"), None);
+    assert!(first.field("cache-status").ends_with("fwd=uri-miss; stored"), "{}", first.field("cache-status"));
+    let second = trial.get("/shop", &[]).await;
+    assert!(second.field("cache-status").contains("; hit"), "{}", second.field("cache-status"));
+    assert_eq!(trial.asked().len(), 1);
+
+    let error = trial.get("/shop/broken", &[]).await;
+    assert!(error.text().starts_with("<h1>Please try again</h1>"), "{}", error.text());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[cfg(feature = "script")]
 #[tokio::test]
 async fn the_script_of_the_readme_works() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Scripts").expect("the section");
-    let (_, example) = section.split_once("```yaml\n").expect("an example");
-    let (example, _) = example.split_once("```").expect("its end");
+    let example = readme_example("Scripts");
     let proxy = "proxies: [{id: shop, listen_path: /, backend_host: t, backend_port: 80}]\n";
     let spec = format!("{proxy}{example}");
     let trial = Trial::of_spec(PLUGINS, &spec, &gateway_core::plugin::World::default());
