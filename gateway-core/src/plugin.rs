@@ -12,16 +12,17 @@ pub mod hooks;
 pub mod needs;
 pub mod seat;
 pub mod step;
+pub(crate) mod unrouted;
 pub mod world;
 
 pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
 pub use hook_set::HookSet;
 pub use hooks::{
-    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
+    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, OnUnrouted,
 };
 pub use needs::{Need, Needs};
-pub use seat::{Attempt, AttemptEnd, Seat};
+pub use seat::{Attempt, AttemptEnd, Place, Seat};
 pub use step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Verdict};
 pub use world::World;
 pub use world::tasks::Starter;

@@ -20,10 +20,11 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::reply::Reply;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{
-    Attempt, AttemptEnd, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin,
-    Seat, Starter, Step, World,
+    Attempt, AttemptEnd, Gate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnRequest, OnResponse,
+    OnUnrouted, Place, Plugin, Seat, Starter, Step, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
 use gateway_core::stream::session::Session;
@@ -148,7 +149,8 @@ impl Plugin for OtelTracing {
         hooks.on_response(self.clone());
         hooks.on_end(self.clone());
         hooks.on_connect(self.clone());
-        hooks.on_close(self);
+        hooks.on_close(self.clone());
+        hooks.on_unrouted(self);
     }
 
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
@@ -202,6 +204,12 @@ impl OtelTracing {
         let sampled = self.sampler.decide(trace, decided);
         let context = TraceContext { trace, span: SpanId::random(), sampled };
         Trace { context, parent, attempts: SmallVec::new(), session: None, grpc: None }
+    }
+
+    /// The header field that tells clients the trace, where they are to know it.
+    fn shown_to_client(&self, context: TraceContext) -> Option<(HeaderName, HeaderValue)> {
+        let value = HeaderValue::from_str(&context.trace.to_string()).ok()?;
+        Some((self.response_header.clone()?, value))
     }
 }
 
@@ -303,10 +311,8 @@ impl OnResponse for OtelTracing {
         {
             trace.grpc = Some(GrpcStatus::watch(response));
         }
-        if let (Some(context), Some(name)) = (exchange.trace, &self.response_header)
-            && let Ok(value) = HeaderValue::from_str(&context.trace.to_string())
-        {
-            response.headers_mut().insert(name.clone(), value);
+        if let Some((name, value)) = exchange.trace.and_then(|context| self.shown_to_client(context)) {
+            response.headers_mut().insert(name, value);
         }
         Step::Next
     }
@@ -328,7 +334,34 @@ impl OnEnd for OtelTracing {
         for waited in record.exchange.waits() {
             recorder.push(|out| spans::wait(out, with, trace, (waited, seat)));
         }
-        recorder.push(|out| spans::exchange(out, with, trace, (record, seat)));
+        recorder.push(|out| spans::exchange(out, with, trace, record));
+    }
+}
+
+impl OnUnrouted for OtelTracing {
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: Place) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let incoming = match self.accept_context {
+            true => context::extract(&self.propagators, &exchange.request.headers),
+            false => Incoming::default(),
+        };
+        let trace = self.begin(incoming);
+        exchange.trace = Some(trace.context);
+        if let Some((name, value)) = self.shown_to_client(trace.context) {
+            reply.headers.insert(name, value);
+        }
+        exchange.state.put(place, trace);
+    }
+
+    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: Place) {
+        let (Some(recorder), Some(trace)) = (&self.recorder, record.exchange.state.of::<Trace>(place)) else {
+            return;
+        };
+        if trace.context.sampled || self.sampler.wants(record, false) {
+            recorder.push(|out| spans::exchange(out, (self, Clock::new()), trace, record));
+        }
     }
 }
 

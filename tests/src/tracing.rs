@@ -161,3 +161,43 @@ async fn a_tcp_session_is_a_span_with_the_ids_of_its_record() {
         "{record:?}"
     );
 }
+
+/// With tracing for all: a request that nothing serves, and one that is none, over each version.
+#[tokio::test]
+async fn what_no_proxy_serves_is_traced_as_long_as_tracing_is_global() {
+    let origin = Standing::start("o").await;
+    let mut collector = Collector::http(&[]).await;
+    let spec = |scope: &str| {
+        format!(
+            "proxies:\n  - {{id: a, listen_path: /a, {}}}\n\
+             plugin_configs:\n  - {{id: t, plugin_name: otel_tracing, {scope}, \
+             config: {{exporter: {{endpoint: 'http://{}'}}, {QUEUE}}}}}\n",
+            origin.backend(),
+            collector.address
+        )
+    };
+    let (all, one) = (spec("scope: global"), spec("proxy_id: a"));
+    let mut edge = Edge::start(&one);
+    assert_eq!(edge.get("/nowhere").await.0.status(), 404);
+    assert!(edge.records.next().await.0["trace_id"].is_null(), "only the proxy is traced");
+    edge.reload(&all);
+    for kind in [Kind::H1, Kind::H1Tls, Kind::H2, Kind::H2Tls] {
+        let ask = Ask { method: Method::GET, path: "/nowhere", headers: &[], body: Will::Nothing };
+        let mut client = Client::ask(&edge, kind, ask).await;
+        assert_eq!(client.head().await.expect("an answer").status, 404);
+        drop(client.body().await);
+        let record = edge.records.next().await;
+        let (spans, _) = collector.spans(1).await;
+        assert_eq!((spans[0].name.as_str(), spans[0].kind), ("GET", 2), "{kind:?}");
+        assert_eq!(record.0["trace_id"].as_str(), Some(&*spans[0].trace), "{kind:?}");
+    }
+    let mut wire = edge.wire().await;
+    wire.send("GET / HTTP/1.1\r\nhost: a\r\nbad name: 1\r\n\r\n").await;
+    wire.expect("HTTP/1.1 400").await;
+    let (spans, _) = collector.spans(1).await;
+    assert_eq!(spans[0].attributes["http.response.status_code"], "400");
+    edge.records.next().await;
+    edge.reload(&one);
+    assert_eq!(edge.get("/nowhere").await.0.status(), 404);
+    assert!(edge.records.next().await.0["trace_id"].is_null(), "tracing is the proxy's own again");
+}

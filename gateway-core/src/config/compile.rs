@@ -21,6 +21,7 @@ use crate::http::hedging::Hedger;
 use crate::limit::budget::RetryBudget;
 use crate::limit::concurrency::Concurrency;
 use crate::plugin::chain::Member;
+use crate::plugin::unrouted::Unrouted;
 use crate::plugin::{Chain, Registry};
 use crate::pool::{Identity, Interner, KeyCache};
 
@@ -137,8 +138,9 @@ impl Compiler {
             let targets = Targets::build(found.as_ref().unwrap_or(upstream), known, now);
             next.upstreams.insert(upstream.id.clone(), Arc::new(targets));
         }
+        let mut globals_changed = false;
         for id in &changes.plugin_configs_gone {
-            next.plugins.remove(id);
+            globals_changed |= next.plugins.remove(id).is_some_and(|(config, _)| is_global(&config));
         }
         let (put, gone, fresh) = (Vec::new(), Vec::new(), Vec::new());
         let mut compiled = Compiled { snapshot: next, put, gone, fresh, streams_changed: false };
@@ -172,6 +174,10 @@ impl Compiler {
         }
         let touched = &mut compiled.put.iter().chain(&compiled.gone);
         compiled.streams_changed |= touched.any(|route| is_stream(route));
+        if retire_shared(&mut compiled, previous) || globals_changed {
+            let members = compiled.snapshot.plugins.iter().map(|(_, member)| member);
+            compiled.snapshot.unrouted = Unrouted::build(&self.registry, members);
+        }
         compiled
     }
 
@@ -315,6 +321,25 @@ fn consumers(index: &mut Consumers, edits: Edits<Arc<Consumer>>) {
     let replaced = edits.put.iter().map(|consumer| &consumer.id);
     edits.gone.iter().chain(replaced).for_each(|id| index.remove(id));
     edits.put.iter().for_each(|consumer| index.insert(consumer));
+}
+
+fn is_global(config: &PluginConfig) -> bool {
+    config.scope == Scope::Global
+}
+
+/// Takes out plugins that several proxies shared and that are one proxy's own now. Tells whether any global one is new,
+/// was changed, or is global no longer; those who are gone are known already.
+fn retire_shared(compiled: &mut Compiled, previous: &Snapshot) -> bool {
+    let mut globals_changed = false;
+    for config in compiled.put.iter().flat_map(|route| &route.proxy.plugins) {
+        let before = previous.plugins.get(&config.id).map(|(before, _)| before);
+        if matches!(config.scope, Scope::Proxy(_)) && before.is_some() {
+            compiled.snapshot.plugins.remove(&config.id);
+        }
+        let is_same = before.is_some_and(|before| Arc::ptr_eq(before, config));
+        globals_changed |= !is_same && (is_global(config) || before.is_some_and(|before| is_global(before)));
+    }
+    globals_changed
 }
 
 /// Takes a proxy out of all tables.

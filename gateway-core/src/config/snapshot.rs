@@ -13,6 +13,7 @@ use crate::balance::Targets;
 use crate::consumer::Consumers;
 use crate::plugin::Chain;
 use crate::plugin::chain::Member;
+use crate::plugin::unrouted::Unrouted;
 use crate::route::RouteTable;
 use crate::stream::table::StreamTable;
 pub use state::{Plugins, ProxyState};
@@ -66,6 +67,8 @@ pub struct Snapshot {
     pub discovered: Index<Id, Arc<Upstream>>,
     /// Built plugins that several proxies share, by the id of their config.
     pub plugins: Index<Id, Member>,
+    /// The global ones of them that see exchanges which no proxy's chain runs for.
+    pub unrouted: Unrouted,
 }
 
 impl fmt::Debug for Snapshot {
@@ -118,6 +121,7 @@ impl Snapshot {
             upstreams: Index::new(),
             discovered: Index::new(),
             plugins: Index::new(),
+            unrouted: Unrouted::default(),
         }
     }
 }

@@ -23,7 +23,7 @@ use super::reply::Reply;
 use crate::condition::Condition;
 use crate::config::model::{TargetRules, Traffic};
 use crate::consumer::Identity;
-use crate::plugin::Seat;
+use crate::plugin::{Place, Seat};
 use crate::route::{Captures, forward_path};
 use crate::trace::{MAX_WAITS, TraceContext, Waited};
 use crate::upstream::{Answer, Phases};
@@ -449,22 +449,25 @@ pub struct State(SmallVec<[(u16, Box<dyn Any + Send + Sync>); 2]>);
 
 impl State {
     /// Keeps `value` for this seat, replacing an earlier one.
-    pub fn put<T: Any + Send + Sync>(&mut self, seat: Seat<'_>, value: T) {
+    pub fn put<T: Any + Send + Sync>(&mut self, seat: impl Into<Place>, value: T) {
         let boxed: Box<dyn Any + Send + Sync> = Box::new(value);
-        match self.0.iter_mut().find(|(place, _)| *place == seat.place()) {
+        let Place(own) = seat.into();
+        match self.0.iter_mut().find(|(place, _)| *place == own) {
             Some(slot) => slot.1 = boxed,
-            None => self.0.push((seat.place(), boxed)),
+            None => self.0.push((own, boxed)),
         }
     }
 
     /// The value this seat keeps, if it keeps one of this type.
-    pub fn of<T: Any + Send + Sync>(&self, seat: Seat<'_>) -> Option<&T> {
-        self.0.iter().find(|(place, _)| *place == seat.place()).and_then(|(_, value)| value.downcast_ref())
+    pub fn of<T: Any + Send + Sync>(&self, seat: impl Into<Place>) -> Option<&T> {
+        let Place(own) = seat.into();
+        self.0.iter().find(|(place, _)| *place == own).and_then(|(_, value)| value.downcast_ref())
     }
 
     /// The value this seat keeps, to be changed.
-    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: Seat<'_>) -> Option<&mut T> {
-        let slot = self.0.iter_mut().find(|(place, _)| *place == seat.place());
+    pub fn of_mut<T: Any + Send + Sync>(&mut self, seat: impl Into<Place>) -> Option<&mut T> {
+        let Place(own) = seat.into();
+        let slot = self.0.iter_mut().find(|(place, _)| *place == own);
         slot.and_then(|(_, value)| value.downcast_mut())
     }
 }

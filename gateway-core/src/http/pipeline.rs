@@ -111,7 +111,7 @@ impl<U: Upstream> Pipeline<U> {
         exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(&snapshot.consumers));
+        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
         let mut reached = Reached::NONE;
         let answered = {
             let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
@@ -149,11 +149,11 @@ impl<U: Upstream> Pipeline<U> {
     /// Answers a request the adapter could not make an exchange of, so that it is recorded like any other.
     pub async fn refuse<D: Downstream>(
         &self,
-        exchange: Box<Exchange>,
-        reply: Reply,
+        snapshot: &Snapshot,
+        (exchange, reply): (Box<Exchange>, Reply),
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, None);
+        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
         let response = end.reply(reply);
         end.status = response.status();
         end.delivered(downstream.respond(response).await)

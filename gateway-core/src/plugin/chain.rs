@@ -1,7 +1,7 @@
 //! A proxy's plugins, compiled: one slice for each hook, so that an absent hook is no call at all.
 
 mod behind;
-mod order;
+pub(super) mod order;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -413,7 +413,7 @@ pub(crate) struct Panics(pub(crate) u32);
 
 impl Panics {
     /// A panic here would meet another one on its way and end the process: records are handed out while unwinding.
-    fn guard(&mut self, hook: impl FnOnce()) {
+    pub(super) fn guard(&mut self, hook: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(hook)).is_err() {
             self.0 += 1;
         }

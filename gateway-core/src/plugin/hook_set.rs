@@ -2,7 +2,7 @@
 
 /// A set of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HookSet(u8);
+pub struct HookSet(u16);
 
 impl HookSet {
     pub(crate) const AUTHENTICATE: Self = Self(0x01);
@@ -13,6 +13,8 @@ impl HookSet {
     pub(crate) const ON_CONNECT: Self = Self(0x20);
     pub(crate) const ON_MESSAGE: Self = Self(0x40);
     pub(crate) const ON_CLOSE: Self = Self(0x80);
+    /// No proxy's traffic runs this one.
+    pub(crate) const ON_UNROUTED: Self = Self(0x100);
 
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);

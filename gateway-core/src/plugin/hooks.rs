@@ -5,11 +5,12 @@ use std::sync::Arc;
 use http::Response;
 
 use super::hook_set::HookSet;
-use super::seat::{Attempt, AttemptEnd, Seat};
+use super::seat::{Attempt, AttemptEnd, Place, Seat};
 use super::step::{Claim, Gate, Passage, Step};
 use crate::condition::Condition;
 use crate::http::body::Body;
 use crate::http::exchange::Exchange;
+use crate::http::reply::Reply;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::session::{Message, Session};
 
@@ -63,6 +64,17 @@ pub trait OnResponse: Send + Sync {
 pub trait OnEnd: Send + Sync {
     /// Called exactly once for each exchange of the proxy, however it ended.
     fn on_end(&self, record: &ExchangeRecord<'_>, seat: Seat<'_>);
+}
+
+/// Sees an exchange that no proxy's chain runs for: no proxy serves it, it was refused before that was looked at, or its
+/// proxy is closed. Only for plugin configs of scope `global`; must not wait.
+pub trait OnUnrouted: Send + Sync {
+    /// Called at most once an exchange, before the gateway's reply is written; may add headers to it. The request may be
+    /// malformed.
+    fn on_unrouted(&self, exchange: &mut Exchange, reply: &mut Reply, place: Place);
+
+    /// Called exactly once for each such exchange, with its record, also where the client went before there was a reply.
+    fn on_unrouted_end(&self, record: &ExchangeRecord<'_>, place: Place);
 }
 
 /// Sees a new session: a stream before a target is picked, a WebSocket before the client gets its 101.
@@ -162,6 +174,8 @@ hooks! {
     on_message: OnMessage, ON_MESSAGE;
     /// Takes a seat in [`OnClose`].
     on_close: OnClose, ON_CLOSE;
+    /// Takes a seat in [`OnUnrouted`]; without effect where the plugin config is not of scope `global`.
+    on_unrouted: OnUnrouted, ON_UNROUTED;
 }
 
 impl Hooks {

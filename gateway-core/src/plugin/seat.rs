@@ -26,6 +26,16 @@ pub(crate) struct Around<'a> {
     pub(crate) target: Option<&'a Target>,
 }
 
+/// A plugin's place in a chain, beginning at 1, under which its state is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(pub(crate) u16);
+
+impl From<Seat<'_>> for Place {
+    fn from(seat: Seat<'_>) -> Self {
+        Self(seat.place)
+    }
+}
+
 impl<'a> Around<'a> {
     pub(crate) fn seat(self, place: u16) -> Seat<'a> {
         Seat { around: self, place }

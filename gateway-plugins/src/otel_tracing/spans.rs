@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gateway_core::config::model::{PathPattern, Traffic};
+use gateway_core::config::model::{PathPattern, Proxy, Traffic};
+use gateway_core::config::snapshot::ProxyState;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Seat;
@@ -108,11 +109,15 @@ pub(super) fn exchange(
     out: &mut Vec<u8>,
     (plugin, clock): (&OtelTracing, Clock),
     trace: &Trace,
-    (record, seat): (&ExchangeRecord<'_>, Seat<'_>),
+    record: &ExchangeRecord<'_>,
 ) {
     let exchange = record.exchange;
-    let route = route(seat);
-    let name = name(exchange, route.as_deref());
+    let route = record.route.and_then(|proxy| route(&proxy.proxy));
+    // Where no proxy serves it, the path may be anything, a gRPC method too: names of spans are few.
+    let name = match record.route {
+        Some(_) => name(exchange, route.as_deref()),
+        None => shown(exchange.method()).to_owned(),
+    };
     let code = trace.grpc.as_ref().and_then(GrpcStatus::code);
     span(out, plugin.encoding, |span| {
         let parent = trace.parent.as_ref().and_then(|parent| Some((parent.span?, true)));
@@ -153,7 +158,7 @@ pub(super) fn exchange(
             if let Some(code) = code {
                 all.int("rpc.grpc.status_code", code);
             }
-            identity(all, seat, exchange.identity.as_deref().map(|identity| &*identity.name));
+            identity(all, record.route, exchange.identity.as_deref().map(|identity| &*identity.name));
             if record.attempts > 0 {
                 all.int("ferrum.attempts", record.attempts);
             }
@@ -317,7 +322,7 @@ pub(super) fn session(
             if sampler::is_session_failure(record.reason) {
                 all.text("error.type", record.reason);
             }
-            identity(all, seat, session.identity.as_deref().map(|identity| &*identity.name));
+            identity(all, Some(seat.state()), session.identity.as_deref().map(|identity| &*identity.name));
         });
         if sampler::is_session_failure(record.reason) {
             failed(span, None);
@@ -325,8 +330,10 @@ pub(super) fn session(
     });
 }
 
-fn identity(all: &mut Attributes<'_, '_, '_>, seat: Seat<'_>, caller: Option<&str>) {
-    all.text("ferrum.proxy.id", seat.proxy().id.as_str());
+fn identity(all: &mut Attributes<'_, '_, '_>, proxy: Option<&ProxyState>, caller: Option<&str>) {
+    if let Some(proxy) = proxy {
+        all.text("ferrum.proxy.id", proxy.proxy.id.as_str());
+    }
     if let Some(name) = caller {
         all.text("enduser.id", name);
     }
@@ -372,8 +379,8 @@ fn address(all: &mut Attributes<'_, '_, '_>, authority: &str) {
 }
 
 /// What the proxy's path stands for, which is the same for all its requests.
-fn route(seat: Seat<'_>) -> Option<String> {
-    let Traffic::Http(rules) = &seat.proxy().traffic else { return None };
+fn route(proxy: &Proxy) -> Option<String> {
+    let Traffic::Http(rules) = &proxy.traffic else { return None };
     let [only] = &*rules.matches else { return None };
     Some(match &only.path {
         PathPattern::HostOnly => return None,

@@ -454,3 +454,5 @@ fn bad_settings_are_named() {
         assert_eq!(refused(json!({}), &[(name, value)]).0[0].path, name);
     }
 }
+
+mod unrouted;

@@ -113,11 +113,17 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 // The timer ran from the first byte.
                 exchange.started = exchange.started.checked_sub(rules.header).unwrap_or(exchange.started);
                 let reply = Reply::new(Cause::RequestTimeout);
-                Box::pin(refuse(worker, exchange, &mut responder, reply)).await
+                Box::pin(refuse((worker, snapshots.load()), exchange, &mut responder, reply)).await
             }
             Incoming::Refused(error) => {
                 let exchange = unreadable::exchange(&reader.buffer, &client);
-                Box::pin(refuse(worker, exchange, &mut responder, unreadable::reply(error))).await
+                Box::pin(refuse(
+                    (worker, snapshots.load()),
+                    exchange,
+                    &mut responder,
+                    unreadable::reply(error),
+                ))
+                .await
             }
             Incoming::Head(request, info) => {
                 // Only now: a connection may have been idle for long, and its next request belongs to the
@@ -283,7 +289,7 @@ async fn exchange(
             match unexpected {
                 true => {
                     let reply = Reply::new(Cause::ExpectationFailed);
-                    worker.pipeline().refuse(exchange, reply, responder).await
+                    worker.pipeline().refuse(snapshot, (exchange, reply), responder).await
                 }
                 false => worker.pipeline().serve(snapshot, exchange, responder).await,
             }
@@ -378,13 +384,13 @@ impl Reading {
 
 /// Answers what is no request, and records it like one.
 async fn refuse(
-    worker: &Worker,
+    (worker, snapshot): (&Worker, &Snapshot),
     exchange: Box<Exchange>,
     responder: &mut Responder<'_>,
     reply: Reply,
 ) -> After {
     responder.begin_refusal();
-    let delivery = worker.pipeline().refuse(exchange, reply.closing(), responder).await;
+    let delivery = worker.pipeline().refuse(snapshot, (exchange, reply.closing()), responder).await;
     if delivery.cut.is_some() { After::Close } else { After::Linger }
 }
 

@@ -332,5 +332,5 @@ async fn refuse(
     };
     let idle = snapshot.settings.client_timeouts.body;
     let mut responder = Responder { stream: &stream, head: false, idle, upgrade: false, alt_svc: None };
-    worker.pipeline().refuse(exchange, Reply::new(unreadable.cause), &mut responder).await;
+    worker.pipeline().refuse(snapshot, (exchange, Reply::new(unreadable.cause)), &mut responder).await;
 }

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use super::Close;
 use crate::balance::{Flight, Outcome, Settled, Target};
-use crate::config::snapshot::Route;
-use crate::consumer::Consumers;
+use crate::config::snapshot::{Route, Snapshot};
 use crate::http::body::{Body, Meter};
 use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::limit::concurrency::Permit;
 use crate::plugin::seat::{Around, AttemptEnd};
+use crate::plugin::unrouted::Unrouted;
 use crate::record::{ExchangeRecord, Recorder};
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
@@ -59,8 +59,10 @@ pub(super) struct Ending<'s> {
     pub(super) first_byte: Option<Duration>,
     pub(super) response_bytes: u64,
     pub(super) finished: bool,
-    /// Those whom the plugins may recognise; `None` when no proxy was looked for.
-    consumers: Option<&'s Consumers>,
+    /// The configuration that it is served by; `None` when nobody waits for an answer.
+    snapshot: Option<&'s Snapshot>,
+    /// Plugins have seen the reply to an exchange that no chain runs for.
+    is_shown: bool,
     /// The exchange's hooks have ended it already.
     handed_over: bool,
 }
@@ -70,7 +72,7 @@ impl<'s> Ending<'s> {
     pub(super) fn new(
         recorder: &'s dyn Recorder,
         exchange: Box<Exchange>,
-        consumers: Option<&'s Consumers>,
+        snapshot: Option<&'s Snapshot>,
     ) -> Self {
         recorder.began();
         Self {
@@ -91,13 +93,15 @@ impl<'s> Ending<'s> {
             first_byte: None,
             response_bytes: 0,
             finished: false,
-            consumers,
+            snapshot,
+            is_shown: false,
             handed_over: false,
         }
     }
 
     /// The response that says `reply`, noted as what ended the exchange.
-    pub(super) fn reply(&mut self, reply: Reply) -> Response<Body> {
+    pub(super) fn reply(&mut self, mut reply: Reply) -> Response<Body> {
+        self.show(&mut reply);
         self.cause = Some(reply.cause);
         self.exchange.note_reply(&reply);
         // Nobody reads the rest of the request: its connection is told so before the response goes out.
@@ -108,6 +112,21 @@ impl<'s> Ending<'s> {
             response.extensions_mut().insert(Close);
         }
         response
+    }
+
+    /// Shows plugins the reply to an exchange that no chain runs for.
+    fn show(&mut self, reply: &mut Reply) {
+        if let (Some(unrouted), false) = (self.unrouted(), self.is_shown) {
+            self.is_shown = true;
+            let panics = unrouted.reply(&mut self.exchange, reply);
+            (0..panics.0).for_each(|_| self.recorder.panicked());
+        }
+    }
+
+    /// The plugins that see it because no chain does.
+    fn unrouted(&self) -> Option<&'s Unrouted> {
+        let has_chain = self.route.is_some_and(|route| route.quarantine.is_none());
+        self.snapshot.filter(|_| !has_chain).map(|snapshot| &snapshot.unrouted)
     }
 
     /// Notes the head of the response, and those of its headers that logs ask for.
@@ -183,11 +202,15 @@ impl Ending<'_> {
             request_bytes: self.meter.bytes(),
             response_bytes: self.response_bytes,
         };
-        if let (Some(route), Some(consumers)) = (self.route, self.consumers) {
-            let around = Around { state: route, consumers, target: self.target };
-            let panics = route.chain.end(&record, around);
-            (0..panics.0).for_each(|_| self.recorder.panicked());
-        }
+        let panics = match (self.unrouted(), self.route, self.snapshot) {
+            (Some(unrouted), ..) => unrouted.end(&record).0,
+            (None, Some(route), Some(snapshot)) => {
+                let around = Around { state: route, consumers: &snapshot.consumers, target: self.target };
+                route.chain.end(&record, around).0
+            }
+            _ => 0,
+        };
+        (0..panics).for_each(|_| self.recorder.panicked());
         self.recorder.exchange(&record);
     }
 }

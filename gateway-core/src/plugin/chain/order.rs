@@ -12,7 +12,7 @@ use crate::plugin::hooks::Hooks;
 /// Table order first (stable, so that two of a name keep the file's order). Then each config that says `before` or
 /// `after` moves directly next to the plugins it names; those that name each other in a circle are refused. A name that
 /// runs on no plugin of this proxy moves nothing.
-pub(super) fn ordered(registry: &Registry, plugins: &[Member]) -> Result<Vec<Member>, Problems> {
+pub(in crate::plugin) fn ordered(registry: &Registry, plugins: &[Member]) -> Result<Vec<Member>, Problems> {
     let mut list: Vec<Member> = plugins.to_vec();
     list.sort_by_key(|(config, _)| registry.place(&config.plugin_name).unwrap_or(usize::MAX));
     if list.iter().all(|(config, _)| config.order.is_none()) {

@@ -132,7 +132,7 @@ async fn refuse(
             let idle = snapshot.settings.client_timeouts.body;
             let mut responder =
                 Responder { writer: Some(writer), tunnel: None, head: false, idle, answered: false };
-            worker.pipeline().refuse(exchange, Reply::new(cause), &mut responder).await;
+            worker.pipeline().refuse(snapshot, (exchange, Reply::new(cause)), &mut responder).await;
             return;
         }
         NoRequest::Unreadable(Unreadable { cause, .. }) => (cause, Code::MESSAGE_ERROR),
