@@ -32,6 +32,7 @@ use access_log::{AccessLog, AccessLogError};
 use histogram::Merged;
 use labels::CLASSES;
 pub(crate) use load::Load;
+use native::MergedNative;
 pub use shard::{MAX_PROXY_SERIES, WorkerTelemetry};
 use shard::{PAGE, log_health};
 use sinks::Sinks;
@@ -128,6 +129,8 @@ struct Owner {
     since: [u64; CLASSES],
     /// The same of its timings; `None` where nobody was timed before.
     since_timed: Option<Box<Timings>>,
+    /// The same of its native histograms, empty where nobody was timed before.
+    since_native: [native::Before; 2],
 }
 
 /// How long a proxy's exchanges take: in all, and until the target answers.
@@ -197,6 +200,7 @@ impl Telemetry {
                     id: id.clone(),
                     since: self.proxy_counts(slot),
                     since_timed: (timed != Timings::default()).then(|| Box::new(timed)),
+                    since_native: self.native_so_far(slot),
                 });
             }
         }
@@ -285,10 +289,35 @@ impl Telemetry {
     fn proxy_timings(&self, slot: usize) -> Timings {
         let mut sums = Timings::default();
         for timing in self.workers.iter().filter_map(|worker| worker.timings.read(slot)) {
-            sums.total.add(&timing.total);
-            sums.first_byte.add(&timing.first_byte);
+            sums.total.add(&timing.total.classic);
+            if let Some(first_byte) = timing.first_byte() {
+                sums.first_byte.add(&first_byte.classic);
+            }
         }
         sums
+    }
+
+    fn native_so_far(&self, slot: usize) -> [native::Before; 2] {
+        let timings = || self.workers.iter().filter_map(move |worker| worker.timings.read(slot));
+        let first_bytes = timings().filter_map(|timing| Some(&timing.first_byte()?.native));
+        [native::so_far(timings().map(|timing| &timing.total.native)), native::so_far(first_bytes)]
+    }
+
+    /// The native histograms of the proxies that were asked since they are there: in all, and until the target answers.
+    fn native_timings(&self) -> Vec<(Id, MergedNative, MergedNative)> {
+        let configs = self.configs();
+        let owned = configs.owners.iter().enumerate().take(shard::MAX_PROXY_HISTOGRAMS);
+        let timed = owned.filter_map(|(slot, owner)| {
+            let owner = owner.as_ref()?;
+            let timings = || self.workers.iter().filter_map(move |worker| worker.timings.read(slot));
+            let [before, before_first] = &owner.since_native;
+            let total = timings().map(|timing| &timing.total.native);
+            let first_byte = timings().filter_map(|timing| Some(&timing.first_byte()?.native));
+            let total = MergedNative::of_sparse(total, before);
+            let first_byte = MergedNative::of_sparse(first_byte, before_first);
+            (total.count() > 0).then(|| (owner.id.clone(), total, first_byte))
+        });
+        timed.collect()
     }
 
     /// The timings of the proxies that were asked since they are there.

@@ -57,6 +57,9 @@ def check_native(admin, requests):
             median, = query(port, "histogram_quantile(0.5, sum(http_server_request_duration_seconds))")
             if not 0 < median < 10:
                 raise Failed(f"the median is {median} s")
+            by_proxy = query(port, "sum(histogram_count(ferrum_proxy_request_duration_seconds))")
+            if by_proxy != [requests]:
+                raise Failed(f"{requests} requests are {by_proxy} by proxy")
             for name in ("ferrum_config_revision", "ferrum_proxy_requests_total", "up"):
                 if not query(port, name):
                     raise Failed(f"{name} did not come")

@@ -1,8 +1,9 @@
 //! Native histograms: exponential buckets, eight for each doubling, beside the ones with written bounds.
 //!
-//! Only scrapers that take Prometheus' protobuf format see them. They are kept for the durations of all requests and of targets, not
-//! for each proxy: one takes two kilobytes a worker.
+//! Only scrapers that take Prometheus' protobuf format see them. One takes two kilobytes a worker; those of a proxy are [`Sparse`]: they
+//! allocate the buckets that durations fall into, a part at a time.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::histogram::Count;
@@ -36,7 +37,15 @@ const fn mantissa(number: f64) -> u64 {
 }
 
 /// Where a duration is counted: 0 is for what is too short, then come the buckets.
-fn place(duration: Duration) -> usize {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+/// The place of a duration.
+pub(super) fn place(duration: Duration) -> Place {
+    Place(index_of(duration))
+}
+
+fn index_of(duration: Duration) -> usize {
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let seconds = nanos as f64 * 1e-9;
     if seconds <= ZERO {
@@ -60,37 +69,96 @@ impl Default for Native {
 }
 
 impl Native {
-    pub(super) fn observe(&self, duration: Duration) {
-        if let Some(count) = self.0.get(place(duration)) {
+    pub(super) fn count(&self, Place(place): Place) {
+        if let Some(count) = self.0.get(place) {
             count.add(1);
         }
     }
 }
+
+/// Buckets that are allocated together: four doublings.
+const PART: usize = 32;
+
+/// The same with only those parts allocated that something was counted in: 128 bytes, and 256 a part. One proxy's durations are seldom
+/// in more than two.
+#[derive(Debug, Default)]
+pub(crate) struct Sparse([OnceLock<Box<[Count; PART]>>; BUCKETS / PART]);
+
+impl Sparse {
+    pub(super) fn count(&self, Place(place): Place) {
+        if let Some(part) = self.0.get(place / PART) {
+            part.get_or_init(Box::default)[place % PART].add(1);
+        }
+    }
+
+    fn add_to(&self, sums: &mut [u64; BUCKETS]) {
+        let parts = sums.chunks_exact_mut(PART).zip(&self.0);
+        for (sums, part) in parts.filter_map(|(sums, part)| Some((sums, part.get()?))) {
+            sums.iter_mut().zip(&**part).for_each(|(sum, count)| *sum += count.value());
+        }
+    }
+}
+
+/// What a sparse histogram had counted at some moment: places and counts.
+pub(super) type Before = Box<[(u8, u64)]>;
 
 /// The histograms of several workers, added up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MergedNative {
     /// What is too short for a bucket.
     pub(super) zero: u64,
-    /// Not cumulative, from the first bucket on.
+    /// The index of the first bucket that is given.
+    pub(super) first: i64,
+    /// Not cumulative. Empty ones at either end are left out.
     pub(super) buckets: Vec<u64>,
 }
 
 impl MergedNative {
     pub(super) fn of<'n>(natives: impl Iterator<Item = &'n Native>) -> Self {
-        let mut merged = Self { zero: 0, buckets: vec![0; BUCKETS - 1] };
+        let mut sums = [0; BUCKETS];
         for native in natives {
-            let mut counts = native.0.iter().map(Count::value);
-            merged.zero += counts.next().unwrap_or(0);
-            merged.buckets.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            sums.iter_mut().zip(&native.0).for_each(|(sum, count)| *sum += count.value());
         }
-        merged
+        Self::trimmed(&sums)
+    }
+
+    /// What was counted after `before`.
+    pub(super) fn of_sparse<'n>(sparse: impl Iterator<Item = &'n Sparse>, before: &Before) -> Self {
+        let mut sums = added(sparse);
+        for (place, count) in before {
+            sums[usize::from(*place)] = sums[usize::from(*place)].wrapping_sub(*count);
+        }
+        Self::trimmed(&sums)
+    }
+
+    fn trimmed(sums: &[u64; BUCKETS]) -> Self {
+        let [zero, buckets @ ..] = sums;
+        let skipped = buckets.iter().take_while(|count| **count == 0).count();
+        let end = buckets.iter().rposition(|count| *count > 0).map_or(skipped, |last| last + 1);
+        let buckets = buckets.get(skipped..end).unwrap_or_default().to_vec();
+        Self { zero: *zero, first: FIRST + skipped as i64, buckets }
     }
 
     pub(super) fn count(&self) -> u64 {
         self.zero + self.buckets.iter().sum::<u64>()
     }
 }
+
+fn added<'n>(sparse: impl Iterator<Item = &'n Sparse>) -> [u64; BUCKETS] {
+    let mut sums = [0; BUCKETS];
+    sparse.for_each(|sparse| sparse.add_to(&mut sums));
+    sums
+}
+
+/// What was counted so far, for [`MergedNative::of_sparse`].
+pub(super) fn so_far<'n>(sparse: impl Iterator<Item = &'n Sparse>) -> Before {
+    let sums = added(sparse);
+    let counted = (0..=u8::MAX).zip(sums).filter(|(_, count)| *count > 0);
+    counted.collect()
+}
+
+// A place fits the byte of `Before`, and parts leave no place out.
+const _: () = assert!(BUCKETS == 256 && BUCKETS.is_multiple_of(PART));
 
 #[cfg(test)]
 mod tests {
@@ -101,7 +169,7 @@ mod tests {
     fn durations_are_counted_between_their_bounds() {
         let bound = |index: i64| 2f64.powf(index as f64 / PER_DOUBLING as f64);
         for nanos in (0..63).flat_map(|n| [1u64 << n, (1 << n) + 1, (1 << n) + (1 << n) / 2]) {
-            let (seconds, place) = (nanos as f64 * 1e-9, place(Duration::from_nanos(nanos)));
+            let (seconds, place) = (nanos as f64 * 1e-9, index_of(Duration::from_nanos(nanos)));
             if place == 0 {
                 assert!(seconds <= ZERO, "{nanos}");
                 continue;
@@ -111,20 +179,52 @@ mod tests {
             assert!(seconds <= bound(index) * (1.0 + 1e-12) || index == LAST, "{nanos} in {index}");
         }
         // A bound belongs to its own bucket.
-        assert_eq!(place(Duration::from_secs(1)) as i64 - 1 + FIRST, 0);
-        assert_eq!(place(Duration::from_millis(500)) as i64 - 1 + FIRST, -8);
-        assert_eq!(place(Duration::ZERO), 0);
-        assert_eq!(place(Duration::MAX), BUCKETS - 1);
+        assert_eq!(index_of(Duration::from_secs(1)) as i64 - 1 + FIRST, 0);
+        assert_eq!(index_of(Duration::from_millis(500)) as i64 - 1 + FIRST, -8);
+        assert_eq!(index_of(Duration::ZERO), 0);
+        assert_eq!(index_of(Duration::MAX), BUCKETS - 1);
     }
 
     #[test]
     fn workers_are_added_up() {
         let (a, b) = (Native::default(), Native::default());
-        a.observe(Duration::from_secs(1));
-        b.observe(Duration::from_secs(1));
-        b.observe(Duration::ZERO);
+        a.count(place(Duration::from_secs(1)));
+        b.count(place(Duration::from_secs(1)));
+        b.count(place(Duration::ZERO));
         let merged = MergedNative::of([&a, &b].into_iter());
         assert_eq!((merged.zero, merged.count()), (1, 3));
-        assert_eq!(merged.buckets[(-FIRST) as usize], 2);
+        assert_eq!((merged.first, &merged.buckets[..]), (0, &[2][..]));
+        let none = MergedNative::of([&Native::default()].into_iter());
+        assert_eq!((none.count(), none.buckets.len()), (0, 0));
+    }
+
+    /// A sparse one counts as the other does, wherever a duration falls.
+    #[test]
+    fn a_sparse_histogram_says_the_same() {
+        let (dense, sparse) = (Native::default(), Sparse::default());
+        for n in 0..63 {
+            for place in [place(Duration::from_nanos(1 << n)), place(Duration::from_nanos(3 << n))] {
+                dense.count(place);
+                sparse.count(place);
+            }
+        }
+        let all = MergedNative::of([&dense].into_iter());
+        assert_eq!(MergedNative::of_sparse([&sparse].into_iter(), &Before::default()), all);
+        let before = so_far([&sparse].into_iter());
+        sparse.count(place(Duration::from_secs(1)));
+        let later = MergedNative::of_sparse([&sparse].into_iter(), &before);
+        assert_eq!((later.count(), later.first, later.buckets), (1, 0, vec![1]));
+    }
+
+    #[test]
+    fn a_sparse_histogram_allocates_what_it_counts_in() {
+        let sparse = Sparse::default();
+        assert!(size_of::<Sparse>() <= 128);
+        let parts = || sparse.0.iter().filter(|part| part.get().is_some()).count();
+        assert_eq!(parts(), 0);
+        for millis in [2, 3, 4, 5] {
+            sparse.count(place(Duration::from_millis(millis)));
+        }
+        assert!(parts() <= 2, "{}", parts());
     }
 }

@@ -9,7 +9,7 @@ use gateway_core::record::metric;
 use super::Telemetry;
 use super::exemplars::Exemplar;
 use super::labels::{CLASSES, VERSIONS, request_labels};
-use super::native::{FIRST, MergedNative, SCHEMA, ZERO};
+use super::native::{MergedNative, SCHEMA, ZERO};
 use super::open_metrics::{self, quality};
 use super::push::families::{self, Family, Kind, Point};
 
@@ -53,7 +53,7 @@ pub(crate) fn of(text: &str, telemetry: &Telemetry) -> Vec<u8> {
     out
 }
 
-/// Labels as the text format writes them; those of native histograms have nothing to escape.
+/// Labels as the text format writes them, without its escapes.
 fn written(labels: &[(String, String)]) -> String {
     let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
     pairs.join(",")
@@ -73,6 +73,13 @@ fn natives(telemetry: &Telemetry) -> Natives {
     }
     let merged = MergedNative::of(telemetry.workers.iter().map(|worker| &worker.native_first_bytes));
     found.insert((metric::UPSTREAM_DURATION.name, String::new()), merged);
+    for (id, total, first_byte) in telemetry.native_timings() {
+        let labels = written(&[("proxy".to_owned(), id.to_string())]);
+        if first_byte.count() > 0 {
+            found.insert((metric::PROXY_UPSTREAM_DURATION.name, labels.clone()), first_byte);
+        }
+        found.insert((metric::PROXY_DURATION.name, labels), total);
+    }
     found
 }
 
@@ -140,7 +147,7 @@ fn write_native(it: &mut Message, native: &MergedNative) {
     while at < native.buckets.len() {
         let run = native.buckets[at..].iter().take_while(|count| **count > 0).count();
         if run > 0 {
-            let index = FIRST + at as i64;
+            let index = native.first + at as i64;
             it.message(12, |it| {
                 it.signed(1, index - expected);
                 it.number(2, run as u64);
@@ -205,8 +212,36 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    fn take_varint(bytes: &mut &[u8]) -> usize {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= usize::from(first & 0x7f) << shift;
+            if *first < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+
+    /// How many native histograms a family of this page has.
+    pub(in super::super) fn natives_of(mut page: &[u8], family: &str) -> usize {
+        let head = [&[5 << 3, 6, 6 << 3 | 1][..], &ZERO.to_le_bytes()].concat();
+        while !page.is_empty() {
+            let length = take_varint(&mut page);
+            let (message, rest) = page.split_at(length);
+            page = rest;
+            let name = [&[0x0a, family.len() as u8][..], family.as_bytes()].concat();
+            if message.starts_with(&name) {
+                return message.windows(head.len()).filter(|window| *window == head).count();
+            }
+        }
+        panic!("no family {family}");
+    }
 
     const PROMETHEUS: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
         application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,\
@@ -236,11 +271,9 @@ mod tests {
     /// Spans leave out empty buckets, counts are differences.
     #[test]
     fn native_buckets_are_written_in_runs() {
-        let mut buckets = vec![0; 255];
-        let zero = (-FIRST) as usize;
-        (buckets[zero], buckets[zero + 1], buckets[zero + 4]) = (3, 1, 2);
+        let buckets = vec![3, 1, 0, 0, 2];
         let mut message = Message::default();
-        write_native(&mut message, &MergedNative { zero: 7, buckets });
+        write_native(&mut message, &MergedNative { zero: 7, first: 0, buckets });
         let expected = [
             // schema 3, zero threshold 2^-20, seven below it
             &[5 << 3, 6, 6 << 3 | 1][..],

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use gateway_core::balance::Target;
 use gateway_core::config::model::Id;
@@ -16,7 +17,7 @@ use super::access_log::Share;
 use super::exemplars::Exemplars;
 use super::histogram::{Count, Histogram, Merged};
 use super::labels::{CLASSES, SESSIONS, VERSIONS, class_of, version_of};
-use super::native::Native;
+use super::native::{self, Native, Place, Sparse};
 use super::sinks::Sinks;
 
 /// Proxies with a series of their own; the others share one.
@@ -194,11 +195,46 @@ impl ProxyTable {
     }
 }
 
+/// One proxy's durations: buckets with written bounds, and exponential ones.
+#[derive(Debug, Default)]
+pub(super) struct Durations {
+    pub(super) classic: Histogram,
+    pub(super) native: Sparse,
+}
+
+impl Durations {
+    fn observe(&self, duration: Duration, place: Place) {
+        self.classic.observe(duration);
+        self.native.count(place);
+    }
+}
+
 /// How long one proxy's exchanges take.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
-    pub(super) total: Histogram,
-    pub(super) first_byte: Histogram,
+    pub(super) total: Durations,
+    /// There once a target has answered.
+    first_byte: OnceLock<Box<Durations>>,
+}
+
+impl Timing {
+    /// How long its targets took to answer, if one did.
+    pub(super) fn first_byte(&self) -> Option<&Durations> {
+        self.first_byte.get().map(|durations| &**durations)
+    }
+}
+
+/// Where an exchange's durations are counted, found once for all histograms.
+struct Places {
+    total: Place,
+    first_byte: Option<(Duration, Place)>,
+}
+
+impl Places {
+    fn of(record: &ExchangeRecord<'_>) -> Self {
+        let first_byte = record.first_byte.map(|took| (took, native::place(took)));
+        Self { total: native::place(record.duration), first_byte }
+    }
 }
 
 /// Timings by the proxies' slots, each allocated with its proxy's first exchange.
@@ -211,12 +247,12 @@ impl Default for TimingTable {
 }
 
 impl TimingTable {
-    fn observe(&self, slot: usize, record: &ExchangeRecord<'_>) {
+    fn observe(&self, slot: usize, record: &ExchangeRecord<'_>, places: &Places) {
         let Some(timing) = self.0.get(slot) else { return };
         let timing = timing.get_or_init(Box::default);
-        timing.total.observe(record.duration);
-        if let Some(first_byte) = record.first_byte {
-            timing.first_byte.observe(first_byte);
+        timing.total.observe(record.duration, places.total);
+        if let Some((took, place)) = places.first_byte {
+            timing.first_byte.get_or_init(Box::default).observe(took, place);
         }
     }
 
@@ -246,19 +282,20 @@ impl Recorder for WorkerTelemetry {
         let class = class_of(record.status);
         let version = version_of(record.exchange.version());
         self.durations[version][class].observe(record.duration);
-        self.natives[version][class].observe(record.duration);
+        let places = Places::of(record);
+        self.natives[version][class].count(places.total);
         self.exemplars.observe(record, version, class);
         let proxy = match record.route {
             Some(route) => {
-                self.timings.observe(route.slot as usize, record);
+                self.timings.observe(route.slot as usize, record, &places);
                 self.proxies.of(route.slot as usize)
             }
             None => &self.proxies.none,
         };
         proxy[class].add(1);
-        if let Some(first_byte) = record.first_byte {
-            self.first_bytes.observe(first_byte);
-            self.native_first_bytes.observe(first_byte);
+        if let Some((took, place)) = places.first_byte {
+            self.first_bytes.observe(took);
+            self.native_first_bytes.count(place);
         }
         // Most exchanges have no request body, and writing less is cheaper than looking.
         if record.request_bytes > 0 {
@@ -367,4 +404,22 @@ fn log_failure(record: &ExchangeRecord<'_>) {
     let target = record.target.map_or("", |target| &*target.authority);
     let error = record.failure.map(ToString::to_string);
     tracing::warn!(proxy, target, reason = record.reason, error, "upstream request failed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a proxy's histograms cost each worker before their first duration.
+    #[test]
+    fn an_unused_histogram_costs_no_more_than_its_budget() {
+        const BUDGET: usize = 200;
+        let table = TimingTable::default();
+        assert!(table.0.iter().all(|slot| slot.get().is_none()), "nothing is allocated ahead");
+        assert!(size_of_val(&*table.0) <= BUDGET * table.0.len());
+        // A proxy whose targets never answered has one histogram and the room for the other.
+        let timing = Timing::default();
+        assert!(timing.first_byte().is_none());
+        assert!(size_of::<Timing>() - size_of::<Durations>() <= BUDGET, "{}", size_of::<Timing>());
+    }
 }

@@ -185,6 +185,42 @@ fn a_slot_given_to_another_proxy_begins_at_zero() {
     assert_eq!(page["ferrum_proxy_request_duration_seconds_count{proxy=\"new\"}"], 1.0);
 }
 
+/// What scrapers of the protobuf format get beside the buckets with written bounds.
+#[test]
+fn each_proxy_has_native_histograms_that_begin_with_it() {
+    let mut configurations = Configurations::new(&["old", "kept", "silent"]);
+    let telemetry = telemetry(2);
+    telemetry.applied(&configurations.compiled);
+    let plain = exchange(http::Request::get("/"));
+    let counts = |telemetry: &Telemetry| -> Vec<(String, u64, u64)> {
+        let all = telemetry.native_timings().into_iter();
+        all.map(|(id, total, first)| (id.to_string(), total.count(), first.count())).collect()
+    };
+    for (worker, id) in [(0, "old"), (0, "kept"), (1, "kept")] {
+        telemetry.worker(worker).exchange(&record(&plain, Some(&configurations.route(id))));
+    }
+    let unanswered = configurations.route("kept");
+    telemetry.worker(1).exchange(&ExchangeRecord { first_byte: None, ..record(&plain, Some(&unanswered)) });
+    let mut found = counts(&telemetry);
+    found.sort();
+    assert_eq!(found, [("kept".to_owned(), 3, 2), ("old".to_owned(), 1, 1)]);
+    // The slot of one that is gone is another's, which begins at nothing.
+    configurations.change(&["kept", "silent"]);
+    telemetry.applied(&configurations.compiled);
+    configurations.change(&["kept", "silent", "new"]);
+    telemetry.applied(&configurations.compiled);
+    assert_eq!(counts(&telemetry), [("kept".to_owned(), 3, 2)]);
+    telemetry.worker(0).exchange(&record(&plain, Some(&configurations.route("new"))));
+    let mut found = counts(&telemetry);
+    found.sort();
+    assert_eq!(found, [("kept".to_owned(), 3, 2), ("new".to_owned(), 1, 1)]);
+    let text = prometheus::render(&telemetry, &configurations.compiled.snapshot, (0, &Tasks::default()));
+    let binary = protobuf::of(&text, &telemetry);
+    for family in [metric::PROXY_DURATION.name, metric::PROXY_UPSTREAM_DURATION.name] {
+        assert_eq!(protobuf::tests::natives_of(&binary, family), 2, "{family}");
+    }
+}
+
 #[test]
 fn strange_statuses_and_sessions_have_their_place() {
     let configurations = Configurations::new(&["a"]);
