@@ -1,5 +1,7 @@
 //! Access records through a running gateway to servers that take them: syslog, lines, batches, Loki, OTLP.
 
+mod flapping;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::net::UdpSocket;

@@ -78,6 +78,21 @@ impl Edge {
         page
     }
 
+    /// Ends the gateway, whose tasks send what waits; the plugins' metrics after that.
+    pub(crate) async fn meters_at_the_end(self) -> String {
+        let Self { gateway, registry, records, .. } = self;
+        let (said, ended) = tokio::sync::oneshot::channel();
+        // It waits for its threads, which may wait for servers of the test.
+        std::thread::spawn(move || {
+            drop((gateway, records));
+            drop(said.send(()));
+        });
+        super::soon(ended).await.expect("the gateway's end");
+        let mut page = String::new();
+        registry.world().meters().write(&mut page);
+        page
+    }
+
     pub(crate) fn http(&self) -> SocketAddr {
         self.gateway.addresses().http.expect("http")
     }
