@@ -309,33 +309,33 @@ async fn wrong_logins_do_not_hold_up_other_traffic() {
     );
     // One worker: a check on it would hold up everything.
     let edge = Edge::start(&spec);
-    let begun = std::time::Instant::now();
+    let under_way = std::cell::Cell::new(300);
     let logins = (0..300).map(|n| {
         let user = if n % 2 == 0 { "Basic YW5uOndyb25n" } else { "Basic Ym9iOndyb25n" };
-        let edge = &edge;
-        async move { ask(edge, Way::H1, ("/", &[("authorization", user)], "")).await.0 }
+        let (edge, under_way) = (&edge, &under_way);
+        async move {
+            let status = ask(edge, Way::H1, ("/", &[("authorization", user)], "")).await.0;
+            under_way.set(under_way.get() - 1);
+            status
+        }
     });
     let others = async {
-        let mut slowest = std::time::Duration::ZERO;
-        for _ in 0..20 {
-            let since = std::time::Instant::now();
+        let mut beside = 0;
+        // As long as passwords are checked, and never so long that a test could not end.
+        while under_way.get() > 0 {
             assert_eq!(ask(&edge, Way::H1, ("/open", &[], "")).await.0, 200);
-            slowest = slowest.max(since.elapsed());
+            beside += usize::from(under_way.get() > 0);
         }
-        slowest
+        beside
     };
-    let (statuses, slowest) = tokio::join!(futures_util::future::join_all(logins), others);
+    let (statuses, beside) = tokio::join!(futures_util::future::join_all(logins), others);
     let count = |status| statuses.iter().filter(|it| **it == status).count();
     let (wrong, busy) = (count(401), count(503));
     assert_eq!(wrong + busy, 300);
-    // Those that may not wait are told so; checked one after the other they would take much longer than this.
+    // A login can only find others waiting where the worker goes on while a password is checked: one that checked by itself would
+    // have ended each check before it looked at the next.
     assert!(wrong > 0 && busy > 0, "{wrong} wrong, {busy} busy");
-    assert!(
-        slowest < begun.elapsed().max(std::time::Duration::from_secs(2)),
-        "{slowest:?} of {:?}",
-        begun.elapsed()
-    );
-    assert!(slowest < std::time::Duration::from_secs(5), "{slowest:?}");
+    assert!(beside > 0, "no other request was answered beside the checks");
 }
 
 #[tokio::test]

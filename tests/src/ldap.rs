@@ -1,11 +1,14 @@
 //! Users of an LDAP directory, which the test starts: by name and by search, over TLS, StartTLS and plainly, with groups, with
 //! wrong passwords, hostile names, and while the directory is away.
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+
 use crate::support::edge::Edge;
 use crate::support::slapd::Slapd;
 use crate::support::standing::Standing;
 use crate::support::stream::free_port;
 use crate::support::tls;
+use crate::support::wire::{Port, Wire};
 
 const SEARCH: &str = "search: {base_dn: 'ou=people,dc=example,dc=org', \
     bind_dn: 'uid=reader,ou=people,dc=example,dc=org', bind_password: readme";
@@ -159,4 +162,48 @@ async fn a_certificate_that_nobody_vouches_for_is_refused() {
         let edge = Edge::start(&spec.replace(&ca, ""));
         assert_eq!(login(&edge, "ann", "sesame").await.0, 503, "{url}");
     }
+}
+
+/// Takes a connection and the bind on it; how a wrong password is answered there.
+async fn taken(directory: &Port) -> (Wire, Vec<u8>) {
+    let mut wire = Wire::new(directory.accept().await);
+    let bind = wire.some(1024).await.expect("a bind");
+    // invalidCredentials (RFC 4511 §4.2.2), under the number of the request.
+    let refused = [0x30, 12, 2, 1, bind[4], 0x61, 7, 10, 1, 49, 4, 0, 4, 0];
+    (wire, refused.to_vec())
+}
+
+#[tokio::test]
+async fn no_more_connections_are_open_than_configured() {
+    let origin = Standing::start("o").await;
+    let directory = Port::listen(None).await;
+    let config = format!(
+        "urls: ['ldap://{}'], plaintext: true, bind_dn: 'uid={{username}},dc=example', \
+         max_connections: 2, max_waiting: 1, timeout_ms: 60000",
+        directory.address
+    );
+    let edge = Edge::start(&spec(&origin, &config));
+    let wrong = || login(&edge, "ann", "wrong");
+    let mut logins: FuturesUnordered<_> = [wrong(), wrong()].into_iter().collect();
+    let mut held = Vec::new();
+    while held.len() < 2 {
+        tokio::select! {
+            taken = taken(&directory) => held.push(taken),
+            early = logins.next() => panic!("{early:?} without an answer"),
+        }
+    }
+    // Of two more, one waits for a connection and one has no room: with a third connection both would have it.
+    logins.extend([wrong(), wrong()]);
+    let (status, body) = logins.next().await.expect("a login");
+    assert!(status == 503 && body.contains("too many passwords"), "{status} {body}");
+    let answering = async {
+        for (wire, refused) in &mut held {
+            wire.send(&refused).await;
+        }
+        let (mut wire, refused) = taken(&directory).await;
+        wire.send(refused).await;
+        held.push((wire, Vec::new()));
+    };
+    let (statuses, ()) = tokio::join!(logins.map(|(status, _)| status).collect::<Vec<_>>(), answering);
+    assert_eq!(statuses, [401; 3]);
 }

@@ -85,7 +85,7 @@ impl Edge {
         // It waits for its threads, which may wait for servers of the test.
         std::thread::spawn(move || {
             drop((gateway, records));
-            drop(said.send(()));
+            _ = said.send(());
         });
         super::soon(ended).await.expect("the gateway's end");
         let mut page = String::new();
