@@ -19,7 +19,8 @@ pub use chain::{Chain, PLUGIN_TIMEOUT};
 pub use entry::{Built, Entry, Registry, entry};
 pub use hook_set::HookSet;
 pub use hooks::{
-    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, OnUnrouted,
+    Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
+    OnUnrouted,
 };
 pub use needs::{Need, Needs};
 pub use seat::{Attempt, AttemptEnd, Place, Seat};

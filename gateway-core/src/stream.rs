@@ -1,5 +1,6 @@
 //! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
 
+pub mod between;
 pub mod drain;
 pub mod flow;
 pub mod pipeline;

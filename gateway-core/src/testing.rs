@@ -8,6 +8,8 @@
 
 #![allow(clippy::panic, clippy::missing_panics_doc, reason = "a test ends where it is set up wrongly")]
 
+mod streams;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +38,7 @@ use crate::plugin::{Entry, Registry, World};
 use crate::record::{ExchangeRecord, Recorder, SessionRecord};
 use crate::stream::relay::Tunnel;
 use crate::upstream::{Answer, Call, Failure, Upstream};
+pub use streams::{Ended, Streaming};
 
 /// A gateway in front of a target that is a closure.
 pub struct Trial {

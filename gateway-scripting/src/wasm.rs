@@ -7,8 +7,9 @@
 //! Modules of Conduit's small interface (`on_request`, `on_response`) are run as well: see `interface`.
 //!
 //! Modules see request and response heads, bodies and trailers, answer themselves, pause an exchange until a call is answered,
-//! share data, queues and metrics with the other instances of their plugin config, and are called by a timer. gRPC streams, TCP
-//! streams and foreign functions are not offered: the module is told so. The headers that frame messages are the gateway's own; a
+//! share data, queues and metrics with the other instances of their plugin config, and are called by a timer. With functions for
+//! connections they see the bytes of TCP and TLS streams as well. gRPC streams and foreign functions are not offered: the module is
+//! told so. The headers that frame messages are the gateway's own; a
 //! module that is going to change a body removes `content-length`, as Envoy asks for, too.
 
 mod abi;
@@ -18,6 +19,7 @@ mod filter;
 mod host;
 mod queues;
 mod settings;
+mod stream;
 mod visit;
 mod vm;
 mod wasi;
@@ -28,17 +30,23 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::world::per_worker::PerWorker;
-use gateway_core::plugin::{Hooks, OnEnd, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
-use gateway_core::record::{ExchangeRecord, Metric};
+use gateway_core::plugin::{
+    Gate, Hooks, OnBytes, OnClose, OnConnect, OnEnd, OnRequest, OnResponse, Plugin, Refusal, Seat, Step,
+    Verdict, World,
+};
+use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
+use gateway_core::stream::between::{Cut, Stream};
+use gateway_core::stream::session::Session;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::shared_table::SharedTable;
 use conduit::Conduit;
 use filter::Filter;
-use host::{Line, Parts, Side, Way};
+use host::{Context, Line, Parts, Side, Way};
 use queues::Queues;
 use settings::{Config, Rules};
+use stream::{Opened, Opening, Tap};
 use visit::{Core, Stop, Visit};
 use vm::{Template, Vm};
 
@@ -56,6 +64,10 @@ enum Runs {
 struct Sees {
     request_bodies: bool,
     response_bodies: bool,
+    exchanges: bool,
+    streams: bool,
+    /// What the client of a stream sends, and what its target sends.
+    bytes: (bool, bool),
 }
 
 const FAILURES: Metric = Metric {
@@ -102,20 +114,35 @@ impl Plugin for Wasm {
         let sees = Sees {
             request_bodies: vm.sees_bodies(Way::Request),
             response_bodies: vm.sees_bodies(Way::Response),
+            // A module without functions for either is called by its timer, beside requests.
+            exchanges: vm.sees_exchanges() || !vm.sees_streams(),
+            streams: vm.sees_streams(),
+            bytes: vm.sees_bytes(),
         };
         let core = Arc::new(Core { template, parts, pools: PerWorker::new(), failed, _module: compiled });
         Ok(Self(Runs::ProxyWasm { core, sees }))
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        hooks.on_request(self.clone());
         match &self.0 {
-            Runs::ProxyWasm { .. } => {
-                hooks.on_response(self.clone());
-                hooks.on_end(self);
+            Runs::ProxyWasm { sees, .. } => {
+                if sees.exchanges {
+                    hooks.on_request(self.clone());
+                    hooks.on_response(self.clone());
+                    hooks.on_end(self.clone());
+                }
+                if sees.streams {
+                    hooks.on_connect(self.clone());
+                    hooks.on_bytes(self.clone());
+                    hooks.on_close(self);
+                }
             }
-            Runs::Conduit(conduit) if conduit.sees_responses() => hooks.on_response(self.clone()),
-            Runs::Conduit(_) => {}
+            Runs::Conduit(conduit) => {
+                hooks.on_request(self.clone());
+                if conduit.sees_responses() {
+                    hooks.on_response(self.clone());
+                }
+            }
         }
     }
 }
@@ -142,7 +169,7 @@ impl OnRequest for Wasm {
             Runs::ProxyWasm { core, sees } => (core, sees),
             Runs::Conduit(conduit) => return conduit.on_request(exchange).map_or(Step::Next, Step::reply),
         };
-        let visit = match core.visit(exchange, seat) {
+        let visit = match core.visit(Context::of(exchange, seat)) {
             Ok(visit) => visit,
             Err(stop) => return step(stop),
         };
@@ -225,7 +252,73 @@ impl OnEnd for Wasm {
     }
 }
 
-/// What an exchange keeps.
+impl OnConnect for Wasm {
+    fn on_connect<'a>(&'a self, session: &'a mut Session, seat: Seat<'a>) -> Gate<'a> {
+        // A WebSocket is visited as the exchange that it began as.
+        let (Runs::ProxyWasm { core, .. }, None) = (&self.0, &session.head) else { return Gate::Open };
+        let visit = match core.visit(Context::of_session(session, seat)) {
+            Ok(visit) => visit,
+            Err(stop) => return gate(&stop),
+        };
+        session.state.put(seat, Visiting(visit.clone()));
+        match Opening::begin(visit) {
+            Ok(Opened::GoesOn) => Gate::Open,
+            Ok(Opened::Refused(reason)) => Gate::refuse(reason),
+            Ok(Opened::Waits(opening)) => Gate::Wait(Box::pin(async move {
+                match opening.decided().await {
+                    Ok(decided) => decided.map_err(Refusal::new),
+                    Err(Stop::Pass) => Ok(()),
+                    Err(_) => Err(Refusal::new(stream::FAILED)),
+                }
+            })),
+            Err(stop) => gate(&stop),
+        }
+    }
+}
+
+fn gate(stop: &Stop) -> Gate<'static> {
+    match stop {
+        Stop::Pass => Gate::Open,
+        Stop::Reply(_) | Stop::Body(_) => Gate::refuse(stream::FAILED),
+    }
+}
+
+impl OnBytes for Wasm {
+    fn on_bytes<'a>(
+        &'a self,
+        client: Stream<'a>,
+        about: (&'a Session, &'a Cut),
+        seat: Seat<'a>,
+    ) -> Stream<'a> {
+        let (session, cut) = about;
+        let (Runs::ProxyWasm { sees, .. }, Some(Visiting(visit))) =
+            (&self.0, session.state.of::<Visiting>(seat))
+        else {
+            return client;
+        };
+        let target = seat.target().map(|target| target.authority.to_string());
+        let told = visit.context(|context| {
+            if let Some(facts) = &mut context.facts {
+                facts.target = target;
+            }
+        });
+        // One that has failed before, in a session that goes on without it.
+        if told.is_err() {
+            return client;
+        }
+        Box::new(Tap::new(client, visit.clone(), sees.bytes, cut))
+    }
+}
+
+impl OnClose for Wasm {
+    fn on_close(&self, record: &SessionRecord<'_>, seat: Seat<'_>) {
+        if let Some(Visiting(visit)) = record.session.state.of::<Visiting>(seat) {
+            visit.end_stream(record.reason);
+        }
+    }
+}
+
+/// What an exchange or session keeps.
 struct Visiting(Arc<Visit>);
 
 /// Waits until the head may pass, and for all of a body that is at hand.

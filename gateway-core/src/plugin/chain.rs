@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::entry::{Built, Registry};
 use super::hooks::{
-    Authenticate, Hooks, OnAttempt, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse, Seated,
+    Authenticate, Hooks, OnAttempt, OnBytes, OnClose, OnConnect, OnEnd, OnMessage, OnRequest, OnResponse,
+    Seated,
 };
 use super::seat::{Around, Attempt, AttemptEnd};
 use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Wait};
@@ -26,6 +27,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
+use crate::stream::between::{Cut, Stream};
 use crate::stream::session::{Direction, Kind, Message, Session};
 pub(crate) use verdict::{Panicked, guarded};
 use verdict::{timed, verdict, within};
@@ -44,6 +46,7 @@ pub struct Chain {
     on_connect: Box<[Seated<dyn OnConnect>]>,
     on_message: Box<[Seated<dyn OnMessage>]>,
     on_close: Box<[Seated<dyn OnClose>]>,
+    on_bytes: Box<[Seated<dyn OnBytes>]>,
     chooses: Box<[Arc<str>]>,
     secrets: Box<[Box<str>]>,
     members: Box<[Member]>,
@@ -98,6 +101,7 @@ impl Chain {
             on_connect: hooks.on_connect.into(),
             on_message: hooks.on_message.into(),
             on_close: hooks.on_close.into(),
+            on_bytes: hooks.on_bytes.into(),
             chooses: hooks.chooses.into(),
             secrets: hooks.secrets.into(),
             members: members.into(),
@@ -389,6 +393,24 @@ impl Chain {
     /// Whether any plugin attends to sessions.
     pub(crate) fn has_session_seats(&self) -> bool {
         !(self.on_connect.is_empty() && self.on_message.is_empty() && self.on_close.is_empty())
+    }
+
+    /// Whether any plugin sees the bytes of streams.
+    pub(crate) fn has_byte_seats(&self) -> bool {
+        !self.on_bytes.is_empty()
+    }
+
+    /// The client's end with the plugins in front of it that see bytes, the first in the chain next to the client.
+    pub(crate) fn bytes<'a>(
+        &'a self,
+        client: Stream<'a>,
+        (session, cut): (&'a Session, &'a Cut),
+        around: Around<'a>,
+    ) -> Stream<'a> {
+        let seats = self.on_bytes.iter().filter(|seat| seat.attends(session));
+        seats.fold(client, |client, Seated { place, plugin, .. }| {
+            plugin.on_bytes(client, (session, cut), around.seat(*place))
+        })
     }
 
     /// Whether any plugin reads messages, so that bytes may not be relayed unopened.

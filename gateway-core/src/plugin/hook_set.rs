@@ -16,12 +16,14 @@ impl HookSet {
     /// No proxy's traffic runs this one.
     pub(crate) const ON_UNROUTED: Self = Self(0x100);
 
+    pub(crate) const ON_BYTES: Self = Self(0x200);
+
     /// The hooks that HTTP exchanges run.
     pub(crate) const EXCHANGE: Self = Self(0x1f);
     /// The hooks that a WebSocket runs besides those of its exchange.
     pub(crate) const WEBSOCKET: Self = Self(0xe0);
     /// The hooks that TCP and TLS streams run: they have no messages.
-    pub(crate) const STREAM: Self = Self(0xa0);
+    pub(crate) const STREAM: Self = Self(0x2a0);
     /// The hooks that UDP and DTLS sessions run.
     pub(crate) const DATAGRAM: Self = Self(0xe0);
 
@@ -38,7 +40,20 @@ impl HookSet {
             (Self::STREAM, "TCP and TLS streams"),
             (Self::DATAGRAM, "UDP and DTLS sessions"),
         ];
-        all.into_iter().filter(|(hooks, _)| self.meets(*hooks)).map(|(_, words)| words).collect()
+        let meets = |hooks| match hooks {
+            Self::DATAGRAM => self.for_sessions_without_bytes().meets(hooks),
+            hooks => self.meets(hooks),
+        };
+        all.into_iter().filter(|(hooks, _)| meets(*hooks)).map(|(_, words)| words).collect()
+    }
+
+    /// The same without what serves its hook for bytes only: a plugin that sees bytes learns by the others when a stream begins
+    /// and ends, and does nothing for sessions that are no byte streams.
+    pub(crate) const fn for_sessions_without_bytes(self) -> Self {
+        match self.meets(Self::ON_BYTES) {
+            true => Self(self.0 & !(Self::ON_CONNECT.0 | Self::ON_CLOSE.0 | Self::ON_BYTES.0)),
+            false => self,
+        }
     }
 
     pub(crate) const fn with(self, other: Self) -> Self {

@@ -12,6 +12,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
 use crate::record::{ExchangeRecord, SessionRecord};
+use crate::stream::between::{Cut, Stream};
 use crate::stream::session::{Message, Session};
 
 /// Identifies the caller. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
@@ -89,6 +90,20 @@ pub trait OnMessage: Send + Sync {
     /// May change, answer, drop or refuse the message, or wait before it decides. A datagram can't wait: one whose
     /// decision is not there at once is dropped.
     fn on_message<'a>(&'a self, session: &'a Session, message: Message<'_>, seat: Seat<'a>) -> Passage<'a>;
+}
+
+/// Sees the bytes of a TCP or TLS stream, decrypted where the gateway ends TLS. When no plugin takes this seat, bytes pass by the
+/// plugins, in the kernel where that is possible.
+pub trait OnBytes: Send + Sync {
+    /// Puts something in front of the client's end, once a target has taken the session: what the client sends is read from the
+    /// result, what the target sends is written to it, and what may pass is its decision. It must hold back only a bounded number
+    /// of bytes, flush what it still holds, and pass a shutdown on. To end the session it notes why in `cut`, and fails.
+    fn on_bytes<'a>(
+        &'a self,
+        client: Stream<'a>,
+        about: (&'a Session, &'a Cut),
+        seat: Seat<'a>,
+    ) -> Stream<'a>;
 }
 
 /// Sees the record of every ended session. Must not wait.
@@ -174,6 +189,8 @@ hooks! {
     on_message: OnMessage, ON_MESSAGE;
     /// Takes a seat in [`OnClose`].
     on_close: OnClose, ON_CLOSE;
+    /// Takes a seat in [`OnBytes`].
+    on_bytes: OnBytes, ON_BYTES;
     /// Takes a seat in [`OnUnrouted`]; without effect where the plugin config is not of scope `global`.
     on_unrouted: OnUnrouted, ON_UNROUTED;
 }

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::between::{Between, Cut};
 use super::drain::Drain;
 use super::relay::{Carried, End, RelayTimeouts, Switched};
 use super::revocation::{Beside, Current, revoked};
@@ -47,11 +48,12 @@ pub trait Carrier: Opener {
     /// The client's end.
     type Client: Send;
 
-    /// Carries bytes until the session ends; `carried` counts along.
+    /// Carries bytes until the session ends, by way of the plugins that see them; `carried` counts along.
     fn carry(
         &self,
         route: &Route,
         ends: (&mut Self::Client, &mut Self::Target),
+        between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> impl Future<Output = End> + Send;
 }
@@ -96,12 +98,24 @@ pub async fn serve<C: Carrier>(
     };
     let about = about(protocol, route, &ending.session);
     let mut revoked = Beside::new(revoked(current, about, ending.session.identity.clone()));
-    let mut carry = pin!(carrier.carry(route, (client, &mut target), &mut ending.carried));
-    ending.reason = poll_fn(|cx| match carry.as_mut().poll(cx) {
+    let cut = Cut::default();
+    let around = around.with_target(ending.target);
+    let between = Between { chain: &route.chain, around, session: &ending.session, cut: &cut };
+    let between = route.chain.has_byte_seats().then_some(&between);
+    let mut carry = pin!(carrier.carry(route, (client, &mut target), between, &mut ending.carried));
+    let carrying = poll_fn(|cx| match carry.as_mut().poll(cx) {
         Poll::Ready(end) => Poll::Ready(end.reason()),
         Poll::Pending => revoked.poll(cx).map(Cause::reason),
-    })
-    .await;
+    });
+    let ended = match between {
+        None => carrying.await,
+        // A plugin that panics costs the session that it was called for.
+        Some(_) => guarded(pin!(carrying)).await.unwrap_or_else(|Panicked| {
+            recorder.panicked();
+            Cause::Internal.reason()
+        }),
+    };
+    ending.reason = cut.reason().unwrap_or(ended);
 }
 
 /// Carries an exchange that switched protocols to its end, as a session.

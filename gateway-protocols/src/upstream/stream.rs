@@ -7,6 +7,7 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, Timeouts};
 use gateway_core::config::snapshot::Route;
 use gateway_core::http::reply::Cause;
+use gateway_core::stream::between::Between;
 use gateway_core::stream::pipeline::{Carrier, Opener};
 use gateway_core::stream::proxy_protocol;
 use gateway_core::stream::relay::{Carried, End, RelayTimeouts, relay, relay_by};
@@ -16,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::Outbound;
 use super::dial::Destination;
-use crate::link::Link;
+use crate::link::{Link, Rewound};
 use splice::Splice;
 
 /// The client's end of a stream, and what was read of it to choose a proxy.
@@ -68,9 +69,10 @@ impl Carrier for Outbound {
         &self,
         route: &Route,
         (client, target): (&mut Inbound, &mut Link),
+        between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> End {
-        if !client.ahead.is_empty() {
+        if !client.ahead.is_empty() && between.is_none() {
             let ahead = std::mem::take(&mut client.ahead);
             if target.write_all(&ahead).await.is_err() || target.flush().await.is_err() {
                 return End::TargetReset;
@@ -79,11 +81,16 @@ impl Carrier for Outbound {
         }
         let idle = rules(route).and_then(|rules| rules.idle_timeout).unwrap_or_default();
         let timeouts = RelayTimeouts { idle, lifetime: route.proxy.timeouts.total };
-        let end = match (&mut client.link, &mut *target) {
-            (Link::Tcp(client), Link::Tcp(target)) => {
+        let end = match (between, &mut client.link, &mut *target) {
+            (Some(between), link, target) => {
+                let ahead = std::mem::take(&mut client.ahead);
+                let mut client = between.put(Box::new(Rewound::new(ahead, link)));
+                relay(&mut client, target, timeouts, carried).await
+            }
+            (None, Link::Tcp(client), Link::Tcp(target)) => {
                 relay_by((client, target), (Splice::default(), Splice::default()), timeouts, carried).await
             }
-            (client, target) => relay(client, target, timeouts, carried).await,
+            (None, client, target) => relay(client, target, timeouts, carried).await,
         };
         // What was cut off must not look whole: whoever is left sees a reset too, never an orderly end.
         let left = match end {

@@ -11,6 +11,7 @@ use gateway_core::http::exchange::{Client, Exchange};
 use gateway_core::plugin::Seat;
 use gateway_core::plugin::world::meters::{Counter, Gauge, Histogram, Meters};
 use gateway_core::record::Metric;
+use gateway_core::stream::session::Session;
 use http::{HeaderMap, Method, StatusCode};
 use wasmtime::{Memory, StoreLimits, TypedFunc};
 
@@ -130,10 +131,12 @@ pub(super) enum Way {
     Response,
 }
 
-/// One exchange, as the guest sees it; or the module as a whole.
+/// One exchange or stream, as the guest sees it; or the module as a whole.
 #[derive(Default)]
 pub(super) struct Context {
     pub(super) facts: Option<Facts>,
+    /// A byte stream instead: `request` is what its client sends, `response` what its target sends.
+    pub(super) is_stream: bool,
     pub(super) request: Side,
     pub(super) response: Side,
     pub(super) local: Option<LocalReply>,
@@ -158,6 +161,8 @@ pub(super) struct Side {
     pub(super) is_changed: bool,
     pub(super) is_body_changed: bool,
     pub(super) is_resumed: bool,
+    /// Of a stream: its sender has closed.
+    pub(super) is_over: bool,
     pub(super) is_closed: bool,
     /// Whether the guest took the message's length away, because it is going to change the body.
     pub(super) drops_length: bool,
@@ -179,6 +184,7 @@ pub(super) struct Facts {
     pub(super) client_address: std::net::IpAddr,
     pub(super) version: http::Version,
     pub(super) request_id: Option<http::HeaderValue>,
+    pub(super) server_name: Option<Arc<str>>,
     pub(super) proxy: Id,
     pub(super) caller: Option<Arc<str>>,
     pub(super) target: Option<String>,
@@ -214,6 +220,7 @@ impl Context {
             client_address: exchange.client_address,
             version: exchange.version(),
             request_id: exchange.request_id().cloned(),
+            server_name: exchange.client.tls.as_ref().and_then(|tls| tls.server_name.clone()),
             proxy: seat.proxy().id.clone(),
             caller: exchange.identity.as_ref().map(|identity| identity.name.clone()),
             target: None,
@@ -222,6 +229,22 @@ impl Context {
         let headers = exchange.request.headers.clone();
         let request = Side { is_there: true, line, headers, ..Side::default() };
         Self { facts: Some(facts), request, ..Self::default() }
+    }
+
+    /// The context of a byte stream.
+    pub(super) fn of_session(session: &Session, seat: Seat<'_>) -> Self {
+        let facts = Facts {
+            client: session.client.clone(),
+            client_address: session.client_address,
+            version: http::Version::HTTP_11,
+            request_id: None,
+            server_name: session.server_name.clone(),
+            proxy: seat.proxy().id.clone(),
+            caller: session.identity.as_ref().map(|identity| identity.name.clone()),
+            target: None,
+            began: std::time::SystemTime::now(),
+        };
+        Self { facts: Some(facts), is_stream: true, ..Self::default() }
     }
 
     pub(super) fn side(&mut self, way: Way) -> &mut Side {

@@ -17,6 +17,7 @@ mod compilers;
 mod conduit;
 mod failures;
 mod limits;
+mod streams;
 
 /// What every module of these tests begins with: everything it may import, and an allocator that always gives the same place.
 const PRELUDE: &str = r#"
@@ -32,6 +33,7 @@ const PRELUDE: &str = r#"
   (import "env" "proxy_grpc_call"
     (func $grpc_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
   (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
+  (import "env" "proxy_close_stream" (func $close (param i32) (result i32)))
   (import "env" "proxy_get_buffer_bytes" (func $buffer (param i32 i32 i32 i32 i32) (result i32)))
   (import "env" "proxy_set_buffer_bytes" (func $replace (param i32 i32 i32 i32 i32) (result i32)))
   (import "env" "proxy_set_tick_period_milliseconds" (func $tick (param i32) (result i32)))

@@ -8,9 +8,7 @@ use bytes::{Buf as _, Bytes};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::Seat;
 use gateway_core::plugin::world::calls::CallError;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
@@ -30,7 +28,7 @@ pub(super) struct Core {
     pub(super) _module: Arc<super::engine::Compiled>,
 }
 
-/// An exchange with its context in an instance of this worker.
+/// An exchange or byte stream with its context in an instance of this worker.
 pub(super) struct Visit {
     pub(super) core: Arc<Core>,
     generation: u64,
@@ -63,8 +61,8 @@ impl Core {
     ///
     /// # Errors
     /// What becomes of the exchange that the guest failed for.
-    pub(super) fn visit(self: &Arc<Self>, exchange: &Exchange, seat: Seat<'_>) -> Result<Arc<Visit>, Stop> {
-        let begun = self.begin(Context::of(exchange, seat));
+    pub(super) fn visit(self: &Arc<Self>, context: Context) -> Result<Arc<Visit>, Stop> {
+        let begun = self.begin(context);
         begun.map_err(|error| self.failed(&error))
     }
 
@@ -252,6 +250,17 @@ impl Visit {
             self.core.failed(&error);
         }
         self.sweep();
+    }
+
+    /// A byte stream is over, for this reason.
+    pub(super) fn end_stream(&self, reason: &str) {
+        let ended = self.context(|context| (context.request.is_over, context.response.is_over));
+        if let Ok((client, target)) = ended {
+            let ends = (client || reason == "client_reset", target || reason == "target_reset");
+            // Where it fails, that was counted, and nothing is left to refuse.
+            drop(self.with(|vm| vm.stream_closed(self.id, ends)));
+        }
+        self.end();
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -62,6 +62,11 @@ exports! {
     on_response_headers: "proxy_on_response_headers" (u32, u32, u32) -> u32;
     on_response_body: "proxy_on_response_body" (u32, u32, u32) -> u32;
     on_response_trailers: "proxy_on_response_trailers" (u32, u32) -> u32;
+    on_new_connection: "proxy_on_new_connection" (u32) -> u32;
+    on_downstream_data: "proxy_on_downstream_data" (u32, u32, u32) -> u32;
+    on_upstream_data: "proxy_on_upstream_data" (u32, u32, u32) -> u32;
+    on_downstream_close: "proxy_on_downstream_connection_close" (u32, u32) -> ();
+    on_upstream_close: "proxy_on_upstream_connection_close" (u32, u32) -> ();
     on_done: "proxy_on_done" (u32) -> u32;
     on_log: "proxy_on_log" (u32) -> ();
     on_delete: "proxy_on_delete" (u32) -> ();
@@ -284,6 +289,55 @@ impl Vm {
             Way::Request => self.run(|all| all.on_request_trailers.clone(), id, parameters),
             Way::Response => self.run(|all| all.on_response_trailers.clone(), id, parameters),
         }
+    }
+
+    /// Tells the guest of what there is of a stream's direction: `Way::Request` is what the client sends.
+    pub(super) fn stream_data(&mut self, way: Way, id: u32, is_end: bool) -> Result<Option<u32>, String> {
+        let Some(context) = self.host().contexts.get_mut(&id) else { return Ok(None) };
+        let size = context.side(way).body.as_ref().map_or(0, bytes::BytesMut::len);
+        let parameters = (id, u32::try_from(size).unwrap_or(u32::MAX), u32::from(is_end));
+        match way {
+            Way::Request => self.run(|all| all.on_downstream_data.clone(), id, parameters),
+            Way::Response => self.run(|all| all.on_upstream_data.clone(), id, parameters),
+        }
+    }
+
+    /// Tells the guest that both connections of a stream are closed, first of the one whose peer has closed it.
+    ///
+    /// # Errors
+    /// How the guest failed.
+    pub(super) fn stream_closed(&mut self, id: u32, (client, target): (bool, bool)) -> Result<(), String> {
+        if !self.host().contexts.contains_key(&id) {
+            return Ok(());
+        }
+        // The numbers of Proxy-Wasm for who closed a connection.
+        let peer = |is_remote: bool| if is_remote { 2_u32 } else { 1 };
+        let down = |vm: &mut Self| vm.run(|all| all.on_downstream_close.clone(), id, (id, peer(client)));
+        let up = |vm: &mut Self| vm.run(|all| all.on_upstream_close.clone(), id, (id, peer(target)));
+        match target && !client {
+            true => up(self).and_then(|_| down(self)).map(drop),
+            false => down(self).and_then(|_| up(self)).map(drop),
+        }
+    }
+
+    /// Whether the guest looks at what the client of a stream sends, and at what its target sends.
+    pub(super) fn sees_bytes(&self) -> (bool, bool) {
+        (self.exports.on_downstream_data.is_some(), self.exports.on_upstream_data.is_some())
+    }
+
+    /// Whether the guest has functions for streams.
+    pub(super) fn sees_streams(&self) -> bool {
+        let all = &self.exports;
+        let ends = [all.on_downstream_close.is_some(), all.on_upstream_close.is_some()];
+        let (up, down) = self.sees_bytes();
+        all.on_new_connection.is_some() || up || down || ends.contains(&true)
+    }
+
+    /// Whether the guest has functions for HTTP.
+    pub(super) fn sees_exchanges(&self) -> bool {
+        let all = &self.exports;
+        let heads = all.on_request_headers.is_some() || all.on_response_headers.is_some();
+        heads || self.sees_bodies(Way::Request) || self.sees_bodies(Way::Response)
     }
 
     /// Whether the guest looks at bodies that go this way.

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use wasmtime::{Error, Linker};
 
-use super::super::host::{Host, LocalReply, MAX_VALUE, ROOT, Way};
+use super::super::host::{Context, Host, LocalReply, MAX_VALUE, ROOT, Way};
 use super::{
     BAD_ARGUMENT, Done, Fail, Guest, NOT_FOUND, UNIMPLEMENTED, fields, give, read, told, write_u32, write_u64,
 };
@@ -106,20 +106,29 @@ fn buffers(linker: &mut Linker<Host>) -> Result<(), Error> {
     Ok(())
 }
 
+/// What a buffer or stream with this number is in a context: 0 and 1 are of exchanges, 2 and 3 of byte streams.
+fn way_of(context: &Context, id: u32) -> Option<Way> {
+    match (id, context.is_stream) {
+        (0, false) | (2, true) => Some(Way::Request),
+        (1, false) | (3, true) => Some(Way::Response),
+        _ => None,
+    }
+}
+
 /// Does something with a buffer.
 fn buffer<T>(host: &mut Host, id: u32, with: impl FnOnce(&[u8]) -> T) -> Done<T> {
     let parts = host.parts.clone();
     let bytes = match id {
-        0 | 1 => {
-            let way = if id == 0 { Way::Request } else { Way::Response };
+        0..=3 => {
             let context = host.context().ok_or(Fail::Status(NOT_FOUND))?;
+            let way = way_of(context, id).ok_or(Fail::Status(NOT_FOUND))?;
             context.side(way).body.as_deref()
         }
         4 => host.answer.as_ref().map(|answer| &answer.body[..]),
         5 => host.answer.as_ref().map(|answer| &answer.body[..]),
         6 => Some(&parts.rules.vm_settings[..]),
         7 => Some(&parts.rules.settings[..]),
-        2 | 3 | 8 => None,
+        8 => None,
         _ => return Err(Fail::Status(BAD_ARGUMENT)),
     };
     bytes.map(with).ok_or(Fail::Status(NOT_FOUND))
@@ -135,15 +144,16 @@ fn get(guest: &mut Guest<'_>, id: u32, (start, max): (u32, u32), (data, size): (
 }
 
 fn set(guest: &mut Guest<'_>, id: u32, (start, size): (u32, u32), (at, length): (u32, u32)) -> Done {
-    let way = match id {
-        0 => Way::Request,
-        1 => Way::Response,
-        2..=8 => return Err(Fail::Status(NOT_FOUND)),
+    match id {
+        0..=3 => {}
+        4..=8 => return Err(Fail::Status(NOT_FOUND)),
         _ => return Err(Fail::Status(BAD_ARGUMENT)),
-    };
+    }
     let new = read(guest, at, length)?;
     let max = guest.data().parts.rules.max_body;
-    let side = guest.data_mut().context().ok_or(Fail::Status(NOT_FOUND))?.side(way);
+    let context = guest.data_mut().context().ok_or(Fail::Status(NOT_FOUND))?;
+    let way = way_of(context, id).ok_or(Fail::Status(NOT_FOUND))?;
+    let side = context.side(way);
     let body = side.body.as_mut().ok_or(Fail::Status(NOT_FOUND))?;
     let start = usize::try_from(start).unwrap_or(usize::MAX).min(body.len());
     let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX)).min(body.len());
@@ -193,16 +203,11 @@ fn streams(linker: &mut Linker<Host>) -> Result<(), Error> {
 }
 
 fn end_pause(host: &mut Host, stream: u32, closes: bool) -> Done {
-    let way = match stream {
-        0 => Way::Request,
-        1 => Way::Response,
-        2 | 3 => return Err(Fail::Status(UNIMPLEMENTED)),
-        _ => return Err(Fail::Status(BAD_ARGUMENT)),
-    };
     if host.effective == ROOT {
         return Err(Fail::Status(BAD_ARGUMENT));
     }
     let context = host.context().ok_or(Fail::Status(BAD_ARGUMENT))?;
+    let way = way_of(context, stream).ok_or(Fail::Status(BAD_ARGUMENT))?;
     let side = context.side(way);
     if closes {
         side.is_closed = true;
@@ -232,6 +237,9 @@ fn local_response(guest: &mut Guest<'_>, status: u32, parts: [(u32, u32); 3]) ->
         return Err(Fail::Status(BAD_ARGUMENT));
     }
     let context = host.context().ok_or(Fail::Status(BAD_ARGUMENT))?;
+    if context.is_stream {
+        return Err(Fail::Status(UNIMPLEMENTED));
+    }
     context.local = Some(LocalReply { status, headers, body });
     context.wake();
     Ok(())

@@ -64,6 +64,7 @@ fn property(host: &mut Host, path: &[u8]) -> Option<Bytes> {
     }
     let context = host.context()?;
     match names.as_slice() {
+        ["request" | "response", ..] if context.is_stream => None,
         ["request", rest @ ..] => request(context, rest),
         ["response", rest @ ..] => response(context, rest),
         ["route_name"] | ["xds", "route_name"] | ["cluster_name"] => {
@@ -135,7 +136,7 @@ fn connection(facts: &Facts, group: &str, name: &str) -> Option<Bytes> {
         ("connection", "mtls") => {
             Bytes::copy_from_slice(&[u8::from(tls.is_some_and(|tls| tls.certificate.is_some()))])
         }
-        ("connection", "requested_server_name") => text(tls?.server_name.as_deref()?),
+        ("connection", "requested_server_name") => text(facts.server_name.as_deref()?),
         ("connection", "tls_version") => text(tls?.version),
         ("connection", "subject_peer_certificate") => text(&client.certificate_names()?.subject),
         ("connection", "dns_san_peer_certificate" | "uri_san_peer_certificate") => {

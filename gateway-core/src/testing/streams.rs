@@ -1,0 +1,116 @@
+//! A byte stream on its way through the gateway, for tests of plugins.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{DuplexStream, duplex};
+
+use super::{Trial, locked};
+use crate::balance::Target;
+use crate::config::snapshot::Route;
+use crate::http::reply::Cause;
+use crate::record::{ExchangeRecord, Recorder, SessionRecord};
+use crate::stream::between::Between;
+use crate::stream::pipeline::{self, Carrier, Opener};
+use crate::stream::relay::{Carried, End, RelayTimeouts, relay};
+use crate::stream::session::Session;
+
+/// Bytes that a side of a pipe holds.
+const PIPE: usize = 64 << 10;
+
+/// A session, and what carries it.
+pub struct Streaming {
+    /// The client's end.
+    pub client: DuplexStream,
+    /// The target's end; unused where no target is asked.
+    pub target: DuplexStream,
+    /// Serves the session to its end; to be run beside the test.
+    pub serving: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Its record, once it is over.
+    pub record: Arc<Mutex<Option<Ended>>>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The word of its record.
+    pub reason: String,
+    /// Bytes to the target and to the client.
+    pub bytes: (u64, u64),
+}
+
+impl Trial {
+    /// A stream to the proxy of this id.
+    pub fn stream(&self, proxy: &str) -> Streaming {
+        let (_, route) = self
+            .snapshot
+            .by_id
+            .iter()
+            .find(|(id, _)| id.as_str() == proxy)
+            .unwrap_or_else(|| panic!("no proxy {proxy}"));
+        let (client, mut inbound) = duplex(PIPE);
+        let (target, outbound) = duplex(PIPE);
+        let ended = Arc::<Mutex<Option<Ended>>>::default();
+        let (route, consumers) = (route.clone(), self.snapshot.consumers.clone());
+        let (session, record) = (Session::new(self.client.clone()), Kept(ended.clone()));
+        let carrier = Pipes(Mutex::new(Some(outbound)));
+        let serving = Box::pin(async move {
+            let way = (&route, &consumers, "tcp");
+            pipeline::serve(&carrier, &record, way, (session, None), &mut inbound).await;
+        });
+        Streaming { client, target, serving, record: ended }
+    }
+}
+
+/// Opens the one pipe there is.
+struct Pipes(Mutex<Option<DuplexStream>>);
+
+impl Opener for Pipes {
+    type Target = DuplexStream;
+
+    async fn open(
+        &self,
+        _route: &Route,
+        _target: &Target,
+        _session: &Session,
+    ) -> Result<DuplexStream, Cause> {
+        locked(&self.0).take().ok_or(Cause::ConnectFailed)
+    }
+}
+
+impl Carrier for Pipes {
+    type Client = DuplexStream;
+
+    async fn carry(
+        &self,
+        _route: &Route,
+        (client, target): (&mut DuplexStream, &mut DuplexStream),
+        between: Option<&Between<'_>>,
+        carried: &mut Carried,
+    ) -> End {
+        let timeouts = RelayTimeouts { idle: std::time::Duration::ZERO, lifetime: std::time::Duration::ZERO };
+        match between {
+            None => relay(client, target, timeouts, carried).await,
+            Some(between) => relay(&mut between.put(Box::new(client)), target, timeouts, carried).await,
+        }
+    }
+}
+
+/// Keeps the record of the only session.
+struct Kept(Arc<Mutex<Option<Ended>>>);
+
+impl Recorder for Kept {
+    fn began(&self) {}
+
+    fn panicked(&self) {}
+
+    fn exchange(&self, _record: &ExchangeRecord<'_>) {}
+
+    fn health(&self, _target: &Target, _change: crate::health::HealthChange) {}
+
+    fn session(&self, record: &SessionRecord<'_>) {
+        let ended = Ended { reason: record.reason.to_owned(), bytes: (record.bytes_up, record.bytes_down) };
+        *locked(&self.0) = Some(ended);
+    }
+}
