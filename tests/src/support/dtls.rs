@@ -1,5 +1,6 @@
 //! DTLS by the dimpl crate's engine, either side of it, over a socket of the test's own.
 
+mod hashes;
 mod heard;
 mod retry;
 

@@ -4,43 +4,21 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use dimpl::Config;
-use dimpl::crypto::{
-    Buf, CryptoProvider, Dtls13CipherSuite, HashAlgorithm, HashContext, HashProvider, NamedGroup,
-    SupportedKxGroup, aws_lc_rs,
-};
+use dimpl::crypto::{CryptoProvider, Dtls13CipherSuite, NamedGroup, SupportedKxGroup, aws_lc_rs};
 use tokio::net::UdpSocket;
 
 use super::super::tls;
+use super::hashes::Hashes;
 use super::{Offer, Peer};
 
 /// Hellos as their clients believe them, and as they were sent; without what only datagrams have.
 static SENT: Mutex<Vec<(Vec<u8>, Vec<u8>)>> = Mutex::new(Vec::new());
 
-#[derive(Debug)]
-struct Hashes;
-
-#[derive(Debug)]
-struct Hash(Box<dyn HashContext>);
-
-impl HashProvider for Hashes {
-    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
-        Box::new(Hash(aws_lc_rs::default_provider().hash_provider.create_hash(algorithm)))
-    }
-}
-
-impl HashContext for Hash {
-    fn update(&mut self, data: &[u8]) {
-        let sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
-        match sent.iter().find(|(believed, _)| believed == data) {
-            Some((_, sent)) => self.0.update(sent),
-            None => self.0.update(data),
-        }
-    }
-
-    fn clone_and_finalize(&self, out: &mut Buf) {
-        self.0.clone_and_finalize(out);
-    }
-}
+/// Hashes hellos as they were sent.
+static AS_SENT: Hashes = Hashes(|data| {
+    let sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
+    sent.iter().find(|(believed, _)| believed == data).map(|(_, sent)| sent.clone())
+});
 
 impl Peer {
     /// A client whose first key share is of X448, and whose suite is this; before its handshake.
@@ -51,7 +29,7 @@ impl Peer {
             Box::leak(groups.iter().rev().copied().collect::<Box<[_]>>())
         });
         let provider =
-            CryptoProvider { hash_provider: &Hashes, kx_groups: *GROUPS, ..aws_lc_rs::default_provider() };
+            CryptoProvider { hash_provider: &AS_SENT, kx_groups: *GROUPS, ..aws_lc_rs::default_provider() };
         let config = Config::builder()
             .with_crypto_provider(provider)
             .mtu(1200)
