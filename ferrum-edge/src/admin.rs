@@ -3,10 +3,12 @@
 //! Runs on the control runtime. Heads, bodies, connections and times are limited.
 
 mod actions;
+mod attempt;
 mod audit;
 mod bulk;
 mod door;
 mod effective;
+mod endpoint;
 mod endpoints;
 mod explain;
 mod health;
@@ -15,6 +17,7 @@ mod json;
 mod listener;
 mod openapi;
 mod problem;
+mod query;
 mod records;
 mod request;
 mod resources;
@@ -159,7 +162,7 @@ fn router(admin: Admin) -> Router<()> {
 }
 
 /// Whether anybody may ask for it who reaches the listener; health always.
-fn is_open(endpoint: &endpoints::Endpoint, admin: &Admin) -> bool {
+fn is_open(endpoint: &endpoint::Endpoint, admin: &Admin) -> bool {
     health::PATHS.contains(&endpoint.path) || !admin.engine.snapshot().settings.admin_require_token
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct Who {
     pub(crate) peer: Option<String>,
 }
 
+/// How what the audit tells of may have ended.
+pub(crate) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

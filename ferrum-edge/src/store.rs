@@ -26,6 +26,7 @@
 mod audit;
 mod change;
 mod error;
+mod gathered;
 mod history;
 mod link;
 mod location;
@@ -44,10 +45,11 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::task::JoinHandle;
 
-pub(crate) use audit::{Gathered, MAX_AUDIT_PAGE};
-pub use change::{Author, Change, Counts};
+pub(crate) use audit::MAX_AUDIT_PAGE;
+pub use change::{Author, Change};
 pub use error::StoreError;
-pub use history::{Changed, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
+pub(crate) use gathered::Gathered;
+pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};
 pub use location::{Engine, Location, default_path};
 pub use object::{Kind, MAX_DOCUMENT_BYTES, MAX_ID_BYTES, Object, Op};
 pub use options::Options;

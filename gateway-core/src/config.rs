@@ -9,6 +9,7 @@ pub mod exporter;
 pub mod file;
 pub mod index;
 pub mod model;
+pub(crate) mod patterns;
 pub mod problem;
 pub mod resolve;
 pub mod settings;

@@ -1,6 +1,7 @@
 //! Sessions: byte streams and datagrams, the same for TCP, TLS, UDP, DTLS and WebSocket.
 
 pub mod between;
+pub mod cut;
 pub mod drain;
 pub mod flow;
 pub mod pipeline;

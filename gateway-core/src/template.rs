@@ -17,7 +17,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::balance::Target;
 use crate::http::exchange::Exchange;
 use crate::record::ExchangeRecord;
-pub use parse::{BadTemplate, Moment};
+pub use parse::BadTemplate;
+pub use variable::Moment;
 use variable::Variable;
 use write::Sink;
 

@@ -25,8 +25,8 @@ use gateway_core::record::Metric;
 use gateway_core::stream::session::Session;
 use http::HeaderValue;
 
-use database::{Databases, Place};
-use settings::{Config, Rules};
+use database::Databases;
+use settings::{Config, Place, Rules};
 
 /// The plugin.
 pub(crate) struct GeoRestriction {

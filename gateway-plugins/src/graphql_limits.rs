@@ -102,7 +102,7 @@ impl OnRequest for GraphqlLimits {
             Method::OPTIONS => Step::Next,
             Method::GET | Method::HEAD => {
                 let found = request::of_query(exchange.request.uri.query().unwrap_or_default())
-                    .and_then(|operation| self.limits.check(&[operation], true));
+                    .and_then(|operation| document::check(&self.limits, &[operation], true));
                 self.outcome(exchange, found).map_or(Step::Next, Step::reply)
             }
             Method::POST => Step::wait(self.post(exchange)),
@@ -140,7 +140,7 @@ fn check_message(limits: &Limits, payload: &[u8]) -> Result<(), Fault> {
     if payload.len() as u64 > limits.max_body_bytes {
         return Err(Fault::bad("graphql_too_large", "the message is too large"));
     }
-    request::of_message(payload)?.map_or(Ok(()), |operation| limits.check(&[operation], false))
+    request::of_message(payload)?.map_or(Ok(()), |operation| document::check(limits, &[operation], false))
 }
 
 impl GraphqlLimits {
@@ -161,7 +161,8 @@ impl GraphqlLimits {
         };
         let (limits, body) = (self.limits.clone(), bytes.clone());
         let check = move || {
-            request::of_body(kind, &body, limits.max_batch).and_then(|found| limits.check(&found, false))
+            request::of_body(kind, &body, limits.max_batch)
+                .and_then(|found| document::check(&limits, &found, false))
         };
         let found = if bytes.len() <= LARGE {
             check()

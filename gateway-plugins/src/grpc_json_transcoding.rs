@@ -7,6 +7,7 @@
 
 mod answer;
 mod bind;
+mod field_path;
 mod service;
 mod template;
 

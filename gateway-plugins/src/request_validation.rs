@@ -5,6 +5,7 @@
 //! same key twice is refused, since two readers take different things from it. The answer says where a request is wrong and by
 //! which keyword, never the value that was sent.
 
+mod content;
 mod openapi;
 mod schema;
 mod settings;
@@ -24,6 +25,7 @@ use gateway_core::record::Metric;
 use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
+use content::BodyRule;
 use settings::{Config, Rules};
 
 /// The plugin.
@@ -121,7 +123,7 @@ fn media_type(exchange: &Exchange) -> Result<Option<String>, Fault> {
 }
 
 impl RequestValidation {
-    async fn check_body(&self, exchange: &mut Exchange, rule: settings::BodyRule) -> Verdict {
+    async fn check_body(&self, exchange: &mut Exchange, rule: BodyRule) -> Verdict {
         let coded = exchange.request.headers.get_all(CONTENT_ENCODING).iter();
         if coded.into_iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             let detail = "compressed bodies are not read";
@@ -149,12 +151,11 @@ impl RequestValidation {
         }
     }
 
-    async fn judge(&self, rule: settings::BodyRule, bytes: Bytes) -> Result<Result<(), Fault>, Reply> {
+    async fn judge(&self, rule: BodyRule, bytes: Bytes) -> Result<Result<(), Fault>, Reply> {
         if bytes.len() <= LARGE {
-            return Ok(rule.check(&self.rules, &bytes));
+            return Ok(rule.check(&bytes));
         }
-        let rules = self.rules.clone();
-        let checked = self.world.run_blocking(move || rule.check(&rules, &bytes)).await;
+        let checked = self.world.run_blocking(move || rule.check(&bytes)).await;
         checked.map_err(|_| Reply::new(Cause::Overloaded))
     }
 

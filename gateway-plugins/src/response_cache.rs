@@ -30,7 +30,9 @@ mod purge;
 mod remote;
 mod settings;
 mod store;
+mod stored;
 mod tier;
+mod tiers;
 mod visit;
 mod warm;
 mod wire;
@@ -50,6 +52,7 @@ use tokio::time::Instant;
 
 use answer::Labels;
 use disk::{Disk, DiskLimits};
+use fill::Fill;
 use flights::Flights;
 use key::Recipe;
 use policy::Rules;
@@ -57,7 +60,8 @@ use purge::Purge;
 use remote::Remote;
 pub(crate) use settings::Config;
 use store::{Limits, Store};
-use tier::{Tier, TierMeters, Tiers};
+use tier::{Tier, TierMeters};
+use tiers::Tiers;
 use warm::Warmer;
 
 /// The plugin.
@@ -73,7 +77,7 @@ pub(crate) struct ResponseCache {
     refresh_ahead: u32,
     warm: Arc<Warmer>,
     store: Arc<Store>,
-    flights: Arc<Flights>,
+    flights: Arc<Flights<Fill>>,
     counts: Counts,
 }
 
@@ -223,7 +227,10 @@ impl Plugin for ResponseCache {
         }
         if let Some(remote) = &self.store.tiers.remote {
             let (remote, store) = (remote.clone(), self.store.clone());
-            starter.task("redis", move |control| remote.clone().run(store.clone(), control));
+            let carry_out = Arc::new(move |purge: &Purge| {
+                store.purge(purge, Instant::now());
+            });
+            starter.task("redis", move |control| remote.clone().run(carry_out.clone(), control));
         }
         if self.warm.is_ready() {
             let warm = self.warm.clone();

@@ -5,6 +5,7 @@
 
 mod alternative;
 pub mod dial;
+mod dial_error;
 pub mod h1;
 pub mod h2;
 mod h3;
@@ -29,7 +30,8 @@ use crate::dns::Dns;
 use crate::recorder::ConnectionRecorder;
 use crate::tls::client::ClientConfigs;
 use alternative::Alternatives;
-use dial::{Destination, DialError, Dialled, Dialler};
+use dial::{Destination, Dialled, Dialler};
+use dial_error::DialError;
 pub use stream::Inbound;
 
 /// A worker's way out.

@@ -6,6 +6,7 @@
 
 mod convert;
 mod engine;
+mod failure;
 mod fetch;
 mod functions;
 mod settings;

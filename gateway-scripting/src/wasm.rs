@@ -35,7 +35,7 @@ use gateway_core::plugin::{
     Verdict, World,
 };
 use gateway_core::record::{ExchangeRecord, Metric, SessionRecord};
-use gateway_core::stream::between::{Cut, Stream};
+use gateway_core::stream::cut::{Cut, Stream};
 use gateway_core::stream::session::Session;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Response};

@@ -20,6 +20,8 @@ use crate::values::Values;
 use crate::variable::Variable;
 use draft::Draft;
 
+/// What begins the names of the variables that hold scores.
+const SCORES: [&[u8]; 2] = [b"inbound_anomaly_score_pl", b"outbound_anomaly_score_pl"];
 /// Rules that one set may have.
 pub const MAX_RULES: usize = 16_384;
 
@@ -260,7 +262,7 @@ impl Builder<'_> {
         }
         let automaton_bytes = request.filter.memory() + response.filter.memory();
         let ruleset = Ruleset {
-            scores: crate::engine::score_slots(&self.slots.names),
+            scores: score_slots(&self.slots.names),
             halves: [request, response],
             nodes: self.nodes,
             slots: self.slots,
@@ -291,6 +293,12 @@ pub(crate) fn needs_of(operator: &Operator, pattern: Option<Needs>, words: Optio
         (_, Some(words)) => crate::pattern::literals::of_words(words.iter().cloned()),
         _ => operator.needs(),
     }
+}
+
+/// The slots that hold scores.
+fn score_slots(names: &[Box<[u8]>]) -> Vec<usize> {
+    let is_score = |name: &[u8]| SCORES.iter().any(|begin| name.starts_with(begin));
+    names.iter().enumerate().filter(|(_, name)| is_score(name)).map(|(slot, _)| slot).collect()
 }
 
 #[cfg(test)]

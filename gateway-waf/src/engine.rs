@@ -18,7 +18,6 @@ use crate::texts::{Fact, TextId, Texts};
 use crate::values::{Intake, Values};
 use crate::variable::Variable;
 use state::{Hit, Tx};
-pub(crate) use verdict::score_slots;
 pub use verdict::{Denial, Match, Report};
 
 /// Memory that is used again, and what is known of values from earlier requests. One for each thread.

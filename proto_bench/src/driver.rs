@@ -9,13 +9,15 @@ pub mod h1;
 pub mod h2;
 pub mod h3;
 pub mod link;
+pub mod pattern;
 pub mod stamp;
 pub mod tcp;
 pub mod udp;
 pub mod ws;
 
 pub use fault::{Fault, FaultKind};
-pub use stamp::{Pattern, Stamp};
+pub use pattern::Pattern;
+pub use stamp::Stamp;
 
 /// Implemented once a protocol. The engine calls `connect` for each connection of its thread, and again when one
 /// was lost. A constructor from a plan prepares what all connections of a thread share.

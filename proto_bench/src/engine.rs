@@ -16,6 +16,7 @@ use crate::plan::{Plan, Protocol};
 
 mod lanes;
 mod worker;
+mod world;
 
 /// Everything a round has to say, before it is judged.
 #[derive(Debug, Clone)]

@@ -3,7 +3,9 @@
 pub mod html;
 pub mod judge;
 pub mod markdown;
+pub mod marks;
 pub mod model;
+pub mod numbers;
 pub mod published;
 pub mod summary;
 pub mod terminal;

@@ -6,6 +6,7 @@ mod support;
 mod admission;
 mod bad_input;
 mod certificates;
+mod circles;
 mod dtls;
 mod early;
 mod embedding;

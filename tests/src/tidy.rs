@@ -4,18 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A source file, its path from the workspace's root.
-struct Source {
-    path: String,
+pub(crate) struct Source {
+    pub(crate) path: String,
     text: String,
 }
 
 impl Source {
     /// What comes before the tests, which by convention end a file.
-    fn production(&self) -> &str {
+    pub(crate) fn production(&self) -> &str {
         self.text.split("\n#[cfg(test)]").next().unwrap_or(&self.text)
     }
 
-    fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         let path = &self.path;
         path.contains("/tests/")
             || path.starts_with("tests/")
@@ -33,10 +33,11 @@ fn read(path: &str) -> String {
 }
 
 /// Every Rust file of the workspace.
-fn sources() -> Vec<Source> {
+pub(crate) fn sources() -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = CRATES.iter().map(|name| root.join(name)).collect();
+    // The project outside the workspace keeps the same rules.
+    let mut folders: Vec<PathBuf> = CRATES.iter().chain(&["examples"]).map(|name| root.join(name)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -54,7 +55,7 @@ fn sources() -> Vec<Source> {
     found
 }
 
-const CRATES: &[&str] = &[
+pub(crate) const CRATES: &[&str] = &[
     "gateway-core",
     "gateway-waf",
     "gateway-protocols",
@@ -151,7 +152,7 @@ fn crates_depend_downwards_only() {
 }
 
 /// `text` without comments and string literals' neighbours that could only be talk.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().filter_map(|(number, line)| {
         let line = line.split(" //").next().unwrap_or(line);
         (!line.trim_start().starts_with("//")).then_some((number + 1, line))

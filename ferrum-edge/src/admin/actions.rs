@@ -13,8 +13,9 @@ use gateway_core::config::model::PluginConfig;
 use gateway_core::plugin::Built;
 use serde_json::{Value, json};
 
-use super::problem::{invalid, problem};
-use super::request::{Refused, nothing_else, object, pairs, value};
+use super::problem::{Refused, invalid, problem};
+use super::query::{nothing_else, pairs, value};
+use super::request::object;
 use super::resources::answer;
 use crate::app::engine::Engine;
 

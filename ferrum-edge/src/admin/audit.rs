@@ -1,23 +1,18 @@
-//! The audit of the admin API: who asks, what becomes of it, and `/v1/audit`.
-
-use std::sync::Arc;
+//! `/v1/audit`: what is read of the audit.
 
 use axum::Json;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::Admin;
-use super::endpoints::OUTCOMES;
-use super::problem::{Code, problem, store};
-use super::request::{Refused, nothing_else, number, page_size, pairs, value};
+use super::problem::{Refused, problem, store};
+use super::query::{nothing_else, number, page_size, pairs, value};
 use super::resources::answer;
-use crate::access::Caller;
 use crate::audit::log::{AuditLogError, page, verify};
-use crate::audit::recorder::Recorder;
-use crate::audit::{Draft, Outcome, Query, Who};
+use crate::audit::{OUTCOMES, Query};
 use crate::store::MAX_AUDIT_PAGE;
 
 /// Where entries are read.
@@ -27,79 +22,6 @@ pub(super) const VERIFY: &str = "/v1/audit/verify";
 
 /// Entries of a page when nobody says how many.
 const DEFAULT_PAGE: usize = 100;
-/// What callers without a valid token are called.
-const UNKNOWN: &str = "unknown";
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Peer {
-    /// An address with a port, or the process behind a Unix socket.
-    pub(super) address: Option<String>,
-    /// The subject of the certificate that was shown.
-    pub(super) certificate: Option<String>,
-}
-
-/// What somebody tries, as far as it is known before an answer.
-#[derive(Debug, Clone)]
-pub(super) struct Attempt {
-    peer: Option<Arc<Peer>>,
-    action: String,
-    changes: bool,
-    only_checks: bool,
-}
-
-impl Attempt {
-    pub(super) fn of(request: &Request) -> Self {
-        let (method, uri) = (request.method(), request.uri());
-        let pairs = pairs(uri.query());
-        let is_on = |value: &str| !matches!(value, "false" | "0");
-        Self {
-            peer: request.extensions().get::<Arc<Peer>>().cloned(),
-            action: format!("{method} {}", uri.path()),
-            changes: !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS),
-            only_checks: pairs.iter().any(|(key, value)| key == "validate_only" && is_on(value)),
-        }
-    }
-
-    /// Who it is.
-    pub(super) fn who(&self, caller: Option<&Caller>) -> Who {
-        let peer = self.peer.as_deref();
-        Who {
-            actor: caller.map_or_else(|| UNKNOWN.to_owned(), |caller| caller.name.to_string()),
-            role: caller.map(|caller| caller.role.as_str()),
-            certificate: peer.and_then(|peer| peer.certificate.clone()),
-            source: caller.map_or("admin-api", |caller| caller.source),
-            peer: peer.and_then(|peer| peer.address.clone()),
-        }
-    }
-
-    /// For the entry that a change writes itself.
-    pub(super) fn draft(&self, caller: &Caller) -> Draft {
-        Draft::new(self.who(Some(caller)), self.action.clone(), Outcome::Allowed)
-    }
-
-    /// Records how it ended. A good end of what writes to the database is there already.
-    pub(super) fn ended(
-        &self,
-        recorder: &Recorder,
-        (caller, response): (Option<&Caller>, &Response),
-        writes: bool,
-    ) {
-        let status = response.status();
-        let is_denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        if !is_denied && (!self.changes || self.only_checks || (writes && status.is_success())) {
-            return;
-        }
-        let outcome = match status.as_u16() {
-            ..400 => Outcome::Allowed,
-            400..500 => Outcome::Refused,
-            _ => Outcome::Failed,
-        };
-        let reason = response.extensions().get::<Code>().map(|code| code.0.to_owned());
-        let draft = Draft::new(self.who(caller), self.action.clone(), outcome);
-        recorder.record(Draft { status: Some(status.as_u16()), reason, ..draft });
-    }
-}
 
 /// `GET /v1/audit`: a page, the newest first.
 pub(super) async fn list(State(admin): State<Admin>, RawQuery(asked): RawQuery) -> Response {

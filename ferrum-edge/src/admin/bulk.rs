@@ -9,8 +9,9 @@ use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
-use super::problem::{problem, refused, store};
-use super::request::{Asked, Refused, expected, nothing_else, object, own_id, pairs, switch, tagged, value};
+use super::problem::{Refused, problem, refused, store};
+use super::query::{nothing_else, pairs, switch, value};
+use super::request::{Asked, expected, object, own_id, tagged};
 use super::resources::{REVISION, answer};
 use crate::access::Role;
 use crate::source::database::{Documents, Done, Precondition, Request, Step, Written};

@@ -3,120 +3,13 @@
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
+use super::endpoint::{Answer, Body, Endpoint, Param, Type, param};
 use super::{
     Admin, actions, audit, bulk, effective, explain, health, history, metrics, openapi, records, resources,
     sessions, status, targets, traffic,
 };
 use crate::access::Role;
-
-/// One thing that can be asked for.
-pub(super) struct Endpoint {
-    pub(super) method: Method,
-    /// As the router and OpenAPI write it.
-    pub(super) path: &'static str,
-    /// One sentence.
-    pub(super) summary: &'static str,
-    /// What a caller needs, looked at before a body is read; `None` for what anybody may ask who reaches the listener.
-    pub(super) role: Option<Role>,
-    /// The query's keys.
-    pub(super) query: &'static [Param],
-    /// What is sent.
-    pub(super) body: Option<Body>,
-    /// The status of a good answer.
-    pub(super) status: u16,
-    /// What a good answer holds.
-    pub(super) answer: Answer,
-    pub(super) route: fn() -> MethodRouter<Admin>,
-}
-
-/// A key of a query.
-pub(super) struct Param {
-    pub(super) name: &'static str,
-    /// One sentence.
-    pub(super) meaning: &'static str,
-    pub(super) of: Type,
-    pub(super) required: bool,
-}
-
-/// What a key of a query takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Type {
-    Text,
-    /// One of these.
-    OneOf(&'static [&'static str]),
-    /// A session's id.
-    Page,
-    /// A time as in RFC 3339.
-    Time,
-    /// `true` or `false`; alone it is `true`.
-    Switch,
-    /// It is enough that it is there.
-    Flag,
-    /// From the first to the second.
-    Number(u64, u64),
-}
-
-/// What a good answer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Text: the checks.
-    Health,
-    /// Text, as Prometheus reads it.
-    Metrics,
-    /// Nothing.
-    Nothing,
-    /// An object of the kind in the path.
-    Object,
-    /// A page of those, or of what the path ends with.
-    Page,
-    /// An upstream.
-    Upstream,
-    /// What was done, in numbers.
-    Summary,
-    /// The whole configuration.
-    Export,
-    /// A page of revisions.
-    Revisions,
-    /// A revision with what it changed.
-    Revision,
-    /// What is different between two.
-    Diff,
-    /// Records, one a line.
-    Records,
-    /// A page of sessions.
-    Sessions,
-    /// A page of the audit.
-    Audit,
-    /// Whether the audit's chain is whole.
-    AuditCheck,
-    /// Counts by proxy and target.
-    Traffic,
-    /// Something else that is an object.
-    Document,
-}
-
-/// What is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
-    /// One object of the kind in the path.
-    Object,
-    /// Some fields of it (RFC 7396).
-    Patch,
-    /// A target of an upstream.
-    Target,
-    /// Lists of objects by kind, and ids to delete.
-    Batch,
-    /// A whole configuration.
-    File,
-    /// What a plugin's action takes.
-    Action,
-    /// A request that somebody wonders about.
-    Question,
-}
-
-const fn param(name: &'static str, of: Type, meaning: &'static str) -> Param {
-    Param { name, meaning, of, required: false }
-}
+use crate::audit::OUTCOMES;
 
 const VALIDATE: Param = param("validate_only", Type::Switch, "Checks everything and writes nothing.");
 const NOTE: Param = param("note", Type::Text, "Why, for the history.");
@@ -169,8 +62,6 @@ const REVISIONS: &[Param] = &[
     param("before", Type::Number(0, u64::MAX), "Only older ones: `next` of the page before."),
     param("limit", Type::Number(1, 1000), "Revisions of a page. Default 50."),
 ];
-/// How what the audit tells of may have ended.
-pub(super) const OUTCOMES: &[&str] = &["allowed", "refused", "failed"];
 const AUDIT: &[Param] = &[
     param("actor", Type::Text, "Only what this one did: a token's name, a JWT's subject, or a user."),
     param("source", Type::Text, "Only what came this way: `admin-api`, `command-line` or `file`."),
@@ -215,7 +106,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/startupz", "Whether the start is over.", (open, VERBOSE, A::Health), || get(health::started)),
         asked(M::GET, "/metrics", "Metrics as Prometheus reads them.", (open, &[], A::Metrics), || get(metrics)),
         asked(M::GET, "/v1/status", "How the gateway stands: revision, database, listeners, closed proxies, targets.", (open, &[], A::Document), || get(status::status)),
-        asked(M::GET, "/v1/openapi.json", "This description.", (open, &[], A::Document), || get(openapi::document)),
+        asked(M::GET, "/v1/openapi.json", "This description.", (open, &[], A::Document), || get(|| openapi::document(all))),
         asked(M::GET, "/v1/{kind}", "A page of objects, in the order of ids. Any other key of the query is a field that has to have the value.", (read, LIST, A::Page), || get(resources::list)),
         sent(Body::Object, 201, asked(M::POST, "/v1/{kind}", "Creates an object; without an id it is given one.", (write, WRITE, A::Object), || post(resources::create))),
         asked(M::GET, "/v1/{kind}/{id}", "One object. Credentials are never shown.", (read, &[], A::Object), || get(resources::get)),

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::problem::problem;
-use super::request::{Refused, object};
+use super::problem::{Refused, problem};
+use super::request::object;
 use super::resources::answer;
 use crate::app::engine::Engine;
 use crate::explain::{Question, explain};

@@ -7,10 +7,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::bulk::summary;
-use super::problem::{problem, refused, store};
-use super::request::{
-    Asked, Refused, expected, nothing_else, number, page_size, pairs, switch, tagged, value,
-};
+use super::problem::{Refused, problem, refused, store};
+use super::query::{nothing_else, number, page_size, pairs, switch, value};
+use super::request::{Asked, expected, tagged};
 use super::resources::{REVISION, answer, time};
 use crate::source::database::{Documents, Request, Rollback};
 use crate::store::{Difference, MAX_REVISIONS, RevisionInfo};

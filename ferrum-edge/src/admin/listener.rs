@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::audit::Peer;
+use super::attempt::Peer;
 use crate::app::unix_socket::{self, SocketFile};
 
 /// What an admin listener's socket may be done with: nobody but its owner connects.

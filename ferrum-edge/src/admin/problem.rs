@@ -13,6 +13,9 @@ use crate::store::seal::SealError;
 /// Problems told at a time.
 const MAX_PROBLEMS: usize = 1000;
 
+/// A refusal, boxed: it is large, and rare.
+pub(super) type Refused = Box<Response>;
+
 /// An error document. `code` is stable, for machines.
 pub(super) fn problem(status: StatusCode, code: &'static str, detail: &str) -> Response {
     with_errors(status, code, detail, Vec::new())

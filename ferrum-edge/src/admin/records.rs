@@ -12,8 +12,8 @@ use axum::response::Response;
 use gateway_core::condition::written::{Condition, StatusMatch};
 use gateway_core::condition::{Use, compile};
 
-use super::problem::problem;
-use super::request::{Refused, nothing_else, number, pairs};
+use super::problem::{Refused, problem};
+use super::query::{nothing_else, number, pairs};
 use super::resources::answer;
 use crate::app::engine::Engine;
 use crate::export::tails::{Filter, MAX_TAILS};

@@ -13,11 +13,9 @@ use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
 use super::Admin;
-use super::problem::{problem, refused, store};
-use super::request::{
-    Asked, Refused, key, kind, nothing_else, object, own_id, page_size, pairs, precondition, switch, tagged,
-    value,
-};
+use super::problem::{Refused, problem, refused, store};
+use super::query::{nothing_else, page_size, pairs, switch, value};
+use super::request::{Asked, key, kind, object, own_id, precondition, tagged};
 use crate::source::database::{Documents, Done, Precondition, Request, Step};
 use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
 use gateway_telemetry::json::Rfc3339;

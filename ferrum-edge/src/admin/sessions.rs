@@ -13,8 +13,8 @@ use gateway_protocols::worker::Order;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::problem::problem;
-use super::request::{Refused, nothing_else, page_size, pairs, value};
+use super::problem::{Refused, problem};
+use super::query::{nothing_else, page_size, pairs, value};
 use super::resources::answer;
 use crate::app::engine::Engine;
 use gateway_telemetry::json::Rfc3339;

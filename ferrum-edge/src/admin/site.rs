@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use gateway_core::config::model::Settings;
 
-use super::audit::Attempt;
+use super::attempt::Attempt;
 use super::health;
 use super::problem::problem;
 use crate::app::engine::Engine;

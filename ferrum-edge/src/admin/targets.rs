@@ -9,8 +9,8 @@ use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::Id;
 use serde_json::{Map, Value, json};
 
-use super::problem::{invalid, problem};
-use super::request::{Asked, Refused, object};
+use super::problem::{Refused, invalid, problem};
+use super::request::{Asked, object};
 use super::resources::{answer, found, one};
 use crate::source::database::{Precondition, Step};
 

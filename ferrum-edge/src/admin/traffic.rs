@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::request::{nothing_else, pairs};
+use super::query::{nothing_else, pairs};
 use super::resources::answer;
 use super::status;
 use crate::app::engine::Engine;

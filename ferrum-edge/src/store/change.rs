@@ -11,7 +11,8 @@ pub(super) use settle::CHANNEL;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::audit::Gathered;
+use super::gathered::Gathered;
+use super::history::Counts;
 use super::link::failure::Failure;
 use super::link::{Link, Value, tuples};
 use super::location::Engine;
@@ -40,24 +41,6 @@ pub struct Author {
     pub name: String,
     /// How it came: `admin`, `cli`, ….
     pub source: String,
-}
-
-/// What some steps did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Objects that were not there.
-    pub created: u64,
-    /// Objects whose document is another now.
-    pub updated: u64,
-    /// Objects that are gone.
-    pub deleted: u64,
-}
-
-impl Counts {
-    /// Objects that were changed in any way.
-    pub const fn total(&self) -> u64 {
-        self.created + self.updated + self.deleted
-    }
 }
 
 /// A change that has begun; dropping it takes everything back.

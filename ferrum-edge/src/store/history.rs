@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use super::StoreError;
-use super::change::Counts;
 use super::link::failure::Failure;
 use super::link::{Cells, Link};
 use super::object::{Kind, Object, Op};
@@ -12,6 +11,24 @@ use super::read::Head;
 
 /// Revisions a list may have.
 pub const MAX_REVISIONS: usize = 1000;
+
+/// What some steps did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that were not there.
+    pub created: u64,
+    /// Objects whose document is another now.
+    pub updated: u64,
+    /// Objects that are gone.
+    pub deleted: u64,
+}
+
+impl Counts {
+    /// Objects that were changed in any way.
+    pub const fn total(&self) -> u64 {
+        self.created + self.updated + self.deleted
+    }
+}
 
 /// A revision.
 #[derive(Debug, Clone, PartialEq, Eq)]

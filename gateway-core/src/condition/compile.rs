@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use super::text::Text;
 use super::written::{self, PathMatch, StatusMatch, TextMatch};
 use super::{Certificate, Condition, MAX_DEPTH, MAX_PARTS, MediaType, Part};
+use crate::config::patterns;
 use crate::config::problem::{Problem, Problems};
-use crate::config::resolve::words;
 use crate::route::HostPattern;
 
 /// What a condition is for: not everything is known everywhere.
@@ -152,7 +152,7 @@ impl Compiler {
     }
 
     fn path(&mut self, written: &PathMatch, at: &str) -> Option<crate::config::model::PathPattern> {
-        match words::path_match(written) {
+        match patterns::path_match(written) {
             Ok(path) => Some(path),
             Err((key, fault)) => {
                 self.add(at, key, fault.message).remedy = fault.remedy;
@@ -163,7 +163,7 @@ impl Compiler {
 
     fn hosts(&mut self, written: &[String], at: &str, key: &str) -> Vec<HostPattern> {
         self.each(written, at, key, |text| {
-            words::host_pattern(text).map_err(|fault| (fault.message, fault.remedy))
+            patterns::host_pattern(text).map_err(|fault| (fault.message, fault.remedy))
         })
     }
 

@@ -182,6 +182,24 @@ impl fmt::Display for Problems {
     }
 }
 
+/// What is wrong with a value, before its place is known.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) message: String,
+    pub(crate) remedy: Option<String>,
+}
+
+impl Fault {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), remedy: None }
+    }
+
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ mod redis;
 mod traffic;
 mod unique;
 mod upstream;
-pub(crate) mod words;
+mod words;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub use upstream::upstream;
 
 use super::file::{self, Document, Items};
 use super::model::{Id, Model};
-use super::problem::{Problem, Problems};
+use super::problem::{Fault, Problem, Problems};
 
 impl std::str::FromStr for Id {
     type Err = Problems;
@@ -200,24 +200,6 @@ impl<'a> Notes<'a> {
                 None
             }
         }
-    }
-}
-
-/// What is wrong with a value, before its place is known.
-#[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) message: String,
-    pub(crate) remedy: Option<String>,
-}
-
-impl Fault {
-    fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), remedy: None }
-    }
-
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
     }
 }
 

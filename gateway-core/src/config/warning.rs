@@ -11,33 +11,13 @@ use super::model::{
     Consumer, Credential, Model, PathPattern, PluginConfig, Proxy, Scope, Settings, Traffic, Upstream,
 };
 
+pub mod codes;
 mod compiled;
 mod covers;
 
+pub use codes::{CODES, is_code};
 pub use compiled::compiled;
 use covers::{Covers, Why};
-
-/// Every code, and what it says.
-pub const CODES: &[(&str, &str)] = &[
-    ("no_proxies", "there is no proxy, so that nothing is served"),
-    ("proxy_shadowed", "a proxy that goes before another one takes every request of it"),
-    (
-        "proxy_closed",
-        "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
-    ),
-    ("plugin_unused", "a plugin config runs for no proxy"),
-    ("upstream_unused", "no proxy names an upstream"),
-    ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
-    ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
-    ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
-    ("consumer_unusable", "a consumer has no credential that a plugin checks"),
-    ("target_documentation", "a target is in a range or domain reserved for documentation"),
-    ("target_unverified", "a target's certificate is not checked"),
-    ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
-    ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
-    ("admin_exposed", "the admin API can be reached from other machines"),
-    ("certificate_expires", "a certificate has expired or does so within 30 days"),
-];
 
 /// Something valid that is probably not meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,11 +37,6 @@ impl fmt::Display for Warning {
         let Self { code, path, message, remedy } = self;
         write!(f, "{path}: {message} ({remedy}) [{code}]")
     }
-}
-
-/// Whether a code is one of [`CODES`].
-pub fn is_code(text: &str) -> bool {
-    CODES.iter().any(|(code, _)| *code == text)
 }
 
 /// Everything odd in a configuration that is not silenced. Files are not looked into.

@@ -8,8 +8,6 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::body::{Body, BodyError};
-use super::dialect::Dialect;
-use super::exchange::Exchange;
 use crate::config::model::Hedging;
 use crate::limit::budget::RetryBudget;
 use times::Times;
@@ -48,21 +46,6 @@ impl Hedger {
     /// As configured.
     pub fn rules(&self) -> &Hedging {
         &self.rules
-    }
-
-    /// Whether this request may be sent twice, once its body is at hand. `path` is what targets get.
-    pub(super) fn takes(&self, exchange: &Exchange, path: &str, body: &Body) -> bool {
-        if exchange.upgrade.is_some() || exchange.is_sent_once() {
-            return false;
-        }
-        let length = body.exact_length();
-        let is_wanted = if exchange.dialect == Dialect::Grpc {
-            let path = path.split('?').next().unwrap_or(path);
-            self.rules.grpc_methods.iter().any(|known| **known == *path)
-        } else {
-            self.rules.methods.contains(exchange.method()) && length.is_some()
-        };
-        is_wanted && length.is_none_or(|length| length <= self.rules.max_body_bytes)
     }
 
     /// The whole body, to be sent as often as wanted; `None` leaves it where it is larger than allowed.

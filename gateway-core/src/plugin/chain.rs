@@ -27,7 +27,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::between::{Cut, Stream};
+use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Direction, Kind, Message, Session};
 pub(crate) use verdict::{Panicked, guarded};
 use verdict::{timed, verdict, within};

@@ -12,7 +12,7 @@ use crate::http::body::Body;
 use crate::http::exchange::Exchange;
 use crate::http::reply::Reply;
 use crate::record::{ExchangeRecord, SessionRecord};
-use crate::stream::between::{Cut, Stream};
+use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Message, Session};
 
 /// Identifies the caller. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.

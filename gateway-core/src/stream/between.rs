@@ -1,30 +1,9 @@
 //! What plugins put between the client and the target of a byte stream.
 
-use std::sync::OnceLock;
-
-use super::relay::Duplex;
+use super::cut::{Cut, Stream};
 use super::session::Session;
 use crate::plugin::Chain;
 use crate::plugin::seat::Around;
-
-/// One end of a byte stream, for as long as somebody holds it.
-pub type Stream<'s> = Box<dyn Duplex + 's>;
-
-/// Why a plugin ended a session; the first reason stands.
-#[derive(Debug, Default)]
-pub struct Cut(OnceLock<&'static str>);
-
-impl Cut {
-    /// Notes the word for the record. Whoever calls it makes reads and writes fail from now on.
-    pub fn note(&self, reason: &'static str) {
-        self.0.get_or_init(|| reason);
-    }
-
-    /// The reason, where there is one.
-    pub fn reason(&self) -> Option<&'static str> {
-        self.0.get().copied()
-    }
-}
 
 /// The plugins of a session that see its bytes.
 pub struct Between<'r> {

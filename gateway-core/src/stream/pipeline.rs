@@ -10,7 +10,8 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::between::{Between, Cut};
+use super::between::Between;
+use super::cut::Cut;
 use super::drain::Drain;
 use super::relay::{Carried, End, RelayTimeouts, Switched};
 use super::revocation::{Beside, Current, revoked};

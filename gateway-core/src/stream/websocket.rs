@@ -28,9 +28,6 @@ const TOO_BIG: u16 = 1009;
 /// protocol error.
 const FAILED: u16 = 1011;
 
-/// Bytes of a message a plugin is to read, where the proxy says nothing else.
-pub const MAX_MESSAGE: usize = 1 << 20;
-
 /// How a WebSocket may go on, and when it has to end.
 #[derive(Clone, Copy)]
 pub(super) struct Rules<'r> {

@@ -2,22 +2,9 @@
 
 use http::HeaderName;
 
-use super::variable::{FAMILIES, KNOWN, Variable};
+use super::variable::{FAMILIES, KNOWN, Moment, Variable};
 use super::{MAX_TEMPLATE, Part, Template};
 use crate::config::file::nearest;
-
-/// When a template is rendered: what is known by then may stand in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
-    /// A request is there.
-    Request,
-    /// A target was picked for it.
-    Attempt,
-    /// A response is there.
-    Response,
-    /// The exchange has ended.
-    End,
-}
 
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

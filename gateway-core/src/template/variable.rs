@@ -4,13 +4,25 @@ use std::net::IpAddr;
 
 use http::{HeaderName, Version};
 
-use super::parse::Moment;
 use super::write::Sink;
 use super::{Facts, Unrenderable};
 use crate::consumer::Identity;
 use crate::http::exchange::ClientTls;
 use crate::http::fields;
 use crate::route::host_name;
+
+/// When a template is rendered: what is known by then may stand in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// A request is there.
+    Request,
+    /// A target was picked for it.
+    Attempt,
+    /// A response is there.
+    Response,
+    /// The exchange has ended.
+    End,
+}
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]

@@ -143,7 +143,6 @@ impl<'d> Nginx<'_> {
     }
 
     /// `rewrite REGEX TO [FLAG]`.
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn rewrite(
         &mut self,
         site: &Site<'d>,
@@ -175,18 +174,7 @@ impl<'d> Nginx<'_> {
             || to.starts_with("https://")
             || to.starts_with("$scheme");
         if is_redirect {
-            let status = if flag == "permanent" { 301 } else { 302 };
-            let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
-            let to = match self.redirect(status, to, keeps) {
-                Some(config) => {
-                    self.out.done(directive.at, what);
-                    To::Redirect(config)
-                }
-                None => {
-                    self.out.closed(directive.at, what, "this redirect can't be translated", TODO);
-                    To::Closed
-                }
-            };
+            let to = self.rewrite_redirect((&what, directive), to, flag);
             items.push(Item::new(&taken, to, "rewrite"));
             return;
         }
@@ -212,12 +200,38 @@ impl<'d> Nginx<'_> {
             self.serve(site, &taken, (levels, &way, &Rewritten::Break(path)), items);
             return;
         }
-        // It looks for a location again, and that has to be known beforehand.
+        self.search_again(site, &taken, (&path, directive, jumps), (&what, items));
+    }
+
+    /// A rewrite that redirects.
+    fn rewrite_redirect(&mut self, (what, directive): (&str, &Directive), to: &str, flag: &str) -> To {
+        let status = if flag == "permanent" { 301 } else { 302 };
+        let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
+        match self.redirect(status, to, keeps) {
+            Some(config) => {
+                self.out.done(directive.at, what);
+                To::Redirect(config)
+            }
+            None => {
+                self.out.closed(directive.at, what, "this redirect can't be translated", TODO);
+                To::Closed
+            }
+        }
+    }
+
+    /// A rewritten path looks for a location again, and that has to be known beforehand.
+    fn search_again(
+        &mut self,
+        site: &Site<'d>,
+        taken: &Base,
+        (path, directive, jumps): (&str, &'d Directive, usize),
+        (what, items): (&str, &mut Vec<Item>),
+    ) {
         let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
         let is_whole = !path.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
         let led: Option<Location<'d>> = match jumps < MAX_JUMPS {
-            true => self.led_to(site, &literal, is_whole).cloned(),
+            true => site.led_to(&literal, is_whole).cloned(),
             false => None,
         };
         let ends = |block: &Directive| block.block.iter().any(|it| it.name == "rewrite" || it.name == "if");
@@ -226,8 +240,13 @@ impl<'d> Nginx<'_> {
                 self.out.done(directive.at, what);
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
-                if self.script(site, &taken, (&inner, jumps + 1), items) {
-                    self.serve(site, &taken, (&inner, &location.way, &Rewritten::Last(path)), items);
+                if self.script(site, taken, (&inner, jumps + 1), items) {
+                    self.serve(
+                        site,
+                        taken,
+                        (&inner, &location.way, &Rewritten::Last(path.to_owned())),
+                        items,
+                    );
                 }
                 for item in items.iter_mut().skip(before) {
                     item.label = format!("rewrite-{}", item.label);
@@ -236,7 +255,7 @@ impl<'d> Nginx<'_> {
             None => {
                 let why = "which location it leads to is not known beforehand";
                 self.out.closed(directive.at, what, why, TODO);
-                items.push(Item::new(&taken, To::Closed, "rewrite"));
+                items.push(Item::new(taken, To::Closed, "rewrite"));
             }
         }
     }

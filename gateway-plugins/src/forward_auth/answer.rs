@@ -9,7 +9,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
-use super::settings::Convention;
+use super::question::Convention;
 
 /// Whether a request may pass.
 pub(super) enum Answer {

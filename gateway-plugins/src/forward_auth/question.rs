@@ -6,9 +6,25 @@ use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::settings::Convention;
 use crate::shared;
+
+/// How another server is asked and understood.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Convention {
+    /// Traefik's ForwardAuth.
+    #[default]
+    Traefik,
+    /// nginx's `auth_request`.
+    Nginx,
+    /// Envoy's `ext_authz` over HTTP.
+    Envoy,
+    /// Envoy's `ext_authz` over gRPC.
+    EnvoyGrpc,
+}
 
 /// How questions are put.
 pub(super) struct Question {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::grpc::Grpc;
-use super::question::Question;
+use super::question::{Convention, Question};
 use super::{Counts, ForwardAuth, MAX_ANSWER, REQUESTS};
 use crate::shared::{self, oauth, turns::Turns};
 
@@ -83,21 +83,6 @@ pub(crate) struct Config {
     /// Lets requests pass while the other server fails or does not answer in time. With the convention `envoy_grpc`, fields that
     /// the other server would have set are then as the client sent them. Not with `caller_header`. Default false.
     failure_mode_allow: bool,
-}
-
-/// How another server is asked and understood.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Convention {
-    /// Traefik's ForwardAuth.
-    #[default]
-    Traefik,
-    /// nginx's `auth_request`.
-    Nginx,
-    /// Envoy's `ext_authz` over HTTP.
-    Envoy,
-    /// Envoy's `ext_authz` over gRPC.
-    EnvoyGrpc,
 }
 
 impl Default for Config {

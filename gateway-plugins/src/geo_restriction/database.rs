@@ -9,7 +9,7 @@ use gateway_core::plugin::World;
 use maxminddb::Reader;
 use serde::Deserialize;
 
-use super::settings::Rules;
+use super::settings::{Place, Rules};
 
 /// Bytes one database may have.
 const MAX_DATABASE: u64 = 1 << 30;
@@ -20,14 +20,6 @@ pub(super) struct Databases {
     countries: Option<Reader<Bytes>>,
     asns: Option<Reader<Bytes>>,
     modified: [u128; 2],
-}
-
-/// Where an address is.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Place<'d> {
-    pub(super) country: Option<&'d str>,
-    pub(super) continent: Option<&'d str>,
-    pub(super) asn: Option<u32>,
 }
 
 #[derive(Deserialize)]

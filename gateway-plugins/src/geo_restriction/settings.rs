@@ -9,8 +9,6 @@ use http::{HeaderName, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::database::Place;
-
 /// Settings of `geo_restriction`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -95,6 +93,14 @@ pub(super) struct Rules {
     pub(super) refresh: Duration,
     pub(super) status: StatusCode,
     pub(super) dry_run: bool,
+}
+
+/// Where an address is.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Place<'d> {
+    pub(super) country: Option<&'d str>,
+    pub(super) continent: Option<&'d str>,
+    pub(super) asn: Option<u32>,
 }
 
 /// Who is meant; each sorted.

@@ -23,7 +23,16 @@ struct Sum {
 }
 
 /// Checks a document against every limit.
-pub(super) fn check(limits: &Limits, query: &str, operation: &Operation, by_get: bool) -> Result<(), Fault> {
+/// Checks the operations of a request.
+pub(super) fn check(limits: &Limits, operations: &[Operation], by_get: bool) -> Result<(), Fault> {
+    operations.iter().try_for_each(|operation| match &operation.query {
+        Some(query) => check_one(limits, query, operation, by_get),
+        None if limits.persisted => Ok(()),
+        None => Err(Fault::denied("graphql_persisted", "persisted queries are not allowed")),
+    })
+}
+
+fn check_one(limits: &Limits, query: &str, operation: &Operation, by_get: bool) -> Result<(), Fault> {
     let tree = Parser::new(query).recursion_limit(MAX_NESTING).token_limit(limits.max_tokens).parse();
     if tree.token_limit().high > limits.max_tokens {
         return Err(Fault::bad(

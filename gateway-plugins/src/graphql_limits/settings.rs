@@ -7,10 +7,6 @@ use gateway_core::config::units::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Fault;
-use super::document;
-use super::request::Operation;
-
 /// Settings of `graphql_limits`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -105,17 +101,6 @@ pub(super) struct Limits {
     pub(super) types: Vec<OperationType>,
     pub(super) names: BTreeSet<String>,
     pub(super) dry_run: bool,
-}
-
-impl Limits {
-    /// Checks the operations of a request.
-    pub(super) fn check(&self, operations: &[Operation], by_get: bool) -> Result<(), Fault> {
-        operations.iter().try_for_each(|operation| match &operation.query {
-            Some(query) => document::check(self, query, operation, by_get),
-            None if self.persisted => Ok(()),
-            None => Err(Fault::denied("graphql_persisted", "persisted queries are not allowed")),
-        })
-    }
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.

@@ -8,7 +8,7 @@ use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
 };
 
-use super::bind;
+use super::field_path;
 use super::template::{Table, Template};
 
 /// Bindings that all services may have together.
@@ -125,7 +125,7 @@ impl Calls {
         let template = Template::read(path)?;
         let (input, output) = (method.input(), method.output());
         for variable in &template.variables {
-            bind::check(&input, &variable.field)?;
+            field_path::check(&input, &variable.field)?;
         }
         let body = match body {
             "" => BodyTo::Nothing,

@@ -9,11 +9,13 @@ use gateway_core::http::fields;
 use gateway_core::plugin::World;
 use http::{HeaderName, Method, StatusCode};
 use percent_encoding::percent_decode_str;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Fault;
+use super::content::{BodyContent, ObjectSchema};
 use super::schema::{Schema, Written};
-use super::settings::{BodyContent, ObjectSchema, Unknown};
 use super::values::{self, Shape};
 
 /// Bytes a document may have.
@@ -21,6 +23,17 @@ const MAX_DOCUMENT: u64 = 16 << 20;
 /// Operations of a document.
 const MAX_OPERATIONS: usize = 5000;
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+/// What becomes of what a document does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unknown {
+    /// It is refused.
+    #[default]
+    Deny,
+    /// It passes.
+    Allow,
+}
 
 /// The document, compiled.
 pub(super) struct OpenApi {

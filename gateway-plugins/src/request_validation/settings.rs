@@ -13,11 +13,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::openapi::OpenApi;
-use super::schema::{Schema, Written};
-use super::values::{self, Shape};
-use super::{Fault, media_type};
-use crate::jose::json;
+use super::Fault;
+use super::content::{BodyContent, BodyRule, ObjectSchema};
+use super::openapi::{OpenApi, Unknown};
+use super::schema::Written;
+use super::values;
 
 /// Settings of `request_validation`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,17 +54,6 @@ pub(crate) struct Config {
     dry_run: bool,
 }
 
-/// What becomes of what a document does not have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Unknown {
-    /// It is refused.
-    #[default]
-    Deny,
-    /// It passes.
-    Allow,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -93,26 +82,6 @@ pub(super) struct Rules {
     pub(super) max_body_bytes: u64,
     pub(super) status: StatusCode,
     pub(super) dry_run: bool,
-}
-
-/// The schema of an object that is made of texts.
-pub(super) struct ObjectSchema {
-    pub(super) schema: Schema,
-    pub(super) properties: Vec<(String, Shape)>,
-}
-
-/// What bodies may be.
-#[derive(Default)]
-pub(super) struct BodyContent {
-    pub(super) required: bool,
-    /// By media type; none is any type, unchecked.
-    pub(super) types: Vec<(String, Option<ObjectSchema>)>,
-}
-
-/// How the body of one request is checked.
-pub(super) struct BodyRule {
-    content: Arc<BodyContent>,
-    media_type: Option<String>,
 }
 
 /// Checks settings; all that is wrong with them goes to `problems`.
@@ -210,27 +179,6 @@ fn content(
     BodyContent { required, types }
 }
 
-impl ObjectSchema {
-    pub(super) fn compile(
-        root: &Value,
-        schema: &Value,
-        components: Option<&Value>,
-        written: Written,
-    ) -> Result<Self, String> {
-        let properties = values::properties(root, schema);
-        Ok(Self { schema: Schema::compile(schema, components, written)?, properties })
-    }
-
-    /// Checks what is made of texts; `None` is one that can't be read.
-    fn check(&self, what: &str, pairs: Option<Vec<(String, String)>>, faults: &mut Vec<String>) {
-        match pairs.map(|pairs| values::object(pairs, &self.properties)) {
-            Some(Ok(object)) => self.schema.check(what, &object, faults),
-            Some(Err(why)) => faults.push(format!("{what}: {why}")),
-            None => faults.push(format!("{what}: it is not UTF-8")),
-        }
-    }
-}
-
 impl Rules {
     /// Checks what is known before the body; says how the body is to be checked.
     pub(super) fn check_head(&self, exchange: &Exchange) -> Result<BodyRule, Fault> {
@@ -256,91 +204,5 @@ impl Rules {
             return Err(Fault::invalid(&faults));
         }
         BodyRule::new(self.body.clone(), exchange)
-    }
-}
-
-/// How exactly a media type is meant; zero is not at all.
-fn rank(pattern: &str, media_type: &str) -> u8 {
-    match pattern.strip_suffix("/*") {
-        Some("*") => 1,
-        Some(kind) if media_type.split('/').next() == Some(kind) => 2,
-        None if pattern == media_type => 3,
-        _ => 0,
-    }
-}
-
-impl BodyRule {
-    fn new(content: Arc<BodyContent>, exchange: &Exchange) -> Result<Self, Fault> {
-        let rule = Self { media_type: None, content };
-        if rule.is_nothing() {
-            return Ok(rule);
-        }
-        if exchange.body.is_empty() {
-            return match rule.content.required {
-                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
-                false => Ok(Self { content: Arc::default(), media_type: None }),
-            };
-        }
-        let media_type = media_type(exchange)?;
-        let is_known = rule.content.types.is_empty()
-            || rule
-                .content
-                .types
-                .iter()
-                .any(|(pattern, _)| rank(pattern, media_type.as_deref().unwrap_or("")) > 0);
-        if !is_known {
-            let known: Vec<&str> =
-                rule.content.types.iter().map(|(pattern, _)| pattern.as_str()).take(10).collect();
-            let detail = format!("the content type is not one of {}", known.join(", "));
-            return Err(Fault::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_unsupported", detail));
-        }
-        let rule = Self { media_type, ..rule };
-        // A type without a schema is all that is asked for.
-        let unchecked = !rule.content.required && rule.schema().is_none();
-        Ok(if unchecked { Self { content: Arc::default(), media_type: None } } else { rule })
-    }
-
-    /// Whether there is nothing to check.
-    pub(super) fn is_nothing(&self) -> bool {
-        !self.content.required && self.content.types.is_empty()
-    }
-
-    fn schema(&self) -> Option<&ObjectSchema> {
-        let media_type = self.media_type.as_deref().unwrap_or("");
-        let types = self.content.types.iter().map(|(pattern, schema)| (rank(pattern, media_type), schema));
-        types
-            .filter(|(rank, _)| *rank > 0)
-            .max_by_key(|(rank, _)| *rank)
-            .and_then(|(_, schema)| schema.as_ref())
-    }
-
-    /// Checks a whole body.
-    pub(super) fn check(&self, _rules: &Rules, bytes: &[u8]) -> Result<(), Fault> {
-        if bytes.is_empty() {
-            return match self.content.required {
-                true => Err(Fault::invalid(&["body: it is required".to_owned()])),
-                false => Ok(()),
-            };
-        }
-        let Some(schema) = self.schema() else { return Ok(()) };
-        let mut faults = Vec::new();
-        match self.media_type.as_deref().unwrap_or("") {
-            kind if kind == "application/json" || kind.ends_with("+json") => match json::value(bytes) {
-                Some(value) => schema.schema.check("body", &value, &mut faults),
-                None => faults.push("body: it is malformed, or has a key twice".to_owned()),
-            },
-            "application/x-www-form-urlencoded" => {
-                schema.check("body", std::str::from_utf8(bytes).ok().and_then(values::pairs), &mut faults);
-            }
-            _ => {
-                let detail = "bodies of this content type can't be checked";
-                return Err(Fault::with(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    "content_type_unsupported",
-                    detail,
-                ));
-            }
-        }
-        if faults.is_empty() { Ok(()) } else { Err(Fault::invalid(&faults)) }
     }
 }

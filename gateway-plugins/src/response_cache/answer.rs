@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
 
 use super::fill::Fill;
-use super::store::{Head, Stored};
+use super::stored::{Head, Stored};
 use super::tier::Tier;
 use crate::shared::conditional::{self, Outcome, Validators};
 use crate::shared::range::{self, Ranges};

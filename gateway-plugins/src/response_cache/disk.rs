@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use super::key::Chooser;
 use super::purge::Purge;
-use super::store::Stored;
+use super::stored::Stored;
 use super::tier::{Address, TierMeters};
 use super::wire::{self, Label};
 use index::{Index, Number, Record};

@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 
 use super::flights::Lead;
 use super::key::Key;
-use super::store::{Head, Room, Start, Store, Stored};
+use super::store::{Room, Start, Store};
+use super::stored::{Head, Stored};
 
 /// The longest a response may be on its way where the proxy sets no limit.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -78,7 +79,7 @@ pub(super) struct Plan {
     /// How long it may take.
     pub(super) within: Duration,
     /// Those that wait for it; `None` where nobody may.
-    pub(super) lead: Option<Lead>,
+    pub(super) lead: Option<Lead<Fill>>,
 }
 
 /// Begins to store a response; says with which body the client goes on. The body is handed back where there is no room,

@@ -5,41 +5,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::fill::Fill;
+/// What is under way; an `F` is a response that is being stored.
+pub(super) struct Flights<F>(Mutex<HashMap<Arc<[u8]>, watch::Receiver<Phase<F>>>>);
 
-/// What is under way.
-#[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<Arc<[u8]>, watch::Receiver<Phase>>>);
+impl<F> Default for Flights<F> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 /// How far a request came. Where its sender is gone before it was answered, another one may take its place.
-#[derive(Clone)]
-pub(super) enum Phase {
+pub(super) enum Phase<F> {
     /// No head yet.
     Asked,
     /// A response that is being stored.
-    Answered(Arc<Fill>),
+    Answered(Arc<F>),
     /// It has been answered; whoever finds nothing in the store now asks for itself.
     Settled,
 }
 
 /// The one that asks; the others are let go when it is dropped.
-pub(super) struct Lead {
-    flights: Arc<Flights>,
+pub(super) struct Lead<F> {
+    flights: Arc<Flights<F>>,
     key: Arc<[u8]>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<Phase<F>>,
 }
 
 /// Who one is among those that ask for the same.
-pub(super) enum Place {
+pub(super) enum Place<F> {
     /// The first.
-    Lead(Lead),
+    Lead(Lead<F>),
     /// Another one has asked.
-    Behind(watch::Receiver<Phase>),
+    Behind(watch::Receiver<Phase<F>>),
 }
 
-impl Flights {
+impl<F> Flights<F> {
     /// Takes the first place, or one behind it.
-    pub(super) fn join(self: &Arc<Self>, key: Arc<[u8]>) -> Place {
+    pub(super) fn join(self: &Arc<Self>, key: Arc<[u8]>) -> Place<F> {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // One that has no sender any more is about to be removed.
         if let Some(ahead) = flights.get(&key).filter(|ahead| ahead.has_changed().is_ok()) {
@@ -51,9 +53,9 @@ impl Flights {
     }
 }
 
-impl Lead {
+impl<F> Lead<F> {
     /// Lets those behind read the response while it comes.
-    pub(super) fn share(&self, fill: Arc<Fill>) {
+    pub(super) fn share(&self, fill: Arc<F>) {
         self.phase.send_replace(Phase::Answered(fill));
     }
 
@@ -63,7 +65,7 @@ impl Lead {
     }
 }
 
-impl Drop for Lead {
+impl<F> Drop for Lead<F> {
     fn drop(&mut self) {
         self.flights.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }

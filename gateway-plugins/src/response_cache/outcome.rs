@@ -13,12 +13,12 @@ use tokio::time::Instant;
 use super::ResponseCache;
 use super::answer::{self, How};
 use super::control::RequestControl;
-use super::fill::{self, Plan};
+use super::fill::{self, Fill, Plan};
 use super::flights::Lead;
 use super::key::{Chooser, Key};
 use super::policy::{self, Use};
 use super::purge;
-use super::store::{Head, Stored};
+use super::stored::{Head, Stored};
 use super::visit::{Fetch, Role, TAKEN, Visit, put_back};
 
 impl ResponseCache {
@@ -204,7 +204,7 @@ impl ResponseCache {
 }
 
 /// Lets those behind look for themselves.
-fn settle(lead: &Option<Lead>) {
+fn settle(lead: &Option<Lead<Fill>>) {
     if let Some(lead) = lead {
         lead.settle();
     }

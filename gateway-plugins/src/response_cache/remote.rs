@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::key::{Chooser, Variant};
 use super::purge::Purge;
-use super::store::{Store, Stored};
+use super::stored::Stored;
 use super::tier::{Address, Mark, TierMeters};
 use super::wire::{self, Label};
 use crate::redis_link::{Away, Command, Link, RedisConfig};
@@ -263,10 +263,10 @@ impl Remote {
         self.work.notify_one();
     }
 
-    /// Sends what is to be sent and reads others' purges, for as long as the plugin is in use.
+    /// Sends what is to be sent and reads others' purges, which `carry_out` applies, for as long as the plugin is in use.
     pub(super) async fn run(
         self: Arc<Self>,
-        store: Arc<Store>,
+        carry_out: Arc<dyn Fn(&Purge) + Send + Sync>,
         mut control: TaskControl,
     ) -> Result<(), String> {
         let link = self.link.clone().run(control.clone());
@@ -282,7 +282,7 @@ impl Remote {
                 if self.link.is_up() {
                     let is_time = next <= now || self.unsent.load(Relaxed) > 0;
                     if is_time && not_before <= now {
-                        match self.follow(&store).await {
+                        match self.follow(&carry_out).await {
                             Ok(()) => next = now + EVERY,
                             Err(Away) => not_before = now + EVERY / 10,
                         }
@@ -326,7 +326,7 @@ impl Remote {
     }
 
     /// Tells Redis of this gateway's purges, one at a time, and carries out those of others.
-    async fn follow(&self, store: &Arc<Store>) -> Result<(), Away> {
+    async fn follow(&self, carry_out: &Arc<dyn Fn(&Purge) + Send + Sync>) -> Result<(), Away> {
         loop {
             let (known, own) = {
                 let state = locked(&self.state);
@@ -344,11 +344,11 @@ impl Remote {
             let others = self.learn(history, own.is_some().then_some(id));
             for purge in others {
                 // It looks at every entry there is, which is no work for this thread.
-                let carry_out = || {
-                    let (store, purge) = (store.clone(), purge.clone());
-                    self.world.run_blocking(move || store.purge(&purge, Instant::now()))
+                let attempt = || {
+                    let (carry_out, purge) = (carry_out.clone(), purge.clone());
+                    self.world.run_blocking(move || carry_out(&purge))
                 };
-                while carry_out().await.is_err() {
+                while attempt().await.is_err() {
                     tokio::time::sleep(EVERY / 10).await;
                 }
             }

@@ -18,11 +18,12 @@ use tokio::time::Instant;
 use super::ResponseCache;
 use super::answer::{self, Content, How};
 use super::control::RequestControl;
-use super::fill;
+use super::fill::Fill;
 use super::flights::{Lead, Phase, Place};
 use super::key::{self, Chooser, Key};
 use super::policy::{Asker, Use};
-use super::store::{Found, Start, Stored};
+use super::store::{Found, Start};
+use super::stored::Stored;
 use super::tier::Tier;
 
 /// Fields of a request that the cache sends on in its own words, and puts back when the response is there.
@@ -47,7 +48,7 @@ pub(super) enum Role {
 /// A request whose response may be stored.
 pub(super) struct Fetch {
     /// Others wait for it.
-    pub(super) lead: Option<Lead>,
+    pub(super) lead: Option<Lead<Fill>>,
     /// What is stored already; the target is asked whether it is still right.
     pub(super) known: Option<Arc<Stored>>,
     pub(super) asks_again: bool,
@@ -316,7 +317,7 @@ impl ResponseCache {
         exchange: &mut Exchange,
         seat: Seat<'_>,
         wanted: Wanted,
-        (known, why, lead, start): (Option<Arc<Stored>>, &'static str, Option<Lead>, Option<Start>),
+        (known, why, lead, start): (Option<Arc<Stored>>, &'static str, Option<Lead<Fill>>, Option<Start>),
     ) {
         let asker = Asker {
             is_somebody: self.recipe.is_somebody(exchange),
@@ -364,7 +365,7 @@ impl ResponseCache {
         exchange: &mut Exchange,
         seat: Seat<'_>,
         wanted: Wanted,
-        mut phase: Receiver<Phase>,
+        mut phase: Receiver<Phase<Fill>>,
     ) -> Verdict {
         let deadline = Instant::now() + self.wait;
         loop {
@@ -412,14 +413,14 @@ impl ResponseCache {
 /// What those behind get to know.
 enum Next {
     /// A response that is coming.
-    Answered(Arc<fill::Fill>),
+    Answered(Arc<Fill>),
     /// There is nothing to wait for any more.
     Settled,
     /// The one ahead is gone, without a response.
     Gone,
 }
 
-async fn next(phase: &mut Receiver<Phase>) -> Next {
+async fn next(phase: &mut Receiver<Phase<Fill>>) -> Next {
     if phase.changed().await.is_err() {
         let had_answer = !matches!(*phase.borrow(), Phase::Asked);
         return if had_answer { Next::Settled } else { Next::Gone };

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::key::Variant;
 use super::policy::Policy;
-use super::store::{Head, Stored};
+use super::stored::{Head, Stored};
 use super::tier::{Address, Mark};
 
 /// Bytes that a head may have; one that has more stays in memory alone.

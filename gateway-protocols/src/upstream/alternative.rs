@@ -19,7 +19,8 @@ use http::header::{AGE, ALT_SVC};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::time::Instant;
 
-use super::dial::{Destination, DialError};
+use super::dial::Destination;
+use super::dial_error::DialError;
 use super::{Inner, MAX_LEARNED, Pools, Quic, Version, h3, kept_until, key};
 use service::service;
 

@@ -8,9 +8,7 @@ use std::time::Duration;
 use gateway_core::balance::Target;
 use gateway_core::config::model::{Backend, BackendHttp, BackendTls, Id, PoolRules, Timeouts, socket_path};
 use gateway_core::config::snapshot::Route;
-use gateway_core::http::body::Body;
-use gateway_core::http::reply::Cause;
-use gateway_core::upstream::{Call, Failure, Phases};
+use gateway_core::upstream::{Call, Phases};
 use rustls::ClientConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
@@ -18,12 +16,12 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::{TlsConnector, TlsStream};
 
+use super::dial_error::DialError;
 use super::{Version, h3, socket, wanted};
 use crate::dns::{Dns, DnsError};
 use crate::link::{Link, Rewound};
 use crate::recorder::ConnectionRecorder;
-use crate::tls::client::{ClientConfigs, ClientTlsError, server_name};
-use crate::tls::is_about_certificate;
+use crate::tls::client::{ClientConfigs, server_name};
 
 /// For QUIC to a target whose connect timeout is off.
 const QUIC_TIMEOUT: Duration = Duration::from_secs(5);
@@ -109,51 +107,6 @@ pub(crate) struct Dialled {
     pub(crate) link: Link,
     pub(crate) version: Version,
     pub(crate) phases: Phases,
-}
-
-/// Why no connection was made.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DialError {
-    #[error(transparent)]
-    Dns(#[from] DnsError),
-    #[error("connect to {address}: {source}")]
-    Connect { address: SocketAddr, source: io::Error },
-    #[error("connect to {host}: {source}")]
-    Socket { host: Arc<str>, source: io::Error },
-    #[error("no connection within {0:?}")]
-    Timeout(Duration),
-    #[error("TLS to {host}: {source}")]
-    Handshake { host: Arc<str>, source: io::Error },
-    #[error(transparent)]
-    TlsRules(#[from] ClientTlsError),
-    #[error(transparent)]
-    Quic(#[from] h3::QuicError),
-    #[error("the target does not speak HTTP/2")]
-    NoHttp2,
-    #[error("every connection to the target carries all it may")]
-    Full,
-}
-
-impl DialError {
-    /// The row of the reply table it belongs to.
-    pub(crate) fn cause(&self) -> Cause {
-        match self {
-            Self::Dns(_) => Cause::DnsFailed,
-            Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
-            Self::Connect { .. } | Self::Socket { .. } | Self::Quic(_) => Cause::ConnectFailed,
-            Self::Timeout(_) => Cause::ConnectTimeout,
-            Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
-            Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
-            Self::NoHttp2 => Cause::VersionUnsupported,
-            Self::Full => Cause::Overloaded,
-        }
-    }
-
-    /// The failed attempt; the body was not touched.
-    pub(crate) fn into_failure(self, body: Body) -> Failure {
-        tracing::debug!(error = %self, "no connection to the target");
-        Failure::unsent(self.cause(), body).source(self)
-    }
 }
 
 impl Dialler {

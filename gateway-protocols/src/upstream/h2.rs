@@ -23,7 +23,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::dial::DialError;
+use super::dial_error::DialError;
 use crate::h2::Reason;
 use crate::h2::body::{self, RecvBody};
 use crate::h2::connection::{Extra, RequestLine};

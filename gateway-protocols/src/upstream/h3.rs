@@ -17,7 +17,7 @@ use http::{Method, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::dial::DialError;
+use super::dial_error::{DialError, QuicError};
 use super::h2::body_failure;
 use crate::h2::Role;
 use crate::h2::connection::{Extra, RequestLine};
@@ -51,19 +51,6 @@ impl Drop for Owned {
 const MAX_INTERIM: u32 = 16;
 /// Heads of targets may be this large.
 const MAX_FIELDS: usize = 64 << 10;
-
-/// Why no QUIC connection came about.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum QuicError {
-    #[error("QUIC: {0}")]
-    Config(String),
-    #[error("QUIC: {0}")]
-    Socket(#[from] std::io::Error),
-    #[error("QUIC: {0}")]
-    Connect(#[from] quinn::ConnectError),
-    #[error("QUIC: {0}")]
-    Connection(#[from] quinn::ConnectionError),
-}
 
 impl Connection {
     /// Connects to the first address that answers.

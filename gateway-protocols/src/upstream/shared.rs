@@ -12,7 +12,8 @@ use gateway_core::upstream::{Answer, Call, Failure};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::dial::{Destination, DialError, Dialled};
+use super::dial::{Destination, Dialled};
+use super::dial_error::DialError;
 use super::{Inner, Version, h2, key, wanted};
 
 /// What to do about a shared connection, decided without waiting.

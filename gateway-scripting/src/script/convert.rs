@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use rhai::{Dynamic, Map};
 use serde_json::Value;
 
-use super::functions::{Done, error};
+use super::failure::{Done, error};
 use super::view::{Seen, text};
 
 /// Values within values.

@@ -9,7 +9,8 @@ use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Module, ParseError, Position, Scope, Shared};
 
 use super::convert;
-use super::functions::{self, Done, error};
+use super::failure::{Done, error};
+use super::functions;
 use super::settings::{Limits, Server};
 use super::tools;
 use super::view::{Fetch, Request, View};

@@ -9,7 +9,7 @@ use rhai::{Dynamic, Map};
 use tokio::sync::Semaphore;
 
 use super::convert;
-use super::functions::{Done, error};
+use super::failure::{Done, error};
 use super::view::text;
 use crate::message;
 

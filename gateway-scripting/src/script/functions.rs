@@ -5,19 +5,12 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use gateway_core::http::exchange::Field;
 use http::{HeaderMap, StatusCode};
-use rhai::{Array, Blob, Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Map, Module, Shared};
+use rhai::{Array, Blob, Dynamic, FuncRegistration, ImmutableString, Map, Module, Shared};
 
 use super::convert;
+use super::failure::{Done, error};
 use super::view::{Answer, OwnReply, Request, Seen, View, text};
 use crate::message;
-
-/// What a function of ours comes to; the engine adds the line and column.
-pub(super) type Done<T> = Result<T, Box<EvalAltResult>>;
-
-/// An error with this message.
-pub(super) fn error<T>(message: impl std::fmt::Display) -> Done<T> {
-    Err(message.to_string().into())
-}
 
 /// The methods of `request` and `response`, the same for every script.
 pub(super) static MESSAGES: LazyLock<Shared<Module>> = LazyLock::new(|| {

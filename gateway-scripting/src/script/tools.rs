@@ -10,7 +10,7 @@ use rhai::{Blob, Dynamic, FuncRegistration, Module, Shared};
 use sha2::{Digest as _, Sha256};
 
 use super::convert;
-use super::functions::{Done, error};
+use super::failure::{Done, error};
 
 /// What `url_encode` leaves as it is: RFC 3986's unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

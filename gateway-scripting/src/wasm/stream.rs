@@ -8,7 +8,7 @@ use std::task::{Context as Wake, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use gateway_core::stream::between::{Cut, Stream};
+use gateway_core::stream::cut::{Cut, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::host::Way;

@@ -62,8 +62,6 @@ pub struct Report {
     pub over_budget: bool,
 }
 
-/// What begins the names of the variables that hold scores.
-const SCORES: [&[u8]; 2] = [b"inbound_anomaly_score_pl", b"outbound_anomaly_score_pl"];
 /// Characters of an excerpt.
 const EXCERPT: usize = 80;
 /// Characters of a variable's name.
@@ -187,12 +185,6 @@ impl Transaction {
         self.buffers.texts.shrink(KEPT_BYTES);
         self.buffers
     }
-}
-
-/// The slots that hold scores.
-pub(crate) fn score_slots(names: &[Box<[u8]>]) -> Vec<usize> {
-    let is_score = |name: &[u8]| SCORES.iter().any(|begin| name.starts_with(begin));
-    names.iter().enumerate().filter(|(_, name)| is_score(name)).map(|(slot, _)| slot).collect()
 }
 
 fn is_secret(name: &str) -> bool {

@@ -9,7 +9,7 @@ use crate::engine::{self, Progress};
 use crate::measure::counters::Perf;
 use crate::measure::{Role, Watched, process};
 use crate::plan::Plan;
-use crate::report::judge::marks;
+use crate::report::marks;
 use crate::report::model::{Document, Round, Row, Verdict};
 
 /// Shows on standard error what is going on, if that is a terminal.

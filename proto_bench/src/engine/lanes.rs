@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::task::spawn_local;
 
-use super::worker::{Stage, World};
+use super::world::{Stage, World};
 use crate::driver::{Answer, Driver, Fault, Lane, Opened, Stamp};
 use crate::pace::Timeout;
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::markdown::{self, ids, subjects, thousands};
+use super::markdown::{self, ids, subjects};
 use super::model::{Document, Kind, Round, Row};
+use super::numbers::thousands;
 
 mod chart;
 mod page;
@@ -114,9 +115,7 @@ const OVER_TIME: [OverTime; 2] = [
     OverTime {
         title: "Resident memory over time",
         unit: "MiB",
-        of: |round| {
-            round.memory.iter().map(|(at, bytes)| (*at, super::terminal::mebibytes(*bytes))).collect()
-        },
+        of: |round| round.memory.iter().map(|(at, bytes)| (*at, super::numbers::mebibytes(*bytes))).collect(),
     },
 ];
 
@@ -247,7 +246,7 @@ fn scale(out: &mut String, document: &Document) {
     let cpu = [line("gateway", &|batch| Some(batch.steady.subject.as_ref()?.cpu_us_per_request))];
     out.push_str(&Lines::against("CPU a request", "us", axis).render(&coloured(cpu)));
     let memory = [line("gateway", &|batch| {
-        Some(super::terminal::mebibytes(batch.steady.subject.as_ref()?.resident_bytes))
+        Some(super::numbers::mebibytes(batch.steady.subject.as_ref()?.resident_bytes))
     })];
     out.push_str(&Lines::against("Resident memory", "MiB", axis).render(&coloured(memory)));
     let visible =

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::marks;
 use super::model::Round;
 use crate::engine::Outcome;
 use crate::plan::{ExpectBody, Pace, Plan};
@@ -12,19 +13,6 @@ const AT_ITS_LIMIT: f64 = 0.95;
 const NO_IDLE: f64 = 0.1;
 /// More foreign CPU time than this, in cores, and the round was disturbed.
 const DISTURBED: f64 = 0.15;
-
-/// Marks of rows whose figure has a reservation.
-pub mod marks {
-    pub const GENERATOR: &str = "generator-limited";
-    pub const BACKEND: &str = "backend-limited";
-    pub const MACHINE: &str = "machine-saturated";
-    pub const DISTURBED: &str = "disturbed";
-    pub const STOLEN: &str = "cpu-stolen";
-    pub const UNSTAMPED: &str = "answers-unstamped";
-    pub const UNVERIFIED: &str = "content-unverified";
-    pub const UNSUSTAINED: &str = "rate-not-sustained";
-    pub const LATE_GENERATOR: &str = "generator-late";
-}
 
 /// Fills in a round's void reasons and marks.
 pub fn judge(plan: &Plan, outcome: &Outcome, round: &mut Round) {

@@ -13,7 +13,7 @@ use crate::measure::machine::{self, Machine, Revision};
 use crate::measure::process::Role;
 use crate::measure::time;
 use crate::plan::{Expect, Load};
-use crate::report::judge::marks;
+use crate::report::marks;
 
 mod from_outcome;
 mod json;

@@ -1,8 +1,9 @@
 //! The published figures that `matrix` and `scale` replay, and what their method did differently. Figures of another
 //! machine: context, not a yardstick.
 
-use super::markdown::{Table, thousands};
+use super::markdown::Table;
 use super::model::{Document, Kind};
+use super::numbers::thousands;
 
 /// A row of the published ten-protocol table.
 struct Protocol {

@@ -1,6 +1,6 @@
 //! From rounds to rows: medians, spreads, and a verdict over all.
 
-use super::judge::marks;
+use super::marks;
 use super::model::{Latency, Round, Row, Spread, Summary, Verdict};
 use crate::measure::counters::Counts;
 

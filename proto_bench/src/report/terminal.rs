@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::markdown;
 use super::model::{Document, Kind, Latency, Round, Row, Verdict};
+use super::numbers::mebibytes;
 use crate::plan::ExpectBody;
 
 /// The document as text: details for one row, tables for many.
@@ -149,11 +150,4 @@ pub fn duration(us: f64) -> String {
     } else {
         format!("{:.2} s", us / 1e6)
     }
-}
-
-/// Bytes as MiB.
-#[must_use]
-#[expect(clippy::cast_precision_loss, reason = "shown in one decimal")]
-pub fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / (1024.0 * 1024.0)
 }

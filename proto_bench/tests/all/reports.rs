@@ -5,7 +5,7 @@ use proto_bench::measure::machine::Machine;
 use proto_bench::plan::{Plan, Protocol, Target};
 use proto_bench::replay::Published;
 use proto_bench::report::model::{Replay, ReplayRow, Verdict};
-use proto_bench::report::{Document, Kind, Round, Row, html, markdown, terminal};
+use proto_bench::report::{Document, Kind, Round, Row, html, markdown, numbers, terminal};
 
 use crate::support::{answer, longer, read_request, run, serve, short_http};
 
@@ -42,7 +42,7 @@ fn a_void_row_has_a_reason_and_no_figures_anywhere() {
         row.rounds[0].void.push("3 swapped answers (first: …)".to_owned());
     });
     assert!(document.has_void());
-    let figure = markdown::thousands(rate);
+    let figure = numbers::thousands(rate);
     for page in pages(&document) {
         assert!(page.contains("3 swapped answers"), "{page}");
         assert!(!page.contains(&figure), "{figure} in {page}");

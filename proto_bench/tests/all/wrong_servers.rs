@@ -12,8 +12,8 @@ use proto_bench::driver::FaultKind;
 use proto_bench::engine::Outcome;
 use proto_bench::plan::{ExpectBody, Method, Pace, Plan, Protocol, Target};
 use proto_bench::report::Round;
-use proto_bench::report::judge;
 use proto_bench::report::model::Verdict;
+use proto_bench::report::{judge, marks};
 
 use crate::support::{answer, faults, longer, read_request, run, run_until, serve, short, short_http};
 
@@ -308,7 +308,7 @@ fn a_rate_that_is_not_sustained_is_marked() {
     let mut plan = short_http(address);
     plan.load.pace = Pace::Open { rate: 2_000.0 };
     let round = Round::new(&plan, &run(&plan));
-    assert!(round.marks.iter().any(|mark| mark == judge::marks::UNSUSTAINED), "{:?}", round.marks);
+    assert!(round.marks.iter().any(|mark| mark == marks::UNSUSTAINED), "{:?}", round.marks);
     let open = round.open_loop.expect("an open loop");
     assert!(!open.sustained && open.never_started > 0);
     // What was never sent has waited too.
@@ -330,7 +330,7 @@ fn sizes_are_checked_without_an_echo() {
     };
     let right = Round::new(&plan(ExpectBody::Size(7)), &run(&plan(ExpectBody::Size(7))));
     assert!(right.void.is_empty(), "{:?}", right.void);
-    for mark in [judge::marks::UNSTAMPED, judge::marks::UNVERIFIED] {
+    for mark in [marks::UNSTAMPED, marks::UNVERIFIED] {
         assert!(right.marks.iter().any(|found| found == mark), "{:?}", right.marks);
     }
     assert_void_for(&plan(ExpectBody::Size(8)), "wrong lengths");

@@ -10,7 +10,9 @@ use http::Method;
 use super::{Congestion, Id, PluginConfig, Upstream};
 use crate::condition::Condition;
 use crate::route::{HostPattern, PathPattern};
-use crate::stream::websocket::MAX_MESSAGE;
+
+/// Bytes of a WebSocket message that a plugin is to read, where the proxy says nothing else.
+pub const MAX_MESSAGE: usize = 1 << 20;
 
 /// One way in and where it leads.
 #[derive(Debug, Clone)]

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Fault, Notes, Place, words};
+use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
     AccessLog, CertificateFiles, ClientTimeouts, FrontendTls, Limits, OverloadRules, Settings, TlsVersion,
     Underscores,
 };
-use crate::config::problem::Problems;
+use crate::config::problem::{Fault, Problems};
 use crate::config::units::Bytes;
-use crate::config::warning;
+use crate::config::warning::codes;
 
 /// Resolves the settings.
 ///
@@ -379,9 +379,9 @@ fn client_timeouts(written: &file::ClientTimeouts) -> ClientTimeouts {
 }
 
 fn silenced(notes: &mut Notes<'_>, written: &[String]) -> Vec<Box<str>> {
-    for (n, code) in written.iter().enumerate().filter(|(_, code)| !warning::is_code(code)) {
+    for (n, code) in written.iter().enumerate().filter(|(_, code)| !codes::is_code(code)) {
         notes.add(&format!("silence_warnings[{n}]"), format!("`{code}` is not a warning")).remedy =
-            words::did_you_mean(code, warning::CODES.iter().map(|(code, _)| *code));
+            words::did_you_mean(code, codes::CODES.iter().map(|(code, _)| *code));
     }
     written.iter().map(|code| Box::from(code.as_str())).collect()
 }

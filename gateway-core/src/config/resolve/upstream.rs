@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::backend::{self, Tls};
 use super::known::Group;
-use super::{Fault, Notes, Place, words};
+use super::{Notes, Place, words};
 use crate::config::file;
 use crate::config::model::{
     ActiveHealth, Affinity, Algorithm, CookieAttributes, HashOn, PassiveHealth, Probe, SameSite, Sharing,
     TargetRules, Upstream, service_name, socket_path,
 };
-use crate::config::problem::Problems;
+use crate::config::problem::{Fault, Problems};
 
 /// Tags of one target, and characters of each.
 const MAX_TAGS: usize = 50;

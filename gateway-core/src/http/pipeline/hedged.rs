@@ -11,9 +11,12 @@ use super::matched::Matched;
 use super::race::{Begun, Course, Raced, State};
 use super::{Pipeline, from_target};
 use crate::balance::Outcome;
+use crate::config::model::Hedging;
 use crate::config::snapshot::Snapshot;
-use crate::http::body::BodyError;
+use crate::http::body::{Body, BodyError};
+use crate::http::dialect::Dialect;
 use crate::http::downstream::Downstream;
+use crate::http::exchange::Exchange;
 use crate::http::hedging::Hedger;
 use crate::http::reply::Reply;
 use crate::http::retry::Attempts;
@@ -32,8 +35,8 @@ impl<U: Upstream> Pipeline<U> {
         let route = matched.route;
         let destination = Destination::of((route, snapshot), &end.exchange)?;
         let mut body = std::mem::take(&mut end.exchange.body);
-        let takes =
-            !destination.is_alone() && hedger.takes(&end.exchange, &matched.path(&end.exchange, None), &body);
+        let takes = !destination.is_alone()
+            && takes(hedger.rules(), &end.exchange, &matched.path(&end.exchange, None), &body);
         let bytes = match takes {
             true => hedger.at_hand(&mut body).await.map_err(BodyError::into_reply)?,
             false => None,
@@ -114,4 +117,19 @@ fn take<'s>(
             pause.map(Some).ok_or_else(|| failure.into_reply())
         }
     }
+}
+
+/// Whether a request may be sent twice, once its body is at hand. `path` is what targets get.
+fn takes(rules: &Hedging, exchange: &Exchange, path: &str, body: &Body) -> bool {
+    if exchange.upgrade.is_some() || exchange.is_sent_once() {
+        return false;
+    }
+    let length = body.exact_length();
+    let is_wanted = if exchange.dialect == Dialect::Grpc {
+        let path = path.split('?').next().unwrap_or(path);
+        rules.grpc_methods.iter().any(|known| **known == *path)
+    } else {
+        rules.methods.contains(exchange.method()) && length.is_some()
+    };
+    is_wanted && length.is_none_or(|length| length <= rules.max_body_bytes)
 }

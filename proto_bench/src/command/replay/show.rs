@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::replay::template::Values;
 use crate::replay::{Program, Published, Row, Subject, Table};
-use crate::report::markdown::thousands;
+use crate::report::numbers::thousands;
 
 /// The rows with their published figures.
 pub(super) fn list(rows: &[&Row]) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::escape;
-use crate::report::markdown::thousands;
+use crate::report::numbers::thousands;
 
 /// Horizontal bars in groups, one colour a series.
 pub(super) struct Bars {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::escape;
 use crate::report::model::Document;
-use crate::report::terminal::mebibytes;
+use crate::report::numbers::mebibytes;
 
 const STYLE: &str = "
 :root{--ink:#1c2430;--soft:#5b6675;--line:#d9dee6;--paper:#fbfcfd;--card:#fff;--void:#b3261e;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Table, cell, ids, subjects, thousands};
-use crate::report::judge::marks;
+use crate::report::marks;
 use crate::report::model::{CheckRun, Document, Round, Row, Spread, Summary};
 
 /// The subject that ratios are of, and the one that is a floor and no competitor.

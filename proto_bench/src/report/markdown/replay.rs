@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::compare::{cheapest, ratio};
 use super::{Table, thousands};
 use crate::replay::{AtRest, Published};
-use crate::report::judge::marks;
+use crate::report::marks;
 use crate::report::model::{Document, Replay, ReplayRow, Round, Row, Summary, Verdict};
-use crate::report::terminal::mebibytes;
+use crate::report::numbers::mebibytes;
 
 const NONE: &str = "–";
 

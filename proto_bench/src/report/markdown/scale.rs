@@ -38,7 +38,7 @@ fn row(batch: &Batch) -> Vec<String> {
     let latency = &steady.latency;
     let usage = steady.subject.as_ref();
     let memory = usage.map_or_else(String::new, |usage| {
-        format!("{:.1}", crate::report::terminal::mebibytes(usage.resident_bytes))
+        format!("{:.1}", crate::report::numbers::mebibytes(usage.resident_bytes))
     });
     #[expect(clippy::cast_precision_loss, reason = "a number of proxies")]
     let proxies = batch.proxies as f64;

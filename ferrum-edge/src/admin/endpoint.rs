@@ -1,0 +1,117 @@
+//! What the table of the admin API says of each endpoint.
+
+use axum::http::Method;
+use axum::routing::MethodRouter;
+
+use super::Admin;
+use crate::access::Role;
+
+/// One thing that can be asked for.
+pub(super) struct Endpoint {
+    pub(super) method: Method,
+    /// As the router and OpenAPI write it.
+    pub(super) path: &'static str,
+    /// One sentence.
+    pub(super) summary: &'static str,
+    /// What a caller needs, looked at before a body is read; `None` for what anybody may ask who reaches the listener.
+    pub(super) role: Option<Role>,
+    /// The query's keys.
+    pub(super) query: &'static [Param],
+    /// What is sent.
+    pub(super) body: Option<Body>,
+    /// The status of a good answer.
+    pub(super) status: u16,
+    /// What a good answer holds.
+    pub(super) answer: Answer,
+    pub(super) route: fn() -> MethodRouter<Admin>,
+}
+
+/// A key of a query.
+pub(super) struct Param {
+    pub(super) name: &'static str,
+    /// One sentence.
+    pub(super) meaning: &'static str,
+    pub(super) of: Type,
+    pub(super) required: bool,
+}
+
+/// What a key of a query takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Text,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A session's id.
+    Page,
+    /// A time as in RFC 3339.
+    Time,
+    /// `true` or `false`; alone it is `true`.
+    Switch,
+    /// It is enough that it is there.
+    Flag,
+    /// From the first to the second.
+    Number(u64, u64),
+}
+
+/// What a good answer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Text: the checks.
+    Health,
+    /// Text, as Prometheus reads it.
+    Metrics,
+    /// Nothing.
+    Nothing,
+    /// An object of the kind in the path.
+    Object,
+    /// A page of those, or of what the path ends with.
+    Page,
+    /// An upstream.
+    Upstream,
+    /// What was done, in numbers.
+    Summary,
+    /// The whole configuration.
+    Export,
+    /// A page of revisions.
+    Revisions,
+    /// A revision with what it changed.
+    Revision,
+    /// What is different between two.
+    Diff,
+    /// Records, one a line.
+    Records,
+    /// A page of sessions.
+    Sessions,
+    /// A page of the audit.
+    Audit,
+    /// Whether the audit's chain is whole.
+    AuditCheck,
+    /// Counts by proxy and target.
+    Traffic,
+    /// Something else that is an object.
+    Document,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// One object of the kind in the path.
+    Object,
+    /// Some fields of it (RFC 7396).
+    Patch,
+    /// A target of an upstream.
+    Target,
+    /// Lists of objects by kind, and ids to delete.
+    Batch,
+    /// A whole configuration.
+    File,
+    /// What a plugin's action takes.
+    Action,
+    /// A request that somebody wonders about.
+    Question,
+}
+
+/// A key that may be left out.
+pub(super) const fn param(name: &'static str, of: Type, meaning: &'static str) -> Param {
+    Param { name, meaning, of, required: false }
+}

@@ -1,0 +1,28 @@
+//! The codes of warnings, by which they are silenced.
+
+/// Every code, and what it says.
+pub const CODES: &[(&str, &str)] = &[
+    ("no_proxies", "there is no proxy, so that nothing is served"),
+    ("proxy_shadowed", "a proxy that goes before another one takes every request of it"),
+    (
+        "proxy_closed",
+        "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
+    ),
+    ("plugin_unused", "a plugin config runs for no proxy"),
+    ("upstream_unused", "no proxy names an upstream"),
+    ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
+    ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
+    ("certificate_not_asked", "`mtls_auth` runs where clients are not asked for a certificate"),
+    ("consumer_unusable", "a consumer has no credential that a plugin checks"),
+    ("target_documentation", "a target is in a range or domain reserved for documentation"),
+    ("target_unverified", "a target's certificate is not checked"),
+    ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
+    ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
+    ("admin_exposed", "the admin API can be reached from other machines"),
+    ("certificate_expires", "a certificate has expired or does so within 30 days"),
+];
+
+/// Whether a code is one of [`CODES`].
+pub fn is_code(text: &str) -> bool {
+    CODES.iter().any(|(code, _)| *code == text)
+}

@@ -1,0 +1,72 @@
+//! Why no connection to a target was made.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gateway_core::http::body::Body;
+use gateway_core::http::reply::Cause;
+use gateway_core::upstream::Failure;
+
+use crate::dns::DnsError;
+use crate::tls::client::ClientTlsError;
+use crate::tls::is_about_certificate;
+
+/// Why no QUIC connection came about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuicError {
+    #[error("QUIC: {0}")]
+    Config(String),
+    #[error("QUIC: {0}")]
+    Socket(#[from] io::Error),
+    #[error("QUIC: {0}")]
+    Connect(#[from] quinn::ConnectError),
+    #[error("QUIC: {0}")]
+    Connection(#[from] quinn::ConnectionError),
+}
+
+/// Why no connection was made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    #[error("connect to {address}: {source}")]
+    Connect { address: SocketAddr, source: io::Error },
+    #[error("connect to {host}: {source}")]
+    Socket { host: Arc<str>, source: io::Error },
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+    #[error("TLS to {host}: {source}")]
+    Handshake { host: Arc<str>, source: io::Error },
+    #[error(transparent)]
+    TlsRules(#[from] ClientTlsError),
+    #[error(transparent)]
+    Quic(#[from] QuicError),
+    #[error("the target does not speak HTTP/2")]
+    NoHttp2,
+    #[error("every connection to the target carries all it may")]
+    Full,
+}
+
+impl DialError {
+    /// The row of the reply table it belongs to.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Self::Dns(_) => Cause::DnsFailed,
+            Self::Connect { source, .. } if source.kind() == io::ErrorKind::TimedOut => Cause::ConnectTimeout,
+            Self::Connect { .. } | Self::Socket { .. } | Self::Quic(_) => Cause::ConnectFailed,
+            Self::Timeout(_) => Cause::ConnectTimeout,
+            Self::Handshake { source, .. } if is_about_certificate(source) => Cause::TlsCertificate,
+            Self::Handshake { .. } | Self::TlsRules(_) => Cause::TlsFailed,
+            Self::NoHttp2 => Cause::VersionUnsupported,
+            Self::Full => Cause::Overloaded,
+        }
+    }
+
+    /// The failed attempt; the body was not touched.
+    pub(crate) fn into_failure(self, body: Body) -> Failure {
+        tracing::debug!(error = %self, "no connection to the target");
+        Failure::unsent(self.cause(), body).source(self)
+    }
+}

@@ -1,0 +1,326 @@
+//! Files import downwards: no circle of imports is larger than a file and its parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tidy::{CRATES, code, sources};
+
+/// Circles that stay, with the reason.
+const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
+    ("gateway-core", &["http/body", "http/reply"], "a body may refuse with a reply, and a reply has a body"),
+    (
+        "gateway-protocols",
+        &["udp/certificate_list", "udp/transcript"],
+        "a certificate list that is put right changes the transcript, which hashes it as it was sent",
+    ),
+    (
+        "gateway-protocols",
+        &["udp/connections", "udp/session"],
+        "QUIC's connection ids lead to sessions, and a session gives its ids back when it ends",
+    ),
+    (
+        "gateway-protocols",
+        &["udp/arrive", "udp/port"],
+        "a port's loop has new clients admitted, which opens sessions in the loop",
+    ),
+];
+
+/// The files of a crate by their module paths; the root is `lib` or `main`.
+struct Graph<'t> {
+    root: &'static str,
+    files: BTreeMap<String, File<'t>>,
+}
+
+#[derive(Default)]
+struct File<'t> {
+    lines: Vec<&'t str>,
+    imports: Vec<Import>,
+}
+
+/// One name that is imported, by its whole path.
+struct Import {
+    /// From the crate's root.
+    path: Vec<String>,
+    /// As it is called in the file.
+    name: String,
+    is_reexport: bool,
+}
+
+impl<'t> Graph<'t> {
+    /// Of these files, by module path, with their text without tests.
+    fn new(texts: impl IntoIterator<Item = (String, &'t str)>) -> Self {
+        let files: BTreeMap<String, File<'t>> = texts
+            .into_iter()
+            .map(|(path, text)| {
+                let lines = code(text).map(|(_, line)| line).collect();
+                (path, File { lines, imports: Vec::new() })
+            })
+            .collect();
+        let root = if files.contains_key("lib") { "lib" } else { "main" };
+        let mut graph = Self { root, files };
+        let paths: Vec<String> = graph.files.keys().cloned().collect();
+        for path in paths {
+            let imports = graph.read(&path);
+            if let Some(file) = graph.files.get_mut(&path) {
+                file.imports = imports;
+            }
+        }
+        graph
+    }
+
+    /// The module path of a file as parts.
+    fn parts(&self, path: &str) -> Vec<String> {
+        if path == self.root { Vec::new() } else { path.split('/').map(str::to_owned).collect() }
+    }
+
+    fn file(&self, parts: &[String]) -> Option<String> {
+        let path = if parts.is_empty() { self.root.to_owned() } else { parts.join("/") };
+        self.files.contains_key(&path).then_some(path)
+    }
+
+    /// What a file imports from its own crate.
+    fn read(&self, path: &str) -> Vec<Import> {
+        let own = self.parts(path);
+        let mut imports = Vec::new();
+        for (tree, is_reexport) in statements(&self.files[path].lines) {
+            for (written, name) in leaves(&tree) {
+                let mut rest = written.as_slice();
+                let mut base = own.clone();
+                match rest.first().map(String::as_str) {
+                    Some("crate") => (base, rest) = (Vec::new(), &rest[1..]),
+                    Some("self") => rest = &rest[1..],
+                    Some("super") => {
+                        while rest.first().is_some_and(|part| part == "super") {
+                            base.pop();
+                            rest = &rest[1..];
+                        }
+                    }
+                    // A module of this file; everything else is another crate's.
+                    Some(first) if self.file(&[base.clone(), vec![first.to_owned()]].concat()).is_some() => {}
+                    _ => continue,
+                }
+                base.extend(rest.iter().cloned());
+                imports.push(Import { path: base, name, is_reexport });
+            }
+        }
+        imports
+    }
+
+    /// The file in which what is imported is declared.
+    fn declared(&self, path: &[String], depth: usize) -> Option<String> {
+        let length = (0..=path.len()).rev().find(|length| self.file(&path[..*length]).is_some())?;
+        let file = self.file(&path[..length])?;
+        let reexport = path.get(length).filter(|_| depth < 8).and_then(|name| {
+            let import = self.files[&file].imports.iter().find(|import| import.name == *name)?;
+            let rest = path.get(length + 1..).unwrap_or_default();
+            self.declared(&[import.path.as_slice(), rest].concat(), depth + 1)
+        });
+        Some(reexport.unwrap_or(file))
+    }
+
+    /// Which files each file imports from. One that only names what others shall find in it does not count.
+    fn edges(&self) -> BTreeMap<&str, BTreeSet<String>> {
+        let edges_of = |path: &str, file: &File<'_>| -> BTreeSet<String> {
+            let used = file.imports.iter().filter(|import| !import.is_reexport || uses(file, &import.name));
+            used.filter_map(|import| self.declared(&import.path, 0)).filter(|to| to != path).collect()
+        };
+        self.files.iter().map(|(path, file)| (path.as_str(), edges_of(path, file))).collect()
+    }
+
+    /// Circles that are more than a file and its parts, and circles of parts that don't need their file.
+    fn circles(&self) -> BTreeSet<Vec<String>> {
+        let mut edges = self.edges();
+        let is_below = |path: &str, above: &str| {
+            above == self.root || path == above || path.starts_with(&format!("{above}/"))
+        };
+        let whole = components(&edges);
+        let too_large = whole
+            .into_iter()
+            .filter(|circle| !circle.iter().any(|above| circle.iter().all(|path| is_below(path, above))));
+        let mut found: BTreeSet<Vec<String>> = too_large.collect();
+        for (from, all) in &mut edges {
+            all.retain(|to| !is_below(from, to) && !is_below(to, from));
+        }
+        found.extend(components(&edges));
+        found
+    }
+}
+
+/// Whether a name is used outside of imports.
+fn uses(file: &File<'_>, name: &str) -> bool {
+    let mut in_import = false;
+    file.lines.iter().any(|line| {
+        in_import |= import_of(line).is_some();
+        let is_use =
+            !in_import && line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+        in_import &= !line.contains(';');
+        is_use
+    })
+}
+
+/// What follows `use`, and whether the import is handed on.
+fn import_of(line: &str) -> Option<(&str, bool)> {
+    let line = line.trim_start();
+    if let Some(rest) = line.strip_prefix("use ") {
+        return Some((rest, false));
+    }
+    let rest = line.strip_prefix("pub")?;
+    let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+    rest.strip_prefix(" use ").map(|rest| (rest, true))
+}
+
+/// The import statements of a file: the tree of each.
+fn statements(lines: &[&str]) -> Vec<(String, bool)> {
+    let mut found: Vec<(String, bool)> = Vec::new();
+    let mut is_open = false;
+    for line in lines {
+        let rest = match (is_open, import_of(line)) {
+            (true, _) => line,
+            (false, Some((rest, is_reexport))) => {
+                found.push((String::new(), is_reexport));
+                rest
+            }
+            (false, None) => continue,
+        };
+        let (part, end) = rest.split_once(';').map_or((rest, false), |(part, _)| (part, true));
+        if let Some((tree, _)) = found.last_mut() {
+            tree.push(' ');
+            tree.push_str(part.trim());
+        }
+        is_open = !end;
+    }
+    found
+}
+
+/// The names of an import's tree: each with its path and what it is called.
+fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
+    let tree = tree.trim();
+    let Some((before, inside)) = tree.split_once('{') else {
+        let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
+        let mut path: Vec<String> = path.split("::").map(|part| part.trim().to_owned()).collect();
+        if path.last().is_some_and(|last| last == "self") && path.len() > 1 {
+            path.pop();
+        }
+        let name = alias.map(|alias| alias.trim().to_owned()).or_else(|| path.last().cloned());
+        return vec![(path, name.unwrap_or_default())];
+    };
+    let inside = inside.rsplit_once('}').map_or(inside, |(inside, _)| inside);
+    let mut depth = 0_usize;
+    let items = inside.split(|c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    let items: Vec<&str> = items.filter(|item| !item.trim().is_empty()).collect();
+    items.into_iter().flat_map(|item| leaves(&format!("{before}{}", item.trim()))).collect()
+}
+
+/// Groups of files each of which reaches all others of its group.
+fn components(edges: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> = edges
+        .keys()
+        .map(|from| {
+            let (mut seen, mut open) = (BTreeSet::new(), vec![*from]);
+            while let Some(path) = open.pop() {
+                for to in edges.get(path).into_iter().flatten() {
+                    if seen.insert(to.as_str()) {
+                        open.push(to);
+                    }
+                }
+            }
+            (*from, seen)
+        })
+        .collect();
+    let mut found = BTreeSet::new();
+    for (from, seen) in reached.iter().filter(|(from, seen)| seen.contains(*from)) {
+        let circle = seen.iter().filter(|to| reached.get(*to).is_some_and(|back| back.contains(from)));
+        found.insert(circle.map(|path| (*path).to_owned()).collect::<Vec<String>>());
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn imports_make_no_circles() {
+    let sources = sources();
+    let (mut wrong, mut excused) = (Vec::new(), BTreeSet::new());
+    for name in CRATES {
+        let folder = format!("{name}/src/");
+        let texts = sources.iter().filter(|source| !source.is_test()).filter_map(|source| {
+            let path = source.path.strip_prefix(&folder)?.strip_suffix(".rs")?;
+            Some((path.to_owned(), source.production()))
+        });
+        for circle in Graph::new(texts).circles() {
+            match EXCEPTIONS.iter().position(|(of, files, _)| of == name && circle == *files) {
+                Some(excuse) => drop(excused.insert(excuse)),
+                None => wrong.push(format!("{name}: {}", circle.join(", "))),
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "move what both need to a file below, as these import each other:\n{}",
+        wrong.join("\n")
+    );
+    for (n, (name, files, reason)) in EXCEPTIONS.iter().enumerate() {
+        assert!(
+            excused.contains(&n),
+            "{name}: {files:?} are a circle no more; remove the exception ({reason})"
+        );
+    }
+}
+
+#[test]
+fn circles_are_found() {
+    fn circles(texts: &[(&str, &'static str)]) -> Vec<String> {
+        let texts = texts.iter().map(|(path, text)| ((*path).to_owned(), *text));
+        Graph::new(texts).circles().into_iter().map(|circle| circle.join(" ")).collect()
+    }
+    let root = ("lib", "mod a;\nmod b;\nmod c;");
+    let none: [&str; 0] = [];
+    // Over three files, in either way of writing it.
+    let three = [
+        root,
+        ("a", "use crate::b::B;"),
+        ("b", "use super::{\n    c::{C, D},\n};"),
+        ("c", "use crate::a::A as B;"),
+    ];
+    assert_eq!(circles(&three), ["a b c"]);
+    assert_eq!(
+        circles(&[root, ("a", "use crate::b::B;"), ("b", "use std::fmt;"), ("c", "use crate::a::A;")]),
+        none
+    );
+    // A file and its part; two parts of it.
+    assert_eq!(circles(&[root, ("a", "mod x;\nuse x::X;"), ("a/x", "use super::Y;")]), none);
+    let parts =
+        [root, ("a", "use x::X;"), ("a/x", "use super::y::Y;\nuse super::A;"), ("a/y", "use super::x::X;")];
+    assert_eq!(circles(&parts), ["a/x a/y"]);
+    // Through a file that only hands a name on, the declaring file is meant.
+    let facade = [
+        root,
+        ("a", "pub(crate) use x::X;"),
+        ("a/x", "use crate::b::B;"),
+        ("b", "use crate::c::C;"),
+        ("c", "use crate::a::Z;"),
+    ];
+    assert_eq!(circles(&facade), none);
+    let through = [
+        root,
+        ("a", "pub(crate) use x::X;"),
+        ("a/x", "use crate::b::B;"),
+        ("b", "use crate::a::X;"),
+        ("c", ""),
+    ];
+    assert_eq!(circles(&through), ["a/x b"]);
+    // Comments import nothing.
+    assert_eq!(
+        circles(&[
+            root,
+            ("a", "use crate::b::B;"),
+            ("b", "// use crate::a::A;\n/// use crate::a::A;"),
+            ("c", "")
+        ]),
+        none
+    );
+}
