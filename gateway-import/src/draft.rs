@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 
@@ -37,6 +38,25 @@ pub struct Import {
 impl Import {
     pub(crate) fn new(options: Options) -> Self {
         Self { open: options.open, ..Self::default() }
+    }
+
+    /// Has names looked up at these servers, as far as they are addresses, besides those that were named before.
+    pub(crate) fn name_servers<'s>(&mut self, servers: impl IntoIterator<Item = &'s str>) {
+        const MOST: usize = 8;
+        for server in servers {
+            let is_address = server.parse::<IpAddr>().is_ok() || server.parse::<SocketAddr>().is_ok();
+            let known = self.gateway.entry("dns_servers").or_insert_with(|| json!([]));
+            if let Value::Array(known) = known
+                && is_address
+                && known.len() < MOST
+                && !known.iter().any(|it| it == server)
+            {
+                known.push(json!(server));
+            }
+        }
+        if self.gateway.get("dns_servers").is_some_and(|it| it.as_array().is_some_and(Vec::is_empty)) {
+            self.gateway.remove("dns_servers");
+        }
     }
 
     /// Names a connection to Redis under `gateway.redis`; the same one has the same name.
@@ -209,9 +229,15 @@ pub(crate) fn with_facet(mut one: Value, facet: &Value) -> Value {
     one
 }
 
-/// A target of an upstream; a Unix socket, `unix:/run/app.sock`, has no port.
+/// A target of an upstream; a Unix socket, `unix:/run/app.sock`, and a service, `srv:_http._tcp.shop.test`, have no port.
 pub(crate) fn target(host: &str, port: u16) -> Value {
-    if host.starts_with("unix:") { json!({ "host": host }) } else { json!({ "host": host, "port": port }) }
+    let has_port = !host.starts_with("unix:") && !is_service(host);
+    if has_port { json!({ "host": host, "port": port }) } else { json!({ "host": host }) }
+}
+
+/// Whether a target's host stands for the servers of a service, which DNS SRV records name.
+pub(crate) fn is_service(host: &str) -> bool {
+    host.starts_with("srv:")
 }
 
 /// Where a proxy's requests go.

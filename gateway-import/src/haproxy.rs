@@ -77,6 +77,10 @@ impl Haproxy<'_, '_> {
             match section.kind.as_str() {
                 "global" => self.global(section),
                 "frontend" | "listen" | "backend" | "defaults" | "userlist" => {}
+                "resolvers" => {
+                    let what = format!("resolvers {}", section.name);
+                    self.out.needless(section.at, what, "it is read where servers are looked up there");
+                }
                 kind => {
                     let what = format!("{kind} {}", section.name);
                     self.out.lost(section.at, what, "the gateway does not support this", "");

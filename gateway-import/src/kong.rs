@@ -9,10 +9,11 @@ mod plugins;
 mod routes;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::draft::{Import, set};
+use crate::draft::{Import, set, target};
 use crate::error::Failure;
 use crate::tree::{self, Node};
 use crate::unread;
@@ -149,6 +150,11 @@ fn reference(value: &Node, key: &str) -> Option<String> {
     }
 }
 
+/// Whether a host is found by SRV records: a name as only they have it, or without a port to go to.
+fn is_srv(host: &str, port: Option<u64>) -> bool {
+    (host.starts_with('_') && host.contains("._")) || (port == Some(0) && host.parse::<IpAddr>().is_err())
+}
+
 impl Kong {
     /// Notes the keys of an object nobody looked at.
     fn leftovers(&mut self, place: &str, value: &Node, known: &[&str]) {
@@ -173,11 +179,13 @@ impl Kong {
         for target in list(upstream, "targets") {
             let Some(address) = text(target, "target") else { continue };
             let (host, port) = match address.rsplit_once(':') {
-                Some((host, port)) if port.parse::<u16>().is_ok() => (host, port.parse().unwrap_or(8000)),
-                _ => (address, 8000_u16),
+                Some((host, port)) if port.parse::<u16>().is_ok() => (host, port.parse().ok()),
+                _ => (address, None),
             };
-            let mut made =
-                Map::from_iter([("host".to_owned(), json!(host)), ("port".to_owned(), json!(port))]);
+            let Value::Object(mut made) = self.target(&format!("{place}, target {address}"), host, port)
+            else {
+                continue;
+            };
             match target.get("weight").and_then(Node::uint) {
                 Some(0) => {
                     self.out.miss(format_args!("{place}, target {address}"), "a weight of 0; it is left out");
@@ -214,6 +222,19 @@ impl Kong {
         );
         self.upstreams.insert(called, id);
         self.out.upstreams.push(Value::Object(made));
+    }
+
+    /// A target. Kong asks for SRV records first, and takes their ports: a name that only they can have, or a port of 0,
+    /// is a service.
+    fn target(&mut self, place: &str, host: &str, port: Option<u16>) -> Value {
+        if is_srv(host, port.map(u64::from)) {
+            return target(&format!("srv:{host}"), 0);
+        }
+        if port.is_none() && host.parse::<IpAddr>().is_err() {
+            let why = "Kong asks for SRV records of the name first; here it is a host on port 8000";
+            self.out.partial(self.out.here, place, why, "write `srv:` before the name if it has them");
+        }
+        target(host, port.unwrap_or(8000))
     }
 
     fn balancing(&mut self, place: &str, upstream: &Node, made: &mut Map<String, Value>) {
@@ -292,6 +313,7 @@ impl Kong {
         }
         match self.upstreams.get(&host) {
             Some(id) => set(&mut made, "upstream_id", id.clone()),
+            None if is_srv(&host, port) => set(&mut made, "upstream_id", self.service_upstream(&host)),
             None => {
                 set(&mut made, "backend_host", host);
                 set(&mut made, "backend_port", port.unwrap_or(default_port));
@@ -328,6 +350,14 @@ impl Kong {
             ],
         );
         Some(made)
+    }
+
+    /// An upstream of the servers that SRV records name; one for each name.
+    fn service_upstream(&mut self, host: &str) -> String {
+        let id = self.out.id("upstream", host);
+        self.out.upstreams.push(json!({ "id": id, "targets": [target(&format!("srv:{host}"), 0)] }));
+        self.upstreams.insert(host.to_owned(), id.clone());
+        id
     }
 
     fn consumer(&mut self, consumer: &Node) {

@@ -170,27 +170,4 @@ pub fn detect(path: &Path, text: &str) -> Option<Format> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_are_recognised() {
-        for (name, text, expected) in [
-            ("nginx.conf", "", Some(Format::Nginx)),
-            ("x", "# configuration file /etc/nginx/nginx.conf:\n", Some(Format::Nginx)),
-            ("kong.yaml", "_format_version: '3.0'\n", Some(Format::Kong)),
-            ("k.json", "{\"_format_version\": \"3.0\"}", Some(Format::Kong)),
-            ("Caddyfile", "a.example", Some(Format::Caddyfile)),
-            ("c.json", "{\n  \"apps\": {}}", Some(Format::CaddyJson)),
-            ("haproxy.cfg", "", Some(Format::Haproxy)),
-            ("api.yaml", "openapi: 3.0.0\n", Some(Format::OpenApi)),
-            ("envoy.yaml", "static_resources:\n", Some(Format::Envoy)),
-            ("i.yaml", "apiVersion: networking.k8s.io/v1\n", Some(Format::Ingress)),
-            ("docker-compose.yml", "services:\n  web:\n", Some(Format::Traefik)),
-            ("traefik.toml", "[entryPoints]\n", Some(Format::Traefik)),
-            ("what", "hello", None),
-        ] {
-            assert_eq!(detect(Path::new(name), text), expected, "{name}");
-        }
-    }
-}
+mod tests;

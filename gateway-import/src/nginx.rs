@@ -216,6 +216,8 @@ struct Nginx<'f> {
     /// Where relative names of files start.
     folder: PathBuf,
     upstreams: HashMap<String, upstream::Upstream>,
+    /// `resolver` of `http` or `stream`.
+    resolver: Option<Directive>,
     certificates: Vec<Value>,
     /// What `gateway.tls` says besides.
     tls: Map<String, Value>,
@@ -241,6 +243,7 @@ impl<'f> Nginx<'f> {
             reader,
             folder,
             upstreams: HashMap::new(),
+            resolver: None,
             certificates: Vec::new(),
             tls: Map::new(),
             client_ca: None,
@@ -297,6 +300,7 @@ impl<'f> Nginx<'f> {
 
     fn http(&mut self, http: &Directive) {
         settings::gateway(self, http);
+        self.resolver = http.block.iter().find(|directive| directive.name == "resolver").cloned();
         for directive in &http.block {
             let is_good = match directive.name.as_str() {
                 "upstream" => {

@@ -13,7 +13,6 @@ use crate::text;
 const TODO: &str = "use a plugin (see `ferrum-edge plugins`), then remove `request_termination`";
 
 impl Caddy<'_> {
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn handler(
         &mut self,
         line: &Line,
@@ -23,7 +22,6 @@ impl Caddy<'_> {
     ) {
         let at = line.at;
         let what = line.text();
-        let mut pass = |plug: Plug| steps.push(Step::Pass(cond.clone(), plug));
         match line.name() {
             "log" | "skip_log" | "log_skip" | "tracing" | "push" => {
                 self.out.lost(at, what, "access records have their own form", "see gateway.access_log")
@@ -34,36 +32,8 @@ impl Caddy<'_> {
                 "the gateway listens on one address",
                 "set gateway.http and gateway.https",
             ),
-            "encode" => {
-                pass(encode(words));
-                self.out.done(at, what);
-            }
-            "header" | "request_header" => {
-                let is_request = line.name() == "request_header";
-                let (rules, bad) = header_rules(line, words, is_request);
-                if bad > 0 {
-                    self.out.lost(at, &what, "placeholders and replacements in it have no counterpart", "");
-                } else {
-                    self.out.done(at, &what);
-                }
-                if !rules.is_empty() {
-                    let name = if is_request { "request_transformer" } else { "response_transformer" };
-                    pass(Plug::new(name, json!({ "rules": rules })));
-                }
-            }
-            "request_body" => {
-                let size = line.inner().iter().find(|it| it.name() == "max_size");
-                match size
-                    .and_then(|it| it.arguments().first())
-                    .and_then(|it| text::bytes(it, 1000))
-                    .filter(|it| *it > 0)
-                {
-                    Some(bytes) => {
-                        pass(Plug::new("request_size_limiting", json!({ "max_bytes": bytes })));
-                        self.out.done(at, what);
-                    }
-                    None => self.out.lost(at, what, "no size that is understood", ""),
-                }
+            "encode" | "header" | "request_header" | "request_body" => {
+                steps.extend(self.passing(line, words).map(|plug| Step::Pass(cond, plug)));
             }
             "redir" => {
                 let ending = self.redir(line, words);
@@ -111,6 +81,38 @@ impl Caddy<'_> {
                 if self.out.guard(at, what, "this directive is not known, and may guard", TODO) {
                     steps.push(Step::End(cond, Ending::new(at, To::Closed)));
                 }
+            }
+        }
+    }
+
+    /// What changes a request or a response that passes: the plugin for it.
+    fn passing(&mut self, line: &Line, words: &[&str]) -> Option<Plug> {
+        let (at, what) = (line.at, line.text());
+        match line.name() {
+            "encode" => {
+                self.out.done(at, what);
+                Some(encode(words))
+            }
+            "request_body" => {
+                let size = line.inner().iter().find(|it| it.name() == "max_size");
+                let size = size.and_then(|it| it.arguments().first()).and_then(|it| text::bytes(it, 1000));
+                let Some(bytes) = size.filter(|it| *it > 0) else {
+                    self.out.lost(at, what, "no size that is understood", "");
+                    return None;
+                };
+                self.out.done(at, what);
+                Some(Plug::new("request_size_limiting", json!({ "max_bytes": bytes })))
+            }
+            name => {
+                let is_request = name == "request_header";
+                let (rules, bad) = header_rules(line, words, is_request);
+                if bad > 0 {
+                    self.out.lost(at, what, "placeholders and replacements in it have no counterpart", "");
+                } else {
+                    self.out.done(at, what);
+                }
+                let plugin = if is_request { "request_transformer" } else { "response_transformer" };
+                (!rules.is_empty()).then(|| Plug::new(plugin, json!({ "rules": rules })))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::proxy::Found;
 use super::proxy::Proxying;
 use super::{Caddy, matchers};
 use crate::cond::Cond;
@@ -128,7 +129,6 @@ impl Caddy<'_> {
         sets.iter().map(matcher_set).collect::<Option<Vec<_>>>().map(Cond::any)
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn json_handler(&mut self, handler: &Node, steps: &mut Vec<Step>, depth: usize) {
         let name = handler.text_of("handler").unwrap_or_default().to_owned();
         let what = format!("handler {name}");
@@ -150,38 +150,7 @@ impl Caddy<'_> {
                 let ending = self.json_proxy(handler, &what);
                 steps.push(Step::End(Cond::Always, ending));
             }
-            "encode" => {
-                let names: Vec<&str> = handler
-                    .get("encodings")
-                    .map_or(&[][..], Node::entries)
-                    .iter()
-                    .map(|(name, _)| name.as_str())
-                    .collect();
-                if !names.is_empty() {
-                    let config = json!({ "algorithms": names, "min_content_length": 512 });
-                    steps.push(Step::Pass(Cond::Always, Plug::new("compression", config)));
-                }
-                self.out.done(handler.at, what);
-            }
-            "headers" => {
-                for (side, plugin) in
-                    [("request", "request_transformer"), ("response", "response_transformer")]
-                {
-                    let (rules, bad) = handler.get(side).map_or((Vec::new(), 0), header_changes);
-                    if bad > 0 {
-                        self.out.lost(
-                            handler.at,
-                            format_args!("{what}: {side}"),
-                            "placeholders and replacements have no counterpart",
-                            "",
-                        );
-                    }
-                    if !rules.is_empty() {
-                        steps.push(Step::Pass(Cond::Always, Plug::new(plugin, json!({ "rules": rules }))));
-                    }
-                }
-                self.out.done(handler.at, what);
-            }
+            "encode" | "headers" => self.json_plugin(handler, (&name, &what), steps),
             "rewrite" => match rewritten(handler) {
                 Some(config) => {
                     self.out.done(handler.at, what);
@@ -204,27 +173,7 @@ impl Caddy<'_> {
                 self.out.lost(handler.at, what, "the gateway does not support this", "")
             }
             "file_server" => {
-                let root =
-                    handler.text_of("root").filter(|root| root.starts_with('/') && !root.contains('{'));
-                let to = match root
-                    .filter(|_| handler.get("hide").is_none() && handler.get("pass_thru").is_none())
-                {
-                    Some(root) => {
-                        self.out.done(handler.at, &what);
-                        To::Files(
-                            json!({ "root": root, "dotfiles": true, "index": ["index.html", "index.txt"] }),
-                        )
-                    }
-                    None => {
-                        self.out.lost(
-                            handler.at,
-                            &what,
-                            "its root is not known here, or it hides files; it answers 503",
-                            "use `static_files`",
-                        );
-                        To::Closed
-                    }
-                };
+                let to = self.json_files(handler, &what);
                 steps.push(Step::End(Cond::Always, Ending::new(handler.at, to)));
             }
             "error" => {
@@ -237,6 +186,45 @@ impl Caddy<'_> {
                 steps.push(Step::End(Cond::Always, Ending::answer(handler.at, status, "")));
             }
             _ => self.closed(handler, &what, "this handler is not known, and may guard", steps),
+        }
+    }
+
+    /// `encode` and `headers`.
+    fn json_plugin(&mut self, handler: &Node, (name, what): (&str, &str), steps: &mut Vec<Step>) {
+        let mut pass = |plug: Plug| steps.push(Step::Pass(Cond::Always, plug));
+        if name == "encode" {
+            let encodings = handler.get("encodings").map_or(&[][..], Node::entries);
+            let names: Vec<&str> = encodings.iter().map(|(name, _)| name.as_str()).collect();
+            if !names.is_empty() {
+                pass(Plug::new("compression", json!({ "algorithms": names, "min_content_length": 512 })));
+            }
+            return self.out.done(handler.at, what);
+        }
+        for (side, plugin) in [("request", "request_transformer"), ("response", "response_transformer")] {
+            let (rules, bad) = handler.get(side).map_or((Vec::new(), 0), header_changes);
+            if bad > 0 {
+                let why = "placeholders and replacements have no counterpart";
+                self.out.lost(handler.at, format_args!("{what}: {side}"), why, "");
+            }
+            if !rules.is_empty() {
+                pass(Plug::new(plugin, json!({ "rules": rules })));
+            }
+        }
+        self.out.done(handler.at, what);
+    }
+
+    fn json_files(&mut self, handler: &Node, what: &str) -> To {
+        let root = handler.text_of("root").filter(|root| root.starts_with('/') && !root.contains('{'));
+        match root.filter(|_| handler.get("hide").is_none() && handler.get("pass_thru").is_none()) {
+            Some(root) => {
+                self.out.done(handler.at, what);
+                To::Files(json!({ "root": root, "dotfiles": true, "index": ["index.html", "index.txt"] }))
+            }
+            None => {
+                let why = "its root is not known here, or it hides files; it answers 503";
+                self.out.lost(handler.at, what, why, "use `static_files`");
+                To::Closed
+            }
         }
     }
 
@@ -363,7 +351,19 @@ impl Caddy<'_> {
         if let Some(headers) = handler.path(&["headers", "response"]) {
             proxy.response = header_changes(headers).0;
         }
-        for key in ["dynamic_upstreams", "handle_response", "rewrite"] {
+        if let Some(dynamic) = handler.get("dynamic_upstreams") {
+            let one = |key: &str| dynamic.get(key).and_then(Node::plain).unwrap_or_default();
+            let found = Found {
+                service: one("service"),
+                proto: one("proto"),
+                name: one("name"),
+                port: one("port"),
+                resolvers: dynamic.get("resolver").map_or_else(Vec::new, |it| it.texts("addresses")),
+            };
+            let what = format!("{what}: dynamic_upstreams");
+            self.found(dynamic.at, &what, &one("source"), &found, &mut proxy);
+        }
+        for key in ["handle_response", "rewrite"] {
             if let Some(node) = handler.get(key) {
                 proxy.is_closed |=
                     self.out.guard(node.at, format_args!("{what}: {key}"), "it can't be translated", "");

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::handlers::header_rule;
 use super::tokens::Line;
 use super::{Caddy, matchers};
-use crate::draft::{Plug, To, set, target};
+use crate::draft::{Plug, To, is_service, set, target};
 use crate::report::At;
 use crate::steps::Ending;
 use crate::text;
@@ -25,6 +25,32 @@ pub(super) struct Proxying {
     pub(super) is_h2: bool,
     /// Where to is not known, or who may come in.
     pub(super) is_closed: bool,
+}
+
+/// What is looked up to find targets.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) service: String,
+    pub(super) proto: String,
+    pub(super) name: String,
+    pub(super) port: String,
+    pub(super) resolvers: Vec<String>,
+}
+
+impl Found {
+    /// The target that stands for all of them, as `to` names targets.
+    fn target(&self, source: &str) -> Option<String> {
+        let Self { service, proto, name, port, .. } = self;
+        match source {
+            _ if name.is_empty() => None,
+            "srv" if service.is_empty() && proto.is_empty() => Some(format!("srv:{name}")),
+            "srv" if service.is_empty() || proto.is_empty() => None,
+            "srv" => Some(format!("srv:_{service}._{proto}.{name}")),
+            // Port 80, where none is given.
+            "a" => Some(format!("{name}:{}", if port.is_empty() { "80" } else { port.as_str() })),
+            _ => None,
+        }
+    }
 }
 
 impl Caddy<'_> {
@@ -57,7 +83,8 @@ impl Caddy<'_> {
                 let why = "it is set for the gateway as a whole";
                 self.out.lost(line.at, what, why, "set gateway.trusted_proxies");
             }
-            name @ ("dynamic" | "method" | "rewrite" | "handle_response") => {
+            "dynamic" => self.dynamic_line(&what, line, proxy),
+            name @ ("method" | "rewrite" | "handle_response") => {
                 let why = format!("what `{name}` changes can't be translated");
                 proxy.is_closed |= self.out.guard(line.at, what, why, "");
             }
@@ -65,6 +92,57 @@ impl Caddy<'_> {
                 proxy.is_closed |= self.out.guard(line.at, what, "what it changes can't be translated", "");
             }
             _ => self.out.lost(line.at, what, "the gateway does not support this", ""),
+        }
+    }
+
+    /// `dynamic srv …` and `dynamic a …`: targets that are found by DNS.
+    fn dynamic_line(&mut self, what: &str, line: &Line, proxy: &mut Proxying) {
+        let mut found = Found::default();
+        let words = line.arguments();
+        let source = words.first().map_or("", String::as_str);
+        match (source, words.get(1..).unwrap_or_default()) {
+            (_, []) => {}
+            ("srv", [name]) => found.name.clone_from(name),
+            ("a", [name, port]) => (found.name, found.port) = (name.clone(), port.clone()),
+            _ => found.name = "{".to_owned(),
+        }
+        for inner in line.inner() {
+            let first = inner.arguments().first().cloned().unwrap_or_default();
+            match inner.name() {
+                "service" => found.service = first,
+                "proto" => found.proto = first,
+                "name" => found.name = first,
+                "port" => found.port = first,
+                "resolvers" => found.resolvers = inner.arguments().to_vec(),
+                "refresh" | "grace_period" | "dial_timeout" | "dial_fallback_delay" | "versions" => {
+                    let why = "records are kept for their time to live";
+                    self.out.needless(inner.at, format_args!("{what}: {}", inner.text()), why);
+                }
+                _ => self.out.lost(inner.at, format_args!("{what}: {}", inner.text()), "it is not known", ""),
+            }
+        }
+        self.found(line.at, what, source, &found, proxy);
+    }
+
+    /// Targets that are found by DNS.
+    pub(super) fn found(&mut self, at: At, what: &str, source: &str, found: &Found, proxy: &mut Proxying) {
+        if source == "srv" && !found.resolvers.is_empty() {
+            self.out.name_servers(found.resolvers.iter().map(String::as_str));
+            self.out.partial(at, what, "the gateway looks up all names there", "see gateway.dns_servers");
+        }
+        let target = found.target(source);
+        match target.filter(|target| !target.contains('{')) {
+            Some(target) => {
+                if source == "a" {
+                    self.out.partial(at, what, "all addresses of the name are one target here", "");
+                }
+                proxy.to.push(target);
+            }
+            None => {
+                let why = "its targets are not known beforehand";
+                proxy.is_closed |=
+                    self.out.guard(at, what, why, "name them, or a service: `srv:_http._tcp.NAME`");
+            }
         }
     }
 
@@ -233,12 +311,17 @@ impl Caddy<'_> {
         let is_single = targets.len() == 1
             && proxy.active.is_empty()
             && proxy.passive.is_empty()
-            && proxy.policy.is_empty();
+            && proxy.policy.is_empty()
+            // A service's servers are several.
+            && !targets.iter().any(|(host, ..)| is_service(host));
         let to = match targets.first() {
             Some((host, port, ..)) if is_single => To::Host { host: host.clone(), port: *port, is_tls },
             _ => {
                 let list: Vec<Value> = targets.iter().map(|(host, port, ..)| target(host, *port)).collect();
-                let name = targets.first().map_or("targets", |(host, ..)| host.as_str()).to_owned();
+                let name = targets
+                    .first()
+                    .map_or("targets", |(host, ..)| host.trim_start_matches("srv:"))
+                    .to_owned();
                 let id = self.out.id("upstream", &name);
                 let mut made =
                     Map::from_iter([("id".to_owned(), json!(id)), ("targets".to_owned(), json!(list))]);
@@ -327,6 +410,9 @@ fn maybe(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Val
 pub(super) fn dialed(target: &str) -> Option<(String, u16, bool, bool)> {
     if target.contains('{') || target.starts_with("srv+") {
         return None;
+    }
+    if is_service(target) {
+        return Some((target.to_owned(), 0, false, false));
     }
     for (start, is_h2) in [("unix/", false), ("unix+h2c/", true)] {
         if let Some(path) = target.strip_prefix(start).filter(|path| path.starts_with('/')) {

@@ -33,6 +33,7 @@ impl Envoy<'_> {
 
     fn make_cluster(&mut self, name: &str, cluster: &Node) -> Option<Backend> {
         let what = format!("cluster {name}");
+        self.discovery(&what, cluster);
         let targets = self.endpoints(&what, cluster);
         if targets.is_empty() {
             let why = "it has no static endpoints; it answers 503";
@@ -63,6 +64,38 @@ impl Envoy<'_> {
         self.out.upstreams.push(Value::Object(made));
         self.out.done(cluster.at, what);
         Some(Backend { to: To::Upstream { id, is_tls: socket.is_some() }, settings })
+    }
+
+    /// How names become addresses.
+    fn discovery(&mut self, what: &str, cluster: &Node) {
+        let kind = cluster.get("type");
+        if let Some("STRICT_DNS") = kind.and_then(Node::str) {
+            let why = "all addresses of a name are one target here: connections go to the first that answers";
+            let todo = "write `srv:` and a service's name, where there are SRV records";
+            self.out.partial(kind.map_or(cluster.at, |it| it.at), format_args!("{what}: type"), why, todo);
+        }
+        for key in ["dns_refresh_rate", "respect_dns_ttl", "dns_failure_refresh_rate", "dns_jitter"] {
+            if let Some(node) = cluster.get(key) {
+                self.out.needless(
+                    node.at,
+                    format_args!("{what}: {key}"),
+                    "records are kept for their time to live",
+                );
+            }
+        }
+        for key in ["dns_resolution_config", "typed_dns_resolver_config", "dns_resolvers"] {
+            let Some(node) = cluster.get(key) else { continue };
+            let config = node.get("typed_config").unwrap_or(node);
+            let listed = if key == "dns_resolvers" { node.items() } else { config.each("resolvers") };
+            let written = |(host, port): (String, u16)| match host.contains(':') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            };
+            let servers: Vec<String> = listed.iter().filter_map(place).map(written).collect();
+            self.out.name_servers(servers.iter().map(String::as_str));
+            let why = "the gateway looks up all names there";
+            self.out.partial(node.at, format_args!("{what}: {key}"), why, "see gateway.dns_servers");
+        }
     }
 
     fn endpoints(&mut self, what: &str, cluster: &Node) -> Vec<Value> {

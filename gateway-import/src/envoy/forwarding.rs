@@ -31,6 +31,32 @@ pub(super) fn wrapped(node: &Node, key: &str) -> Option<u64> {
 }
 
 impl Envoy<'_> {
+    /// `hedge_policy`: the time of one attempt is how long is waited before another one is made beside it.
+    fn hedging(&mut self, what: &str, hedge: &Node, retry: Option<&Node>) -> Option<Value> {
+        let what = format!("{what}: hedge_policy");
+        for key in ["initial_requests", "additional_request_chance"] {
+            if let Some(node) = hedge.get(key) {
+                self.out.needless(node.at, format_args!("{what}.{key}"), "Envoy does nothing with it");
+            }
+        }
+        if hedge.get("hedge_on_per_try_timeout").and_then(Node::bool) != Some(true) {
+            self.out.needless(hedge.at, what, "nothing is hedged");
+            return None;
+        }
+        let time = retry.and_then(|it| it.text_of("per_try_timeout")).and_then(|it| text::millis(it, 1000));
+        let Some(delay) = time.filter(|delay| *delay > 0) else {
+            self.out.needless(hedge.at, what, "without `per_try_timeout` nothing is hedged");
+            return None;
+        };
+        let most = retry.and_then(|it| wrapped(it, "num_retries")).unwrap_or(1);
+        let why = "only GET, HEAD, OPTIONS, PUT and DELETE are sent twice, and one in five requests at most";
+        self.out.partial(hedge.at, what, why, "name unary gRPC methods in `hedging.grpc_methods`");
+        Some(json!({
+            "delay_ms": delay.min(60_000), "max_hedges": most.clamp(1, 3), "budget_percent": 20,
+            "methods": ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"],
+        }))
+    }
+
     /// `route:` of a route.
     pub(super) fn forwarded(
         &mut self,
@@ -61,6 +87,10 @@ impl Envoy<'_> {
         }
         if let Some(policy) = action.get("retry_policy") {
             set(settings, "retry", retry(policy));
+        }
+        if let Some(hedge) = action.get("hedge_policy") {
+            let hedging = self.hedging(what, hedge, action.get("retry_policy"));
+            made.settings.extend(hedging.map(|hedging| ("hedging".to_owned(), hedging)));
         }
         let mut rewrite = self.path_rewrite(what, route, action, path)?;
         let host = ["host_rewrite_literal", "host_rewrite"].iter().find_map(|key| action.text_of(key));

@@ -29,33 +29,10 @@ impl Envoy<'_> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn host(&mut self, what: &str, host: &Node, names: &[String], listener: &Listener) {
         let called = host.text_of("name").unwrap_or("host");
         let what = format!("{what}, virtual host {called}");
-        let mut hosts = Vec::new();
-        let mut is_any = false;
-        for domain in host.texts("domains") {
-            // A port in a domain is not looked at.
-            let domain = domain
-                .rsplit_once(':')
-                .filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok())
-                .map_or(domain.as_str(), |(host, _)| host)
-                .to_ascii_lowercase();
-            let rest = domain.strip_prefix("*.").unwrap_or(&domain);
-            if domain == "*" {
-                is_any = true;
-            } else if rest.contains('*') {
-                self.out.lost(
-                    host.at,
-                    format_args!("{what}: {domain}"),
-                    "only names and `*.` in front of one are known",
-                    "",
-                );
-            } else if !hosts.contains(&domain) {
-                hosts.push(domain.clone());
-            }
-        }
+        let (hosts, is_any) = self.domains(&what, host);
         let mut is_closed = listener.is_closed;
         for key in ["typed_per_filter_config", "per_filter_config"] {
             if let Some(node) = host.get(key) {
@@ -68,16 +45,7 @@ impl Envoy<'_> {
             }
         }
         if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
-            let mut route = Route::new(
-                format!("{called}-to-https"),
-                To::Redirect(json!({
-                    "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
-                })),
-            );
-            route.matches.push(json!({ "path": "/", "scheme": "http" }));
-            route.hosts = if is_any { Vec::new() } else { hosts.clone() };
-            route.priority = Some(1_000_000);
-            self.out.route(route);
+            self.to_https(called, if is_any { &[] } else { &hosts });
         }
         if hosts.is_empty() && !is_any {
             return;
@@ -110,6 +78,48 @@ impl Envoy<'_> {
                 break;
             }
         }
+    }
+
+    /// The names of a virtual host, and whether it takes all others.
+    fn domains(&mut self, what: &str, host: &Node) -> (Vec<String>, bool) {
+        let mut hosts = Vec::new();
+        let mut is_any = false;
+        for domain in host.texts("domains") {
+            // A port in a domain is not looked at.
+            let domain = domain
+                .rsplit_once(':')
+                .filter(|(_, port)| *port == "*" || port.parse::<u16>().is_ok())
+                .map_or(domain.as_str(), |(host, _)| host)
+                .to_ascii_lowercase();
+            let rest = domain.strip_prefix("*.").unwrap_or(&domain);
+            if domain == "*" {
+                is_any = true;
+            } else if rest.contains('*') {
+                self.out.lost(
+                    host.at,
+                    format_args!("{what}: {domain}"),
+                    "only names and `*.` in front of one are known",
+                    "",
+                );
+            } else if !hosts.contains(&domain) {
+                hosts.push(domain.clone());
+            }
+        }
+        (hosts, is_any)
+    }
+
+    /// Sends what comes without TLS to where there is.
+    fn to_https(&mut self, called: &str, hosts: &[String]) {
+        let mut route = Route::new(
+            format!("{called}-to-https"),
+            To::Redirect(json!({
+                "status_code": 301, "location": "https://${request.host}${request.target}", "query": "drop",
+            })),
+        );
+        route.matches.push(json!({ "path": "/", "scheme": "http" }));
+        route.hosts = hosts.to_vec();
+        route.priority = Some(1_000_000);
+        self.out.route(route);
     }
 
     /// A route. Whether those behind it are looked at: not when it is not known which requests this one takes.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::Haproxy;
 use super::sections::{Line, Section};
 use crate::cond::Cond;
-use crate::draft::{Plug, To, set, target};
+use crate::draft::{Plug, To, is_service, set, target};
 use crate::steps::{Ending, Step};
 use crate::text;
 
@@ -57,9 +57,15 @@ impl Haproxy<'_, '_> {
         let (mut is_checked, mut is_tls, mut inter, mut rise, mut fall) = (false, false, None, None, None);
         for line in section.lines.iter().filter(|line| matches!(line.name(), "server" | "server-template")) {
             let mut words: Vec<String> = defaults.clone();
-            words.extend(line.words.get(3..).unwrap_or_default().iter().cloned());
+            let first = if line.name() == "server-template" { 4 } else { 3 };
+            words.extend(line.words.get(first..).unwrap_or_default().iter().cloned());
             let server = Server { words: &words };
             let Some(target) = self.server(section, line, &server, &mut settings) else { continue };
+            // Each of several lines for a service stands for one of its servers.
+            let is_known = |known: &Value| known["host"] == target["host"];
+            if target["host"].as_str().is_some_and(is_service) && targets.iter().any(is_known) {
+                continue;
+            }
             is_checked |= server.has("check");
             inter = inter.or_else(|| server.value("inter").and_then(|it| text::millis(it, 1)));
             rise = rise.or_else(|| server.value("rise").and_then(|it| it.parse::<u32>().ok()));
@@ -96,22 +102,26 @@ impl Haproxy<'_, '_> {
         settings: &mut Map<String, Value>,
     ) -> Option<Value> {
         let left_out = match server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
-            _ if line.name() == "server-template" => {
-                let why = "servers that are found at run time are not known here";
-                self.out.lost(line.at, line.text(), why, "name them");
-                return None;
-            }
             _ if server.has("disabled") => Some("it is disabled, and left out"),
             Some(0) => Some("its weight is 0, and it is left out"),
             _ => None,
         };
-        let Some((host, port)) = place(line.word(2)) else {
+        // `server-template` has a number of servers before the address.
+        let is_template = line.name() == "server-template";
+        let Some((host, port)) = place(line.word(if is_template { 3 } else { 2 })) else {
             self.out.lost(line.at, line.text(), "it is neither a host with a port nor a socket", "");
             return None;
         };
         if let Some(why) = left_out {
             self.out.partial(line.at, line.text(), why, "");
             return None;
+        }
+        if is_template && !is_service(&host) {
+            let why = "all addresses of the name are one target here";
+            self.out.partial(line.at, line.text(), why, "write `srv:` and a name that has SRV records");
+        }
+        if is_service(&host) {
+            self.name_servers(line, server);
         }
         let mut target = target(&host, port);
         if let Some(weight) = server.value("weight").and_then(|it| it.parse::<u16>().ok()) {
@@ -137,6 +147,28 @@ impl Haproxy<'_, '_> {
         }
         self.out.done(line.at, line.text());
         Some(target)
+    }
+
+    /// Where a service's servers are looked up: here for the gateway as a whole.
+    fn name_servers(&mut self, line: &Line, server: &Server<'_>) {
+        let Some(called) = server.value("resolvers") else { return };
+        let found = self.sections.iter().find(|it| it.kind == "resolvers" && it.name == called);
+        let lines = found.map_or(&[][..], |section| section.lines.as_slice());
+        let servers = lines.iter().filter(|it| it.name() == "nameserver").map(|it| it.word(2));
+        let servers: Vec<String> =
+            servers.map(|it| it.trim_start_matches("udp@").trim_start_matches("tcp@").to_owned()).collect();
+        if servers.is_empty() {
+            let why = format!("no name servers of `resolvers {called}` are known; the system's are asked");
+            self.out.partial(line.at, line.text(), why, "set gateway.dns_servers");
+            return;
+        }
+        self.out.name_servers(servers.iter().map(String::as_str));
+        self.out.partial(
+            line.at,
+            line.text(),
+            "the gateway looks up all names there",
+            "see gateway.dns_servers",
+        );
     }
 
     fn balance(&mut self, section: &Section, made: &mut Map<String, Value>) {
@@ -428,6 +460,10 @@ fn place(address: &str) -> Option<(String, u16)> {
     let path = address.strip_prefix("unix@").unwrap_or(address);
     if path.starts_with('/') {
         return Some((format!("unix:{path}"), 0));
+    }
+    // A service's name, as `_http._tcp.shop.test`.
+    if address.starts_with('_') && address.contains("._") && !address.contains([':', '$', '@', '/']) {
+        return Some((format!("srv:{address}"), 0));
     }
     let address = address.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
     let parsed = text::host_port(address);

@@ -3,14 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::Haproxy;
-use super::acl::plain;
+use super::acl::{Acls, plain};
 use super::sections::Section;
 use crate::cond::Cond;
 use crate::draft::{To, set};
 use crate::text;
 
 impl Haproxy<'_, '_> {
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     pub(super) fn stream(&mut self, section: &Section) {
         let what = format!("{} {}", section.kind, section.name);
         let acls = self.acls(section);
@@ -20,63 +19,8 @@ impl Haproxy<'_, '_> {
             let why = "HAProxy ignores it without `mode http`, and nothing does it here";
             self.out.lost(line.at, line.text(), why, "write `mode http` if it is meant");
         }
-        let mut clients: Option<Value> = None;
-        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
-            let words = line.arguments();
-            let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
-            let action = words.get(1).map_or("", String::as_str);
-            match action {
-                "reject" | "silent-drop" => {
-                    let ways = acls.condition(words.get(at..).unwrap_or_default(), &mut self.reader);
-                    let made = plain(&ways).and_then(|cond| restriction(&cond)).filter(|_| clients.is_none());
-                    match made {
-                        Some(config) => {
-                            clients = Some(config);
-                            self.out.done(line.at, line.text());
-                        }
-                        None => {
-                            let why = "only addresses can be translated; the port is not opened";
-                            if self.out.guard(line.at, line.text(), why, "use the plugin `ip_restriction`") {
-                                return;
-                            }
-                        }
-                    }
-                }
-                "accept" | "capture" | "set-var" => self.out.needless(line.at, line.text(), ""),
-                _ if words.first().is_some_and(|word| word == "inspect-delay")
-                    || action.starts_with("track-sc") =>
-                {
-                    self.out.needless(line.at, line.text(), "");
-                }
-                _ => {
-                    let why = "it is not known, and may guard; the port is not opened";
-                    if self.out.guard(line.at, line.text(), why, "") {
-                        return;
-                    }
-                }
-            }
-        }
-        let mut ways: Vec<(Vec<String>, String)> = Vec::new();
-        for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
-            let asked = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
-            match plain(&asked).and_then(|cond| server_names(&cond)) {
-                Some(names) => ways.push((names, line.word(1).to_owned())),
-                None => {
-                    self.out.closed(
-                        line.at,
-                        line.text(),
-                        "only names that clients ask for (SNI) are known here; the port is not opened",
-                        "",
-                    );
-                    return;
-                }
-            }
-        }
-        if let Some(line) = section.first(&["default_backend"]) {
-            ways.push((Vec::new(), line.word(1).to_owned()));
-        } else if section.kind == "listen" {
-            ways.push((Vec::new(), section.name.clone()));
-        }
+        let Some(clients) = self.stream_clients(section, &acls) else { return };
+        let Some(ways) = self.stream_ways(section, &acls) else { return };
         let by_name = ways.iter().any(|(names, _)| !names.is_empty());
         for line in section.lines.iter().filter(|line| line.name() == "bind") {
             let port = line.word(1).rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
@@ -108,6 +52,64 @@ impl Haproxy<'_, '_> {
                 self.port((&what, section), port, (backend, &clients), settings);
             }
         }
+    }
+
+    /// Settings of `ip_restriction`; `None` when the port may not be opened.
+    fn stream_clients(&mut self, section: &Section, acls: &Acls) -> Option<Option<Value>> {
+        let mut clients: Option<Value> = None;
+        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
+            let words = line.arguments();
+            let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
+            let action = words.get(1).map_or("", String::as_str);
+            let is_about_waiting = words.first().is_some_and(|word| word == "inspect-delay");
+            let (why, todo) = match action {
+                "reject" | "silent-drop" => {
+                    let ways = acls.condition(words.get(at..).unwrap_or_default(), &mut self.reader);
+                    let made = plain(&ways).and_then(|cond| restriction(&cond)).filter(|_| clients.is_none());
+                    if made.is_some() {
+                        clients = made;
+                        self.out.done(line.at, line.text());
+                        continue;
+                    }
+                    (
+                        "only addresses can be translated; the port is not opened",
+                        "use the plugin `ip_restriction`",
+                    )
+                }
+                _ if is_about_waiting
+                    || matches!(action, "accept" | "capture" | "set-var")
+                    || action.starts_with("track-sc") =>
+                {
+                    self.out.needless(line.at, line.text(), "");
+                    continue;
+                }
+                _ => ("it is not known, and may guard; the port is not opened", ""),
+            };
+            if self.out.guard(line.at, line.text(), why, todo) {
+                return None;
+            }
+        }
+        Some(clients)
+    }
+
+    /// Backends by the names that clients ask for; `None` when the port may not be opened.
+    fn stream_ways(&mut self, section: &Section, acls: &Acls) -> Option<Vec<(Vec<String>, String)>> {
+        let mut ways: Vec<(Vec<String>, String)> = Vec::new();
+        for line in section.lines.iter().filter(|line| line.name() == "use_backend") {
+            let asked = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
+            let Some(names) = plain(&asked).and_then(|cond| server_names(&cond)) else {
+                let why = "only names that clients ask for (SNI) are known here; the port is not opened";
+                self.out.closed(line.at, line.text(), why, "");
+                return None;
+            };
+            ways.push((names, line.word(1).to_owned()));
+        }
+        if let Some(line) = section.first(&["default_backend"]) {
+            ways.push((Vec::new(), line.word(1).to_owned()));
+        } else if section.kind == "listen" {
+            ways.push((Vec::new(), section.name.clone()));
+        }
+        Some(ways)
     }
 
     fn port(

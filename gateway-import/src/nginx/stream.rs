@@ -9,6 +9,7 @@ use crate::text;
 
 impl Nginx<'_> {
     pub(super) fn stream(&mut self, stream: &Directive) {
+        self.resolver = stream.block.iter().find(|directive| directive.name == "resolver").cloned();
         for directive in stream.block.iter().filter(|directive| directive.name == "upstream") {
             self.upstream(directive);
         }
@@ -41,7 +42,6 @@ impl Nginx<'_> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
     fn stream_server(&mut self, server: &Directive, stream: &Directive) {
         let place = "stream server";
         let levels = [stream, server];
@@ -79,21 +79,7 @@ impl Nginx<'_> {
                 _ => self.unknown(place, directive),
             }
         }
-        let millis = |name: &str| {
-            innermost(&levels, name)?.arguments.first().and_then(|time| text::millis(time, 1000))
-        };
-        if let Some(millis) = millis("proxy_timeout") {
-            let key = if is_udp { "udp_idle_timeout_seconds" } else { "tcp_idle_timeout_seconds" };
-            set(&mut settings, key, text::seconds(millis).min(if is_udp { 3600 } else { 86_400 }));
-        }
-        if let Some(millis) = millis("proxy_connect_timeout") {
-            set(&mut settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
-        }
-        if innermost(&levels, "proxy_protocol")
-            .is_some_and(|it| it.arguments.first().is_some_and(|it| it == "on"))
-        {
-            set(&mut settings, "send_proxy_protocol", 1);
-        }
+        timeouts(&levels, is_udp, &mut settings);
         let Some((port, to)) = listen.zip(to) else {
             self.out.lost(server.at, place, "it has no port or no proxy_pass", "");
             return;
@@ -111,37 +97,37 @@ impl Nginx<'_> {
             set(&mut settings, "frontend_tls", true);
         }
         self.out.done(server.at, format_args!("{place}: port {port}"));
-        let cases = self.by_name.get(&to).cloned();
-        match cases {
-            Some(cases) if preread => {
-                for (name, to) in cases {
-                    let mut settings = settings.clone();
-                    set(&mut settings, "passthrough", true);
-                    match name.as_str() {
-                        "default" => {}
-                        name if name.starts_with('~') || name.ends_with(".*") => {
-                            self.out.lost(
-                                server.at,
-                                format_args!("{place}: {name}"),
-                                "only names and `*.` are known",
-                                "",
-                            );
-                            continue;
-                        }
-                        name => set(&mut settings, "hosts", json!([name.trim_start_matches('.')])),
-                    }
-                    self.stream_proxy((scheme, port), &to, settings, &clients);
-                }
-            }
+        match self.by_name.get(&to).cloned() {
+            Some(cases) if preread => self.by_name(server, (scheme, port), &cases, (&settings, &clients)),
             _ if to.contains('$') || to.starts_with("unix:") => {
-                self.out.lost(
-                    server.at,
-                    format_args!("{place}: proxy_pass {to}"),
-                    "variables and sockets are not known; the port is not opened",
-                    "",
-                );
+                let why = "variables and sockets are not known; the port is not opened";
+                self.out.lost(server.at, format_args!("{place}: proxy_pass {to}"), why, "");
             }
             _ => self.stream_proxy((scheme, port), &to, settings, &clients),
+        }
+    }
+
+    /// A port whose targets go by the names that clients ask for.
+    fn by_name(
+        &mut self,
+        server: &Directive,
+        (scheme, port): (&str, u16),
+        cases: &[(String, String)],
+        (settings, clients): (&Map<String, Value>, &Option<Value>),
+    ) {
+        for (name, to) in cases {
+            let mut settings = settings.clone();
+            set(&mut settings, "passthrough", true);
+            match name.as_str() {
+                "default" => {}
+                name if name.starts_with('~') || name.ends_with(".*") => {
+                    let what = format!("stream server: {name}");
+                    self.out.lost(server.at, what, "only names and `*.` are known", "");
+                    continue;
+                }
+                name => set(&mut settings, "hosts", json!([name.trim_start_matches('.')])),
+            }
+            self.stream_proxy((scheme, port), to, settings, clients);
         }
     }
 
@@ -212,5 +198,22 @@ impl Nginx<'_> {
         if let Some(config) = clients {
             self.out.plugin(&id, "ip_restriction", config.clone());
         }
+    }
+}
+
+/// How long steps may take, and whether targets are told of clients.
+fn timeouts(levels: &[&Directive], is_udp: bool, settings: &mut Map<String, Value>) {
+    let millis =
+        |name: &str| innermost(levels, name)?.arguments.first().and_then(|time| text::millis(time, 1000));
+    if let Some(millis) = millis("proxy_timeout") {
+        let key = if is_udp { "udp_idle_timeout_seconds" } else { "tcp_idle_timeout_seconds" };
+        set(settings, key, text::seconds(millis).min(if is_udp { 3600 } else { 86_400 }));
+    }
+    if let Some(millis) = millis("proxy_connect_timeout") {
+        set(settings, "backend_connect_timeout_ms", millis.clamp(1, 86_400_000));
+    }
+    if innermost(levels, "proxy_protocol").is_some_and(|it| it.arguments.first().is_some_and(|it| it == "on"))
+    {
+        set(settings, "send_proxy_protocol", 1);
     }
 }

@@ -1,10 +1,12 @@
 //! Upstreams: their servers, how one is picked, and what becomes of those that fail.
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value, json};
 
 use super::Nginx;
 use super::blocks::Directive;
-use crate::draft::{set, target};
+use crate::draft::{is_service, set, target};
 use crate::text;
 
 /// A named group of servers.
@@ -23,7 +25,9 @@ impl Nginx<'_> {
         set(&mut made, "algorithm", "weighted_round_robin");
         let mut targets = Vec::new();
         for directive in &upstream.block {
-            if directive.name != "server" {
+            if directive.name == "resolver" {
+                // Said below, where a service is looked up.
+            } else if directive.name != "server" {
                 self.balancing(&place, directive, &mut made);
             } else if let Some(target) = self.target(&place, directive) {
                 join(&mut targets, target);
@@ -34,9 +38,13 @@ impl Nginx<'_> {
             self.out.lost(upstream.at, place, why, "what passes to it answers 503");
             return;
         }
-        self.failures(&place, upstream, &mut made, targets.len());
+        let has_services = targets.iter().any(|target| target["host"].as_str().is_some_and(is_service));
+        self.resolvers(&place, upstream, has_services);
+        // How many servers a service has is not known here.
+        let count = if has_services { usize::MAX } else { targets.len() };
+        self.failures(&place, upstream, &mut made, count);
         let first = match targets.as_slice() {
-            [Value::Object(one)] => Some(address(one)),
+            [Value::Object(one)] if !has_services => Some(address(one)),
             _ => None,
         };
         let id = self.out.id("upstream", called);
@@ -103,10 +111,25 @@ impl Nginx<'_> {
             true => Some((address.trim_end_matches(':').to_owned(), None)),
             false => text::host_port(address).filter(|_| !address.starts_with("unix:")),
         };
-        let Some((host, port)) = parsed else {
+        let Some((mut host, port)) = parsed else {
             self.out.lost(server.at, what, "it is neither a host with a port nor a socket", "");
             return None;
         };
+        let argument = |name: &str| server.arguments.iter().find_map(|it| it.strip_prefix(name));
+        if let Some(service) = argument("service=") {
+            let is_name = host.parse::<IpAddr>().is_err() && port.is_none() && !host.starts_with("unix:");
+            if !is_name || service.is_empty() {
+                let why = "the servers of a service are found by a name without a port";
+                self.out.lost(server.at, what, why, "");
+                return None;
+            }
+            // As nginx makes the name: one without a dot is a service over TCP.
+            host = if service.contains('.') {
+                format!("srv:{service}.{host}")
+            } else {
+                format!("srv:_{service}._tcp.{host}")
+            };
+        }
         let Value::Object(mut made) = target(&host, port.unwrap_or(80)) else { return None };
         for argument in server.arguments.iter().skip(1) {
             match argument.split_once('=') {
@@ -120,6 +143,7 @@ impl Nginx<'_> {
                     }
                 }
                 Some(("max_fails" | "fail_timeout" | "slow_start" | "id", _)) => {}
+                Some(("service", _)) => {}
                 _ if argument == "resolve" => {}
                 _ if argument == "backup" => set(&mut made, "priority", 1),
                 _ if argument == "down" => {
@@ -135,6 +159,32 @@ impl Nginx<'_> {
             }
         }
         Some(Value::Object(made))
+    }
+
+    /// Where a service's servers are looked up: here for the gateway as a whole.
+    fn resolvers(&mut self, place: &str, upstream: &Directive, has_services: bool) {
+        let own = upstream.block.iter().find(|directive| directive.name == "resolver").cloned();
+        let Some(resolver) = own.or_else(|| self.resolver.clone()) else { return };
+        let what = format!("{place}: {resolver}");
+        if !has_services {
+            if upstream.block.iter().any(|directive| directive.name == "resolver") {
+                self.out.needless(resolver.at, what, "names are looked up again anyway");
+            }
+            return;
+        }
+        let is_option = |it: &&str| it.contains('=') || *it == "off";
+        let servers: Vec<&str> = resolver.arguments.iter().map(String::as_str).collect();
+        if servers.iter().any(|it| it.starts_with("ipv6=") || it.starts_with("valid=")) {
+            let why = "records are kept for their time to live, and both kinds of address are taken";
+            self.out.partial(resolver.at, &what, why, "");
+        }
+        self.out.name_servers(servers.iter().filter(|it| !is_option(it)).copied());
+        self.out.partial(
+            resolver.at,
+            what,
+            "the gateway looks up all names there",
+            "see gateway.dns_servers",
+        );
     }
 
     /// `max_fails`, `fail_timeout` and `slow_start`, which hold for the whole upstream here.

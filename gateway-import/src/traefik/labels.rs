@@ -8,19 +8,13 @@ use crate::tree::{Kind, Node};
 const MAX_LABELS: usize = 50_000;
 
 /// The dynamic configuration that the labels of a Compose file's services make.
-#[allow(clippy::too_many_lines, reason = "one arm for each word of the format")]
 pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
     let mut made = Node::new(document.at, Kind::Map(Vec::new()));
     let mut count = 0;
     for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
         let labels = labels(service);
-        let says = |key: &str| {
-            labels
-                .iter()
-                .find(|(known, ..)| known.eq_ignore_ascii_case(key))
-                .map(|(_, value, _)| value.as_str())
-        };
-        if says("traefik.enable") == Some("false")
+        let container = Container { name, service, labels: &labels };
+        if container.says("traefik.enable") == Some("false")
             || !labels.iter().any(|(key, ..)| key.starts_with("traefik."))
         {
             continue;
@@ -44,95 +38,111 @@ pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
             if parts[0] == "http" && parts[1] == "routers" && !routers.contains(&parts[2]) {
                 routers.push(parts[2]);
             }
-            // A service's server is the container, by its name and the port of the label.
-            if let [kind, "services", called, lower, server, port] = parts.as_slice()
-                && lower.eq_ignore_ascii_case("loadbalancer")
-                && server.eq_ignore_ascii_case("server")
-            {
+            if container.server(&mut made, &parts, (value, *at)) {
                 has_service = true;
-                let scheme = says(&format!("traefik.http.services.{called}.loadbalancer.server.scheme"))
-                    .unwrap_or("http");
-                match *port {
-                    "port" if *kind == "http" => {
-                        let url = Node::text(*at, format!("{scheme}://{name}:{value}"));
-                        let servers = Node::list(*at, vec![Node::map(*at, vec![("url", url)])]);
-                        put(&mut made, &[kind, "services", called, "loadBalancer", "servers"], servers);
-                    }
-                    "port" => {
-                        let address = Node::text(*at, format!("{name}:{value}"));
-                        let servers = Node::list(*at, vec![Node::map(*at, vec![("address", address)])]);
-                        put(&mut made, &[kind, "services", called, "loadBalancer", "servers"], servers);
-                    }
-                    _ => {}
-                }
                 continue;
             }
             let spelled: Vec<&str> = parts.iter().map(|part| spelled(part)).collect();
-            let is_list = matches!(
-                spelled.last().copied(),
-                Some(
-                    "entryPoints"
-                        | "middlewares"
-                        | "users"
-                        | "sourceRange"
-                        | "prefixes"
-                        | "authResponseHeaders"
-                        | "authRequestHeaders"
-                        | "addAuthCookiesToResponse"
-                        | "encodings"
-                )
-            );
-            let node = if is_list {
-                let items = value.split(',').map(|it| Node::text(*at, it.trim())).collect();
-                Node::list(*at, items)
-            } else {
-                Node::text(*at, value.clone())
-            };
-            put(&mut made, &spelled, node);
+            put(&mut made, &spelled, written(&spelled, value, *at));
         }
-        // Without a port, the container's own is asked, which the labels don't say.
         if !has_service && !routers.is_empty() {
-            let at = service.at;
-            let port = service.texts("expose").first().cloned().or_else(|| {
-                let ports = service.texts("ports");
-                ports
-                    .first()
-                    .and_then(|it| it.rsplit(':').next())
-                    .map(|it| it.split('/').next().unwrap_or(it).to_owned())
-            });
-            match port {
-                Some(port) => {
-                    let url = Node::text(at, format!("http://{name}:{port}"));
-                    let servers = Node::list(at, vec![Node::map(at, vec![("url", url)])]);
-                    put(&mut made, &["http", "services", name, "loadBalancer", "servers"], servers);
-                }
-                None => out.lost(
-                    at,
-                    format_args!("service {name}"),
-                    "its port is not known; it answers 503",
-                    "label it with loadbalancer.server.port",
-                ),
-            }
+            container.usual_server(out, &mut made);
         }
         for router in routers {
-            let own = made.path(&["http", "routers", router, "service"]).is_some();
-            if !own {
-                let called = made
-                    .path(&["http", "services"])
-                    .map_or(&[][..], Node::entries)
-                    .iter()
-                    .find(|(called, _)| {
-                        labels
-                            .iter()
-                            .any(|(key, ..)| key.starts_with(&format!("traefik.http.services.{called}.")))
-                    })
-                    .map_or(name.as_str(), |(called, _)| called.as_str())
-                    .to_owned();
-                put(&mut made, &["http", "routers", router, "service"], Node::text(service.at, called));
-            }
+            container.lead(&mut made, router);
         }
     }
     made
+}
+
+/// What a label says, as a dynamic file would have it.
+fn written(spelled: &[&str], value: &str, at: At) -> Node {
+    const LISTS: [&str; 9] = [
+        "entryPoints",
+        "middlewares",
+        "users",
+        "sourceRange",
+        "prefixes",
+        "authResponseHeaders",
+        "authRequestHeaders",
+        "addAuthCookiesToResponse",
+        "encodings",
+    ];
+    if spelled.last().is_some_and(|last| LISTS.contains(last)) {
+        return Node::list(at, value.split(',').map(|it| Node::text(at, it.trim())).collect());
+    }
+    Node::text(at, value.to_owned())
+}
+
+/// A service of the Compose file.
+struct Container<'c> {
+    name: &'c str,
+    service: &'c Node,
+    labels: &'c [(String, String, At)],
+}
+
+impl Container<'_> {
+    fn says(&self, key: &str) -> Option<&str> {
+        let found = self.labels.iter().find(|(known, ..)| known.eq_ignore_ascii_case(key));
+        found.map(|(_, value, _)| value.as_str())
+    }
+
+    /// A service's server is the container, by its name and the port of the label. Whether the label is about that.
+    fn server(&self, made: &mut Node, parts: &[&str], (value, at): (&str, At)) -> bool {
+        let [kind, "services", called, lower, server, port] = *parts else { return false };
+        if !lower.eq_ignore_ascii_case("loadbalancer") || !server.eq_ignore_ascii_case("server") {
+            return false;
+        }
+        if port == "port" {
+            let (key, place) = if kind == "http" {
+                let scheme = self.says(&format!("traefik.http.services.{called}.loadbalancer.server.scheme"));
+                ("url", format!("{}://{}:{value}", scheme.unwrap_or("http"), self.name))
+            } else {
+                ("address", format!("{}:{value}", self.name))
+            };
+            let servers = Node::list(at, vec![Node::map(at, vec![(key, Node::text(at, place))])]);
+            put(made, &[kind, "services", called, "loadBalancer", "servers"], servers);
+        }
+        true
+    }
+
+    /// Without a label for the port, the container's own is asked, which the labels don't say.
+    fn usual_server(&self, out: &mut Import, made: &mut Node) {
+        let at = self.service.at;
+        let port = self.service.texts("expose").first().cloned().or_else(|| {
+            let ports = self.service.texts("ports");
+            let inner = ports.first()?.rsplit(':').next()?.to_owned();
+            Some(inner.split('/').next().unwrap_or(&inner).to_owned())
+        });
+        match port {
+            Some(port) => {
+                let url = Node::text(at, format!("http://{}:{port}", self.name));
+                let servers = Node::list(at, vec![Node::map(at, vec![("url", url)])]);
+                put(made, &["http", "services", self.name, "loadBalancer", "servers"], servers);
+            }
+            None => out.lost(
+                at,
+                format_args!("service {}", self.name),
+                "its port is not known; it answers 503",
+                "label it with loadbalancer.server.port",
+            ),
+        }
+    }
+
+    /// A router without a service leads to the container's own.
+    fn lead(&self, made: &mut Node, router: &str) {
+        if made.path(&["http", "routers", router, "service"]).is_some() {
+            return;
+        }
+        let is_own = |called: &str| {
+            let start = format!("traefik.http.services.{called}.");
+            self.labels.iter().any(|(key, ..)| key.starts_with(&start))
+        };
+        let services = made.path(&["http", "services"]).map_or(&[][..], Node::entries);
+        let own = services.iter().find(|(called, _)| is_own(called));
+        let called = own.map_or(self.name, |(called, _)| called.as_str()).to_owned();
+        put(made, &["http", "routers", router, "service"], Node::text(self.service.at, called));
+    }
 }
 
 /// A service's labels: key, value, line. Compose has them as a list or a map.
