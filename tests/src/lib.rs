@@ -10,6 +10,7 @@ mod circles;
 mod dtls;
 mod early;
 mod embedding;
+mod example_plugins;
 mod examples;
 mod ext_authz;
 mod grpc;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use ferrum_edge::core::plugin::Registry;
 use h3::client::SendRequest;
 use h3::error::StreamError;
 use http::{HeaderMap, Request, Response};
@@ -35,14 +36,19 @@ pub(crate) struct Answer {
 
 /// A gateway that serves HTTP/3. The UDP port of its https port may be somebody else's; then another is tried.
 pub(crate) fn edge_with(settings: &str, spec: &str) -> Edge {
+    edge_plugged(&ferrum_edge::plugins(), settings, spec)
+}
+
+/// As [`edge_with`], with plugins of the test's own.
+pub(crate) fn edge_plugged(registry: &Registry, settings: &str, spec: &str) -> Edge {
     let settings = format!("  http3: true\n{settings}");
+    let start = || Edge::start_plugged(registry.clone(), &settings, spec);
     for _ in 0..5 {
-        let starting = std::panic::AssertUnwindSafe(|| Edge::start_with(&settings, spec));
-        if let Ok(edge) = std::panic::catch_unwind(starting) {
+        if let Ok(edge) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)) {
             return edge;
         }
     }
-    Edge::start_with(&settings, spec)
+    start()
 }
 
 impl Client {

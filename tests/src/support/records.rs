@@ -1,6 +1,6 @@
 //! The gateway's access records, read from its access log through a pipe: each arrives as the event it is.
 
-use std::io::{BufRead, BufReader, PipeWriter};
+use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
 
 use serde_json::Value;
@@ -35,6 +35,13 @@ impl Records {
     /// Where the gateway is to write.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.writer.as_raw_fd())
+    }
+
+    /// Nothing was recorded before now; for when the gateway has ended and everything is written.
+    pub(crate) async fn nothing_more(&mut self) {
+        self.writer.write_all(b"{\"url.path\": \"the end\"}\n").expect("a line written");
+        let next = self.next().await;
+        assert_eq!(next.path(), "the end", "one record too many: {next:?}");
     }
 
     /// The next record.

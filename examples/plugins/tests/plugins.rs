@@ -1,10 +1,5 @@
 //! The example plugins do what they say.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may, too")]
-
-#[path = "../examples/plugins/main.rs"]
-mod example;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use example_plugins as example;
 use ferrum_edge::{Gateway, source};
 
 /// A server beside the gateway: it is the target, says who may pass, and has the list.
@@ -137,6 +133,6 @@ fn wrong_settings_are_refused_with_their_place() {
 
 #[test]
 fn without_a_configuration_nothing_is_served() {
-    // The first argument of a test is none, or a filter, which is no file.
-    assert!(example::main().is_err());
+    assert!(example::run(None).is_err());
+    assert!(example::run(Some("no such file".to_owned())).is_err());
 }
