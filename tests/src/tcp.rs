@@ -1,5 +1,6 @@
 //! Byte streams through the gateway: half-close, resets, TLS, server names, PROXY headers, reloads.
 
+mod between;
 mod names;
 mod proxied;
 mod reloads;

@@ -11,7 +11,7 @@ use crate::support::tls;
 use crate::support::wire::{Port, Wire};
 
 /// A client's first bytes.
-fn hello(name: &'static str) -> Vec<u8> {
+pub(super) fn hello(name: &'static str) -> Vec<u8> {
     let config = tls::authority().client(&[]);
     let mut client = ClientConnection::new(Arc::clone(&config), name.try_into().unwrap()).unwrap();
     let mut bytes = Vec::new();
