@@ -7,16 +7,17 @@ mod counterparts;
 mod identity;
 mod plugins;
 mod routes;
+mod targets;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use crate::draft::{Import, set, target};
+use crate::draft::{Import, set};
 use crate::error::Failure;
 use crate::tree::{self, Node};
 use crate::unread;
+use targets::is_srv;
 
 /// Keys at any depth that say nothing about traffic, or say what is so anyway.
 const SILENT_KEYS: &[&str] = &[
@@ -150,11 +151,6 @@ fn reference(value: &Node, key: &str) -> Option<String> {
     }
 }
 
-/// Whether a host is found by SRV records: a name as only they have it, or without a port to go to.
-fn is_srv(host: &str, port: Option<u64>) -> bool {
-    (host.starts_with('_') && host.contains("._")) || (port == Some(0) && host.parse::<IpAddr>().is_err())
-}
-
 impl Kong {
     /// Notes the keys of an object nobody looked at.
     fn leftovers(&mut self, place: &str, value: &Node, known: &[&str]) {
@@ -222,19 +218,6 @@ impl Kong {
         );
         self.upstreams.insert(called, id);
         self.out.upstreams.push(Value::Object(made));
-    }
-
-    /// A target. Kong asks for SRV records first, and takes their ports: a name that only they can have, or a port of 0,
-    /// is a service.
-    fn target(&mut self, place: &str, host: &str, port: Option<u16>) -> Value {
-        if is_srv(host, port.map(u64::from)) {
-            return target(&format!("srv:{host}"), 0);
-        }
-        if port.is_none() && host.parse::<IpAddr>().is_err() {
-            let why = "Kong asks for SRV records of the name first; here it is a host on port 8000";
-            self.out.partial(self.out.here, place, why, "write `srv:` before the name if it has them");
-        }
-        target(host, port.unwrap_or(8000))
     }
 
     fn balancing(&mut self, place: &str, upstream: &Node, made: &mut Map<String, Value>) {
@@ -350,14 +333,6 @@ impl Kong {
             ],
         );
         Some(made)
-    }
-
-    /// An upstream of the servers that SRV records name; one for each name.
-    fn service_upstream(&mut self, host: &str) -> String {
-        let id = self.out.id("upstream", host);
-        self.out.upstreams.push(json!({ "id": id, "targets": [target(&format!("srv:{host}"), 0)] }));
-        self.upstreams.insert(host.to_owned(), id.clone());
-        id
     }
 
     fn consumer(&mut self, consumer: &Node) {
