@@ -9,7 +9,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::reply::Reply;
 use http::header::{
     ACCEPT_RANGES, AGE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, SET_COOKIE,
+    DATE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RANGE, SET_COOKIE,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::time::Instant;
@@ -95,10 +95,12 @@ impl Labels {
                 }
             }
             if let Some(ttl) = ttl {
-                _ = write!(text, "; ttl={ttl}");
+                text.push_str("; ttl=");
+                text.push_str(itoa::Buffer::new().format(ttl));
             }
             if let Some(tier) = tier {
-                _ = write!(text, "; detail={}", tier.word());
+                text.push_str("; detail=");
+                text.push_str(tier.word());
             }
             if let Ok(value) = HeaderValue::try_from(text) {
                 // The cache that is nearest to the client comes last (RFC 9211 §2).
@@ -229,7 +231,9 @@ fn part(response: &mut Response<Body>, (method, request): (&Method, &HeaderMap),
         return body.clone();
     }
     response.headers_mut().entry(ACCEPT_RANGES).or_insert(HeaderValue::from_static("bytes"));
-    if !conditional::range_counts(request, Validators::of(response.headers())) {
+    // Most requests ask for all of it, and reading the response's validators costs.
+    let is_range = request.contains_key(RANGE);
+    if !is_range || !conditional::range_counts(request, Validators::of(response.headers())) {
         return body.clone();
     }
     match range::read(request, length) {

@@ -65,8 +65,8 @@ pub(super) struct Pattern {
 pub(super) struct Key {
     /// Proxy, scheme, host, path and query.
     pub(super) place: Bytes,
-    /// What else tells responses of one place apart; mostly nothing.
-    pub(super) parts: Bytes,
+    /// What else tells responses of one place apart; mostly nothing, which then takes no room.
+    pub(super) parts: Vec<u8>,
     /// Where the URL begins in `place`.
     url: usize,
 }
@@ -116,7 +116,8 @@ impl Recipe {
         push(place, seat.proxy().id.as_str().as_bytes());
         push(place, exchange.client.scheme().as_bytes());
         key.url = place.len();
-        place.extend(exchange.authority()?.bytes().map(|c| c.to_ascii_lowercase()));
+        place.extend_from_slice(exchange.authority()?.as_bytes());
+        place[key.url..].make_ascii_lowercase();
         place.extend_from_slice(target.as_bytes());
         Some(key)
     }
@@ -131,12 +132,14 @@ impl Recipe {
         query.retain_names(|name| !self.ignored.iter().any(|pattern| pattern.fits(name))).then_some(query)
     }
 
-    fn add_parts(&self, parts: &mut Bytes, exchange: &Exchange) {
+    fn add_parts(&self, parts: &mut Vec<u8>, exchange: &Exchange) {
         let headers = &exchange.request.headers;
         let mut add = |name: &str, value: Option<&[u8]>| {
             let Some(value) = value else { return };
-            push(parts, name.as_bytes());
-            push(parts, value);
+            for part in [name.as_bytes(), value] {
+                parts.extend_from_slice(part);
+                parts.push(END);
+            }
         };
         // What plugins made of the request counts as well as what it was.
         add("path", exchange.forward_path.as_deref().map(str::as_bytes));
