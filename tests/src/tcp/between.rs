@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use ferrum_edge::core::config::problem::Problems;
 use ferrum_edge::core::plugin::{Hooks, OnBytes, Plugin, Registry, Seat, World, entry};
-use ferrum_edge::core::stream::between::{Cut, Stream};
+use ferrum_edge::core::stream::cut::{Cut, Stream};
 use ferrum_edge::core::stream::session::Session;
 use schemars::JsonSchema;
 use serde::Deserialize;
