@@ -248,6 +248,7 @@ async fn requests_pass_when_the_service_says_so() {
             served.respond(101, &agreed, Will::Nothing).await;
             assert_eq!(asked.head().await.expect("a head").0, 101);
             asked.leave();
+            drop(served);
             assert_eq!(it.edge.records.next().await.status(), 101);
             assert_eq!(it.edge.session().await.kind(), "websocket");
             it.edge.nothing_recorded().await;

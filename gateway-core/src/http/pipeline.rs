@@ -155,7 +155,7 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
         let response = end.reply(reply);
-        end.status = response.status();
+        end.status = Some(response.status());
         end.delivered(downstream.respond(response).await)
     }
 
@@ -230,7 +230,7 @@ impl<U: Upstream> Pipeline<U> {
         if let Some(reply) = refusal {
             drop(target);
             let response = end.reply(reply);
-            end.status = response.status();
+            end.status = Some(response.status());
             return end.delivered(downstream.respond(response).await);
         }
         let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {

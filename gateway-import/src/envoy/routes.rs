@@ -45,7 +45,7 @@ impl Envoy<'_> {
             }
         }
         if host.text_of("require_tls").is_some_and(|it| it != "NONE") {
-            self.to_https(called, if is_any { &[] } else { &hosts });
+            self.redirect_to_https(called, if is_any { &[] } else { &hosts });
         }
         if hosts.is_empty() && !is_any {
             return;
@@ -109,7 +109,7 @@ impl Envoy<'_> {
     }
 
     /// Sends what comes without TLS to where there is.
-    fn to_https(&mut self, called: &str, hosts: &[String]) {
+    fn redirect_to_https(&mut self, called: &str, hosts: &[String]) {
         let mut route = Route::new(
             format!("{called}-to-https"),
             To::Redirect(json!({

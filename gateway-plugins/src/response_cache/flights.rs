@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// What is under way; an `F` is a response that is being stored.
-pub(super) struct Flights<F>(Mutex<HashMap<Arc<[u8]>, watch::Receiver<Phase<F>>>>);
+pub(super) struct Flights<F>(Mutex<UnderWay<F>>);
+
+/// How far the first request for each key came.
+type UnderWay<F> = HashMap<Arc<[u8]>, watch::Receiver<Phase<F>>>;
 
 impl<F> Default for Flights<F> {
     fn default() -> Self {

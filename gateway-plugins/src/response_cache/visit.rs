@@ -59,6 +59,9 @@ pub(super) struct Fetch {
     pub(super) taken: HeaderMap,
 }
 
+/// What a [`Fetch`] begins with: what is stored, why the target is asked, the lead, and when it began, where that was before.
+type Beginning = (Option<Arc<Stored>>, &'static str, Option<Lead<Fill>>, Option<Start>);
+
 /// What a request asks for.
 struct Wanted {
     key: Key,
@@ -317,7 +320,7 @@ impl ResponseCache {
         exchange: &mut Exchange,
         seat: Seat<'_>,
         wanted: Wanted,
-        (known, why, lead, start): (Option<Arc<Stored>>, &'static str, Option<Lead<Fill>>, Option<Start>),
+        (known, why, lead, start): Beginning,
     ) {
         let asker = Asker {
             is_somebody: self.recipe.is_somebody(exchange),

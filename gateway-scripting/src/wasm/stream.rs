@@ -41,7 +41,7 @@ impl Guest {
     }
 
     /// After the guest was called: begins its calls, and looks at what it has decided. The reason, where it closes the session.
-    fn decided(&mut self) -> Result<Result<Resumed, &'static str>, Stop> {
+    fn decided(&self) -> Result<Result<Resumed, &'static str>, Stop> {
         for call in self.visit.take_calls()? {
             self.calls.push(self.visit.core.make(call));
         }
@@ -86,7 +86,7 @@ impl Opening {
     pub(super) fn begin(visit: Arc<Visit>) -> Result<Opened, Stop> {
         let id = visit.id;
         let action = visit.with(|vm| vm.run(|all| all.on_new_connection.clone(), id, (id,)))?;
-        let mut guest = Guest::new(visit);
+        let guest = Guest::new(visit);
         let decided = guest.decided()?;
         Ok(match decided {
             Err(reason) => Opened::Refused(reason),

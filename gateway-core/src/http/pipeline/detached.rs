@@ -61,7 +61,7 @@ impl<U: Upstream> Pipeline<U> {
         };
         let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
         route.chain.response_behind(&mut end.exchange, &mut response, around, place).await;
-        end.status = response.status();
+        end.status = Some(response.status());
         let delivery = Nobody.respond(response).await;
         end.delivered(delivery);
     }

@@ -51,7 +51,8 @@ pub(super) struct Ending<'s> {
     pub(super) place: Option<Permit>,
     /// Held to the end, so that balancing by load sees streaming responses too.
     pub(super) flight: Flight,
-    pub(super) status: StatusCode,
+    /// Of the response, once there is one.
+    pub(super) status: Option<StatusCode>,
     pub(super) cause: Option<Cause>,
     /// Why the last attempt failed.
     pub(super) failure: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -86,7 +87,7 @@ impl<'s> Ending<'s> {
             tunnel: None,
             place: None,
             flight: Flight::default(),
-            status: StatusCode::OK,
+            status: None,
             cause: None,
             failure: None,
             attempts: 0,
@@ -131,7 +132,7 @@ impl<'s> Ending<'s> {
 
     /// Notes the head of the response, and those of its headers that logs ask for.
     pub(super) fn answered(&mut self, response: &Response<Body>, logged: &[HeaderName]) {
-        self.status = response.status();
+        self.status = Some(response.status());
         if !logged.is_empty() {
             self.exchange.keep_answer(response, logged);
         }
@@ -157,7 +158,7 @@ impl<'s> Ending<'s> {
         self.response_bytes = delivery.bytes;
         self.finished = true;
         self.cause = delivery.cut.or(self.cause);
-        self.status = delivery.status.unwrap_or(self.status);
+        self.status = delivery.status.or(self.status);
         delivery
     }
 
@@ -182,16 +183,18 @@ impl Ending<'_> {
 
     fn write(&self) {
         let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(Cause::ClientGone)) };
-        let status = match (self.finished, cut) {
-            (false, Some(cause)) => cause.status().as_u16(),
-            _ => self.status.as_u16(),
+        let status = match (self.finished, self.cause, self.status) {
+            (false, None, _) => Cause::ClientGone.status(),
+            // Also when the client went away in the middle of a reply.
+            (_, _, Some(status)) => status,
+            (_, cause, None) => cause.map_or(StatusCode::OK, Cause::status),
         };
         let exchange = &*self.exchange;
         let record = ExchangeRecord {
             exchange,
             route: self.route.map(|route| &route.state),
             target: self.target,
-            status,
+            status: status.as_u16(),
             cause: cut,
             reason: cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason())),
             is_error: cut.is_some_and(|cause| cause != Cause::Plugin || !exchange.is_no_error()),
