@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use atomic_refcell::AtomicRefCell;
 use bytes::BytesMut;
 use gateway_core::config::model::Settings;
 use gateway_core::config::snapshot::Snapshot;
@@ -270,8 +271,9 @@ async fn exchange(
     }
     let (body, mut reading) = match framing {
         Framing::None if exchange.upgrade.is_some() => {
-            responder.reader = Some(reader);
-            (Body::empty(), Reading::Lent)
+            let lent = Arc::new(AtomicRefCell::new(Some(reader)));
+            responder.reader = Some(lent.clone());
+            (Body::empty(), Reading::Lent(lent))
         }
         Framing::None => {
             let mut reader = reader;
@@ -306,7 +308,10 @@ async fn exchange(
         Reading::Here(returned) => Some(returned),
         Reading::Away(receiver) => receiver.await.ok(),
         // Still there when the upgrade was refused.
-        Reading::Lent => responder.reader.take().map(|reader| Returned { reader, decoder: Decoder::Done }),
+        Reading::Lent(lent) => {
+            responder.reader = None;
+            lent.borrow_mut().take().map(|reader| Returned { reader, decoder: Decoder::Done })
+        }
     };
     let Some(returned) = returned else { return (After::Close, None) };
     after(delivery, returned, responder, snapshot.settings.client_timeouts.body).await
@@ -337,9 +342,12 @@ enum Reading {
     Here(Returned),
     /// In the body, which gives it back when it is dropped.
     Away(oneshot::Receiver<Returned>),
-    /// With the responder, which needs both halves to switch protocols.
-    Lent,
+    /// With the responder too, which takes it to switch protocols.
+    Lent(Lent),
 }
+
+/// A reader that the responder may take.
+type Lent = Arc<AtomicRefCell<Option<Reader>>>;
 
 fn request_body(
     mut reader: Reader,
@@ -370,10 +378,23 @@ impl Reading {
                 Err(_) => return Poll::Ready(()),
             }
         }
-        let Self::Here(Returned { reader, decoder }) = self else { return Poll::Pending };
-        // With a rest of the body on the way, its end will show when it is discarded.
-        while decoder.is_done() && reader.buffer.len() < MAX_AHEAD {
-            match ready!(reader.half.poll_fill(cx, &mut reader.buffer, HEAD_BYTES)) {
+        match self {
+            // With a rest of the body on the way, its end will show when it is discarded.
+            Self::Here(Returned { reader, decoder }) if decoder.is_done() => reader.poll_gone(cx),
+            Self::Lent(lent) => match &mut *lent.borrow_mut() {
+                Some(reader) => reader.poll_gone(cx),
+                None => Poll::Pending,
+            },
+            Self::Here(_) | Self::Away(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Reader {
+    /// Ready when the client has closed; keeps what it sends ahead.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.buffer.len() < MAX_AHEAD {
+            match ready!(self.half.poll_fill(cx, &mut self.buffer, HEAD_BYTES)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
                 Ok(_) => {}
             }

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::super::{Entry, cut_by};
 use super::expectation::Expectation;
-use super::{MAX_DISCARD, Reader};
+use super::{Lent, MAX_DISCARD, Reader};
 use crate::buffer;
 use crate::h1::send::{Sender, Stopped};
 use crate::h1::write::{self, Frame, Tail};
@@ -30,7 +30,7 @@ pub(super) struct Responder<'e> {
     /// Gone after an upgrade.
     half: Option<WriteHalf>,
     /// The reading side, lent while the client asks for an upgrade.
-    pub(super) reader: Option<Reader>,
+    pub(super) reader: Option<Lent>,
     timer: Timer,
     idle: Duration,
     method: Method,
@@ -212,7 +212,7 @@ impl Downstream for Responder<'_> {
         write::switching(&mut head, response.headers(), &HeaderValue::from_static("websocket"));
         let mut sender = Sender::new(head, Body::empty(), Frame::Bare);
         poll_fn(|cx| self.poll_send(cx, &mut sender)).await.ok()?;
-        let Reader { half, buffer, .. } = self.reader.take()?;
+        let Reader { half, buffer, .. } = self.reader.take()?.borrow_mut().take()?;
         let link = Link::unsplit(half, self.half.take()?)?;
         Some(Box::new(Rewound::new(buffer, link)))
     }
