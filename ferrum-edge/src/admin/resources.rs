@@ -178,7 +178,10 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
     } else if validate_only {
         Json(json!({ "valid": true, "revision": written.revision })).into_response()
     } else {
-        let object = found(asked, kind, &id).await?;
+        let object = match written.object {
+            Some(object) => object,
+            None => found(asked, kind, &id).await?,
+        };
         let status = if done == Some(Done::Created) { StatusCode::CREATED } else { StatusCode::OK };
         let body = (status, Json(shown(&object))).into_response();
         tagged(body, object.revision)

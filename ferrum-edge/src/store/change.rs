@@ -114,6 +114,11 @@ impl Change {
         &self.base
     }
 
+    /// When it began, as its objects will say: milliseconds since 1970-01-01 UTC.
+    pub(crate) const fn time(&self) -> u64 {
+        self.now
+    }
+
     /// What has been changed so far.
     pub const fn counts(&self) -> Counts {
         self.counts

@@ -1,6 +1,7 @@
 //! Writes under conditions: of the whole configuration, of credentials in a rollback, of the schema, of the copy.
 
 use std::path::Path;
+use std::thread;
 
 use ferrum_edge::source::database::Database;
 use ferrum_edge::store::{Location, Options, Store};
@@ -179,4 +180,32 @@ fn references_stay_references_and_are_answered_where_that_is_permitted() {
     let running = with("");
     assert_eq!(running.client().get("/a/x", None).status, 503);
     assert_eq!(running.broken(), ["plugin_configs/answer", "proxies/a"]);
+}
+
+/// An answer says what its own request wrote, however soon somebody else writes the same object.
+#[test]
+fn an_answer_says_what_its_request_wrote() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let created = running.api().good("PUT", "/v1/proxies/a", &proxy("a", "/a", target("behind")));
+    let since = text(&created.json()["created_at"]).to_owned();
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let (running, since) = (&running, &since);
+            scope.spawn(move || {
+                let mut api = running.api();
+                for round in 0..10 {
+                    let path = format!("/{writer}/{round}");
+                    let answer = api.good("PATCH", "/v1/proxies/a", &json!({ "listen_path": path }));
+                    let object = answer.json();
+                    assert_eq!(text(&object["listen_path"]), path);
+                    assert_eq!(answer.header("ferrum-revision").unwrap(), object["revision"].to_string());
+                    assert_eq!(text(&object["created_at"]), since);
+                }
+            });
+        }
+    });
+    let last = running.api().get("/v1/proxies/a").json();
+    let same = running.api().good("PATCH", "/v1/proxies/a", &json!({ "listen_path": last["listen_path"] }));
+    assert_eq!(same.json(), last, "nothing was changed");
 }

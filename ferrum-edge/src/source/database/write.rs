@@ -82,6 +82,9 @@ pub(crate) struct Written {
     pub(crate) counts: Counts,
     /// What was done to which object, in the order of the request.
     pub(crate) ops: Vec<(Done, Op)>,
+    /// The object as it was left, where the request was about one and did not delete it. Whoever reads it again may find what somebody
+    /// else has made of it by then.
+    pub(crate) object: Option<Object>,
     /// Consumers whose earlier credentials a rollback made valid again.
     pub(crate) revived: Vec<String>,
 }
@@ -157,8 +160,8 @@ impl Reconciler {
         if let Some(expected) = request.expected.filter(|expected| *expected != change.base()) {
             return Err(WriteError::Moved { expected, revision: change.base() });
         }
-        let plan = self.plan(&mut change, &live, &request).await?;
-        let revision = change.base() + 1;
+        let mut plan = self.plan(&mut change, &live, &request).await?;
+        let (revision, time) = (change.base() + 1, change.time());
         let (catalog, staged) = self.stage(&mut change, &live, (&plan, revision)).await?;
         let committed = self.commit(change, (plan.ops(), draft), &request).await;
         let (mark, counts) = match committed {
@@ -169,6 +172,7 @@ impl Reconciler {
                 return Ok(Written {
                     revision: live.mark.revision,
                     counts,
+                    object: plan.only,
                     ops: plan.done,
                     revived: plan.revived,
                 });
@@ -197,7 +201,8 @@ impl Reconciler {
                 "the rollback made earlier credentials of consumers valid again"
             );
         }
-        Ok(Written { revision, counts, ops: plan.done, revived: plan.revived })
+        let object = plan.left(time, revision);
+        Ok(Written { revision, counts, object, ops: plan.done, revived: plan.revived })
     }
 
     /// The right to write, for one caller at a time. Whoever waited while the database turned out to be away is told so
@@ -288,6 +293,9 @@ impl Reconciler {
             self.pruned(&mut plan, *kind, live);
         }
         plan.cascade(live);
+        if request.steps.len() == 1 {
+            plan.only = before.into_values().next();
+        }
         Ok(plan)
     }
 
@@ -378,6 +386,8 @@ struct Plan {
     sent: Vec<Option<String>>,
     /// Where each stands in the request; beside `done`.
     places: Vec<String>,
+    /// The object that a request with one step is about, as it was.
+    only: Option<Object>,
 }
 
 impl Plan {
@@ -385,6 +395,18 @@ impl Plan {
         self.done.push(done);
         self.sent.push(sent);
         self.places.push(at.to_owned());
+    }
+
+    /// The object of a request with one step as this change leaves it.
+    fn left(&mut self, time: u64, revision: u64) -> Option<Object> {
+        let was = self.only.take();
+        let [(done, Op::Put { kind, id, document })] = self.done.as_slice() else { return None };
+        if *done == Done::Unchanged {
+            return was;
+        }
+        let created_at = was.map_or(time, |was| was.created_at);
+        let (kind, id, document) = (*kind, id.clone(), document.clone());
+        Some(Object { kind, id, document, created_at, updated_at: time, revision })
     }
 
     /// A proxy's own plugin configs go with it.
