@@ -21,6 +21,7 @@ pub(super) struct ExplainArgs {
     /// The request's method
     method: Method,
     /// Its URL, or only its path
+    #[arg(value_parser = url)]
     url: Uri,
     /// A header field of the request, may be given several times
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header)]
@@ -69,6 +70,25 @@ enum HeaderError {
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let (name, value) = text.split_once(':').ok_or(HeaderError::NoColon)?;
     Ok((name.trim().parse()?, value.trim().parse()?))
+}
+
+/// Why a URL was not understood.
+#[derive(Debug, thiserror::Error)]
+enum UrlError {
+    #[error("{0}")]
+    Uri(#[from] http::uri::InvalidUri),
+    #[error("its port is not between 0 and 65535")]
+    Port,
+}
+
+fn url(text: &str) -> Result<Uri, UrlError> {
+    let url: Uri = text.parse()?;
+    // A port that is no number of that size counts as none.
+    let has_port = url.authority().is_some_and(|authority| {
+        let (_, behind) = authority.as_str().rsplit_once(authority.host()).unwrap_or_default();
+        behind.len() > 1
+    });
+    if has_port && url.port().is_none() { Err(UrlError::Port) } else { Ok(url) }
 }
 
 /// Explains; the code is 1 when the gateway itself would refuse.

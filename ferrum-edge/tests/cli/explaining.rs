@@ -53,6 +53,11 @@ fn explain_names_proxy_chain_and_near_misses() {
     let text = ferrum_edge(&folder).args(["explain", "GET", "http://api.example.com/v1/x"]).output().unwrap();
     let said = String::from_utf8(text.stdout).unwrap();
     assert!(said.contains("proxy:     v1") && said.contains("not users:"), "{said}");
+    for url in ["http://api.example.com:65536/", "http://[::1]:99999/"] {
+        let refused = ferrum_edge(&folder).args(["explain", "GET", url]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains("port is not between 0 and 65535"), "{said}");
+    }
 }
 
 const EXPLAINED: &str = "
