@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
+use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -143,9 +144,11 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
-    if database.is_none() && !may_go_on(&model, flags, &registry) {
+    // Only where warnings end the start is a configuration compiled for them alone; else what is served says them.
+    if database.is_none() && flags.deny_warnings && is_denied(&model, &registry) {
         return BAD_CONFIG;
     }
+    let warned = (database.is_none() && !flags.deny_warnings).then(|| model.clone());
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = runtime.and_then(|runtime| {
@@ -159,6 +162,9 @@ pub(super) fn serve(
                     return Ok(FAILED);
                 }
             };
+            if let Some(model) = warned {
+                warn(&warnings::of_served(&model, &process.gateway.snapshot()));
+            }
             started(&process.gateway.addresses());
             Ok(process.run(signals).await)
         });
@@ -172,23 +178,24 @@ pub(super) fn serve(
     })
 }
 
-/// Says every warning. `false` when there is one and they are denied.
-fn may_go_on(model: &Model, flags: &Flags, registry: &Registry) -> bool {
+/// Whether there is any warning; shows them.
+fn is_denied(model: &Model, registry: &Registry) -> bool {
     let warnings = warnings::of(model, registry);
+    warnings.iter().take(MAX_WARNINGS).for_each(|warning| print::error(format_args!("warning: {warning}")));
+    if !warnings.is_empty() {
+        print::error(format_args!("{} warnings, which are denied", warnings.len()));
+    }
+    !warnings.is_empty()
+}
+
+/// Logs warnings.
+fn warn(warnings: &[Warning]) {
     for warning in warnings.iter().take(MAX_WARNINGS) {
-        match flags.deny_warnings {
-            true => print::error(format_args!("warning: {warning}")),
-            false => tracing::warn!("{warning}"),
-        }
+        tracing::warn!("{warning}");
     }
     if warnings.len() > MAX_WARNINGS {
         tracing::warn!(count = warnings.len(), "there are more warnings; `ferrum-edge check` shows all");
     }
-    let denied = flags.deny_warnings && !warnings.is_empty();
-    if denied {
-        print::error(format_args!("{} warnings, which are denied", warnings.len()));
-    }
-    !denied
 }
 
 /// Raises the soft limit on file descriptors to the hard one: the soft one is low for programs that use `select`.
@@ -387,14 +394,13 @@ impl<'s> Process<'s> {
                 return source.load_settings(&registry).map_err(refused).map(Some);
             }
             let model = source.load(&registry).map_err(refused)?;
-            for warning in warnings::of(&model, &registry).iter().take(MAX_WARNINGS) {
-                tracing::warn!("{warning}");
-            }
             let services = discovery::of_model(&model);
             if !services.is_empty() {
                 runtime.block_on(discovery::prepare(&engine, services));
             }
-            engine.reload(&model).map(|_| None)
+            engine.reload(&model)?;
+            warn(&warnings::of_served(&model, &engine.snapshot()));
+            Ok(None)
         });
         let panicked = |_| Problems::one("", "reloading panicked; the log says where");
         if let (Some(model), Some(reconciler)) = (loading.await.map_err(panicked)??, reconciler) {

@@ -19,7 +19,12 @@ pub(crate) fn document(warning: &Warning) -> Value {
 pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
     let empty = Snapshot::empty(model.settings.clone());
     let compiled = Compiler::new(registry.clone()).compile(model, &empty, tokio::time::Instant::now());
-    of_compiled(model, &compiled.snapshot, certificates::expiries(model))
+    of_served(model, &compiled.snapshot)
+}
+
+/// The same of a configuration that is in use, which is not compiled again.
+pub(crate) fn of_served(model: &Model, snapshot: &Snapshot) -> Vec<Warning> {
+    of_compiled(model, snapshot, certificates::expiries(model))
 }
 
 /// The same of what is compiled already, where it is known when the certificates end.
