@@ -327,7 +327,7 @@ fn is_global(config: &PluginConfig) -> bool {
     config.scope == Scope::Global
 }
 
-/// Takes out plugins that several proxies shared and that are one proxy's own now. Tells whether any global one is new,
+/// Takes out plugins that several proxies shared and that are one proxy's own now. Returns whether any global one is new,
 /// was changed, or is global no longer; those who are gone are known already.
 fn retire_shared(compiled: &mut Compiled, previous: &Snapshot) -> bool {
     let mut globals_changed = false;
