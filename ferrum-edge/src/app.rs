@@ -21,6 +21,7 @@ use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
+use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 
@@ -56,17 +57,26 @@ impl Gateway {
     /// # Errors
     /// When an address can't be listened on or a certificate is of no use; nothing is left running.
     pub fn start(model: Model, registry: Registry) -> Result<Self, StartError> {
+        Self::start_on(model, registry, Inherited::default())
+    }
+
+    /// As [`Gateway::start`], on sockets of another process where the configuration asks for their addresses; the others
+    /// are closed.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub fn start_on(model: Model, registry: Registry, inherited: Inherited) -> Result<Self, StartError> {
         let mut compiler = Compiler::new(registry);
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         let control = Control::new().map_err(StartError::Thread)?;
-        Self::launch((compiler, compiled), control, Ports::All)
+        Self::launch((compiler, compiled), control, (Ports::All, inherited))
     }
 
     fn launch(
         (mut compiler, compiled): (Compiler, Compiled),
         control: Control,
-        ports: Ports,
+        (ports, mut inherited): (Ports, Inherited),
     ) -> Result<Self, StartError> {
         let settings = compiled.snapshot.settings.clone();
         limit_collected(settings.limits.max_collected_body_bytes);
@@ -74,7 +84,7 @@ impl Gateway {
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         engine::congestion_is_known(&compiled.put)?;
-        let listeners = Listeners::bind(&settings, &frontend, workers)?;
+        let listeners = Listeners::bind(&settings, &frontend, (workers, &mut inherited))?;
         let sinks =
             Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;
         let pushes = Pushes::build(&settings.metrics_push, compiler.registry().world())
@@ -86,8 +96,13 @@ impl Gateway {
         compiler.registry().world().use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
         let streams = StreamPorts::default();
-        let stream_ports =
-            streams.prepare((&compiled.snapshot, &compiled.put), (&frontend, workers), ports)?;
+        let stream_ports = streams.prepare(
+            (&compiled.snapshot, &compiled.put),
+            (&frontend, workers, &mut inherited),
+            ports,
+        )?;
+        // Nobody would accept what comes to the others.
+        drop(inherited);
         let revision = compiled.snapshot.revision;
         let (shared, mut inboxes) = Shared::new(compiled.snapshot, workers);
         if let Some(port) = listeners.http3_port() {
@@ -171,6 +186,11 @@ impl Gateway {
         self.engine.shared.connections()
     }
 
+    /// Whether a drain is over: nothing more is accepted, and no connection is open.
+    pub fn is_drained(&self) -> bool {
+        self.engine.shared.is_drained()
+    }
+
     /// Whether a drain has begun.
     pub fn is_draining(&self) -> bool {
         self.engine.is_draining()
@@ -189,10 +209,10 @@ impl Gateway {
     pub fn drain(mut self) -> bool {
         self.begin_drain();
         let deadline = Instant::now() + self.snapshot().settings.drain_timeout;
-        while self.connections() > 0 && Instant::now() < deadline {
+        while !self.is_drained() && Instant::now() < deadline {
             std::thread::sleep(DRAIN_STEP);
         }
-        let clean = self.connections() == 0;
+        let clean = self.is_drained();
         self.stop();
         clean
     }

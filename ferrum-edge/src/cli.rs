@@ -11,6 +11,7 @@ mod database;
 mod doctor;
 mod explain;
 mod gitops;
+mod handover;
 mod import;
 mod logs;
 mod notify;

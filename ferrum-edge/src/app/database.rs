@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gateway_core::config::model::Settings;
 use gateway_core::plugin::Registry;
+use gateway_protocols::downstream::bind::Inherited;
 
 use super::Gateway;
 use super::error::StartError;
@@ -23,7 +24,19 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Possible)
+        Self::start_database_on(settings, (database, registry), Inherited::default())
+    }
+
+    /// As [`Gateway::start_database`], on sockets of another process, as [`Gateway::start_on`].
+    ///
+    /// # Errors
+    /// As [`Gateway::start_database`].
+    pub fn start_database_on(
+        settings: Arc<Settings>,
+        of: (Database, Registry),
+        inherited: Inherited,
+    ) -> Result<Self, StartError> {
+        Self::launch_database(settings, of, (Ports::Possible, inherited))
     }
 
     /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
@@ -32,14 +45,13 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, database, registry, Ports::Closed)
+        Self::launch_database(settings, (database, registry), (Ports::Closed, Inherited::default()))
     }
 
     fn launch_database(
         settings: Arc<Settings>,
-        database: Database,
-        registry: Registry,
-        ports: Ports,
+        (database, registry): (Database, Registry),
+        ports: (Ports, Inherited),
     ) -> Result<Self, StartError> {
         let control = Control::new().map_err(StartError::Thread)?;
         let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());

@@ -1,5 +1,6 @@
 //! What serves a configuration, and swaps it for the next: shared by the gateway, its control side and its source.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
+use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -153,7 +155,7 @@ impl Engine {
         let bound = match compiled.streams_changed {
             true => self.streams.prepare(
                 (&compiled.snapshot, &compiled.put),
-                (&self.frontend, self.workers()),
+                (&self.frontend, self.workers(), &mut Inherited::default()),
                 ports,
             ),
             false => Ok(NewPorts::default()),
@@ -227,6 +229,16 @@ impl Engine {
             confirmed
         });
         confirmed.collect()
+    }
+
+    /// Copies of the TCP sockets that the workers listen on; none in a drain.
+    pub(crate) async fn copy_listeners(&self) -> Vec<OwnedFd> {
+        let (copies, copied) = std::sync::mpsc::channel();
+        self.tell(|| Order::Copy(copies.clone()));
+        for worker in self.confirmations() {
+            drop(worker.await);
+        }
+        copied.try_iter().collect()
     }
 
     /// Throws a staged configuration away; what it bound is closed.

@@ -10,7 +10,7 @@ use gateway_core::config::model::{Congestion, Settings};
 use gateway_core::config::snapshot::{Route, Snapshot};
 use gateway_core::stream::table::{Transport, places, rules};
 use gateway_protocols::downstream::accept::Entrance;
-use gateway_protocols::downstream::bind::{self, Sending, Sharing};
+use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};
 use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
 use tokio::sync::mpsc;
@@ -32,7 +32,7 @@ pub struct Addresses {
     pub all_https: Vec<SocketAddr>,
 }
 
-/// Bound sockets, one a worker for each listener.
+/// Bound sockets, one a worker for each listener, or more where more are inherited.
 pub(super) struct Listeners {
     http: Vec<Vec<TcpListener>>,
     https: Vec<Vec<TcpListener>>,
@@ -44,13 +44,17 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Binds whatever the settings ask for.
-    pub(super) fn bind(settings: &Settings, frontend: &Frontend, workers: usize) -> Result<Self, StartError> {
+    pub(super) fn bind(
+        settings: &Settings,
+        frontend: &Frontend,
+        (workers, inherited): (usize, &mut Inherited),
+    ) -> Result<Self, StartError> {
         let sharing = settings.share_ports.into();
         let of = (workers, sharing, sending(settings));
-        let http: Vec<_> =
-            settings.http_addresses().map(|at| bind_for("http", at, of)).collect::<Result<_, _>>()?;
+        let mut bound = |name, at| bind_for(name, at, of, inherited);
+        let http: Vec<_> = settings.http_addresses().map(|at| bound("http", at)).collect::<Result<_, _>>()?;
         let https: Vec<_> =
-            settings.https_addresses().map(|at| bind_for("https", at, of)).collect::<Result<_, _>>()?;
+            settings.https_addresses().map(|at| bound("https", at)).collect::<Result<_, _>>()?;
         let mut quic = Vec::new();
         // The port is that of https, also an ephemeral one.
         let is_for_quic = |(asked, bound): (SocketAddr, &Vec<TcpListener>)| {
@@ -104,7 +108,7 @@ impl Listeners {
         let plain = self.http.into_iter().map(|sockets| (sockets, Entrance::Plain));
         let tls = self.https.into_iter().map(|sockets| (sockets, frontend.entrance()));
         for (sockets, entrance) in plain.chain(tls) {
-            for (socket, worker) in sockets.into_iter().zip(workers) {
+            for (socket, worker) in sockets.into_iter().zip(workers.iter().cycle()) {
                 give(worker, Order::Listen(socket, entrance.clone()));
             }
         }
@@ -161,7 +165,7 @@ impl StreamPorts {
     pub(super) fn prepare(
         &self,
         (snapshot, put): (&Snapshot, &[Arc<Route>]),
-        (frontend, workers): (&Frontend, usize),
+        (frontend, workers, inherited): (&Frontend, usize, &mut Inherited),
         ports: Ports,
     ) -> Result<NewPorts, StartError> {
         if ports == Ports::Closed || self.closed.load(Ordering::Relaxed) {
@@ -176,7 +180,7 @@ impl StreamPorts {
         for &place in &wanted {
             let bound = certified(snapshot, frontend, place).and_then(|()| match open.contains(&place) {
                 true => Ok(()),
-                false => new.bind(place, &snapshot.settings, workers),
+                false => new.bind(place, &snapshot.settings, (workers, inherited)),
             });
             match bound {
                 Ok(()) => {}
@@ -199,7 +203,7 @@ impl StreamPorts {
         }
         for (port, sockets) in ports.tcp {
             open.insert((Transport::Tcp, port));
-            for (socket, worker) in sockets.into_iter().zip(workers) {
+            for (socket, worker) in sockets.into_iter().zip(workers.iter().cycle()) {
                 let entrance = Entrance::Stream { port, tls: frontend.stream_config() };
                 give(worker, Order::Listen(socket, entrance));
             }
@@ -222,13 +226,14 @@ impl NewPorts {
         &mut self,
         (transport, port): (Transport, u16),
         settings: &Settings,
-        workers: usize,
+        (workers, inherited): (usize, &mut Inherited),
     ) -> Result<(), StartError> {
         let address = SocketAddr::new(settings.stream_address, port);
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for("a stream proxy", address, (workers, sharing, sending(settings)))?;
+                let of = (workers, sharing, sending(settings));
+                let sockets = bind_for("a stream proxy", address, of, inherited)?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -283,15 +288,13 @@ fn bind_for(
     listener: &'static str,
     address: SocketAddr,
     (workers, sharing, sending): (usize, Sharing, Sending),
+    inherited: &mut Inherited,
 ) -> Result<Vec<TcpListener>, StartError> {
     if let Some(congestion) = &sending.congestion {
         known(congestion, "gateway.congestion_control")?;
     }
-    bind::tcp_for_workers(address, (workers, sharing), sending).map_err(|source| StartError::Bind {
-        listener,
-        address,
-        source,
-    })
+    bind::tcp_for_workers(address, (workers, sharing), (sending, inherited))
+        .map_err(|source| StartError::Bind { listener, address, source })
 }
 
 /// Gives an order; a worker that takes none any more is a defect worth a line in the log.

@@ -10,11 +10,13 @@ use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
+use gateway_protocols::downstream::bind::Inherited;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
+use super::handover::{self, Offer};
 use super::notify::{self, State};
 use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
@@ -268,6 +270,7 @@ impl Signals {
 struct Process<'s> {
     source: &'s Source,
     registry: Registry,
+    _offer: Option<Offer>,
     gateway: Gateway,
     _pid_file: Option<PidFile>,
 }
@@ -293,13 +296,21 @@ impl<'s> Process<'s> {
             Some(path) if flags.replace => pid_file::running(path)?,
             _ => None,
         };
+        let inherited = match (&flags.pid_file, &replaced) {
+            (Some(path), Some(_)) => handover::inherit(path),
+            _ => Inherited::default(),
+        };
         let gateway = match database {
-            Some(database) => Gateway::start_database(settings.clone(), database, registry.clone())?,
-            None => Gateway::start(model, registry.clone())?,
+            Some(database) => {
+                Gateway::start_database_on(settings.clone(), (database, registry.clone()), inherited)?
+            }
+            None => Gateway::start_on(model, registry.clone(), inherited)?,
         };
         let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
         settings.admin_socket.as_deref().map(|path| gateway.serve_admin_socket(path)).transpose()?;
         let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let offer = flags.pid_file.as_deref().filter(|_| settings.share_ports);
+        let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
         audit::started(&gateway.engine().audit, &source.spec);
         say_started(&gateway, source, admin);
         notify::tell(State::Ready);
@@ -309,7 +320,7 @@ impl<'s> Process<'s> {
                 Err(error) => tracing::warn!(%error, "the gateway before this one goes on"),
             }
         }
-        Ok(Self { source, registry, gateway, _pid_file: pid_file })
+        Ok(Self { source, registry, _offer: offer, gateway, _pid_file: pid_file })
     }
 
     async fn run(self, mut signals: Signals) -> u8 {
@@ -415,7 +426,7 @@ impl<'s> Process<'s> {
         self.gateway.begin_drain();
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);
-        while self.gateway.connections() > 0 {
+        while !self.gateway.is_drained() {
             tokio::select! {
                 _ = looks.tick() => {}
                 _ = tokio::time::sleep_until(deadline) => {

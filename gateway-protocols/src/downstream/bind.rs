@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use gateway_core::config::model::Congestion;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -33,10 +34,7 @@ pub fn has_congestion(congestion: &Congestion) -> io::Result<()> {
 ///
 /// # Errors
 /// When the address is not ours, the port is taken by another process that does not share it, or it needs privileges.
-pub fn tcp(
-    address: SocketAddr,
-    Sending { unsent, congestion }: Sending,
-) -> io::Result<std::net::TcpListener> {
+pub fn tcp(address: SocketAddr, sending: Sending) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
@@ -44,16 +42,62 @@ pub fn tcp(
         // `[::]` takes IPv4 too, as an operator expects who writes it.
         socket.set_only_v6(false)?;
     }
-    if unsent > 0 {
-        // Accepted connections have what their listener has.
-        socket.set_tcp_notsent_lowat(unsent)?;
-    }
-    if let Some(congestion) = congestion {
-        socket.set_tcp_congestion(congestion.name().as_bytes())?;
-    }
+    set_sending(&socket, sending)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Accepted connections have what their listener has.
+fn set_sending(listener: &Socket, Sending { unsent, congestion }: Sending) -> io::Result<()> {
+    if unsent > 0 {
+        listener.set_tcp_notsent_lowat(unsent)?;
+    }
+    if let Some(congestion) = congestion {
+        listener.set_tcp_congestion(congestion.name().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Listening TCP sockets of another process, which the gateway listens on where its configuration asks for their addresses. A
+/// connection that waits to be accepted waits in the socket: it is not lost when the other process closes its copy.
+#[derive(Debug, Default)]
+pub struct Inherited(Vec<Socket>);
+
+impl Inherited {
+    /// Takes a socket over.
+    ///
+    /// # Errors
+    /// When it does not listen for TCP connections.
+    pub fn add(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let socket = Socket::from(socket);
+        if socket.r#type()? != Type::STREAM
+            || socket.local_addr()?.as_socket().is_none()
+            || !socket.is_listener()?
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening TCP socket"));
+        }
+        socket.set_nonblocking(true)?;
+        self.0.push(socket);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that listen on an address.
+    fn take(&mut self, address: SocketAddr) -> Vec<Socket> {
+        let is_meant =
+            |socket: &mut Socket| socket.local_addr().is_ok_and(|local| local.as_socket() == Some(address));
+        self.0.extract_if(.., is_meant).collect()
+    }
 }
 
 /// Whether a port may be had on which another process of the same user listens, which has to allow that as well.
@@ -71,22 +115,28 @@ impl From<bool> for Sharing {
     }
 }
 
-/// One listener for each worker; the first one settles an ephemeral port for all.
+/// One listener for each worker, and more where more are inherited; the first one settles an ephemeral port for all.
 ///
 /// # Errors
 /// When the port can't be had.
 pub fn tcp_for_workers(
     address: SocketAddr,
     (workers, sharing): (usize, Sharing),
-    sending: Sending,
+    (sending, inherited): (Sending, &mut Inherited),
 ) -> io::Result<Vec<std::net::TcpListener>> {
-    if sharing == Sharing::Refused {
-        probe(address)?;
+    let mut listeners = Vec::with_capacity(workers);
+    for socket in inherited.take(address) {
+        set_sending(&socket, sending)?;
+        listeners.push(std::net::TcpListener::from(socket));
     }
-    let first = tcp(address, sending)?;
-    let settled = first.local_addr()?;
-    let mut listeners = vec![first];
-    for _ in 1..workers {
+    if listeners.is_empty() {
+        if sharing == Sharing::Refused {
+            probe(address)?;
+        }
+        listeners.push(tcp(address, sending)?);
+    }
+    let settled = listeners[0].local_addr()?;
+    for _ in listeners.len()..workers {
         listeners.push(tcp(settled, sending)?);
     }
     Ok(listeners)

@@ -9,6 +9,8 @@ use gateway_core::limit::concurrency::Permit;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
+use crate::worker::Load;
+
 /// What a listener's connections speak first.
 #[derive(Debug, Clone)]
 pub enum Entrance {
@@ -41,6 +43,8 @@ pub(crate) struct Accepted {
     pub(crate) peer: SocketAddr,
     pub(crate) entrance: Entrance,
     pub(crate) permit: Permit,
+    /// Counts it with the worker that gets it.
+    pub(crate) load: Load,
 }
 
 /// A listening socket.

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gateway_core::limit::concurrency::Permit;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Worker;
-use super::shared::Inbox;
+use super::shared::{Inbox, Load};
 use crate::downstream::accept::{accept, serve};
 use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
 use crate::downstream::{Entry, h3};
@@ -45,6 +45,8 @@ pub enum Order {
     Unlisten(u16),
     /// Ask the UDP ports about their sessions.
     Ask(Question),
+    /// Copy the listening TCP sockets, for another process to listen on them as well.
+    Copy(std::sync::mpsc::Sender<OwnedFd>),
     /// Say that every order before this one was carried out. What begins after it sees the configuration published
     /// before it.
     Confirm(oneshot::Sender<()>),
@@ -70,7 +72,9 @@ impl Worker {
                     Some(order) => self.caught("orders", || self.carry_out(order, &mut sockets)),
                 },
                 Some(accepted) = inbox.0.recv() => match TcpStream::from_std(accepted.tcp) {
-                    Ok(tcp) => self.serve(tcp, accepted.peer, accepted.entrance, accepted.permit),
+                    Ok(tcp) => {
+                        self.serve(tcp, (accepted.peer, accepted.entrance), accepted.permit, accepted.load);
+                    }
                     Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
                 },
                 _ = sweep.tick() => self.caught("pool_sweep", || self.outbound.sweep()),
@@ -99,6 +103,7 @@ impl Worker {
                 sockets.accepting.retain(|(_, entrance)| entrance.stream_port() != Some(port));
                 end(&mut sockets.listening, |of| of == Some(port));
             }
+            Order::Copy(copies) => sockets.copy(&copies),
             Order::Confirm(confirm) => drop(confirm.send(())),
             Order::Ask(question) => self.ask(&question),
             Order::ShedIdle => self.registry.shed_idle(),
@@ -107,6 +112,7 @@ impl Worker {
                 end(&mut sockets.listening, |_| true);
                 self.registry.drain();
                 self.pipeline.drain();
+                self.shared.worker_drained();
             }
             Order::Stop => {}
         }
@@ -138,7 +144,7 @@ impl Worker {
             if tcp.set_nonblocking(true).is_ok()
                 && let Ok(tcp) = TcpStream::from_std(tcp.into())
             {
-                self.serve(tcp, peer, entrance.clone(), permit);
+                self.serve(tcp, (peer, entrance.clone()), permit, self.shared.load(self.index));
             }
         }
     }
@@ -175,23 +181,30 @@ impl Worker {
         let mine = self.registry.len();
         let (idlest, fewest) = self.shared.idlest();
         if idlest == self.index || mine < fewest + HANDOVER_MARGIN {
-            return self.serve(tcp, peer, entrance.clone(), permit);
+            return self.serve(tcp, (peer, entrance.clone()), permit, self.shared.load(self.index));
         }
         let Ok(tcp) = tcp.into_std() else { return };
-        let accepted = Accepted { tcp, peer, entrance: entrance.clone(), permit };
+        let load = self.shared.load(idlest);
+        let accepted = Accepted { tcp, peer, entrance: entrance.clone(), permit, load };
         if let Err(refused) = self.shared.inboxes[idlest].try_send(accepted) {
             let accepted = refused.into_inner();
             if let Ok(tcp) = TcpStream::from_std(accepted.tcp) {
-                self.serve(tcp, peer, accepted.entrance, accepted.permit);
+                let Accepted { entrance, permit, .. } = accepted;
+                self.serve(tcp, (peer, entrance), permit, self.shared.load(self.index));
             }
         }
     }
 
-    fn serve(self: &Arc<Self>, tcp: TcpStream, peer: SocketAddr, entrance: Entrance, permit: Permit) {
+    fn serve(
+        self: &Arc<Self>,
+        tcp: TcpStream,
+        (peer, entrance): (SocketAddr, Entrance),
+        permit: Permit,
+        load: Load,
+    ) {
         let entry = Arc::new(Entry::default());
-        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
         let number = self.registry.add(entry.clone());
-        let open = Open { worker: self.clone(), number, _permit: permit };
+        let open = Open { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
             worker.guarded(serve(worker.clone(), tcp, peer, entrance, entry)).await;
@@ -212,10 +225,10 @@ impl Worker {
     {
         self.recorder.accepted();
         let entry = Arc::new(Entry::default());
-        self.shared.loads[self.index].fetch_add(1, Ordering::Relaxed);
         let number = self.registry.add(entry.clone());
         let serving = serving(entry);
-        let open = Open { worker: self.clone(), number, _permit: permit };
+        let load = self.shared.load(self.index);
+        let open = Open { worker: self.clone(), number, _permit: permit, _load: load };
         let task = tokio::spawn(async move {
             let worker = open.worker.clone();
             worker.guarded(serving).await;
@@ -235,6 +248,18 @@ struct Sockets {
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
 }
 
+impl Sockets {
+    fn copy(&self, copies: &std::sync::mpsc::Sender<OwnedFd>) {
+        let listeners = self.accepting.iter().map(|(listening, _)| listening.as_ref());
+        for listener in listeners.filter(|listening| matches!(listening, Listening::Tcp(_))) {
+            match listener.as_fd().try_clone_to_owned() {
+                Ok(copy) => drop(copies.send(copy)),
+                Err(error) => return tracing::warn!(%error, "a listening socket can't be handed over"),
+            }
+        }
+    }
+}
+
 /// Ends the tasks of some ports.
 fn end<P: Copy>(tasks: &mut Vec<(P, tokio::task::JoinHandle<()>)>, is_meant: impl Fn(P) -> bool) {
     tasks.retain(|(port, task)| {
@@ -251,12 +276,12 @@ struct Open {
     worker: Arc<Worker>,
     number: u64,
     _permit: Permit,
+    _load: Load,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.worker.registry.remove(self.number);
-        self.worker.shared.loads[self.worker.index].fetch_sub(1, Ordering::Relaxed);
         self.worker.recorder.closed();
     }
 }

@@ -40,6 +40,20 @@ pub struct Shared {
     /// Open connections of each worker, so that an accepted one goes to the idlest.
     pub(super) loads: Box<[AtomicUsize]>,
     pub(super) inboxes: Box<[mpsc::Sender<Accepted>]>,
+    /// Workers that accept nothing more.
+    drained: AtomicUsize,
+}
+
+/// A connection that counts as open, on the worker that serves it or was handed it.
+pub(crate) struct Load {
+    shared: Arc<Shared>,
+    worker: usize,
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.loads[self.worker].fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Current for Shared {
@@ -70,6 +84,7 @@ impl Shared {
             alt_svc: OnceLock::new(),
             loads: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             inboxes: inboxes.into(),
+            drained: AtomicUsize::new(0),
         };
         (shared, Inboxes(receivers))
     }
@@ -84,6 +99,23 @@ impl Shared {
     /// Client connections now open, over all workers.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Counts a connection of a worker for as long as the answer is held.
+    pub(crate) fn load(self: &Arc<Self>, worker: usize) -> Load {
+        self.loads[worker].fetch_add(1, Ordering::Relaxed);
+        Load { shared: self.clone(), worker }
+    }
+
+    /// One more worker accepts nothing more, and counts what waited to be accepted.
+    pub(super) fn worker_drained(&self) {
+        self.drained.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a drain is over: no connection is open, and none can come any more. While a worker has not yet carried out
+    /// the order it may accept connections, and some may wait in its listeners' queues.
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire) == self.loads.len() && self.connections() == 0
     }
 
     /// The worker with the fewest connections, and how many.
@@ -102,3 +134,21 @@ impl Inboxes {
 
 /// The worker's end of its queue.
 pub struct Inbox(pub(super) mpsc::Receiver<Accepted>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_is_over_when_every_worker_accepts_nothing_more_and_nothing_is_open() {
+        let (shared, _inboxes) = Shared::new(Snapshot::empty(Arc::default()), 2);
+        let shared = Arc::new(shared);
+        assert!(!shared.is_drained(), "both still accept");
+        shared.worker_drained();
+        let handed_over = shared.load(1);
+        shared.worker_drained();
+        assert!(!shared.is_drained(), "a connection waits for the second one");
+        drop(handed_over);
+        assert!(shared.is_drained());
+    }
+}
