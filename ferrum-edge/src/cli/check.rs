@@ -41,7 +41,8 @@ pub(super) fn check(args: &CheckArgs, registry: &Registry) -> u8 {
     let warnings = match (&result, args.mode) {
         (Ok(model), Mode::File) => warnings::of(model, registry),
         // Everything but the settings is in the database.
-        _ => Vec::new(),
+        (Ok(model), Mode::Database) => warnings::of_environment(model),
+        (Err(_), _) => Vec::new(),
     };
     let (code, problems) = match &result {
         Ok(_) if args.deny_warnings && !warnings.is_empty() => (BAD_CONFIG, &[][..]),

@@ -75,7 +75,7 @@ pub(super) struct Flags {
     /// Threads that carry traffic; 0 is one for each core
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Does not start with a configuration that has warnings
+    /// Does not start with a file that has warnings
     #[arg(long)]
     deny_warnings: bool,
     /// Writes the process id here while the gateway runs
@@ -115,6 +115,12 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
             let Some(source) = spec.source(flags) else { return MISUSED };
             serve((&source, None), &args.flags, registry, |_| {})
         }
+        Mode::Database if args.flags.deny_warnings => {
+            print::error(
+                "--deny-warnings is for files: what a database holds changes while the gateway runs",
+            );
+            MISUSED
+        }
         Mode::Database => {
             let source = spec.settings(flags);
             match args.database.database() {
@@ -146,6 +152,9 @@ pub(super) fn serve(
             return BAD_CONFIG;
         }
     };
+    if database.is_some() {
+        warn(&warnings::of_environment(&model));
+    }
     // Only where warnings end the start is a configuration compiled for them alone; else what is served says them.
     if database.is_none() && flags.deny_warnings && is_denied(&model, &registry) {
         return BAD_CONFIG;

@@ -9,7 +9,8 @@ use gateway_core::config::file::{self, Document, Gateway, Origin, Places, Refere
 use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::problem::{Problem, Problems};
 use gateway_core::config::resolve;
-use gateway_core::config::settings::{self, Layer};
+use gateway_core::config::settings::{self, Applied, Layer};
+use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
 
 use super::certificates;
@@ -125,22 +126,42 @@ impl Source {
 
     /// Lays the environment and the flags over the settings.
     fn lay_over(&self, gateway: &mut Gateway) -> Problems {
-        let folder = env::current_dir().unwrap_or_default();
-        let database = super::variables::VARIABLES.iter().map(|variable| variable.name);
-        let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
-        let layer = |name| Layer { name, folder: &folder, read: &text::read, also: &also };
-        // A variable that is no text can't be one of ours.
-        let vars = env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let from_env = settings::apply(gateway, vars, layer("environment"));
-        for warning in &from_env.warnings.0 {
-            tracing::warn!("{warning}");
-        }
-        let from_flags = settings::apply(gateway, self.flags.iter().cloned(), layer("command line"));
-        let mut problems = from_env.problems;
+        let mut problems = apply(gateway, environment(), "environment").problems;
+        let from_flags = apply(gateway, self.flags.iter().cloned(), "command line");
         problems.extend(from_flags.problems.0);
         problems
     }
+}
+
+fn apply(
+    gateway: &mut Gateway,
+    values: impl IntoIterator<Item = (String, String)>,
+    name: &'static str,
+) -> Applied {
+    let folder = env::current_dir().unwrap_or_default();
+    let database = super::variables::VARIABLES.iter().map(|variable| variable.name);
+    let also: Vec<&str> = READ_BY_CLI.iter().copied().chain(database).collect();
+    settings::apply(gateway, values, Layer { name, folder: &folder, read: &text::read, also: &also })
+}
+
+/// A variable that is no text can't be one of ours.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// Variables of the environment whose name begins with `FERRUM_` and that nothing reads.
+pub(crate) fn unknown_variables() -> Vec<Warning> {
+    let found = apply(&mut Gateway::default(), environment(), "environment").warnings;
+    let warning = |problem: Problem| Warning {
+        code: "unknown_variable",
+        path: format!("environment.{}", problem.path),
+        message: match problem.remedy {
+            Some(remedy) => format!("{}; {remedy}", problem.message),
+            None => problem.message,
+        },
+        remedy: "correct the name, or remove it",
+    };
+    found.0.into_iter().map(warning).collect()
 }
 
 /// The lines of the section `gateway` of a YAML text.

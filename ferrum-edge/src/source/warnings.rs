@@ -9,6 +9,7 @@ use gateway_core::plugin::Registry;
 use serde_json::{Value, json};
 
 use super::certificates;
+use super::file::unknown_variables;
 
 /// A warning as it is shown.
 pub(crate) fn document(warning: &Warning) -> Value {
@@ -24,7 +25,14 @@ pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
 
 /// The same of a configuration that is in use, which is not compiled again.
 pub(crate) fn of_served(model: &Model, snapshot: &Snapshot) -> Vec<Warning> {
-    of_compiled(model, snapshot, certificates::expiries(model))
+    let mut warnings = of_compiled(model, snapshot, certificates::expiries(model));
+    warnings.extend(of_environment(model));
+    warnings
+}
+
+/// Unknown variables of the environment.
+pub(crate) fn of_environment(model: &Model) -> Vec<Warning> {
+    warning::silenced(unknown_variables(), model)
 }
 
 /// The same of what is compiled already, where it is known when the certificates end.

@@ -65,6 +65,27 @@ fn what_is_probably_not_meant_is_warned_of() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("did you mean `plugin_unused`?"));
 }
 
+#[test]
+fn unknown_variables_are_warned_of() {
+    let folder = Folder::new();
+    let check = |settings: &str| {
+        let proxy = "proxies: [{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}]";
+        folder.write("ferrum.yaml", &format!("gateway: {{{settings}}}\n{proxy}\n"));
+        let mut check = ferrum_edge(&folder);
+        let output = check.args(["check", "--deny-warnings"]).env("FERRUM_PROXI_HTTP_PORT", "1").output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = check("");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("did you mean FERRUM_PROXY_HTTP_PORT?"), "{said}");
+    assert_eq!(check("silence_warnings: [unknown_variable]").0, Some(0));
+    // What a database holds changes later: nothing could be denied.
+    let refused =
+        ferrum_edge(&folder).args(["run", "--mode", "database", "--deny-warnings"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
 /// What is closed when it runs is told by `check`.
 #[test]
 fn proxies_that_would_be_closed_are_warned_of() {

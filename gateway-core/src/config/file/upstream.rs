@@ -43,7 +43,8 @@ pub struct Upstream {
     /// How to learn which targets work. Default: three failed connections or broken exchanges within 10 seconds take a
     /// target out for 10 seconds, where there are several.
     pub health_checks: Option<HealthChecks>,
-    /// PEM file of the certificate chain shown to the targets. This and the four below replace the proxy's.
+    /// PEM file of the certificate chain shown to the targets. This and the four below are for each
+    /// proxy with this upstream, which then has none of its own.
     #[schemars(length(min = 1, max = 4096))]
     pub backend_tls_client_cert_path: Option<String>,
     /// PEM file of that certificate's key.

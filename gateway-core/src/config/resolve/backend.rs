@@ -173,15 +173,18 @@ pub(super) fn backend(
         }
         None => own_group(notes, written, id),
     };
-    let own = Tls::of_proxy(written);
-    if let Some(key) = own.first_key().filter(|_| !scheme.is_encrypted()) {
+    let written_tls = Tls::of_proxy(written);
+    if let Some(key) = written_tls.first_key().filter(|_| !scheme.is_encrypted()) {
         notes.add(key, format!("nothing is encrypted to a target of scheme `{}`", scheme.as_str())).remedy =
             Some(format!("write `backend_scheme: {}`, or remove it", encrypted(scheme).as_str()));
     }
-    let own = if scheme.is_encrypted() { Some(tls(notes, &own, place.folder)?) } else { None };
+    let own = if scheme.is_encrypted() { Some(tls(notes, &written_tls, place.folder)?) } else { None };
     let dns_override =
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls } = group?;
+    if tls.is_some() {
+        of_tls(notes, (scheme, written_tls), &upstream);
+    }
     if !matches!(scheme, Scheme::Http | Scheme::Https) && upstream.affinity.is_some() {
         notes
             .add(
@@ -194,8 +197,8 @@ pub(super) fn backend(
         of_requests(notes, &upstream);
     }
     let tags = tags(notes, written, &upstream);
-    sockets(notes, written, (scheme, http_version), &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
+    sockets(notes, (written, tls.as_deref()), (scheme, http_version), &upstream);
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -215,6 +218,22 @@ pub(super) fn backend(
     })
 }
 
+/// What the TLS settings of an upstream can't be used with.
+fn of_tls(notes: &mut Notes<'_>, (scheme, own): (Scheme, Tls<'_>), upstream: &Upstream) {
+    let id = &upstream.id;
+    if !scheme.is_encrypted() {
+        let message = format!(
+            "the upstream `{id}` has TLS settings, and nothing is encrypted to a target of scheme `{}`",
+            scheme.as_str()
+        );
+        notes.add("upstream_id", message).remedy =
+            Some(format!("write `backend_scheme: {}`, or remove them there", encrypted(scheme).as_str()));
+    } else if let Some(key) = own.first_key() {
+        notes.add(key, format!("the TLS settings of the upstream `{id}` go before it")).remedy =
+            Some("remove it, or write all of them here or there".to_owned());
+    }
+}
+
 /// What an upstream takes from requests, which streams have not got.
 fn of_requests(notes: &mut Notes<'_>, upstream: &Upstream) {
     let what = match upstream.hash_on {
@@ -230,7 +249,7 @@ fn of_requests(notes: &mut Notes<'_>, upstream: &Upstream) {
 /// What can't be had from targets that are Unix sockets.
 fn sockets(
     notes: &mut Notes<'_>,
-    written: &file::Proxy,
+    (written, tls): (&file::Proxy, Option<&BackendTls>),
     (scheme, http_version): (Scheme, BackendHttp),
     upstream: &Upstream,
 ) {
@@ -244,7 +263,7 @@ fn sockets(
         notes.add("backend_http_version", format!("HTTP/3 can't be spoken to `{}`", target.host)).remedy =
             Some("use another version".to_owned());
     }
-    if scheme.is_encrypted() && written.backend_tls_server_name.is_none() {
+    if tls.is_some_and(|tls| tls.server_name.is_none()) {
         notes.add(key, format!("`{}` has no name that its certificate could be for", target.host)).remedy =
             Some("write `backend_tls_server_name`".to_owned());
     }

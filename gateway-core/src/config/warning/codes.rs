@@ -17,6 +17,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
     ("target_unverified", "a target's certificate is not checked"),
     ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
+    ("unknown_variable", "an environment variable with `FERRUM_` is none that the gateway reads"),
     ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
     ("admin_exposed", "the admin API can be reached from other machines"),
     ("certificate_expires", "a certificate has expired or does so within 30 days"),
