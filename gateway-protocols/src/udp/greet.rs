@@ -12,6 +12,7 @@ use super::dtls::{Certificates, Server};
 use super::flight::Flight;
 use super::hello::Hello;
 use super::leg::{Emit, Leg};
+use super::peer_chain::PeerChain;
 use super::port::Port;
 use super::retry::Retry;
 use super::session::Whence;
@@ -40,8 +41,9 @@ impl Port {
         let only_13 = hello.offers_13();
         let Some(server) = self.dtls.server((asked.as_deref(), only_13), now) else { return };
         let Server { engine, verifier, certificates } = server;
+        let peer = verifier.is_some().then(|| Arc::new(PeerChain::of_client()));
         let client = Leg::sealed(engine, verifier);
-        let transcript = transcript(&hello, certificates);
+        let transcript = Transcript { peer, ..transcript(&hello, certificates) };
         let proven = if let Some(proof) = claim.proof() {
             repeated(&claim, proof, client, transcript)
         } else if let Some(hash) = claim.proven_hash() {

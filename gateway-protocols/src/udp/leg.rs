@@ -89,7 +89,7 @@ impl Leg {
 
     /// A side whose peer is a target. What it shows behind its certificate is taken into account.
     pub(super) fn to_target(engine: Dtls, verifier: Option<Verifier>) -> Self {
-        let peer = verifier.is_some().then(Arc::<PeerChain>::default);
+        let peer = verifier.is_some().then(|| Arc::new(PeerChain::of_target()));
         let mut leg = Self::sealed(engine, verifier);
         leg.correct(Transcript { peer, ..Transcript::default() });
         leg

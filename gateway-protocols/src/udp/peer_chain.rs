@@ -1,5 +1,5 @@
-//! The certificates that a target shows behind its own. The engine hands over the first one alone; the others are read from
-//! the transcript, which it hashes whole, the target's list included, before it hands that one over.
+//! The certificates that a peer shows behind its own. The engine hands over the first one alone; the others are read from
+//! the transcript, which it hashes whole, the peer's list included, before it hands that one over.
 
 use std::sync::OnceLock;
 
@@ -9,24 +9,49 @@ use super::hello::Reader;
 
 const CERTIFICATE: usize = 11;
 
-/// What a target has shown in this handshake.
-#[derive(Debug, Default)]
-pub(super) struct PeerChain(OnceLock<Vec<CertificateDer<'static>>>);
+/// What a peer has shown in this handshake.
+#[derive(Debug)]
+pub(super) struct PeerChain {
+    peer: Peer,
+    list: OnceLock<Vec<CertificateDer<'static>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    /// Its list comes after the gateway's.
+    Client,
+    /// Its list is the first.
+    Target,
+}
 
 impl PeerChain {
+    pub(super) fn of_client() -> Self {
+        Self { peer: Peer::Client, list: OnceLock::new() }
+    }
+
+    pub(super) fn of_target() -> Self {
+        Self { peer: Peer::Target, list: OnceLock::new() }
+    }
+
     /// Looks for the list in what the engine hashes.
     pub(super) fn look(&self, hashed: &[u8]) {
-        if self.0.get().is_none()
-            && let Some(list) = if is_of_12(hashed) { list_of_12(hashed) } else { list_of_13(hashed) }
-        {
+        if self.list.get().is_some() {
+            return;
+        }
+        let before = usize::from(self.peer == Peer::Client);
+        let list = match is_of_12(hashed) {
+            true => lists_of_12(hashed).nth(before).and_then(|list| entries(list, false)),
+            false => lists_of_13(hashed).nth(before).and_then(|list| entries(list, true)),
+        };
+        if let Some(list) = list {
             // Nobody else has set it: a handshake is on one thread.
-            drop(self.0.set(list));
+            drop(self.list.set(list));
         }
     }
 
     /// The certificates behind the first. They prove nothing by themselves.
     pub(super) fn intermediates(&self) -> &[CertificateDer<'static>] {
-        self.0.get().and_then(|list| list.get(1..)).unwrap_or_default()
+        self.list.get().and_then(|list| list.get(1..)).unwrap_or_default()
     }
 }
 
@@ -42,28 +67,24 @@ fn is_of_12(transcript: &[u8]) -> bool {
     message_of_12(&mut Reader(transcript)).is_some()
 }
 
-/// The first list of a transcript of DTLS 1.2.
-fn list_of_12(transcript: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+/// The lists of a transcript of DTLS 1.2.
+fn lists_of_12(transcript: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader(transcript);
-    loop {
-        let (kind, body) = message_of_12(&mut reader)?;
-        if kind == CERTIFICATE {
-            return entries(Reader(body).vector(3)?, false);
-        }
-    }
+    let messages = std::iter::from_fn(move || message_of_12(&mut reader));
+    let lists = messages.filter(|(kind, _)| *kind == CERTIFICATE);
+    lists.map_while(|(_, body)| Reader(body).vector(3))
 }
 
-/// That of a transcript of DTLS 1.3 (RFC 9147 §5.2, RFC 8446 §4.4.2).
-fn list_of_13(transcript: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+/// Those of a transcript of DTLS 1.3 (RFC 9147 §5.2, RFC 8446 §4.4.2).
+fn lists_of_13(transcript: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader(transcript);
-    loop {
-        let (kind, body) = (reader.number(1)?, reader.vector(3)?);
-        if kind == CERTIFICATE {
-            let mut body = Reader(body);
-            let _context = body.vector(1)?;
-            return entries(body.vector(3)?, true);
-        }
-    }
+    let messages = std::iter::from_fn(move || Some((reader.number(1)?, reader.vector(3)?)));
+    let lists = messages.filter(|(kind, _)| *kind == CERTIFICATE);
+    lists.map_while(|(_, body)| {
+        let mut body = Reader(body);
+        let _context = body.vector(1)?;
+        body.vector(3)
+    })
 }
 
 fn entries(list: &[u8], has_extensions: bool) -> Option<Vec<CertificateDer<'static>>> {
@@ -99,18 +120,30 @@ mod tests {
         [message(254, &[9; 32]), message(2, b"hello"), message(11, &list), message(15, b"signed")].concat()
     }
 
+    /// The gateway's own list, where the peer is a client.
+    fn own() -> [Vec<u8>; 2] {
+        let own = |behind: &[u8]| [&three(6 + behind.len())[..], &three(3), b"own", behind].concat();
+        [handshake(11, &[0, 1], &own(b"")), message(11, &[&[0][..], &own(&[0, 0])].concat())]
+    }
+
     #[test]
     fn what_is_behind_the_first_is_read_in_both_versions() {
-        for transcript in [of_12(), of_13()] {
-            let chain = PeerChain::default();
-            chain.look(b"no transcript");
-            assert!(chain.intermediates().is_empty());
-            chain.look(&transcript);
-            let shown: Vec<&[u8]> = chain.intermediates().iter().map(AsRef::as_ref).collect();
-            assert_eq!(shown, [&b"between"[..], b"root"]);
-            // Our own list comes later.
-            chain.look(&[transcript, handshake(11, &[0, 4], &three(0))].concat());
-            assert_eq!(chain.intermediates().len(), 2);
+        for (transcript, own) in [of_12(), of_13()].into_iter().zip(own()) {
+            let of_target = PeerChain::of_target();
+            of_target.look(b"no transcript");
+            assert!(of_target.intermediates().is_empty());
+            of_target.look(&transcript);
+            // Our own list comes later there.
+            of_target.look(&[&transcript[..], &own].concat());
+            let of_client = PeerChain::of_client();
+            of_client.look(&own);
+            of_client.look(&transcript);
+            assert!(of_client.intermediates().is_empty(), "that is the gateway's");
+            of_client.look(&[own, transcript].concat());
+            for chain in [of_target, of_client] {
+                let shown: Vec<&[u8]> = chain.intermediates().iter().map(AsRef::as_ref).collect();
+                assert_eq!(shown, [&b"between"[..], b"root"]);
+            }
         }
     }
 
@@ -118,7 +151,7 @@ mod tests {
     fn what_is_cut_off_has_no_list() {
         for (transcript, last) in [(of_12(), 12), (of_13(), 10)] {
             for cut in 0..transcript.len() - last {
-                let chain = PeerChain::default();
+                let chain = PeerChain::of_target();
                 chain.look(&transcript[..cut]);
                 assert!(chain.intermediates().is_empty(), "{cut}");
             }

@@ -23,7 +23,7 @@ pub(super) struct Transcript {
     pub(super) flight: Option<Arc<Flight>>,
     /// The server shows more certificates (DTLS 1.3).
     pub(super) list: Option<Arc<CertificateList>>,
-    /// Takes the certificates that a target shows.
+    /// Takes the certificates that the peer shows.
     pub(super) peer: Option<Arc<PeerChain>>,
 }
 

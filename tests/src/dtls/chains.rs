@@ -211,6 +211,28 @@ async fn a_targets_chain_has_to_end_at_a_trusted_certificate() {
     assert_eq!((record.end(), record.carried().1), ("dtls_certificate_refused", 0));
 }
 
+/// A client of OpenSSL's (DTLS 1.2) is let in by the certificate of an intermediate CA that it shows as well, also where the
+/// gateway shows a list of its own.
+#[tokio::test]
+async fn a_clients_chain_is_followed() {
+    let ca = tls::authority().ca();
+    let own = with_intermediate("dtls-client-chain-own", 0);
+    let client = with_intermediate("dtls-client-chain", 0);
+    for shown in [tls::localhost(), &own] {
+        let (_edge, port, _echo) =
+            terminating(&settings(&[shown], &format!(", client_ca_path: {ca:?}"))).await;
+        let between = ["-cert_chain", client.cert.to_str().unwrap()];
+        let Some(line) = openssl_with(port, Some(&client), &between).await else { return };
+        assert_eq!(line, "echoed\n");
+        let alone = without_intermediate(&client);
+        assert_eq!(
+            openssl_with(port, Some(&alone), &[]).await.as_deref(),
+            Some(""),
+            "nobody trusts its issuer"
+        );
+    }
+}
+
 /// The same towards OpenSSL (DTLS 1.2), where it is installed: what it is sent comes out.
 #[tokio::test]
 async fn a_chain_of_openssl_is_followed() {

@@ -10,8 +10,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::tls::client::{ClientTlsError, public_roots, server_name};
 use crate::tls::pem::{self, PemError};
 
-/// Checks the certificate of one kind of peer. The engine hands over the leaf alone: a trusted certificate must have signed a
-/// client's directly, and may be an intermediate one. What targets show behind theirs is known (`peer_chain.rs`).
+/// Checks the certificate of one kind of peer. The engine hands over the leaf alone; what is shown behind it is known too
+/// (`peer_chain.rs`).
 #[derive(Clone)]
 pub(in crate::udp) struct Verifier {
     roots: Arc<RootCertStore>,
