@@ -48,7 +48,7 @@ use crate::shared::coding::Coding;
 const REOPEN: Duration = Duration::from_secs(1);
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// What an entry in memory costs besides its bytes.
-const OVERHEAD: u64 = 512;
+const OVERHEAD: u64 = 1536;
 
 /// The plugin.
 pub(crate) struct StaticFiles {

@@ -40,7 +40,7 @@ impl Answers {
         world: &World,
     ) -> Response<Body> {
         let mut response = Response::new(Body::empty());
-        self.describe(response.headers_mut(), file);
+        response.headers_mut().clone_from(file.headers.get_or_init(|| self.described(file)));
         let size = file.stamp.size;
         if file.is_not_found {
             *response.status_mut() = StatusCode::NOT_FOUND;
@@ -96,7 +96,8 @@ impl Answers {
         }
     }
 
-    fn describe(&self, headers: &mut HeaderMap, file: &File) {
+    fn described(&self, file: &File) -> HeaderMap {
+        let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, self.media_type(&file.path));
         if let Some(coding) = file.coding {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
@@ -120,6 +121,7 @@ impl Answers {
         if let Some((_, value)) = rule {
             headers.insert(CACHE_CONTROL, value.clone());
         }
+        headers
     }
 
     fn media_type(&self, path: &str) -> HeaderValue {

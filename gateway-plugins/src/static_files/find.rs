@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use http::HeaderMap;
 
 use super::content::{self, Content};
 use super::listing;
@@ -37,6 +39,8 @@ pub(super) struct File {
     pub(super) content: Content,
     /// It is the page that says that nothing was found.
     pub(super) is_not_found: bool,
+    /// What is said of it, once it was asked for.
+    pub(super) headers: OnceLock<HeaderMap>,
 }
 
 /// What a request comes to.
@@ -176,7 +180,7 @@ impl Looking<'_> {
         }
         let (file, stamp) = chosen;
         let content = self.content(&file, stamp)?;
-        Ok(File { path: path.into(), stamp, coding, content, is_not_found: false })
+        Ok(File { path: path.into(), stamp, coding, content, is_not_found: false, headers: OnceLock::new() })
     }
 
     fn content(&self, file: &Arc<OwnedFd>, stamp: Stamp) -> io::Result<Content> {
