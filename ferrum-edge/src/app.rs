@@ -1,7 +1,7 @@
 //! A running gateway: workers started, configurations swapped, everything drained. Names all the crates.
 
 #[cfg(feature = "admin")]
-mod admin;
+pub(crate) mod admin;
 #[cfg(feature = "database")]
 mod database;
 pub(crate) mod engine;
@@ -114,7 +114,7 @@ impl Gateway {
         for index in 0..workers {
             let Some(inbox) = inboxes.take() else { break };
             let worker = Worker::new(index, shared.clone(), telemetry.worker(index));
-            let (sender, receiver) = mpsc::channel(ORDERS);
+            let (sender, receiver) = mpsc::unbounded_channel();
             threads.push(spawn(index, worker, receiver, inbox).map_err(StartError::Thread)?);
             orders.push(sender);
         }
@@ -135,16 +135,21 @@ impl Gateway {
             streams,
             orders: orders.into(),
             draining: AtomicBool::new(false),
+            #[cfg(feature = "admin")]
+            admin_listeners: admin::Listeners::default(),
             revision: watch::Sender::new(revision),
             pending: Arc::default(),
         });
-        engine.streams.apply(stream_ports, &engine.orders, &engine.frontend);
+        engine.streams.reserve(&stream_ports);
         control.tend(&engine);
         if !engine.snapshot().discovered.is_empty() {
             // Requests find the targets that DNS knows, from the first one on.
             control.wait(discovery::settled(engine.clone()));
         }
-        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend);
+        // Nothing is accepted before all of it may be: what fails later loses connections.
+        stream_ports.listen()?;
+        let socket_file = listeners.hand_out(&engine.orders, &engine.frontend)?;
+        engine.streams.apply(stream_ports, &engine.orders, &engine.frontend);
         engine.push_by(pushes);
         Ok(Self {
             engine,
@@ -220,6 +225,7 @@ impl Gateway {
     /// Accepts nothing more and asks connections to end; [`Gateway::drain`] waits for them.
     pub fn begin_drain(&self) {
         if !self.engine.draining.swap(true, Ordering::Relaxed) {
+            self.engine.streams.close();
             self.engine.tell(|| Order::Drain);
         }
     }
@@ -249,14 +255,12 @@ impl Drop for Gateway {
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// How long plugins' tasks may flush in a drain.
 const FLUSH: Duration = Duration::from_secs(5);
-/// Orders that wait for a worker.
-const ORDERS: usize = 4096;
 
 /// Starts a worker's thread.
 fn spawn(
     index: usize,
     worker: Arc<Worker>,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::UnboundedReceiver<Order>,
     inbox: Inbox,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -2,22 +2,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use gateway_core::certificate::Names;
-use gateway_protocols::downstream::bind::Sharing;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::attempt::Peer;
-use crate::app::unix_socket::{self, SocketFile};
-
-/// What an admin listener's socket may be done with: nobody but its owner connects.
-const SOCKET_MODE: u32 = 0o600;
+use crate::app::unix_socket::SocketFile;
 
 /// A listener of the admin API.
 pub(crate) enum Listener {
@@ -43,13 +38,11 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Listener {
-    /// Listens on a Unix socket that only this user may connect to. A socket that nobody listens on any more is
-    /// replaced; with sharing, also one that somebody listens on. Has to be called within a runtime.
+    /// Has to be called within a runtime.
     ///
     /// # Errors
-    /// When somebody listens there, without sharing, when something else is there, or when it can't be created.
-    pub(crate) fn unix(path: &Path, sharing: Sharing) -> io::Result<Self> {
-        let (listener, file) = unix_socket::bind(path, (SOCKET_MODE, sharing))?;
+    /// What the system says.
+    pub(crate) fn unix(listener: std::os::unix::net::UnixListener, file: SocketFile) -> io::Result<Self> {
         Ok(Self::Unix { listener: UnixListener::from_std(listener)?, _file: file })
     }
 

@@ -1,16 +1,72 @@
-//! The admin listener of a running gateway.
+//! The admin listeners of a running gateway.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway_protocols::downstream::bind;
+use gateway_core::config::model::Settings;
+use gateway_protocols::downstream::bind::{self, Inherited};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use super::Gateway;
 use super::error::StartError;
+use super::unix_socket::{self, SocketFile};
 use crate::admin::{Admin, Listener};
+
+/// Nobody but its owner connects to the admin API's Unix socket.
+const SOCKET_MODE: u32 = 0o600;
+
+/// The sockets that the settings ask for, bound and not yet served. Made before the gateway starts, so that one that can't
+/// be had costs no traffic.
+pub(crate) struct AdminSockets {
+    tcp: Option<TcpListener>,
+    unix: Option<(UnixListener, SocketFile)>,
+}
+
+impl AdminSockets {
+    /// Gives back the inherited sockets that are for others.
+    ///
+    /// # Errors
+    /// When the address or the Unix socket can't be listened on.
+    pub(crate) fn bind(
+        settings: &Settings,
+        mut inherited: Inherited,
+    ) -> Result<(Self, Inherited), StartError> {
+        let sharing = settings.share_ports.into();
+        let mut bound = |address| {
+            let failed = |source| StartError::Bind { listener: "admin", address, source };
+            bind::tcp_alone(address, sharing, &mut inherited).map_err(failed)
+        };
+        let tcp = settings.admin.map(&mut bound).transpose()?;
+        let unix = settings.admin_socket.as_deref().map(|path| {
+            let failed = |source| StartError::Socket { path: path.to_owned(), source };
+            unix_socket::bind(path, (SOCKET_MODE, sharing)).map_err(failed)
+        });
+        Ok((Self { tcp, unix: unix.transpose()? }, inherited))
+    }
+}
+
+/// What is listened on, with the task that accepts.
+#[derive(Default)]
+pub(super) struct Listeners(Mutex<Vec<(Arc<Listener>, AbortHandle)>>);
+
+impl Listeners {
+    /// Copies of the TCP sockets.
+    pub(super) fn copies(&self) -> Vec<OwnedFd> {
+        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tcp = listeners.iter().filter(|(listener, _)| matches!(**listener, Listener::Tcp(..)));
+        tcp.filter_map(|(listener, _)| listener.as_fd().try_clone_to_owned().ok()).collect()
+    }
+
+    fn close(&self) {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.drain(..).for_each(|(_, task)| task.abort());
+    }
+}
 
 impl Gateway {
     /// What the admin listener serves.
@@ -26,16 +82,10 @@ impl Gateway {
     /// When the address can't be listened on.
     pub fn serve_admin(&self, address: SocketAddr) -> Result<SocketAddr, StartError> {
         let failed = |source| StartError::Bind { listener: "admin", address, source };
-        let Some(handle) = self.control().handle() else {
-            return Err(failed(io::ErrorKind::NotConnected.into()));
-        };
         let sharing = self.engine().snapshot().settings.share_ports.into();
-        let listener = bind::tcp_alone(address, sharing).map_err(failed)?;
-        let local = listener.local_addr().map_err(failed)?;
-        let _inside = handle.enter();
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        self.tend_admin(handle, Listener::Tcp(listener, self.engine().admin_tls.config()));
-        Ok(local)
+        let tcp = bind::tcp_alone(address, sharing, &mut Inherited::default()).map_err(failed)?;
+        let served = self.serve_admin_on(AdminSockets { tcp: Some(tcp), unix: None });
+        Ok(served.map_err(failed)?.unwrap_or(address))
     }
 
     /// Serves the same on a Unix socket that only this user may connect to. Removed when the gateway ends.
@@ -44,20 +94,45 @@ impl Gateway {
     /// When somebody listens there already, or it can't be created.
     pub fn serve_admin_socket(&self, path: &Path) -> Result<(), StartError> {
         let failed = |source| StartError::Socket { path: path.to_owned(), source };
-        let Some(handle) = self.control().handle() else {
-            return Err(failed(io::ErrorKind::NotConnected.into()));
-        };
         let sharing = self.engine().snapshot().settings.share_ports.into();
+        let unix = unix_socket::bind(path, (SOCKET_MODE, sharing)).map_err(failed)?;
+        self.serve_admin_on(AdminSockets { tcp: None, unix: Some(unix) }).map(drop).map_err(failed)
+    }
+
+    /// Serves the admin API on sockets that are bound; says the address.
+    ///
+    /// # Errors
+    /// When the gateway ends, or what the system says of the Unix socket's file.
+    pub(crate) fn serve_admin_on(&self, sockets: AdminSockets) -> io::Result<Option<SocketAddr>> {
+        let Some(handle) = self.control().handle() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
         let _inside = handle.enter();
-        self.tend_admin(handle, Listener::unix(path, sharing).map_err(failed)?);
-        Ok(())
+        let mut address = None;
+        if let Some(listener) = sockets.tcp {
+            address = Some(listener.local_addr()?);
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            self.tend_admin(handle, Listener::Tcp(listener, self.engine().admin_tls.config()));
+        }
+        if let Some((listener, mut file)) = sockets.unix {
+            file.place()?;
+            self.tend_admin(handle, Listener::unix(listener, file)?);
+        }
+        Ok(address)
+    }
+
+    /// Accepts no more clients of the admin API: another gateway answers them.
+    pub(crate) fn close_admin(&self) {
+        self.engine().admin_listeners.close();
     }
 
     fn tend_admin(&self, handle: &Handle, listener: Listener) {
         let listener = Arc::new(listener);
-        let admin = self.admin();
+        let (admin, accepted) = (self.admin(), listener.clone());
         let tasks = admin.engine.shared.tasks.clone();
-        let start = move || crate::admin::serve(listener.clone(), admin.clone());
-        handle.spawn(tasks.supervise("admin_accept", start));
+        let start = move || crate::admin::serve(accepted.clone(), admin.clone());
+        let task = handle.spawn(tasks.supervise("admin_accept", start));
+        let mut listeners = self.engine().admin_listeners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push((listener, task.abort_handle()));
     }
 }

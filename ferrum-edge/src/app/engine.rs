@@ -16,7 +16,8 @@ use gateway_core::plugin::world::meters::Meters;
 use gateway_core::plugin::world::tasks::TaskHandle;
 use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Order, Shared};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
 
 use super::error::{ReloadError, StartError};
 use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
@@ -41,8 +42,11 @@ pub(crate) struct Engine {
     pub(crate) addresses: Addresses,
     pub(super) compiler: Mutex<Compiler>,
     pub(super) streams: StreamPorts,
-    pub(super) orders: Box<[mpsc::Sender<Order>]>,
+    pub(super) orders: Box<[UnboundedSender<Order>]>,
     pub(super) draining: AtomicBool,
+    /// Where the admin API is listened for.
+    #[cfg(feature = "admin")]
+    pub(super) admin_listeners: super::admin::Listeners,
     pub(super) revision: watch::Sender<u64>,
     /// What is staged and neither published nor discarded.
     pub(super) pending: Arc<AtomicUsize>,
@@ -238,7 +242,10 @@ impl Engine {
         for worker in self.confirmations() {
             drop(worker.await);
         }
-        copied.try_iter().collect()
+        let copies = copied.try_iter();
+        #[cfg(feature = "admin")]
+        let copies = copies.chain(self.admin_listeners.copies());
+        copies.collect()
     }
 
     /// Throws a staged configuration away; what it bound is closed.

@@ -13,7 +13,7 @@ use gateway_protocols::downstream::accept::Entrance;
 use gateway_protocols::downstream::bind::{self, Inherited, Sending, Sharing};
 use gateway_protocols::quic::Demultiplexer;
 use gateway_protocols::worker::Order;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::error::StartError;
 use super::tls::Frontend;
@@ -40,6 +40,7 @@ pub(super) struct Listeners {
     unix: Vec<UnixListener>,
     /// The file of those, removed when the gateway ends.
     file: Option<SocketFile>,
+    sending: Sending,
 }
 
 impl Listeners {
@@ -50,8 +51,8 @@ impl Listeners {
         (workers, inherited): (usize, &mut Inherited),
     ) -> Result<Self, StartError> {
         let sharing = settings.share_ports.into();
-        let of = (workers, sharing, sending(settings));
-        let mut bound = |name, at| bind_for(name, at, of, inherited);
+        let sending = sending(settings)?;
+        let mut bound = |name, at| bind_for(name, at, (workers, sharing), inherited);
         let http: Vec<_> = settings.http_addresses().map(|at| bound("http", at)).collect::<Result<_, _>>()?;
         let https: Vec<_> =
             settings.https_addresses().map(|at| bound("https", at)).collect::<Result<_, _>>()?;
@@ -70,7 +71,7 @@ impl Listeners {
             quic.push(sockets.into_iter().map(|socket| (socket, config.clone())).collect());
         }
         let (unix, file) = unix_for_workers(settings, (workers, sharing))?;
-        Ok(Self { http, https, quic, unix, file })
+        Ok(Self { http, https, quic, unix, file, sending })
     }
 
     pub(super) fn addresses(&self) -> Addresses {
@@ -92,8 +93,22 @@ impl Listeners {
         Some(self.quic.first()?.first()?.0.local_addr().ok()?.port())
     }
 
-    /// Gives each worker its sockets; what is left is to be kept for as long as they listen.
-    pub(super) fn hand_out(self, workers: &[mpsc::Sender<Order>], frontend: &Frontend) -> Option<SocketFile> {
+    /// Listens, and gives each worker its sockets; what is left is to be kept for as long as they listen.
+    ///
+    /// # Errors
+    /// When the kernel refuses; no worker has got anything then.
+    pub(super) fn hand_out(
+        mut self,
+        workers: &[UnboundedSender<Order>],
+        frontend: &Frontend,
+    ) -> Result<Option<SocketFile>, StartError> {
+        for (listener, sockets) in [("http", &self.http), ("https", &self.https)] {
+            sockets.iter().try_for_each(|sockets| listen(listener, sockets, self.sending))?;
+        }
+        if let Some(file) = &mut self.file {
+            let placed = file.place();
+            placed.map_err(|source| StartError::Socket { path: file.path().to_owned(), source })?;
+        }
         for (socket, worker) in self.unix.into_iter().zip(workers) {
             give(worker, Order::ListenUnix(socket));
         }
@@ -112,7 +127,7 @@ impl Listeners {
                 give(worker, Order::Listen(socket, entrance.clone()));
             }
         }
-        self.file
+        Ok(self.file)
     }
 }
 
@@ -143,6 +158,7 @@ pub(super) struct StreamPorts {
 /// Sockets for ports that are new in a snapshot, bound and not yet listened on by anybody.
 #[derive(Default)]
 pub(super) struct NewPorts {
+    sending: Sending,
     tcp: HashMap<u16, Vec<TcpListener>>,
     udp: HashMap<u16, Vec<UdpSocket>>,
     gone: Vec<(Transport, u16)>,
@@ -176,7 +192,7 @@ impl StreamPorts {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let asked: HashSet<(Transport, u16)> = put.iter().flat_map(|route| places(route)).collect();
         let gone = open.difference(&wanted).copied().collect();
-        let mut new = NewPorts { gone, ..NewPorts::default() };
+        let mut new = NewPorts { gone, sending: sending(&snapshot.settings)?, ..NewPorts::default() };
         for &place in &wanted {
             let bound = certified(snapshot, frontend, place).and_then(|()| match open.contains(&place) {
                 true => Ok(()),
@@ -192,8 +208,20 @@ impl StreamPorts {
         Ok(new)
     }
 
+    /// Counts the new ports as open before they are: nobody else is to bind them.
+    pub(super) fn reserve(&self, ports: &NewPorts) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.extend(ports.udp.keys().map(|port| (Transport::Udp, *port)));
+        open.extend(ports.tcp.keys().map(|port| (Transport::Tcp, *port)));
+    }
+
+    /// Opens no port any more: the gateway drains.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
     /// Opens the new ports and closes those that are gone; sessions on them go on.
-    pub(super) fn apply(&self, ports: NewPorts, workers: &[mpsc::Sender<Order>], frontend: &Frontend) {
+    pub(super) fn apply(&self, ports: NewPorts, workers: &[UnboundedSender<Order>], frontend: &Frontend) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for (port, sockets) in ports.udp {
             open.insert((Transport::Udp, port));
@@ -202,6 +230,11 @@ impl StreamPorts {
             }
         }
         for (port, sockets) in ports.tcp {
+            if let Err(error) = listen("a stream proxy", &sockets, ports.sending) {
+                tracing::error!(port, %error, "a stream proxy's port stays closed");
+                open.remove(&(Transport::Tcp, port));
+                continue;
+            }
             open.insert((Transport::Tcp, port));
             for (socket, worker) in sockets.into_iter().zip(workers.iter().cycle()) {
                 let entrance = Entrance::Stream { port, tls: frontend.stream_config() };
@@ -222,6 +255,14 @@ impl StreamPorts {
 }
 
 impl NewPorts {
+    /// Has the kernel take connections; nobody accepts them before the ports are applied.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub(super) fn listen(&self) -> Result<(), StartError> {
+        self.tcp.values().try_for_each(|sockets| listen("a stream proxy", sockets, self.sending))
+    }
+
     fn bind(
         &mut self,
         (transport, port): (Transport, u16),
@@ -232,8 +273,7 @@ impl NewPorts {
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let of = (workers, sharing, sending(settings));
-                let sockets = bind_for("a stream proxy", address, of, inherited)?;
+                let sockets = bind_for("a stream proxy", address, (workers, sharing), inherited)?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -271,8 +311,21 @@ fn certified(
     Ok(())
 }
 
-fn sending(settings: &Settings) -> Sending {
-    Sending { unsent: settings.limits.max_unsent_bytes, congestion: settings.congestion }
+fn sending(settings: &Settings) -> Result<Sending, StartError> {
+    if let Some(congestion) = &settings.congestion {
+        known(congestion, "gateway.congestion_control")?;
+    }
+    Ok(Sending { unsent: settings.limits.max_unsent_bytes, congestion: settings.congestion })
+}
+
+/// Has the kernel take connections, which wait until a worker accepts them.
+fn listen(listener: &'static str, sockets: &[TcpListener], sending: Sending) -> Result<(), StartError> {
+    sockets.iter().try_for_each(|socket| {
+        bind::listen(socket, sending).map_err(|source| match socket.local_addr() {
+            Ok(address) => StartError::Bind { listener, address, source },
+            Err(source) => StartError::Thread(source),
+        })
+    })
 }
 
 /// Refuses a congestion control that the kernel has not got.
@@ -287,19 +340,19 @@ pub(super) fn known(congestion: &Congestion, setting: &str) -> Result<(), StartE
 fn bind_for(
     listener: &'static str,
     address: SocketAddr,
-    (workers, sharing, sending): (usize, Sharing, Sending),
+    (workers, sharing): (usize, Sharing),
     inherited: &mut Inherited,
 ) -> Result<Vec<TcpListener>, StartError> {
-    if let Some(congestion) = &sending.congestion {
-        known(congestion, "gateway.congestion_control")?;
-    }
-    bind::tcp_for_workers(address, (workers, sharing), (sending, inherited))
-        .map_err(|source| StartError::Bind { listener, address, source })
+    bind::tcp_for_workers(address, (workers, sharing), inherited).map_err(|source| StartError::Bind {
+        listener,
+        address,
+        source,
+    })
 }
 
-/// Gives an order; a worker that takes none any more is a defect worth a line in the log.
-pub(super) fn give(worker: &mpsc::Sender<Order>, order: Order) {
-    if worker.try_send(order).is_err() {
+/// Gives an order. It always arrives; where a worker has ended it is a defect worth a line in the log.
+pub(super) fn give(worker: &UnboundedSender<Order>, order: Order) {
+    if worker.send(order).is_err() {
         tracing::error!("a worker takes no orders any more");
     }
 }

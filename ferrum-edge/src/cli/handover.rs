@@ -1,27 +1,35 @@
-//! Listening sockets given by a running gateway to the one that takes its place: a connection that waits to be accepted is
-//! lost with its socket, and so the next gateway listens on the same ones.
+//! One gateway takes the place of another. It gets the listening sockets: a connection that waits to be accepted is lost with
+//! its socket, and so both listen on the same ones.
 //!
 //! The gateway with a pid file answers on a Unix socket beside it. Each message is one byte with some descriptors
-//! (`SCM_RIGHTS`, unix(7)); the last one is followed by the end of the stream.
+//! (`SCM_RIGHTS`, unix(7)); one without descriptors is the last. The other gateway says one byte when it serves.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway_protocols::downstream::bind::{Inherited, Sharing};
-use rustix::io::{IoSlice, IoSliceMut};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
+use super::pid_file::beside;
+use super::process::Running;
 use crate::app::engine::Engine;
 use crate::app::unix_socket::{self, SocketFile};
 
@@ -31,30 +39,105 @@ const MODE: u32 = 0o600;
 const AT_ONCE: usize = 64;
 /// Sockets that are taken: more than 65,535 stream ports of one worker, or 1,000 of 64.
 const MAX_SOCKETS: usize = 1 << 16;
-/// How long either side waits for the other.
+/// What the other gateway says once it serves.
+const SERVES: u8 = b'r';
+/// How long either side waits for the sockets.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The Unix socket that belongs to a pid file.
-fn beside(pid_file: &Path) -> PathBuf {
-    let mut path = pid_file.as_os_str().to_owned();
-    path.push(".sock");
-    path.into()
+/// Why a gateway can't take the place of another.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandoverError {
+    #[error("another gateway is just taking the place of the one of {0}")]
+    Busy(String),
+    #[error("{path} can't be locked: {source}")]
+    Unlocked { path: String, source: io::Error },
+    #[error(
+        "process {pid} does not answer on {path}: {source}; it runs without `--replace` and `gateway.share_ports`, or it is \
+         not the gateway of this pid file"
+    )]
+    Silent { pid: i32, path: String, source: io::Error },
+    #[error("the process that answers on {path} is not {pid}: it is not the gateway of this pid file")]
+    Other { pid: i32, path: String },
+}
+
+/// Held while one gateway takes the place of another: a third one would end the first at once, and nobody would end the second.
+pub(super) struct Turn {
+    _lock: File,
+}
+
+impl Turn {
+    /// # Errors
+    /// [`HandoverError::Busy`], [`HandoverError::Unlocked`]
+    pub(super) fn take(pid_file: &Path) -> Result<Self, HandoverError> {
+        let path = beside(pid_file, ".lock");
+        let shown = || path.display().to_string();
+        let unlocked = |source| HandoverError::Unlocked { path: shown(), source };
+        let lock = File::options().create(true).truncate(false).write(true).mode(MODE).open(&path);
+        let lock = lock.map_err(unlocked)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _lock: lock }),
+            Err(Errno::WOULDBLOCK) => Err(HandoverError::Busy(pid_file.display().to_string())),
+            Err(error) => Err(unlocked(error.into())),
+        }
+    }
+}
+
+/// The gateway that is replaced.
+pub(super) struct Predecessor {
+    running: Running,
+    stream: UnixStream,
+}
+
+impl Predecessor {
+    /// Asks the gateway of a pid file for its sockets.
+    ///
+    /// # Errors
+    /// When it is another process that answers, or none.
+    pub(super) fn ask(pid_file: &Path, running: Running) -> Result<(Self, Inherited), HandoverError> {
+        let (pid, path) = (running.pid(), beside(pid_file, ".sock"));
+        let shown = || path.display().to_string();
+        let silent = |source| HandoverError::Silent { pid, path: shown(), source };
+        let stream = UnixStream::connect(&path).and_then(trusted).map_err(silent)?;
+        let peer = socket_peercred(&stream).map_err(|error| silent(error.into()))?.pid;
+        if peer.as_raw_nonzero().get() != pid {
+            return Err(HandoverError::Other { pid, path: shown() });
+        }
+        let inherited = take(&stream).map_err(silent)?;
+        Ok((Self { running, stream }, inherited))
+    }
+
+    /// This one serves: the other one drains.
+    pub(super) fn end(mut self) {
+        let pid = self.running.pid();
+        let told = self.stream.write_all(&[SERVES]).map_err(|error| error.to_string());
+        let told = told.and_then(|()| self.running.signal(Signal::TERM).map_err(|error| error.to_string()));
+        match told {
+            Ok(()) => tracing::info!(pid, "the gateway before this one drains"),
+            Err(error) => tracing::warn!(pid, error, "the gateway before this one goes on"),
+        }
+    }
 }
 
 /// Answers whoever asks for the listening sockets, until it is dropped.
 pub(super) struct Offer {
     task: JoinHandle<()>,
+    replaced: Arc<AtomicBool>,
     _file: SocketFile,
 }
 
 impl Offer {
     /// Listens beside the pid file. Where that fails the next gateway listens on sockets of its own.
     pub(super) fn start(engine: &Arc<Engine>, pid_file: &Path) -> Option<Self> {
-        let bound = unix_socket::bind(&beside(pid_file), (MODE, Sharing::Allowed))
-            .and_then(|(listener, file)| Ok((UnixListener::from_std(listener)?, file)));
+        let bound = unix_socket::bind(&beside(pid_file, ".sock"), (MODE, Sharing::Allowed));
+        let bound = bound.and_then(|(listener, mut file)| {
+            file.place()?;
+            Ok((UnixListener::from_std(listener)?, file))
+        });
         match bound {
             Ok((listener, file)) => {
-                Some(Self { task: tokio::spawn(answer(listener, engine.clone())), _file: file })
+                let replaced = Arc::<AtomicBool>::default();
+                let task = tokio::spawn(answer(listener, engine.clone(), replaced.clone()));
+                Some(Self { task, replaced, _file: file })
             }
             Err(error) => {
                 tracing::warn!(%error, "the next gateway can't take over the listening sockets");
@@ -64,13 +147,20 @@ impl Offer {
     }
 }
 
+impl Offer {
+    /// Whether another gateway serves on the same sockets.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for Offer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn answer(listener: UnixListener, engine: Arc<Engine>) {
+async fn answer(listener: UnixListener, engine: Arc<Engine>, replaced: Arc<AtomicBool>) {
     loop {
         let asked = async { listener.accept().await?.0.into_std() }.await;
         let peer = match asked.and_then(trusted) {
@@ -84,35 +174,36 @@ async fn answer(listener: UnixListener, engine: Arc<Engine>) {
         };
         let sockets = engine.copy_listeners().await;
         let count = sockets.len();
-        match tokio::task::spawn_blocking(move || send(&peer, &sockets)).await {
-            Ok(Ok(())) => tracing::info!(sockets = count, "another gateway listens on the same sockets"),
+        match tokio::task::spawn_blocking(move || send(&peer, &sockets).map(|()| peer)).await {
+            Ok(Ok(peer)) => {
+                tracing::info!(sockets = count, "another gateway takes over the listening sockets");
+                if serves(peer).await {
+                    replaced.store(true, Ordering::Relaxed);
+                }
+            }
             Ok(Err(error)) => tracing::warn!(%error, "the listening sockets could not be handed over"),
             Err(error) => tracing::error!(%error, "handing over the listening sockets panicked"),
         }
     }
 }
 
-/// The listening sockets of the gateway of a pid file. Without them this one listens beside it.
-pub(super) fn inherit(pid_file: &Path) -> Inherited {
-    take(pid_file).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the listening sockets of the gateway before this one can't be taken over");
-        Inherited::default()
-    })
+/// Waits until the other gateway serves; false where it gives up. There is one at a time.
+async fn serves(peer: UnixStream) -> bool {
+    let waiting = async {
+        peer.set_nonblocking(true)?;
+        let mut peer = tokio::net::UnixStream::from_std(peer)?;
+        peer.read_u8().await
+    };
+    waiting.await.is_ok_and(|said| said == SERVES)
 }
 
-/// None where the other gateway is of a version that hands over none.
-///
-/// # Errors
-/// When it is another user's, or breaks off.
-fn take(pid_file: &Path) -> io::Result<Inherited> {
-    let stream = match UnixStream::connect(beside(pid_file)) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Ok(Inherited::default());
-        }
-        stream => trusted(stream?)?,
-    };
+fn take(stream: &UnixStream) -> io::Result<Inherited> {
     let mut inherited = Inherited::default();
-    while let Some(sockets) = receive(&stream)? {
+    loop {
+        let sockets = receive(stream)?;
+        if sockets.is_empty() {
+            return Ok(inherited);
+        }
         for socket in sockets {
             if inherited.len() == MAX_SOCKETS {
                 return Err(io::Error::other(format!("there are more than {MAX_SOCKETS} of them")));
@@ -120,7 +211,6 @@ fn take(pid_file: &Path) -> io::Result<Inherited> {
             inherited.add(socket)?;
         }
     }
-    Ok(inherited)
 }
 
 /// A peer of this user, or root, with limits on how long it is waited for.
@@ -136,11 +226,12 @@ fn trusted(stream: UnixStream) -> io::Result<UnixStream> {
 }
 
 fn send(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
-    for some in sockets.chunks(AT_ONCE) {
+    // One without any is the last.
+    for some in sockets.chunks(AT_ONCE).chain([&[][..]]) {
         let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&some)) {
+        if !some.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&some)) {
             return Err(io::Error::other("a message has no room for its descriptors"));
         }
         rustix::io::retry_on_intr(|| {
@@ -150,8 +241,8 @@ fn send(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptors of the next message; `None` at the end.
-fn receive(stream: &UnixStream) -> io::Result<Option<Vec<OwnedFd>>> {
+/// The descriptors of the next message; the last one has none.
+fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -166,7 +257,10 @@ fn receive(stream: &UnixStream) -> io::Result<Option<Vec<OwnedFd>>> {
     if message.flags.contains(ReturnFlags::CTRUNC) {
         return Err(io::Error::other("the limit on file descriptors is too low for the sockets"));
     }
-    Ok((message.bytes > 0).then_some(sockets))
+    match message.bytes {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(sockets),
+    }
 }
 
 #[cfg(test)]
@@ -182,10 +276,9 @@ mod tests {
             listeners.iter().map(|listener| listener.try_clone().unwrap().into()).collect();
         send(&ours, &sent).unwrap();
         drop(ours);
-        let mut received = Vec::new();
-        while let Some(some) = receive(&theirs).unwrap() {
-            received.extend(some.into_iter().map(std::net::TcpListener::from));
-        }
+        let taken = std::iter::repeat_with(|| receive(&theirs).unwrap()).take_while(|some| !some.is_empty());
+        let received: Vec<_> = taken.flatten().map(std::net::TcpListener::from).collect();
+        assert!(receive(&theirs).is_err(), "who breaks off has not handed over all");
         let addresses = |of: &[std::net::TcpListener]| -> Vec<_> {
             of.iter().map(|listener| listener.local_addr().unwrap()).collect()
         };
@@ -199,7 +292,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let file = std::fs::File::open("/dev/null").unwrap();
+        let file = File::open("/dev/null").unwrap();
         for wrong in [unix.into(), connection.into(), udp.into(), OwnedFd::from(file)] {
             assert!(inherited.add(wrong).is_err());
         }

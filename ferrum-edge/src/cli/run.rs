@@ -10,17 +10,17 @@ use gateway_core::config::model::Model;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::warning::Warning;
 use gateway_core::plugin::Registry;
-use gateway_protocols::downstream::bind::Inherited;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::database::DatabaseArgs;
-use super::handover::{self, Offer};
+use super::handover::{HandoverError, Offer, Predecessor, Turn};
 use super::notify::{self, State};
 use super::pid_file::{self, PidFile};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, Verbosity, logs, print};
 use crate::access::environment::access_given;
+use crate::app::admin::AdminSockets;
 use crate::app::{Addresses, Gateway, ReloadError};
 use crate::audit::file as audit;
 use crate::control::discovery;
@@ -279,7 +279,7 @@ impl Signals {
 struct Process<'s> {
     source: &'s Source,
     registry: Registry,
-    _offer: Option<Offer>,
+    offer: Option<Offer>,
     gateway: Gateway,
     _pid_file: Option<PidFile>,
 }
@@ -301,35 +301,33 @@ impl<'s> Process<'s> {
                     .into(),
             );
         }
-        let replaced = match &flags.pid_file {
-            Some(path) if flags.replace => pid_file::running(path)?,
-            _ => None,
-        };
-        let inherited = match (&flags.pid_file, &replaced) {
-            (Some(path), Some(_)) => handover::inherit(path),
-            _ => Inherited::default(),
-        };
+        // Whatever may fail comes before the gateway starts: from then on it has connections to lose.
+        let turn = flags.pid_file.as_deref().filter(|_| flags.replace);
+        let turn = turn.map(|path| Ok::<_, HandoverError>((path, Turn::take(path)?))).transpose()?;
+        let replaced = turn.as_ref().map(|(path, _)| pid_file::running(path)).transpose()?.flatten();
+        let replaced = replaced.zip(flags.pid_file.as_deref());
+        let replaced = replaced.map(|(running, path)| Predecessor::ask(path, running)).transpose()?;
+        let (replaced, inherited) = replaced.unzip();
+        let (admin, inherited) = AdminSockets::bind(&settings, inherited.unwrap_or_default())?;
+        let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         let gateway = match database {
             Some(database) => {
                 Gateway::start_database_on(settings.clone(), (database, registry.clone()), inherited)?
             }
             None => Gateway::start_on(model, registry.clone(), inherited)?,
         };
-        let admin = settings.admin.map(|address| gateway.serve_admin(address)).transpose()?;
-        settings.admin_socket.as_deref().map(|path| gateway.serve_admin_socket(path)).transpose()?;
-        let pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let admin = gateway.serve_admin_on(admin)?;
+        pid_file.as_mut().map(PidFile::place).transpose()?;
         let offer = flags.pid_file.as_deref().filter(|_| settings.share_ports);
         let offer = offer.and_then(|path| Offer::start(gateway.engine(), path));
         audit::started(&gateway.engine().audit, &source.spec);
         say_started(&gateway, source, admin);
         notify::tell(State::Ready);
         if let Some(replaced) = replaced {
-            match replaced.signal(rustix::process::Signal::TERM) {
-                Ok(()) => tracing::info!(pid = replaced.pid(), "the gateway before this one drains"),
-                Err(error) => tracing::warn!(%error, "the gateway before this one goes on"),
-            }
+            replaced.end();
         }
-        Ok(Self { source, registry, _offer: offer, gateway, _pid_file: pid_file })
+        drop(turn);
+        Ok(Self { source, registry, offer, gateway, _pid_file: pid_file })
     }
 
     async fn run(self, mut signals: Signals) -> u8 {
@@ -436,6 +434,9 @@ impl<'s> Process<'s> {
         let deadline = Instant::now() + self.gateway.snapshot().settings.drain_timeout;
         let mut looks = tokio::time::interval(DRAIN_STEP);
         while !self.gateway.is_drained() {
+            if self.offer.as_ref().is_some_and(Offer::is_replaced) {
+                self.gateway.close_admin();
+            }
             tokio::select! {
                 _ = looks.tick() => {}
                 _ = tokio::time::sleep_until(deadline) => {

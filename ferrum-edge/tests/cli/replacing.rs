@@ -140,3 +140,124 @@ fn nobody_but_a_gateway_is_replaced() {
     let misused = ferrum_edge(&folder).args(["run", "--replace"]).output().unwrap();
     assert_eq!(misused.status.code(), Some(2), "it has to know whom");
 }
+
+/// In a container each run may have the same process id.
+#[test]
+fn a_file_with_its_own_process_id_is_left_over() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let mut gateway = Gateway::start(&folder, |command| {
+        let program = command.get_program().to_owned();
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", "echo $$ > pid; exec \"$0\" \"$@\" --replace --pid-file pid"])
+            .arg(program)
+            .args(arguments);
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell.current_dir(command.get_current_dir().unwrap());
+        shell.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        *command = shell;
+    });
+    assert!(get(gateway.http, "/").ends_with("\r\n\r\nx"), "it does not end itself");
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait(), Some(0));
+}
+
+#[test]
+fn a_gateway_of_another_file_is_not_replaced() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    other.write("ferrum.yaml", &at("other", ports()));
+    let current = replacing(&other);
+    folder.write("ferrum.yaml", &at("x", ports()));
+    // The process id was given to another gateway.
+    folder.write("pid", &current.pid().to_string());
+    let refused = || ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
+    let said = refused();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("does not answer on pid.sock"), "{said:?}");
+    // One that answers there, and is not the one of the file.
+    std::os::unix::fs::symlink(other.path("pid.sock"), folder.path("pid.sock")).unwrap();
+    let mut stranger = replacing(&{
+        let third = Folder::new();
+        third.write("ferrum.yaml", &at("third", ports()));
+        third
+    });
+    folder.write("pid", &stranger.pid().to_string());
+    let said = refused();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&said.stderr).contains("is not the gateway of this pid file"),
+        "{said:?}"
+    );
+    assert!(get(current.http, "/").ends_with("\r\n\r\nother"), "both go on");
+    assert!(get(stranger.http, "/").ends_with("\r\n\r\nthird"), "both go on");
+    stranger.signal("TERM");
+    assert_eq!(stranger.wait(), Some(0));
+}
+
+#[test]
+fn one_gateway_at_a_time_takes_a_place() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let current = replacing(&folder);
+    let lock = std::fs::File::options().write(true).open(folder.path("pid.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = ferrum_edge(&folder).args(["run", "--replace", "--pid-file", "pid"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is just taking the place"), "{refused:?}");
+    drop(lock);
+    let next = replacing(&folder);
+    assert!(get(next.http, "/").ends_with("\r\n\r\nx"));
+    drop(current);
+}
+
+/// What fails before a gateway serves changes nothing of the one that does.
+#[test]
+fn a_refused_start_takes_nothing_away() {
+    let folder = Folder::new();
+    let ports @ [http, _] = ports();
+    let sockets = "http_socket: http.sock, admin_socket: admin.sock, congestion_control: reno, https: off";
+    let text = |text: &str, admin: u16| at(text, [http, admin]).replace("https: off", sockets);
+    folder.write("ferrum.yaml", &text("x", ports[1]));
+    let current = replacing(&folder);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    folder.write("ferrum.yaml", &text("y", taken.local_addr().unwrap().port()));
+    for arguments in [["--pid-file", "pid"], ["--pid-file", "nowhere/pid"]] {
+        let refused = ferrum_edge(&folder).args(["run", "--replace"]).args(arguments).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        for socket in ["http.sock", "admin.sock"] {
+            std::os::unix::net::UnixStream::connect(folder.path(socket)).expect("it is still there");
+        }
+        assert!(get(current.http, "/").ends_with("\r\n\r\nx"));
+        assert_eq!(folder.read("pid").trim(), current.pid().to_string());
+    }
+    let left = std::fs::read_dir(folder.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".ferrum")).collect();
+    assert!(left.is_empty(), "{left:?} stay behind");
+}
+
+/// Who asks for health or status is not answered by the one that drains.
+#[test]
+fn the_admin_api_is_the_new_ones_while_the_old_one_drains() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &at("x", ports()));
+    let mut current = replacing(&folder);
+    // A request that is on its way keeps the old one draining.
+    let mut held = TcpStream::connect(current.http).unwrap();
+    held.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n").unwrap();
+    until("it is accepted", || current.status()["connections"] != 0);
+    let next = replacing(&folder);
+    until("the old one drains", || current.log().contains("\"draining\""));
+    until("only the new one answers", || (0..20).all(|_| next.status()["pid"] == next.pid()));
+    held.write_all(b"\r\n").unwrap();
+    let mut answer = String::new();
+    held.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nx"), "{answer}");
+    assert_eq!(current.wait(), Some(0));
+}

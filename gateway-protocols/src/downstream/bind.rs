@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use gateway_core::config::model::Congestion;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
@@ -28,13 +28,11 @@ pub fn has_congestion(congestion: &Congestion) -> io::Result<()> {
     socket.set_tcp_congestion(congestion.name().as_bytes())
 }
 
-/// A TCP listener that shares its port with the other workers' listeners. Of its connections the kernel takes `unsent` bytes
-/// before it has sent them, so that a client that reads slowly does not cost megabytes; 0 is as much as it allows. They are
-/// sent by this congestion control.
+/// A TCP socket that shares its port with the other workers' sockets. It does not listen yet: [`listen`].
 ///
 /// # Errors
 /// When the address is not ours, the port is taken by another process that does not share it, or it needs privileges.
-pub fn tcp(address: SocketAddr, sending: Sending) -> io::Result<std::net::TcpListener> {
+pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
@@ -42,21 +40,32 @@ pub fn tcp(address: SocketAddr, sending: Sending) -> io::Result<std::net::TcpLis
         // `[::]` takes IPv4 too, as an operator expects who writes it.
         socket.set_only_v6(false)?;
     }
-    set_sending(&socket, sending)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Accepted connections have what their listener has.
-fn set_sending(listener: &Socket, Sending { unsent, congestion }: Sending) -> io::Result<()> {
-    if unsent > 0 {
-        listener.set_tcp_notsent_lowat(unsent)?;
+/// Listens. From here on the kernel gives it connections, which wait until somebody accepts them: to be called when nothing
+/// can fail any more. Of a connection the kernel takes `unsent` bytes before it has sent them, so that a client that reads
+/// slowly does not cost megabytes. What is not set is the system's, also on an inherited socket.
+///
+/// # Errors
+/// What the kernel says.
+pub fn listen(listener: &std::net::TcpListener, Sending { unsent, congestion }: Sending) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    // Accepted connections have what their listener has. Zero is what the system is set to.
+    socket.set_tcp_notsent_lowat(unsent)?;
+    match congestion {
+        Some(congestion) => socket.set_tcp_congestion(congestion.name().as_bytes())?,
+        None if socket.is_listener()? => reset_congestion(&socket)?,
+        None => {}
     }
-    if let Some(congestion) = congestion {
-        listener.set_tcp_congestion(congestion.name().as_bytes())?;
-    }
-    Ok(())
+    socket.listen(BACKLOG)
+}
+
+/// Gives a socket of another process the congestion control that new sockets have.
+fn reset_congestion(socket: &SockRef<'_>) -> io::Result<()> {
+    let fresh = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_tcp_congestion(&fresh.tcp_congestion()?)
 }
 
 /// Listening TCP sockets of another process, which the gateway listens on where its configuration asks for their addresses. A
@@ -93,10 +102,10 @@ impl Inherited {
     }
 
     /// Those that listen on an address.
-    fn take(&mut self, address: SocketAddr) -> Vec<Socket> {
+    fn take(&mut self, address: SocketAddr) -> Vec<std::net::TcpListener> {
         let is_meant =
             |socket: &mut Socket| socket.local_addr().is_ok_and(|local| local.as_socket() == Some(address));
-        self.0.extract_if(.., is_meant).collect()
+        self.0.extract_if(.., is_meant).map(Into::into).collect()
     }
 }
 
@@ -115,40 +124,46 @@ impl From<bool> for Sharing {
     }
 }
 
-/// One listener for each worker, and more where more are inherited; the first one settles an ephemeral port for all.
+/// One socket for each worker, and more where more are inherited; the first one settles an ephemeral port for all. They are
+/// to [`listen`].
 ///
 /// # Errors
 /// When the port can't be had.
 pub fn tcp_for_workers(
     address: SocketAddr,
     (workers, sharing): (usize, Sharing),
-    (sending, inherited): (Sending, &mut Inherited),
+    inherited: &mut Inherited,
 ) -> io::Result<Vec<std::net::TcpListener>> {
-    let mut listeners = Vec::with_capacity(workers);
-    for socket in inherited.take(address) {
-        set_sending(&socket, sending)?;
-        listeners.push(std::net::TcpListener::from(socket));
-    }
+    let mut listeners = inherited.take(address);
     if listeners.is_empty() {
         if sharing == Sharing::Refused {
             probe(address)?;
         }
-        listeners.push(tcp(address, sending)?);
+        listeners.push(tcp(address)?);
     }
     let settled = listeners[0].local_addr()?;
     for _ in listeners.len()..workers {
-        listeners.push(tcp(settled, sending)?);
+        listeners.push(tcp(settled)?);
     }
     Ok(listeners)
 }
 
-/// The listener of something that has only one.
+/// The listener of something that has only one: an inherited one, or one of its own.
 ///
 /// # Errors
 /// As for [`tcp_for_workers`].
-pub fn tcp_alone(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
+pub fn tcp_alone(
+    address: SocketAddr,
+    sharing: Sharing,
+    inherited: &mut Inherited,
+) -> io::Result<std::net::TcpListener> {
+    if let Some(listener) = inherited.take(address).pop() {
+        return Ok(listener);
+    }
     if sharing == Sharing::Allowed {
-        return tcp(address, Sending::default());
+        let listener = tcp(address)?;
+        listen(&listener, Sending::default())?;
+        return Ok(listener);
     }
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -217,14 +232,19 @@ mod tests {
 
     use super::*;
 
+    fn listening(sending: Sending) -> std::net::TcpListener {
+        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listen(&listener, sending).unwrap();
+        listener
+    }
+
     /// Bytes the kernel takes for a client that reads nothing.
     fn taken(unsent: u32) -> usize {
-        let listener =
-            tcp(SocketAddr::from(([127, 0, 0, 1], 0)), Sending { unsent, congestion: None }).unwrap();
+        let listener = listening(Sending { unsent, congestion: None });
         listener.set_nonblocking(false).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut accepted, _) = listener.accept().unwrap();
-        assert_eq!(socket2::SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), unsent);
+        assert_eq!(SockRef::from(&accepted).tcp_notsent_lowat().unwrap(), unsent);
         accepted.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         let mut taken = 0;
         while let Ok(written) = accepted.write(&[0; 16 << 10]) {
@@ -244,13 +264,34 @@ mod tests {
     fn accepted_connections_have_the_congestion_control() {
         let congestion = Congestion::new("reno").unwrap();
         let sending = Sending { unsent: 0, congestion: Some(congestion) };
-        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0)), sending).unwrap();
+        let listener = listening(sending);
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        let name = socket2::SockRef::from(&accepted).tcp_congestion().unwrap();
+        let name = SockRef::from(&accepted).tcp_congestion().unwrap();
         assert_eq!(String::from_utf8_lossy(&name).trim_end_matches('\0'), "reno");
         assert!(has_congestion(&congestion).is_ok());
         assert!(has_congestion(&Congestion::new("no_such_thing").unwrap()).is_err());
+    }
+    #[test]
+    fn an_inherited_socket_is_set_as_this_gateway_says() {
+        let reno = Congestion::new("reno").unwrap();
+        let theirs = listening(Sending { unsent: 4096, congestion: Some(reno) });
+        let address = theirs.local_addr().unwrap();
+        let mut inherited = Inherited::default();
+        inherited.add(theirs.try_clone().unwrap().into()).unwrap();
+        let ours = tcp_for_workers(address, (2, Sharing::Allowed), &mut inherited).unwrap();
+        assert_eq!((ours.len(), inherited.len()), (2, 0), "one is inherited, one is new");
+        let congestion = |socket: &std::net::TcpListener| SockRef::from(socket).tcp_congestion().unwrap();
+        assert!(congestion(&ours[0]).starts_with(b"reno"), "nothing is changed while the start may fail");
+        listen(&ours[0], Sending::default()).unwrap();
+        assert_eq!(SockRef::from(&ours[0]).tcp_notsent_lowat().unwrap(), 0);
+        assert_eq!(congestion(&ours[0]), congestion(&ours[1]), "both are as the system says");
+    }
+
+    #[test]
+    fn a_socket_that_does_not_listen_yet_takes_no_connection() {
+        let bound = tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        assert!(TcpStream::connect(bound.local_addr().unwrap()).is_err());
     }
 }

@@ -60,7 +60,7 @@ pub enum Order {
 
 impl Worker {
     /// Works until told to stop. To be run on a runtime of its own thread.
-    pub async fn run(self: Arc<Self>, mut orders: mpsc::Receiver<Order>, mut inbox: Inbox) {
+    pub async fn run(self: Arc<Self>, mut orders: mpsc::UnboundedReceiver<Order>, mut inbox: Inbox) {
         crate::calls::lend(self.outbound.clone(), &self.shared);
         let mut sockets = Sockets::default();
         let mut sweep = tokio::time::interval(SWEEP);
@@ -85,6 +85,9 @@ impl Worker {
 
     fn carry_out(self: &Arc<Self>, order: Order, sockets: &mut Sockets) {
         match order {
+            // Whoever comes now would be cut at the end of the drain.
+            Order::Listen(..) | Order::ListenUnix(_) | Order::Quic(..) | Order::Datagrams(..)
+                if sockets.drained => {}
             Order::Listen(socket, entrance) => {
                 self.listen(TcpListener::from_std(socket).map(Listening::Tcp), entrance, sockets);
             }
@@ -112,6 +115,7 @@ impl Worker {
                 end(&mut sockets.listening, |_| true);
                 self.registry.drain();
                 self.pipeline.drain();
+                sockets.drained = true;
                 self.shared.worker_drained();
             }
             Order::Stop => {}
@@ -246,6 +250,8 @@ struct Sockets {
     /// What those accept from.
     accepting: Vec<(Arc<Listening>, Entrance)>,
     datagrams: Vec<(u16, tokio::task::JoinHandle<()>)>,
+    /// Nothing is listened on any more.
+    drained: bool,
 }
 
 impl Sockets {
