@@ -21,7 +21,7 @@ use gateway_core::config::model::{Model, Settings};
 use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
-use gateway_protocols::downstream::bind::Inherited;
+pub use gateway_protocols::downstream::bind::Inherited;
 use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
 use tokio::sync::{mpsc, watch};
 

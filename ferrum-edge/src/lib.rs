@@ -54,11 +54,10 @@ pub mod source;
 pub mod store;
 pub mod world;
 
-pub use app::{Addresses, Gateway, StartError};
+pub use app::{Addresses, Gateway, Inherited, StartError};
 pub use gateway_core as core;
 #[cfg(feature = "import")]
 pub use gateway_import as import;
-pub use gateway_protocols::downstream::bind::Inherited;
 // What plugins are written with, in the versions that the gateway uses.
 pub use {bytes, http, schemars, serde};
 

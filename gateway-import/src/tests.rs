@@ -53,6 +53,25 @@ fn services_of_nginx() {
     }
 }
 
+/// What targets are told of the way is the gateway's to write, but for the fields that it does not write.
+#[test]
+fn fields_of_the_way() {
+    let of = |line: &str| {
+        let location = format!("location / {{ proxy_pass http://10.0.0.1:80; proxy_set_header {line}; }}");
+        import(Format::Nginx, &format!("events {{}}\nhttp {{ server {{ listen 80; {location} }} }}"))
+    };
+    let made = of("X-Real-IP $remote_addr");
+    assert_eq!(made.plugin_configs[0]["config"]["rules"][0]["value"], "${client.address}");
+    assert!(!made.report.has_loss());
+    let made = of("X-Forwarded-For $proxy_add_x_forwarded_for");
+    assert!(made.plugin_configs.is_empty() && !made.report.has_loss());
+    // The gateway can't be told to keep it to itself.
+    let made = of("X-Forwarded-For \"\"");
+    assert!(made.plugin_configs.is_empty());
+    assert!(said(&made, Outcome::Lost, "the gateway writes it itself"));
+    assert!(made.proxies[0]["plugins"].as_array().is_none_or(Vec::is_empty));
+}
+
 fn haproxy(servers: &str) -> Import {
     import(
         Format::Haproxy,

@@ -13,6 +13,8 @@ use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::shared::{is_framing, is_told};
+
 /// Settings of `correlation_id`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -55,6 +57,10 @@ impl Plugin for CorrelationId {
                 format!("`{}` is not a valid header name", config.header_name),
             )
         })?;
+        if is_framing(&header) || is_told(&header) {
+            let message = format!("`{header}` is the gateway's own to write");
+            return Err(Problems::one("config.header_name", message));
+        }
         Ok(Self { header, echo: config.echo_downstream })
     }
 

@@ -287,6 +287,9 @@ fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Opti
         if shared::is_framing(&name) {
             problems.add(format!("{at}.{field}"), format!("`{name}` is the gateway's own to write")).remedy =
                 (name == http::header::HOST).then(|| "the plugin `rewrite` changes the host".into());
+        } else if moment != Moment::Response && shared::is_told(&name) {
+            let message = format!("the gateway writes `{name}` itself, whatever a rule says");
+            problems.add(format!("{at}.{field}"), message).remedy = Some("use another name".into());
         }
         Some(name)
     };

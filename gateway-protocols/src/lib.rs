@@ -16,6 +16,7 @@ mod h2;
 mod h3;
 mod hpack;
 pub mod link;
+mod load;
 pub mod probe;
 mod qpack;
 pub mod quic;

@@ -24,7 +24,6 @@ use crate::recorder::ConnectionRecorder;
 use crate::udp::Question;
 use crate::upstream::Outbound;
 pub use serving::Order;
-pub(crate) use shared::Load;
 pub use shared::{Inbox, Inboxes, Shared};
 
 /// One worker.

@@ -52,6 +52,23 @@ async fn a_correlation_id_is_on_refusals_too() {
     assert!(!head.field("x-request-id").is_empty());
 }
 
+/// What only a trusted proxy may say of the way here, a plugin may write: the gateway does not.
+#[tokio::test]
+async fn a_field_that_clients_may_not_send_is_a_plugins_to_write() {
+    let origin = Standing::start("o").await;
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nx-real-ip: 6.6.6.6\r\nx-forwarded-port: 6\r\n\r\n";
+    let rule = "{operation: set, target: header, key: X-Real-IP, value: '${client.address}'}";
+    for (rules, expected) in
+        [("{operation: set, target: header, key: x-a, value: b}", ""), (rule, "127.0.0.1")]
+    {
+        let edge = Edge::start(&spec(&origin, "request_transformer", &format!("{{rules: [{rules}]}}")));
+        let (_, body) = edge.ask(request).await;
+        let told: Vec<&str> = body.lines().filter_map(|line| line.strip_prefix("x-real-ip: ")).collect();
+        assert_eq!(told.concat(), expected, "{body}");
+        assert!(!body.contains("x-forwarded-port"), "{body}");
+    }
+}
+
 #[tokio::test]
 async fn termination_answers_what_its_trigger_matches() {
     let origin = Standing::start("o").await;

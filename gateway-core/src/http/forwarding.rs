@@ -21,13 +21,6 @@ pub use mark::Mark;
 const HTTP: HeaderValue = HeaderValue::from_static("http");
 const HTTPS: HeaderValue = HeaderValue::from_static("https");
 
-/// What else only a trusted proxy may say about the way here; targets tend to believe it.
-static CLAIMS: [HeaderName; 3] = [
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-prefix"),
-];
-
 impl Forwarding {
     /// The fields of this request, whose headers lose what is said here or must not be said. What an untrusted client
     /// claims about itself is replaced, not extended.
@@ -41,11 +34,10 @@ impl Forwarding {
         // Looking once through the few fields there are costs less than looking each name up.
         let any = headers.keys().any(|name| {
             // The letters that the names begin with: most fields begin with others.
-            matches!(name.as_str().as_bytes(), [b'f' | b'v' | b'x', ..])
-                && (NAMES.contains(name) || CLAIMS.contains(name))
+            matches!(name.as_str().as_bytes(), [b'f' | b'v' | b'x', ..]) && NAMES.contains(name)
         });
         if any && !client.trusted {
-            for name in CLAIMS.iter().chain(&NAMES).filter(|name| **name != VIA) {
+            for name in NAMES.iter().filter(|name| **name != VIA) {
                 headers.remove(name);
             }
         }
@@ -164,9 +156,6 @@ mod tests {
                 ("x-forwarded-proto", "https"),
                 ("x-forwarded-host", "b.example"),
                 ("forwarded", "for=10.0.0.1"),
-                ("x-real-ip", "10.0.0.1"),
-                ("x-forwarded-port", "1"),
-                ("x-forwarded-prefix", "/admin"),
                 ("host", "a.example"),
             ],
             &Settings::default(),

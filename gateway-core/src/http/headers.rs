@@ -123,14 +123,17 @@ fn is_end_to_end(name: &HeaderName) -> bool {
 /// Whether [`is_claim`] has to look at a name: asked of every field of every request, so it is coarse and quick.
 fn may_be_claim(name: &[u8]) -> bool {
     has_underscore(name)
-        || matches!(name, [b'x', b'-', b'c' | b'f', ..] | [b'c', b'l', b'i', ..] | [b'a', b'l', b't', ..])
+        || matches!(
+            name,
+            [b'x', b'-', b'c' | b'f' | b'r', ..] | [b'c', b'l', b'i', ..] | [b'a', b'l', b't', ..]
+        )
 }
 
 /// Whether a client may not say this.
 fn is_claim(name: &HeaderName, trusted: bool, underscores: Underscores) -> bool {
     *name == ALT_USED
         || is_identity(name.as_str())
-        || (!trusted && is_certificate(name.as_str()))
+        || (!trusted && (is_certificate(name.as_str()) || is_way(name.as_str())))
         || (has_underscore(name.as_str().as_bytes())
             && (underscores != Underscores::Allow || poses(name, trusted)))
 }
@@ -143,6 +146,12 @@ fn is_identity(name: &str) -> bool {
 /// Headers that tell a target which certificate the client showed (RFC 9440, and Envoy's).
 fn is_certificate(name: &str) -> bool {
     matches!(name, "client-cert" | "client-cert-chain" | "x-forwarded-client-cert")
+}
+
+/// What else only a trusted proxy may say about the way here; targets tend to believe it. The gateway does not write these:
+/// a plugin may.
+fn is_way(name: &str) -> bool {
+    matches!(name, "x-real-ip" | "x-forwarded-port" | "x-forwarded-prefix")
 }
 
 /// Whether a name with underscores could be taken for one of those that a client may not use or that say where it comes

@@ -165,7 +165,9 @@ impl Caddy<'_> {
         let is_up = line.name() == "header_up";
         let words: Vec<&str> = line.arguments().iter().map(String::as_str).collect();
         let own = words.first().is_some_and(|name| {
-            ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own))
+            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
+                .iter()
+                .any(|own| name.eq_ignore_ascii_case(own))
         });
         match header_rule(&words, is_up) {
             _ if own && is_up => self.out.needless(line.at, what, "the gateway sets it by itself"),

@@ -358,8 +358,9 @@ impl Haproxy<'_, '_> {
     ) {
         let is_request = plugin == "request_transformer";
         let name = words.first().copied().unwrap_or_default();
-        let is_own =
-            ["x-forwarded-", "x-real-ip"].iter().any(|own| name.to_ascii_lowercase().starts_with(own));
+        let is_own = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own));
         if is_request && is_own && action != "del-header" {
             self.out.needless(line.at, line.text(), "the gateway sets it by itself");
             return;

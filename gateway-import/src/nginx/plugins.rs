@@ -26,15 +26,8 @@ pub(super) const NAMES: &[&str] = &[
 ];
 
 /// Headers the gateway sets by itself.
-const OWN_HEADERS: &[&str] = &[
-    "x-real-ip",
-    "x-forwarded-for",
-    "x-forwarded-proto",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "connection",
-    "upgrade",
-];
+const OWN_HEADERS: &[&str] =
+    &["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "connection", "upgrade"];
 
 /// A zone of `limit_req_zone` or `limit_conn_zone`: by what it counts, for which requests, and how many.
 #[derive(Debug, Clone)]
@@ -247,7 +240,7 @@ impl Nginx<'_> {
     ) {
         let what = format!("{place}: {header}");
         let lower = name.to_ascii_lowercase();
-        if OWN_HEADERS.contains(&lower.as_str()) {
+        if OWN_HEADERS.contains(&lower.as_str()) && !value.is_empty() {
             return self.out.needless(header.at, what, "the gateway sets it by itself");
         }
         let remove = json!({ "operation": "remove", "target": "header", "key": name });

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::jose::claims::find;
+use crate::shared::{is_framing, is_told};
 
 /// Bytes of one value; longer ones are left out.
 const MAX_VALUE: usize = 8 << 10;
@@ -59,26 +60,9 @@ impl ClaimHeaders {
 
 /// Fields by which a message is framed or routed, and those in which targets are told who the caller is and how it came.
 fn is_the_gateways(name: &HeaderName) -> bool {
-    name.as_str().starts_with("x-consumer-")
-        || matches!(
-            name.as_str(),
-            "host"
-                | "connection"
-                | "content-length"
-                | "transfer-encoding"
-                | "te"
-                | "trailer"
-                | "upgrade"
-                | "expect"
-                | "forwarded"
-                | "via"
-                | "x-credential-identifier"
-                | "x-forwarded-for"
-                | "x-forwarded-host"
-                | "x-forwarded-port"
-                | "x-forwarded-prefix"
-                | "x-forwarded-proto"
-        )
+    is_framing(name)
+        || is_told(name)
+        || matches!(name.as_str(), "expect" | "x-forwarded-port" | "x-forwarded-prefix")
 }
 
 /// A claim as text: lists have commas between their parts, and a comma within a part is `%2C`.

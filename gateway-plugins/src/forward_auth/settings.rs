@@ -177,6 +177,10 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
         (names("response_headers", config.response_headers), names("client_headers", config.client_headers));
     let request_headers = config.request_headers.map(|all| names("request_headers", all));
     let refusal_headers = config.refusal_headers.map(|all| names("refusal_headers", all));
+    for (n, name) in copied.0.iter().enumerate().filter(|(_, name)| shared::is_told(name)) {
+        let path = format!("config.response_headers[{n}]");
+        problems.add(path, format!("the gateway writes `{name}` itself, so that it can't be copied"));
+    }
     let caller = config.caller_header.and_then(|name| header("config.caller_header", &name, &mut problems));
     let groups = config.groups_header.and_then(|name| header("config.groups_header", &name, &mut problems));
     let (client, uri) = match server {

@@ -9,7 +9,7 @@ use gateway_core::limit::concurrency::Permit;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
-use crate::worker::Load;
+use crate::load::Load;
 
 /// What a listener's connections speak first.
 #[derive(Debug, Clone)]

@@ -13,10 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Worker;
-use super::shared::{Inbox, Load};
+use super::shared::Inbox;
 use crate::downstream::accept::{accept, serve};
 use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
 use crate::downstream::{Entry, h3};
+use crate::load::Load;
 use crate::quic::Place;
 use crate::udp::Question;
 use crate::udp::dtls::DtlsRules;

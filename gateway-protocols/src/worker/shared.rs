@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::dns::Dns;
 use crate::downstream::entrance::Accepted;
+use crate::load::Load;
 use crate::supervise::Tasks;
 use crate::tls::client::ClientConfigs;
 
@@ -38,22 +39,10 @@ pub struct Shared {
     /// Set once HTTP/3 is served.
     pub(super) alt_svc: OnceLock<HeaderValue>,
     /// Open connections of each worker, so that an accepted one goes to the idlest.
-    pub(super) loads: Box<[AtomicUsize]>,
+    loads: Arc<[AtomicUsize]>,
     pub(super) inboxes: Box<[mpsc::Sender<Accepted>]>,
     /// Workers that accept nothing more.
     drained: AtomicUsize,
-}
-
-/// A connection that counts as open, on the worker that serves it or was handed it.
-pub(crate) struct Load {
-    shared: Arc<Shared>,
-    worker: usize,
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.shared.loads[self.worker].fetch_sub(1, Ordering::Release);
-    }
 }
 
 impl Current for Shared {
@@ -102,9 +91,8 @@ impl Shared {
     }
 
     /// Counts a connection of a worker for as long as the answer is held.
-    pub(crate) fn load(self: &Arc<Self>, worker: usize) -> Load {
-        self.loads[worker].fetch_add(1, Ordering::Relaxed);
-        Load { shared: self.clone(), worker }
+    pub(crate) fn load(&self, worker: usize) -> Load {
+        Load::new(self.loads.clone(), worker)
     }
 
     /// One more worker accepts nothing more, and counts what waited to be accepted.

@@ -28,7 +28,6 @@ const NOT_COMPARED: &[&str] = &[
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-proto",
-    "x-real-ip",
     "x-request-id",
     "forwarded",
     "authorization",
