@@ -22,7 +22,7 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::body::Body;
+use super::body::{Body, BodyError};
 use super::dialect::Dialect;
 use super::downstream::{Delivery, Downstream};
 use super::early;
@@ -30,7 +30,7 @@ use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, Side};
 use super::reply::{Cause, Reply};
-use super::retry::Attempts;
+use super::retry::{Attempts, MAX_HELD};
 use crate::balance::Outcome;
 use crate::config::model::{HttpRules, Traffic};
 use crate::config::snapshot::{Route, Snapshot};
@@ -307,6 +307,9 @@ impl<U: Upstream> Pipeline<U> {
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
         let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
+        if attempts.holds(&body, &end.exchange.request.headers) {
+            Box::pin(body.settle(MAX_HELD)).await.map_err(BodyError::into_reply)?;
+        }
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         loop {
             let pick = match destination.pick(&end.exchange, &tried) {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::header::EXPECT;
+use http::{HeaderMap, Method, StatusCode};
 
+use super::body::Body;
 use crate::config::model::Retry;
 use crate::limit::backoff;
 use crate::limit::budget::RetryBudget;
@@ -28,6 +30,9 @@ const MAX_STALE: u32 = 3;
 /// waiting for each costs more than an error.
 const MAX_FAILOVERS: u32 = 8;
 
+/// Bytes of a request's body that are held for a retry.
+pub const MAX_HELD: u64 = 64 << 10;
+
 impl<'a> Attempts<'a> {
     /// No attempt made yet.
     pub fn new(rules: &'a Retry, budget: &'a RetryBudget, method: &'a Method) -> Self {
@@ -41,6 +46,17 @@ impl<'a> Attempts<'a> {
     /// Attempts made so far.
     pub fn made(&self) -> u32 {
         self.made
+    }
+
+    /// Whether a retry may need this body again, which is short enough to be at hand: how the client's bytes arrive must not
+    /// decide whether there is one. Bodies of unknown length are not waited for; who sends them may wait for an answer.
+    pub fn holds(&self, body: &Body, headers: &HeaderMap) -> bool {
+        self.rules.max_retries > 0
+            && self.rules.methods.contains(self.method)
+            && body.replay().is_none()
+            && body.exact_length().is_some_and(|length| length <= MAX_HELD)
+            // The target says whether it wants the body.
+            && !headers.contains_key(EXPECT)
     }
 
     /// Notes that an attempt begins.

@@ -109,6 +109,36 @@ async fn a_status_is_retried_elsewhere() {
     assert_eq!(statuses, [200, 503]);
 }
 
+/// Whether there is a retry doesn't depend on how the bytes of a short body arrive.
+#[tokio::test]
+async fn a_short_body_is_there_for_a_retry() {
+    let (bad, good) = (Standing::start("bad").await, Standing::start("good").await);
+    bad.answer(503);
+    let retry = ", retry: {max_retries: 1, retryable_status_codes: [503], retryable_methods: [POST], budget_percent: 1000}";
+    let mut edge = Edge::start(&spec(&[bad.target(), good.target()], retry, ""));
+    let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n";
+    // The first target in turn is either of them.
+    for _ in 0..2 {
+        let mut talker = edge.talker().await;
+        talker.wire.send(format!("{head}h")).await;
+        // The gateway has seen it meanwhile.
+        edge.ask("DELETE /other HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        edge.records.next().await;
+        talker.wire.send("i").await;
+        let response = talker.response(&Method::POST).await.unwrap();
+        assert_eq!(response.status(), 200);
+        edge.records.next().await;
+    }
+    // One of unknown length is passed on as it comes.
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+        statuses.push(edge.ask(chunked).await.0.status());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 503]);
+}
+
 /// Retries are a share of the load, so that they never double it.
 #[tokio::test]
 async fn the_budget_ends_retries() {

@@ -383,7 +383,8 @@ pub struct CircuitBreaker {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
-    /// Tries after the first. Default 3.
+    /// Tries after the first. Default 3. A body is sent again where its length is known and at most 64 KiB; such a body is
+    /// read whole before the first try.
     #[schemars(range(max = 100))]
     pub max_retries: Option<u32>,
     /// Statuses that count as failure. Default none.
