@@ -44,7 +44,7 @@ pub struct ExchangeRecord<'a> {
     pub reason: Option<&'static str>,
     /// Whether the gateway's own answer counts as an error; one of a plugin with a status below 400 does not.
     pub is_error: bool,
-    /// What went wrong on the way to the target, for the logs; never for the client.
+    /// What went wrong on the way to the target, or to a server that a plugin asked, for the logs; never for the client.
     pub failure: Option<&'a (dyn std::error::Error + Send + Sync)>,
     /// Attempts made.
     pub attempts: u32,

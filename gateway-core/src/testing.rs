@@ -124,6 +124,8 @@ pub struct Record {
     pub fields: Vec<(&'static str, Field)>,
     /// Attempts made.
     pub attempts: u32,
+    /// What failed, in words.
+    pub failure: Option<String>,
 }
 
 type Answering = dyn Fn(&Asked) -> Response<Body> + Send + Sync;
@@ -385,6 +387,7 @@ impl Recorder for Records {
             caller: record.exchange.identity.as_ref().map(|identity| identity.name.clone()),
             fields: record.exchange.fields().to_vec(),
             attempts: record.attempts,
+            failure: record.failure.map(ToString::to_string),
         });
     }
 

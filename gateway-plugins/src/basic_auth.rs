@@ -200,6 +200,10 @@ impl Authenticate for BasicAuth {
         }
         Claim::wait(self.check(exchange, (user, password), known, decoy))
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.answers.take_out(exchange);
+    }
 }
 
 impl BasicAuth {

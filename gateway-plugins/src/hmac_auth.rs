@@ -224,6 +224,18 @@ impl Authenticate for HmacAuth {
             }
         })
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        if !self.config.hide_credentials {
+            return;
+        }
+        let headers = &mut exchange.request.headers;
+        headers.remove("signature");
+        headers.remove("signature-input");
+        if headers.get(AUTHORIZATION).is_some_and(|value| authorization::parameters(value).is_some()) {
+            headers.remove(AUTHORIZATION);
+        }
+    }
 }
 
 impl HmacAuth {
@@ -248,14 +260,7 @@ impl HmacAuth {
 
     fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
         self.accepted.add(1);
-        let headers = &mut exchange.request.headers;
-        if self.config.hide_credentials {
-            headers.remove("signature");
-            headers.remove("signature-input");
-            if headers.get(AUTHORIZATION).is_some_and(|value| authorization::parameters(value).is_some()) {
-                headers.remove(AUTHORIZATION);
-            }
-        }
+        self.hide(exchange);
         identity
     }
 

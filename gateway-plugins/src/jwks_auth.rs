@@ -232,6 +232,10 @@ impl Authenticate for JwksAuth {
             }
         }
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.bearer.take_out(exchange);
+    }
 }
 
 impl OnRequest for JwksAuth {

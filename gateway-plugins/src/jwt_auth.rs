@@ -160,6 +160,10 @@ impl Authenticate for JwtAuth {
         };
         Claim::Caller(self.bearer.recognised(exchange, seat, identity))
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.bearer.take_out(exchange);
+    }
 }
 
 impl OnRequest for JwtAuth {

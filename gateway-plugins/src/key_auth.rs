@@ -105,6 +105,12 @@ impl Authenticate for KeyAuth {
         }
         Claim::Caller(owner)
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
+    }
 }
 
 fn refusal(detail: &'static str) -> Box<Reply> {

@@ -122,6 +122,10 @@ impl Authenticate for LdapAuth {
             }
         }
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.answers.take_out(exchange);
+    }
 }
 
 impl LdapAuth {

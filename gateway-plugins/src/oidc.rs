@@ -158,6 +158,10 @@ impl Authenticate for Oidc {
             }
         })
     }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.cookies.take_out(&mut exchange.request.headers);
+    }
 }
 
 impl OnRequest for Oidc {

@@ -73,6 +73,55 @@ fn bad_settings_are_named() {
     }
 }
 
+/// What the target gets of two credentials, of which either is enough.
+#[tokio::test]
+async fn credentials_are_hidden_whichever_plugin_decides() {
+    let basic = ("authorization", "Basic YW5uOnNlY3JldA==");
+    let key = ("x-api-key", "k");
+    for (mode, fields) in [
+        ("single", &[key, basic][..]),
+        ("multi", &[key, basic]),
+        ("multi", &[("x-api-key", "wrong"), basic]),
+        ("all", &[key, basic]),
+    ] {
+        let spec = json!({
+            "proxies": [{
+                "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80, "auth_mode": mode,
+            }],
+            "consumers": [{
+                "id": "a", "username": "ann",
+                "credentials": { "key_auth": "k", "basic_auth": { "password": "secret" } },
+            }],
+            "plugin_configs": [
+                { "id": "k", "plugin_name": "key_auth", "proxy_id": "a" },
+                { "id": "b", "plugin_name": "basic_auth", "proxy_id": "a" },
+                { "id": "j", "plugin_name": "hmac_auth", "proxy_id": "a", "when": { "path": "/signed" } },
+            ],
+        });
+        let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &gateway_core::plugin::World::default());
+        assert_eq!(trial.get("/", fields).await.status, 200, "{mode} {fields:?}");
+        let asked = trial.asked().pop().expect("a request");
+        assert_eq!((asked.field("authorization"), asked.field("x-api-key")), ("", ""), "{mode} {fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_another_plugins_to_show_stays() {
+    // A scheme that no plugin here takes for its own.
+    let spec = json!({
+        "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80 }],
+        "consumers": [{ "id": "a", "username": "ann", "credentials": { "key_auth": "k" } }],
+        "plugin_configs": [
+            { "id": "k", "plugin_name": "key_auth", "proxy_id": "a" },
+            { "id": "b", "plugin_name": "basic_auth", "proxy_id": "a" },
+        ],
+    });
+    let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &gateway_core::plugin::World::default());
+    let fields = [("x-api-key", "k"), ("authorization", "Custom t")];
+    assert_eq!(trial.get("/", &fields).await.status, 200);
+    assert_eq!(trial.asked()[0].field("authorization"), "Custom t");
+}
+
 /// The first example of a section of the README.
 fn readme_example(section: &str) -> &'static str {
     let readme = include_str!("../../README.md");

@@ -3,6 +3,7 @@
 mod client;
 mod field;
 mod fork;
+mod marks;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ use crate::upstream::{Answer, Phases};
 pub use client::{Client, ClientTls, canonical};
 pub use field::{Field, MAX_FIELD_BYTES, MAX_FIELDS};
 pub use fork::Fork;
+pub use marks::LateReason;
 
 /// One request with its response.
 #[derive(Debug)]
@@ -92,6 +94,10 @@ struct Rare {
     queued: Option<Duration>,
     phases: Option<Phases>,
     sent_once: bool,
+    checked: bool,
+    again: bool,
+    late_reason: Option<LateReason>,
+    failure: Option<Box<dyn std::error::Error + Send + Sync>>,
     hedged: Hedged,
 }
 
@@ -249,6 +255,7 @@ impl Exchange {
                 decided: rare.decided.clone(),
                 upstream: rare.upstream.clone(),
                 forward_host: rare.forward_host.clone(),
+                checked: rare.checked,
                 ..Rare::default()
             })
         });
@@ -303,17 +310,6 @@ impl Exchange {
     /// The fields that plugins added.
     pub fn fields(&self) -> &[(&'static str, Field)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.fields)
-    }
-
-    /// Has the request sent to a target no more than once: it is not hedged, and after a failure tried again only where
-    /// nothing of it was sent.
-    pub fn send_once(&mut self) {
-        self.rare().sent_once = true;
-    }
-
-    /// Whether a plugin has asked for that.
-    pub fn is_sent_once(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.sent_once)
     }
 
     /// What became of its hedges.
@@ -405,11 +401,6 @@ impl Exchange {
             let rare = self.rare();
             (rare.reason, rare.not_an_error) = (reply.reason, !reply.is_error());
         }
-    }
-
-    /// The reason of a plugin's own for what became of this exchange.
-    pub(crate) fn own_reason(&self) -> Option<&'static str> {
-        self.rare.as_ref()?.reason
     }
 
     /// Whether the gateway's own answer is no error.

@@ -4,6 +4,7 @@
 //! [`Downstream`], the target's as an [`Upstream`]. Whatever happens, also when the client goes away and the future
 //! is dropped half-way, an exchange ends in exactly one record: [`Ending`] sees to that.
 
+mod again;
 mod delivery;
 mod destination;
 mod detached;
@@ -128,6 +129,9 @@ impl<U: Upstream> Pipeline<U> {
         if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
             let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
             self.attend_response(&mut end, (&route.chain, around, reached)).await;
+            if end.exchange.takes_again() {
+                Box::pin(self.ask_again((snapshot, route), &mut end, reached, downstream)).await;
+            }
         }
         end.keep_client();
         if let Some(switching) = switching(&mut end, &snapshot.settings.logged_headers) {

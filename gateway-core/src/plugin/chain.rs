@@ -1,6 +1,7 @@
 //! A proxy's plugins, compiled: one slice for each hook, so that an absent hook is no call at all.
 
 mod behind;
+mod identify;
 pub(super) mod order;
 mod verdict;
 
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use tokio::time::Instant;
 
 use super::entry::{Built, Registry};
 use super::hooks::{
@@ -18,8 +18,8 @@ use super::hooks::{
     Seated,
 };
 use super::seat::{Around, Attempt, AttemptEnd};
-use super::step::{Claim, Decision, Finding, Gate, Passage, Refusal, Step, Wait};
-use crate::config::model::{AuthMode, Id, PluginConfig, Scope, Traffic};
+use super::step::{Decision, Gate, Passage, Refusal, Step, Wait};
+use crate::config::model::{Id, PluginConfig, Scope, Traffic};
 use crate::config::problem::{Problem, Problems};
 use crate::config::resolve::idle;
 use crate::config::snapshot::Plugins;
@@ -30,7 +30,7 @@ use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Direction, Kind, Message, Session};
 pub(crate) use verdict::{Panicked, guarded};
-use verdict::{timed, verdict, within};
+use verdict::{timed, verdict};
 
 /// How long a hook may wait where the proxy has no total timeout.
 pub const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -165,57 +165,6 @@ impl Chain {
         Ok(())
     }
 
-    async fn identify(
-        &self,
-        exchange: &mut Exchange,
-        around: Around<'_>,
-        reached: &mut Reached,
-    ) -> Result<(), Box<Reply>> {
-        let mode = around.state.proxy.auth_mode;
-        let mut refusal: Option<Box<Reply>> = None;
-        let mut caller = None;
-        let mut asked = false;
-        for seat @ Seated { place, plugin, .. } in &self.authenticate {
-            if !seat.runs(exchange) {
-                continue;
-            }
-            *reached = Reached(*place);
-            asked = true;
-            let (waited, finding) = match plugin.authenticate(exchange, around.seat(*place)) {
-                Claim::Absent(reply) => (None, Finding::Absent(reply)),
-                Claim::Caller(identity) => (None, Finding::Caller(identity)),
-                Claim::Refused(reply) => (None, Finding::Refused(reply)),
-                Claim::Wait(future) => {
-                    (Some(Instant::now()), within(future).await.unwrap_or_else(Finding::Refused))
-                }
-            };
-            exchange.note_wait(*place, "authenticate", waited);
-            match finding {
-                Finding::Caller(identity) if mode == AuthMode::All => caller = Some(identity),
-                Finding::Caller(identity) => {
-                    exchange.identity = Some(identity);
-                    return Ok(());
-                }
-                Finding::Refused(reply) if mode != AuthMode::Multi => return Err(reply),
-                Finding::Absent(reply) if mode == AuthMode::All => {
-                    return Err(reply.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))));
-                }
-                Finding::Refused(reply) => refusal = Some(joined(refusal, reply)),
-                Finding::Absent(Some(reply)) => refusal = Some(joined(refusal, reply)),
-                Finding::Absent(None) => {}
-            }
-        }
-        if !asked {
-            // No condition made any of them run: nobody is to be recognised.
-            return Ok(());
-        }
-        if caller.is_some() {
-            exchange.identity = caller;
-            return Ok(());
-        }
-        Err(refusal.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))))
-    }
-
     /// Whether any plugin attends to attempts.
     pub(crate) fn has_attempt_seats(&self) -> bool {
         !self.on_attempt.is_empty()
@@ -267,7 +216,7 @@ impl Chain {
         !self.on_response.is_empty()
     }
 
-    /// Runs the response hooks of the plugins the request had reached, last first. A reply takes the response's place,
+    /// Runs the response hooks of the plugins the request had reached, last first, until one has the target asked again. A reply takes the response's place,
     /// and passes the seats that saw the response before it: what they add to every response is on the reply as well.
     /// The second reply of one exchange ends that, so that two plugins can't replace each other's for ever.
     pub(crate) async fn response(
@@ -287,6 +236,9 @@ impl Chain {
             let step = plugin.on_response(exchange, response, around.seat(*place));
             let (waited, decided) = timed(step).await;
             exchange.note_wait(*place, "response", waited);
+            if exchange.is_asked_again() {
+                return;
+            }
             let Err(reply) = decided else { continue };
             *replaced = Some(reply.cause);
             exchange.note_reply(&reply);
@@ -463,17 +415,6 @@ async fn walk(
         }
     }
     Ok(())
-}
-
-/// A refusal with the challenges of the one before it: a client may meet any of them (RFC 9110 §11.6.1).
-fn joined(before: Option<Box<Reply>>, mut reply: Box<Reply>) -> Box<Reply> {
-    let challenge = http::header::WWW_AUTHENTICATE;
-    for earlier in before.iter().flat_map(|before| before.headers.get_all(&challenge)) {
-        if !reply.headers.get_all(&challenge).iter().any(|known| known == earlier) {
-            reply.headers.append(&challenge, earlier.clone());
-        }
-    }
-    reply
 }
 
 /// Plugins whose condition asks who the caller is, before that is known: they would never run, or never be needed.

@@ -19,6 +19,12 @@ use crate::stream::session::{Message, Session};
 pub trait Authenticate: Send + Sync {
     /// Looks for this plugin's kind of credential, and for its owner among [`Seat::consumers`].
     fn authenticate<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Claim<'a>;
+
+    /// Takes this plugin's kind of credential out of a request, where its settings say so. Called once a caller was
+    /// recognised by a chain with several authenticating plugins: what another one was shown is not the target's either.
+    fn hide(&self, exchange: &mut Exchange) {
+        let _ = exchange;
+    }
 }
 
 /// Sees a request before a target is picked. Called once an exchange, in chain order.
@@ -147,6 +153,7 @@ macro_rules! hooks {
             pub(crate) chooses: Vec<Arc<str>>,
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
+            pub(crate) prepares: Vec<u16>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
 
@@ -211,5 +218,11 @@ impl Hooks {
     /// chain in which a plugin that guards was moved behind it is refused.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
+    }
+
+    /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers
+    /// for the target.
+    pub fn only_prepares(&mut self) {
+        self.prepares.push(self.place);
     }
 }

@@ -32,10 +32,16 @@ impl Answers {
 
     /// The password is right: the request goes on as this caller's.
     pub(crate) fn recognised(&self, exchange: &mut Exchange, identity: Arc<Identity>) -> Arc<Identity> {
-        if self.hide {
-            exchange.request.headers.remove(AUTHORIZATION);
-        }
+        self.take_out(exchange);
         identity
+    }
+
+    /// Takes passwords out of a request, where the settings say so. Another scheme is another plugin's, and stays.
+    pub(crate) fn take_out(&self, exchange: &mut Exchange) {
+        let headers = &mut exchange.request.headers;
+        if self.hide && headers.get_all(AUTHORIZATION).iter().any(|value| basic(value).is_some()) {
+            headers.remove(AUTHORIZATION);
+        }
     }
 
     /// There is no password.

@@ -147,13 +147,18 @@ impl Bearer {
         seat: Seat<'_>,
         identity: Arc<Identity>,
     ) -> Arc<Identity> {
-        if self.hide {
-            self.places.take_out(exchange);
-        }
+        self.take_out(exchange);
         if self.tells() {
             exchange.state.put(seat, Recognised(identity.clone()));
         }
         identity
+    }
+
+    /// Takes tokens out of a request, where the settings say so.
+    pub(crate) fn take_out(&self, exchange: &mut Exchange) {
+        if self.hide {
+            self.places.take_out(exchange);
+        }
     }
 
     /// Tells the target what the claims say. Whom another plugin recognised has none here: what a client sends under these names

@@ -1,5 +1,6 @@
 //! Bodies read into memory, whole or in part, and handed back.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -68,6 +69,31 @@ impl Body {
             }
         }
         Ok(seen)
+    }
+
+    /// How many bytes have come already, up to the first frame with which they are more than `limit`: waits for none. The body
+    /// is whole afterwards.
+    ///
+    /// # Errors
+    /// What ended the body early.
+    pub async fn at_hand(&mut self, limit: u64) -> Result<u64, BodyError> {
+        if let Some(length) = self.exact_length() {
+            return Ok(length);
+        }
+        let (mut ahead, mut trailers) = (BytesMut::new(), None);
+        while ahead.len() as u64 <= limit && trailers.is_none() {
+            let polled = poll_fn(|cx| Poll::Ready(self.poll_next(cx))).await;
+            let Poll::Ready(Some(frame)) = polled else { break };
+            match frame?.into_data() {
+                Ok(data) => ahead.extend_from_slice(&data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        let length = ahead.len() as u64;
+        if length > 0 || trailers.is_some() {
+            *self = self.rest(ahead.freeze(), None, trailers);
+        }
+        Ok(length)
     }
 
     /// Has all of it at hand, so that it can be sent twice, where it has no more than `limit` bytes and no trailers. Else it

@@ -115,6 +115,36 @@ fn peeking_leaves_the_body_whole() {
 }
 
 #[test]
+fn what_is_at_hand_is_counted_without_waiting() {
+    for (limit, length) in [(0, 3), (3, 6), (100, 6)] {
+        let mut body = pieces(&["abc", "def"]);
+        assert_eq!(now(body.at_hand(limit)).unwrap(), length, "{limit}");
+        assert_eq!(now(body.collect(100)).unwrap().0, "abcdef", "{limit}");
+    }
+    let mut slow = Body::stream(Never);
+    assert_eq!(now(slow.at_hand(10)).unwrap(), 0);
+    let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))]);
+    let mut body = Body::full_with_trailers("abc", trailers.clone());
+    assert_eq!(now(body.at_hand(10)).unwrap(), 3);
+    assert_eq!(now(body.collect(10)).unwrap(), (Bytes::from("abc"), Some(trailers)));
+}
+
+/// A body of which nothing comes.
+struct Never;
+
+impl HttpBody for Never {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
 fn a_peek_keeps_trailers() {
     let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))]);
     let mut body = Body::full_with_trailers("abc", trailers.clone());

@@ -198,7 +198,7 @@ impl Ending<'_> {
             cause: cut,
             reason: cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason())),
             is_error: cut.is_some_and(|cause| cause != Cause::Plugin || !exchange.is_no_error()),
-            failure: self.failure.as_deref(),
+            failure: self.failure.as_deref().or_else(|| exchange.failure()),
             attempts: self.attempts,
             first_byte: self.first_byte,
             duration: exchange.started.elapsed(),

@@ -67,10 +67,12 @@ pub(super) fn bypassed(registry: &Registry, hooks: &Hooks, members: &[Member]) -
         let Some((config, _)) = members.get(at - 1) else { continue };
         let own = registry.place(&config.plugin_name);
         for (n, (other, plugin)) in members.iter().enumerate().skip(at) {
-            let taken = hooks.taken_by(u16::try_from(n + 1).unwrap_or(u16::MAX));
+            let place = u16::try_from(n + 1).unwrap_or(u16::MAX);
+            let taken = hooks.taken_by(place);
             let was_moved = registry.place(&other.plugin_name) < own;
             let identifies = taken.meets(HookSet::AUTHENTICATE);
-            if was_moved && (identifies || plugin.guards() && taken.meets(HookSet::ON_REQUEST)) {
+            let refuses = taken.meets(HookSet::ON_REQUEST) && !hooks.prepares.contains(&place);
+            if was_moved && (identifies || plugin.guards() && refuses) {
                 let message = format!(
                     "`{}` runs before `{}` and would answer without asking it",
                     config.plugin_name, other.plugin_name

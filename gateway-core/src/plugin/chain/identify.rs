@@ -1,0 +1,99 @@
+//! Who the caller is, by the authenticating plugins of a chain.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::verdict::within;
+use super::{Chain, Reached};
+use crate::config::model::AuthMode;
+use crate::consumer::Identity;
+use crate::http::exchange::Exchange;
+use crate::http::reply::{Cause, Reply};
+use crate::plugin::hooks::Seated;
+use crate::plugin::seat::Around;
+use crate::plugin::step::{Claim, Finding};
+
+impl Chain {
+    /// Asks the authenticating plugins who the caller is.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) async fn identify(
+        &self,
+        exchange: &mut Exchange,
+        around: Around<'_>,
+        reached: &mut Reached,
+    ) -> Result<(), Box<Reply>> {
+        let Some(identity) = self.caller(exchange, around, reached).await? else { return Ok(()) };
+        exchange.identity = Some(identity);
+        // The plugin that recognised the caller has taken its own credential out. Those of the others are still there.
+        if self.authenticate.len() > 1 {
+            for seat in &self.authenticate {
+                if seat.runs(exchange) {
+                    seat.plugin.hide(exchange);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The caller; `None` where no condition made any plugin ask.
+    async fn caller(
+        &self,
+        exchange: &mut Exchange,
+        around: Around<'_>,
+        reached: &mut Reached,
+    ) -> Result<Option<Arc<Identity>>, Box<Reply>> {
+        let mode = around.state.proxy.auth_mode;
+        let mut refusal: Option<Box<Reply>> = None;
+        let mut caller = None;
+        let mut asked = false;
+        for seat @ Seated { place, plugin, .. } in &self.authenticate {
+            if !seat.runs(exchange) {
+                continue;
+            }
+            *reached = Reached(*place);
+            asked = true;
+            let (waited, finding) = match plugin.authenticate(exchange, around.seat(*place)) {
+                Claim::Absent(reply) => (None, Finding::Absent(reply)),
+                Claim::Caller(identity) => (None, Finding::Caller(identity)),
+                Claim::Refused(reply) => (None, Finding::Refused(reply)),
+                Claim::Wait(future) => {
+                    (Some(Instant::now()), within(future).await.unwrap_or_else(Finding::Refused))
+                }
+            };
+            exchange.note_wait(*place, "authenticate", waited);
+            match finding {
+                Finding::Caller(identity) if mode == AuthMode::All => caller = Some(identity),
+                Finding::Caller(identity) => return Ok(Some(identity)),
+                Finding::Refused(reply) if mode != AuthMode::Multi => return Err(reply),
+                Finding::Absent(reply) if mode == AuthMode::All => {
+                    return Err(reply.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))));
+                }
+                Finding::Refused(reply) => refusal = Some(joined(refusal, reply)),
+                Finding::Absent(Some(reply)) => refusal = Some(joined(refusal, reply)),
+                Finding::Absent(None) => {}
+            }
+        }
+        if !asked {
+            // No condition made any of them run: nobody is to be recognised.
+            return Ok(None);
+        }
+        if caller.is_some() {
+            return Ok(caller);
+        }
+        Err(refusal.unwrap_or_else(|| Box::new(Reply::new(Cause::Unauthenticated))))
+    }
+}
+
+/// A refusal with the challenges of the one before it: a client may meet any of them (RFC 9110 §11.6.1).
+fn joined(before: Option<Box<Reply>>, mut reply: Box<Reply>) -> Box<Reply> {
+    let challenge = http::header::WWW_AUTHENTICATE;
+    for earlier in before.iter().flat_map(|before| before.headers.get_all(&challenge)) {
+        if !reply.headers.get_all(&challenge).iter().any(|known| known == earlier) {
+            reply.headers.append(&challenge, earlier.clone());
+        }
+    }
+    reply
+}
