@@ -136,8 +136,8 @@ pub(super) fn stored_headers(headers: &HeaderMap, strips_set_cookie: bool, now: 
     kept
 }
 
-/// The stored headers with what a 304 says anew (RFC 9111 §3.2); what describes the stored bytes stays.
-pub(super) fn freshened(stored: &HeaderMap, said: &HeaderMap) -> HeaderMap {
+/// The stored headers with what a 304 that came now says anew (RFC 9111 §3.2); what describes the stored bytes stays.
+pub(super) fn freshened(stored: &HeaderMap, said: &HeaderMap, now: SystemTime) -> HeaderMap {
     let mut headers = stored.clone();
     let kept = [&CONTENT_LENGTH, &CONTENT_ENCODING, &CONTENT_TYPE, &CONTENT_RANGE, &SET_COOKIE, &AGE];
     for name in said.keys().filter(|name| !kept.contains(name)) {
@@ -146,7 +146,19 @@ pub(super) fn freshened(stored: &HeaderMap, said: &HeaderMap) -> HeaderMap {
             headers.append(name, value.clone());
         }
     }
+    if !said.contains_key(DATE) {
+        // RFC 9110 §6.6.1. By the stored date the response would be as old as before.
+        headers.insert(DATE, conditional::written(now));
+    }
     headers
+}
+
+/// Whether a 304 is about another response than the stored one, by a strong validator that is not its own (RFC 9111 §4.3.4).
+/// nginx weakens the tag of what it compresses, but not that of the 304: the same tag made weak is no other.
+pub(super) fn is_about_another(stored: &HeaderMap, said: &HeaderMap) -> bool {
+    let own = stored.get(ETAG).map(HeaderValue::as_bytes);
+    let own = own.map(|tag| tag.strip_prefix(b"W/").unwrap_or(tag));
+    said.get(ETAG).is_some_and(|tag| !tag.as_bytes().starts_with(b"W/") && Some(tag.as_bytes()) != own)
 }
 
 /// Asks the target whether a stored response is still right; false where it has nothing to be recognised by.

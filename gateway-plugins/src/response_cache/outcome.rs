@@ -77,6 +77,11 @@ impl ResponseCache {
             return self.failed(fetch, exchange, response, now);
         }
         if status == StatusCode::NOT_MODIFIED && fetch.asks_again {
+            let stored = fetch.known.as_ref().map(|known| &known.head.headers);
+            if stored.is_some_and(|stored| answer::is_about_another(stored, response.headers())) {
+                self.fetch_anew((key, fetch), exchange, seat);
+                return Step::Next;
+            }
             self.revalidated((key, fetch), exchange, response, now);
             return Step::Next;
         }
@@ -178,17 +183,25 @@ impl ResponseCache {
     ) {
         let Some(known) = fetch.known else { return };
         let clock = SystemTime::now();
-        let headers = answer::freshened(&known.head.headers, response.headers());
+        let headers = answer::freshened(&known.head.headers, response.headers(), clock);
         let took = now.saturating_duration_since(exchange.started);
+        // The 304 may say what else the response depends on (RFC 9111 §4.1). What is stored would be found by less.
+        let chooser = Chooser { headers: &exchange.request.headers, accept_encoding: fetch.accept_encoding };
+        let variant = chooser.variant(policy::vary(&headers).unwrap_or_default());
+        let varies_anew = variant != known.head.variant;
         let mut current = known.clone();
         match self.rules.judge((known.head.status, &headers), fetch.asker, (clock, took)) {
             Ok(policy) => {
                 let tags = purge::tags(&headers).unwrap_or_default();
-                let (status, variant) = (known.head.status, known.head.variant.clone());
-                let head = Head { status, headers, policy, received: now, variant, tags };
+                let head = Head { status: known.head.status, headers, policy, received: now, variant, tags };
                 current = Arc::new(Stored::new(Arc::new(head), known.body.clone()));
-                self.store.put(&key, current.clone(), fetch.start);
+                if varies_anew {
+                    self.store.put_alone(&key, current.clone(), fetch.start);
+                } else {
+                    self.store.put(&key, current.clone(), fetch.start);
+                }
             }
+            Err("CREDENTIALS" | "COOKIE") if varies_anew => self.store.invalidate(&key, None),
             Err("CREDENTIALS" | "COOKIE") => {}
             Err(_) => self.store.pass(&key, now),
         }

@@ -104,16 +104,19 @@ impl Rules {
         };
         let lifetime = if self.max_ttl > Duration::ZERO { lifetime.min(self.max_ttl) } else { lifetime };
         let never_stale = control.must_revalidate || control.no_cache;
-        let stale = |said: Option<Duration>, ours: Duration| match never_stale {
-            true => Duration::ZERO,
-            false => said.unwrap_or(ours),
+        // `s-maxage` says `proxy-revalidate` as well (RFC 9111 §5.2.2.10), so that only the target itself can allow more.
+        let is_strict = never_stale || control.s_maxage.is_some();
+        let stale = |said: Option<Duration>, ours: Duration| match said {
+            _ if never_stale => Duration::ZERO,
+            Some(said) => said,
+            None if is_strict => Duration::ZERO,
+            None => ours,
         };
         let policy = Policy {
             lifetime: if control.no_cache { Duration::ZERO } else { lifetime },
             stale_while_revalidate: stale(control.stale_while_revalidate, self.stale_while_revalidate),
             stale_if_error: stale(control.stale_if_error, self.stale_if_error),
-            // `s-maxage` says that of shared caches as well (RFC 9111 §5.2.2.10).
-            must_revalidate: never_stale || control.s_maxage.is_some(),
+            must_revalidate: is_strict,
             initial_age: initial_age(headers, now, took),
         };
         let is_of_use = policy.initial_age < policy.lifetime + policy.stale_while_revalidate
@@ -413,5 +416,22 @@ mod tests {
         let ours = judge(&ours, 200, Asker::default(), &[("cache-control", "max-age=60")]).unwrap();
         assert_eq!(allows(&ours, 61, &none), Use::WhileRevalidated);
         assert!(ours.serves_errors(secs(61), None));
+    }
+
+    #[test]
+    fn with_s_maxage_only_the_target_allows_stale_responses() {
+        let secs = Duration::from_secs;
+        let mut ours = rules();
+        (ours.stale_while_revalidate, ours.stale_if_error) = (secs(10), secs(10));
+        for (said, allowed) in [
+            ("s-maxage=60", (0, 0)),
+            ("s-maxage=60, stale-if-error=5", (0, 5)),
+            ("s-maxage=60, stale-while-revalidate=4", (4, 0)),
+            ("max-age=60", (10, 10)),
+        ] {
+            let policy = judge(&ours, 200, Asker::default(), &[("cache-control", said)]).unwrap();
+            let got = (policy.stale_while_revalidate.as_secs(), policy.stale_if_error.as_secs());
+            assert_eq!(got, allowed, "{said}");
+        }
     }
 }

@@ -49,9 +49,11 @@ pub(crate) struct Config {
     negative_ttl_seconds: Seconds,
     /// The errors that are stored where `negative_ttl_seconds` is not 0. Default 404, 405, 410, 414, 501.
     negative_statuses: Vec<u16>,
-    /// How long a stale response is served while it is fetched anew, where the target does not say. Default 0.
+    /// How long a stale response is served while it is fetched anew, where the target does not say, nor
+    /// `s-maxage`, which forbids it. Default 0.
     stale_while_revalidate_seconds: Seconds,
-    /// How long a stale response is served when the target fails, where the target does not say. Default 0.
+    /// How long a stale response is served when the target fails, where the target does not say, nor `s-maxage`,
+    /// which forbids it. Default 0.
     stale_if_error_seconds: Seconds,
     /// Follows `Cache-Control` of requests: `no-cache`, `no-store`, `max-age`, `min-fresh`, `max-stale`, `only-if-cached`.
     /// Default true.

@@ -214,6 +214,14 @@ impl Store {
         is_kept
     }
 
+    /// Stores a response in the place of all that is stored for its place, as [`Self::put`].
+    pub(super) fn put_alone(&self, key: &Key, stored: Arc<Stored>, mut start: Start) -> bool {
+        self.invalidate(key, None);
+        // Its own invalidation does not overtake it; another one does.
+        start.generation = start.generation.wrapping_add(1);
+        self.put(key, stored, start)
+    }
+
     /// Takes a response from a tier below into memory, as [`Self::put`].
     pub(super) fn promote(&self, key: &Key, stored: &Arc<Stored>, start: &Start) -> bool {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

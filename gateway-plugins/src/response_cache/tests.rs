@@ -1,6 +1,7 @@
 //! What is answered from the store, and what never is.
 
 mod ahead;
+mod confirmed;
 mod disk;
 mod hostile;
 mod purging;

@@ -342,6 +342,15 @@ impl ResponseCache {
         exchange.state.put(seat, Some(Visit { key: wanted.key, role: Role::Fetch(Box::new(fetch)) }));
     }
 
+    /// The target's 304 is not about what is stored: that goes, and the target is asked for all of it.
+    pub(super) fn fetch_anew(&self, (key, fetch): (Key, Fetch), exchange: &mut Exchange, seat: Seat<'_>) {
+        self.store.invalidate(&key, None);
+        let (asked, accept_encoding) = (RequestControl::default(), fetch.accept_encoding);
+        let wanted = Wanted { key, asked, accept_encoding, tier: None };
+        self.fetch(exchange, seat, wanted, (None, fetch.why, fetch.lead, None));
+        exchange.ask_again();
+    }
+
     /// Has a stale response fetched anew without this client.
     fn refresh(&self, wanted: &Wanted, exchange: &mut Exchange, seat: Seat<'_>, stored: &Arc<Stored>) {
         let chooser = wanted.chooser(exchange);
