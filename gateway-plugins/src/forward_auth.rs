@@ -41,6 +41,8 @@ use settings::Config;
 /// The plugin.
 pub(crate) struct ForwardAuth {
     client: Client,
+    /// Host and port of the URL, for the record.
+    server: Box<str>,
     question: Question,
     /// How it is asked over gRPC, in the place of `question`.
     grpc: Option<Grpc>,
@@ -124,7 +126,11 @@ impl OnRequest for ForwardAuth {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         Step::wait(async move {
             match self.ask(exchange, seat).await {
-                Ok(_) => Verdict::Next,
+                Ok(_) => {
+                    // No identity says for whom the response is.
+                    exchange.mark_checked();
+                    Verdict::Next
+                }
                 Err(reply) => Verdict::Reply(reply),
             }
         })
@@ -183,10 +189,13 @@ impl ForwardAuth {
             };
             self.client.fetch(question).await
         };
-        let Ok(response) = response else { return self.failed("forward_auth_failed") };
+        let response = match response {
+            Ok(response) => response,
+            Err(error) => return self.no_answer(exchange, &error.to_string()),
+        };
         exchange.note("forward_auth.status", u64::from(response.status().as_u16()));
         match answer::judge(self.question.convention, &response, &self.refusal_headers) {
-            Answer::Failed => self.failed("forward_auth_failed"),
+            Answer::Failed => self.no_answer(exchange, &format!("it answers {}", response.status())),
             Answer::Refuse(reply) => {
                 self.counts.refused.add(1);
                 Err(reply)
@@ -254,11 +263,16 @@ impl ForwardAuth {
                 self.counts.refused.add(1);
                 Err(Box::new(reply))
             }
-            Err(NoAnswer(why)) => {
-                tracing::warn!(%why, "the authorization server gives no answer");
-                self.failed("forward_auth_failed")
-            }
+            Err(NoAnswer(why)) => self.no_answer(exchange, &why),
         }
+    }
+
+    /// Notes why there is no answer, and by which server.
+    fn no_answer(&self, exchange: &mut Exchange, why: &str) -> Result<HeaderMap, Box<Reply>> {
+        exchange.note("forward_auth.server", &*self.server);
+        exchange.note_failure(format!("{}: {why}", self.server));
+        tracing::warn!(server = %self.server, %why, "the authorization server gives no answer");
+        self.failed("forward_auth_failed")
     }
 
     /// What becomes of a request without an answer: it passes where that is allowed, without fields of any answer.

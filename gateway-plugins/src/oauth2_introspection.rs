@@ -277,12 +277,22 @@ impl Authenticate for Oauth2Introspection {
             match self.ask(&token, print, seat).await {
                 Ok(Ok(identity)) => Finding::Caller(self.bearer.recognised(exchange, seat, identity)),
                 Ok(Err(fault)) => Finding::Refused(fault.reply()),
-                Err(reply) => {
+                Err((reply, why)) => {
                     self.counts.failed.add(1);
+                    if let Some(why) = why {
+                        let server = self.server.1.authority().map_or("", |authority| authority.as_str());
+                        exchange.note("oauth2_introspection.server", server);
+                        exchange.note_failure(format!("{server}: {why}"));
+                        tracing::warn!(%server, %why, "the introspection server gives no answer");
+                    }
                     Finding::Refused(reply)
                 }
             }
         })
+    }
+
+    fn hide(&self, exchange: &mut Exchange) {
+        self.bearer.take_out(exchange);
     }
 }
 
@@ -294,18 +304,20 @@ impl OnRequest for Oauth2Introspection {
 }
 
 impl Oauth2Introspection {
-    /// Asks about a token, and remembers what is said. An error is the server's, not the token's.
+    /// Asks about a token, and remembers what is said. An error is the server's, not the token's: the refusal, and why there
+    /// is no answer where the server was asked.
     async fn ask(
         &self,
         token: &str,
         print: Print,
         seat: Seat<'_>,
-    ) -> Result<Result<Arc<Identity>, Fault>, Box<Reply>> {
+    ) -> Result<Result<Arc<Identity>, Fault>, (Box<Reply>, Option<String>)> {
         let turn = self.turns.take().await.map_err(|_| {
             let reply = no_answer("introspection_busy").header(RETRY_AFTER, HeaderValue::from_static("1"));
-            Box::new(reply)
+            (Box::new(reply), None)
         })?;
-        let answer = self.call(token).await.ok_or_else(|| Box::new(no_answer("introspection_failed")))?;
+        let answer = self.call(token).await;
+        let answer = answer.map_err(|why| (Box::new(no_answer("introspection_failed")), Some(why)))?;
         drop(turn);
         let now = now();
         let judged = self.judge(answer, seat, now);
@@ -326,14 +338,18 @@ impl Oauth2Introspection {
         Ok(judged)
     }
 
-    /// The server's answer; `None` when there is none that can be used.
-    async fn call(&self, token: &str) -> Option<Map<String, Value>> {
+    /// The server's answer, or why there is none that can be used.
+    async fn call(&self, token: &str) -> Result<Map<String, Value>, String> {
         let mut fields = vec![("token", token)];
         fields.extend(self.hint.as_deref().map(|hint| ("token_type_hint", hint)));
-        let request = self.oauth.post(&self.server.1, &fields).ok()?;
-        let response = self.server.0.fetch(request).await.ok()?;
-        let answer = json::object(response.body()).filter(|_| response.status() == StatusCode::OK)?;
-        answer.get("active").is_some_and(Value::is_boolean).then_some(answer)
+        let request = self.oauth.post(&self.server.1, &fields).map_err(|error| error.to_string())?;
+        let response = self.server.0.fetch(request).await.map_err(|error| error.to_string())?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answers {}", response.status()));
+        }
+        let answer = json::object(response.body());
+        let answer = answer.filter(|answer| answer.get("active").is_some_and(Value::is_boolean));
+        answer.ok_or_else(|| "its answer is not a JSON object with `active`".to_owned())
     }
 
     /// The caller of an answer, and until when it is one.

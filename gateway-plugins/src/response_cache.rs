@@ -6,8 +6,8 @@
 //! have refused.
 //!
 //! A response is stored when the target says for how long it is fresh. Not stored are, unless the settings say otherwise:
-//! responses with `Set-Cookie`; those to callers who were identified or sent `Authorization`, unless the target says
-//! `public` or `s-maxage`; errors; partial ones; those that vary by something the cache can't see. Requests with a body,
+//! responses with `Set-Cookie`; those to callers who were identified, were let in by `forward_auth` or sent `Authorization`,
+//! unless the target says `public` or `s-maxage`; errors; partial ones; those that vary by something the cache can't see. Requests with a body,
 //! or with a field that overrides host, path or method (`X-Original-URL` and the like), get an answer of their own.
 //!
 //! One request fetches what is missing; the others read the same response while it comes, or wait for a bounded time. A

@@ -202,6 +202,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
     let count = |result| world.meters().counter(REQUESTS, &["result"], &[result]);
     Ok(ForwardAuth {
         client,
+        server: uri.authority().map_or("", |authority| authority.as_str()).into(),
         grpc,
         passes_failures: config.failure_mode_allow,
         question: Question {

@@ -147,7 +147,12 @@ async fn what_the_answers_mean() {
         assert_eq!(trial.asked().len(), usize::from(expected == 200), "{convention} {status}");
         match (convention, expected) {
             (_, 200) => {}
-            (_, 503) => assert_eq!(trial.records()[0].reason, Some("forward_auth_failed")),
+            (_, 503) => {
+                let record = &trial.records()[0];
+                assert_eq!(record.reason, Some("forward_auth_failed"));
+                let failure = record.failure.as_deref().unwrap_or_default();
+                assert!(failure.starts_with(&format!("auth.test: it answers {status}")), "{failure}");
+            }
             ("nginx", _) => {
                 assert_eq!((got.field("x-b"), got.text().contains("no\n")), ("", false));
                 assert_eq!(got.field("www-authenticate"), if expected == 401 { "X" } else { "" });
@@ -207,6 +212,42 @@ async fn an_answer_may_name_the_caller() {
 }
 
 #[tokio::test]
+async fn the_cache_takes_no_response_for_everybodys() {
+    let machine = answering(200, &[], "");
+    let asks = json!({ "url": "https://auth.test/" });
+    let calls = json!({ "url": "https://auth.test/", "caller_header": "X-User" });
+    machine.net.serve(|sent| {
+        let response = Response::builder().status(200).header("x-user", sent.field("cookie"));
+        Served::Response(response.body(Body::empty()).expect("a response"))
+    });
+    for (auth, cache, said, shared) in [
+        (&asks, json!({}), "max-age=60", false),
+        (&asks, json!({}), "max-age=60, public", true),
+        (&asks, json!({ "key": { "caller": true } }), "max-age=60", false),
+        (&calls, json!({ "key": { "caller": true } }), "max-age=60", false),
+    ] {
+        let spec = json!({
+            "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80 }],
+            "plugin_configs": [
+                { "id": "f", "plugin_name": "forward_auth", "proxy_id": "a", "config": auth },
+                { "id": "c", "plugin_name": "response_cache", "proxy_id": "a", "config": cache },
+            ],
+        });
+        let trial =
+            Trial::of_spec(crate::PLUGINS, &spec.to_string(), &machine.world()).answering(move |asked| {
+                let text = format!("of {}", asked.field("cookie"));
+                Response::builder().header("cache-control", said).body(Body::full(text)).expect("a response")
+            });
+        let mut texts = Vec::new();
+        for cookie in ["a", "b"] {
+            texts.push(trial.get("/", &[("cookie", cookie)]).await.text());
+        }
+        let second = if shared { "of a" } else { "of b" };
+        assert_eq!(texts, ["of a", second], "{auth} {cache} {said}");
+    }
+}
+
+#[tokio::test]
 async fn it_is_asked_after_the_caller_is_known() {
     let machine = answering(200, &[], "");
     let trial = trial(&machine, &json!({ "request_headers": [] }), &[("key_auth", json!({}))]);
@@ -222,7 +263,10 @@ async fn without_an_answer_nothing_passes() {
     let config = json!({ "timeout_ms": 50, "max_concurrent_calls": 1, "max_waiting_calls": 0, "status_on_error": 403 });
     let trial = trial(&machine, &config, &[]);
     let got = trial.get("/", &[]).await;
-    assert_eq!((got.status, trial.records()[0].reason), (403, Some("forward_auth_failed")));
+    let record = &trial.records()[0];
+    assert_eq!((got.status, record.reason), (403, Some("forward_auth_failed")));
+    assert_eq!(record.failure.as_deref(), Some("auth.test: connect_failed"));
+    assert!(record.fields.contains(&("forward_auth.server", "auth.test".into())));
     machine.net.serve(|_| Served::Silent);
     let (first, second) = tokio::join!(trial.get("/", &[]), trial.get("/", &[]));
     assert_eq!((first.status, first.field("retry-after")), (403, ""));

@@ -207,6 +207,9 @@ async fn a_server_that_gives_no_answer_lets_nobody_in() {
     let (trial, _) =
         trial(&machine, &json!({ "timeout_ms": 100, "max_concurrent_calls": 1, "max_waiting_calls": 0 }));
     assert_eq!(caller(&trial, "t").await, "503 introspection_failed", "away");
+    let record = trial.records().pop().expect("a record");
+    assert_eq!(record.failure.as_deref(), Some("idp.test: connect_failed"));
+    assert!(record.fields.contains(&("oauth2_introspection.server", "idp.test".into())));
     for (status, body) in
         [(401, json!({ "error": "invalid_client" })), (500, json!({ "active": true, "sub": "x" }))]
     {

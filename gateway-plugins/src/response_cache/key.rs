@@ -177,7 +177,8 @@ impl Recipe {
         let has_credentials = headers.contains_key(AUTHORIZATION) && !self.headers.contains(&AUTHORIZATION);
         match &exchange.identity {
             Some(_) => !self.per_caller,
-            None => has_credentials,
+            // Who was let in by another server's word is somebody too, by whatever that server went by.
+            None => has_credentials || exchange.is_checked(),
         }
     }
 
