@@ -2,6 +2,7 @@
 //!
 //! Runs over the gateway's own answers as well; `when` narrows it to some requests. Values are made from the response as it
 //! was before the first rule. A body that changes loses its `ETag` where that is a strong one, for the bytes are others.
+//! Where there are rules for bodies, requests lose `Range` and `If-Range`: a part of a body can't be changed.
 
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
+use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
 use gateway_core::template::Moment;
-use http::header::{CONTENT_LENGTH, ETAG};
+use http::header::{CONTENT_LENGTH, ETAG, IF_RANGE, RANGE};
 use http::{Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,7 +47,21 @@ impl Plugin for ResponseTransformer {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if self.rules.changes_body() {
+            hooks.only_prepares();
+            hooks.on_request(self.clone());
+        }
         hooks.on_response(self);
+    }
+}
+
+impl OnRequest for ResponseTransformer {
+    fn on_request<'a>(&'a self, exchange: &'a mut Exchange, _seat: Seat<'a>) -> Step<'a> {
+        // By ranges a client could read what a rule removes from the whole.
+        for name in [RANGE, IF_RANGE] {
+            exchange.request.headers.remove(name);
+        }
+        Step::Next
     }
 }
 
@@ -72,7 +87,10 @@ impl OnResponse for ResponseTransformer {
             return Step::Next;
         }
         if response.status() == StatusCode::PARTIAL_CONTENT {
-            return Step::Next;
+            return match self.rules.apply_to_part(response.headers(), Cause::UpstreamGarbage) {
+                Some(reply) => Step::Reply(reply),
+                None => Step::Next,
+            };
         }
         Step::wait(async move {
             let mut taken = std::mem::take(response.body_mut());

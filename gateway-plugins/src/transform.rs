@@ -12,8 +12,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::jose::json::value as json_without_duplicates;
 use crate::shared;
 use crate::shared::query::Query;
 
@@ -74,8 +76,9 @@ pub(crate) struct BodyRules {
     /// Bytes a body may have to be changed; it is held in memory. Default 1 MiB.
     #[schemars(range(min = 1))]
     max_bytes: Bytes,
-    /// What becomes of a body that is larger, that is not JSON though its type says so, or that is compressed:
-    /// `refuse` (413, 400 or 415 for requests, 502 for responses) or `pass` as it is. Default `refuse`.
+    /// What becomes of a body that is larger, that is not JSON though its type says so, that has a duplicate key, that comes
+    /// with several `Content-Type` fields or in part (206), or that is compressed: `refuse` (413, 400 or 415 for requests, 502
+    /// for responses) or `pass` as it is. Default `refuse`.
     otherwise: Unchangeable,
 }
 
@@ -210,6 +213,9 @@ impl Rules {
             return Changed::No;
         }
         let [too_large, not_json, encoded] = causes;
+        if headers.get_all(CONTENT_TYPE).iter().count() > 1 {
+            return self.unchangeable(not_json, "content_type_ambiguous", "there are several content types");
+        }
         if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding.as_bytes() != b"identity") {
             return self.unchangeable(encoded, "body_compressed", "a compressed body can't be changed");
         }
@@ -221,9 +227,14 @@ impl Rules {
             }
             Err(_) => return Changed::Refused(Box::new(Reply::new(not_json).reason("body_incomplete"))),
         };
-        let Ok(mut document) = serde_json::from_slice::<Value>(&bytes) else {
+        // A rule changes one of two fields of a name, and the other reader may take the other.
+        let Some(mut document) = json_without_duplicates(&bytes) else {
+            let is_json = serde_json::from_slice::<IgnoredAny>(&bytes).is_ok();
             *body = Body::full(bytes);
-            return self.unchangeable(not_json, "body_not_json", "the body is not JSON");
+            return match is_json {
+                true => self.unchangeable(not_json, "body_ambiguous", "the body has a duplicate key"),
+                false => self.unchangeable(not_json, "body_not_json", "the body is not JSON"),
+            };
         };
         let before = document.clone();
         for (change, value) in self.body.iter().zip(values) {
@@ -238,6 +249,17 @@ impl Rules {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
         *body = Body::full(text);
         Changed::Yes
+    }
+
+    /// What becomes of a response that has only a part of its body: the refusal, where it is JSON and may not pass.
+    pub(crate) fn apply_to_part(&self, headers: &HeaderMap, cause: Cause) -> Option<Box<Reply>> {
+        if !is_json(headers) {
+            return None;
+        }
+        match self.unchangeable(cause, "body_partial", "a part of a body can't be changed") {
+            Changed::Refused(reply) => Some(reply),
+            Changed::Yes | Changed::No => None,
+        }
     }
 
     fn unchangeable(&self, cause: Cause, reason: &'static str, detail: &'static str) -> Changed {
@@ -256,11 +278,14 @@ impl Rules {
     }
 }
 
-/// Whether a message says that its body is JSON: `application/json` or any `+json`.
+/// Whether a message says that its body is JSON: `application/json` or any `+json`. One of several types is enough, for
+/// readers differ in which they take.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
-    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
+    headers.get_all(CONTENT_TYPE).iter().any(|value| {
+        let essence = value.as_bytes().split(|c| *c == b';').next().unwrap_or_default().trim_ascii();
+        let essence = essence.to_ascii_lowercase();
+        essence == b"application/json" || essence.ends_with(b"+json")
+    })
 }
 
 /// A rule has the parts that its operation needs, and no others.

@@ -136,6 +136,21 @@ async fn a_body_that_can_not_be_changed_is_refused_or_passes() {
 }
 
 #[tokio::test]
+async fn what_two_readers_take_for_different_things_does_not_reach_the_target() {
+    let rules = json!([{"operation": "set", "target": "body", "key": "/role", "value": "user"}]);
+    let two = &[("content-type", "text/plain"), JSON][..];
+    for (fields, body) in [
+        (&[JSON][..], r#"{"role":"admin","role":"user"}"#),
+        (&[JSON], r#"{"r\u006fle":"admin","role":"user"}"#),
+        (two, r#"{"role":"admin"}"#),
+    ] {
+        let trial = Trial::new(PLUGINS, "request_transformer", json!({ "rules": rules }));
+        let got = trial.request("POST", "/", fields, body).await;
+        assert_eq!((got.status, trial.asked().len()), (400, 0), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn values_come_from_before_and_can_not_forge_lines() {
     let rules = json!([
         {"operation": "set", "target": "header", "key": "x-a", "value": "new"},
