@@ -1,14 +1,15 @@
 //! Keeps clients from responses that are larger than allowed.
 //!
-//! A response that says its length is replaced by a 502. One that does not is cut off where it has sent too much, so
-//! that the client sees it is not whole; with `buffer` it is read first, and a too large one is a 502 as well.
+//! A response that says its length is replaced by a 502, and so is one of which too much came with its head. Another is cut off
+//! where it has sent too much, so that the client sees it is not whole; with `buffer` it is read first, and a too large one is
+//! a 502 as well.
 
 use std::sync::Arc;
 
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
-use gateway_core::http::exchange::Exchange;
+use gateway_core::http::exchange::{Exchange, LateReason};
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnResponse, Plugin, Seat, Step, Verdict, World};
 use http::header::CONTENT_LENGTH;
@@ -50,10 +51,12 @@ impl Plugin for ResponseSizeLimiting {
     }
 }
 
+const TOO_LARGE: &str = "response_too_large";
+
 fn too_large() -> Reply {
     Reply::new(Cause::UpstreamGarbage)
         .status(StatusCode::BAD_GATEWAY)
-        .reason("response_too_large")
+        .reason(TOO_LARGE)
         .detail("the response is larger than allowed")
 }
 
@@ -76,18 +79,32 @@ impl OnResponse for ResponseSizeLimiting {
         if self.buffer && *exchange.method() != Method::HEAD {
             return Step::wait(self.read(response));
         }
-        let (mut left, body) = (self.max, std::mem::take(response.body_mut()));
-        *response.body_mut() = body.map(move |data| {
-            left = left
-                .checked_sub(data.len() as u64)
-                .ok_or_else(|| BodyError::Refused(Box::new(too_large())))?;
-            Ok(data)
-        });
-        Step::Next
+        Step::wait(self.pass(response, exchange.late_reason()))
     }
 }
 
+/// Bytes of a body that are looked at before its head goes out.
+const AT_HAND: u64 = 64 << 10;
+
 impl ResponseSizeLimiting {
+    /// Lets a response pass up to the limit. What is too much already is replaced while there is time for that.
+    async fn pass(&self, response: &mut Response<Body>, late: LateReason) -> Verdict {
+        match response.body_mut().at_hand(self.max.min(AT_HAND)).await {
+            Ok(length) if length > self.max => return Verdict::reply(too_large()),
+            Ok(_) => {}
+            Err(error) => return broken(error),
+        }
+        let (mut left, body) = (self.max, std::mem::take(response.body_mut()));
+        *response.body_mut() = body.map(move |data| {
+            left = left.checked_sub(data.len() as u64).ok_or_else(|| {
+                late.set(TOO_LARGE);
+                BodyError::Refused(Box::new(too_large()))
+            })?;
+            Ok(data)
+        });
+        Verdict::Next
+    }
+
     async fn read(&self, response: &mut Response<Body>) -> Verdict {
         match response.body_mut().collect(self.max).await {
             Ok((bytes, trailers)) => {
@@ -102,10 +119,19 @@ impl ResponseSizeLimiting {
                 Verdict::Next
             }
             Err(BodyError::TooLarge { .. }) => Verdict::reply(too_large()),
-            Err(BodyError::NoRoom) => Verdict::reply(Reply::new(Cause::Overloaded)),
-            Err(BodyError::Refused(reply)) => Verdict::Reply(reply),
-            Err(_) => Verdict::reply(Reply::new(Cause::UpstreamClosed)),
+            Err(error) => broken(error),
         }
+    }
+}
+
+/// The answer in the place of a response whose body failed.
+fn broken(error: BodyError) -> Verdict {
+    match error {
+        BodyError::Refused(reply) => Verdict::Reply(reply),
+        BodyError::NoRoom => Verdict::reply(Reply::new(Cause::Overloaded)),
+        BodyError::Idle => Verdict::reply(Reply::new(Cause::UpstreamTimeout)),
+        BodyError::Framing(_) => Verdict::reply(Reply::new(Cause::UpstreamGarbage)),
+        _ => Verdict::reply(Reply::new(Cause::UpstreamClosed)),
     }
 }
 

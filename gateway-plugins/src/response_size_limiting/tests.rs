@@ -1,5 +1,8 @@
 //! Responses with and without a length.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use gateway_core::plugin::entry;
 use gateway_core::testing::Trial;
 use http::HeaderMap;
@@ -24,12 +27,56 @@ async fn a_response_that_says_its_length_is_replaced() {
     }
 }
 
+/// A body whose pieces come one after the other.
+struct Slow {
+    left: u32,
+    is_due: bool,
+}
+
+impl http_body::Body for Slow {
+    type Data = bytes::Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, BodyError>>> {
+        self.is_due = !self.is_due;
+        if self.is_due {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return Poll::Ready(None) };
+        self.left = left;
+        Poll::Ready(Some(Ok(http_body::Frame::data("12345".into()))))
+    }
+}
+
 #[tokio::test]
 async fn another_is_cut_off() {
-    let got = trial(json!({ "max_bytes": 10 }), 11, true).get("/", &[]).await;
-    assert_eq!((got.status, got.body.len()), (200, 0));
+    let slow = |left| {
+        trial(json!({ "max_bytes": 10 }), 0, false)
+            .answering(move |_| Response::new(Body::stream(Slow { left, is_due: false })))
+    };
+    let trial = slow(3);
+    let got = trial.get("/", &[]).await;
+    assert_eq!((got.status, got.body.len()), (200, 10));
     assert!(got.cut.is_some());
-    let got = trial(json!({ "max_bytes": 10 }), 10, true).get("/", &[]).await;
+    assert_eq!(trial.records()[0].reason, Some("response_too_large"));
+    let got = slow(2).get("/", &[]).await;
+    assert_eq!((got.body.len(), got.cut), (10, None));
+}
+
+#[tokio::test]
+async fn unless_too_much_comes_with_its_head() {
+    let plugins = [("correlation_id", json!({})), ("response_size_limiting", json!({ "max_bytes": 10 }))];
+    let trial = Trial::of_plugins(crate::PLUGINS, &plugins)
+        .answering(|_| Response::new(Body::full(vec![b'x'; 11]).map(Ok)));
+    let got = trial.get("/", &[("x-request-id", "a")]).await;
+    assert_eq!((got.status, got.cut, got.field("x-request-id")), (502, None, "a"));
+    assert_eq!(got.json()["code"], "response_too_large");
+    assert_eq!(trial.records()[0].reason, Some("response_too_large"));
+    let got = self::trial(json!({ "max_bytes": 10 }), 10, true).get("/", &[]).await;
     assert_eq!((got.status, got.body.len(), got.cut), (200, 10, None));
 }
 
