@@ -1,7 +1,7 @@
 //! Gives every request an id that the target, the client and the logs see alike.
 //!
-//! A client's own id is kept when it is short and printable, so that a chain of services shares one; otherwise the
-//! gateway makes one (a random UUID, version 4).
+//! A client's own id is kept when it is short and printable, so that a chain of services shares one; of several, the first
+//! such one. Otherwise the gateway makes one (a random UUID, version 4).
 
 use std::sync::Arc;
 
@@ -75,10 +75,13 @@ impl Plugin for CorrelationId {
 impl OnRequest for CorrelationId {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let headers = &mut exchange.request.headers;
-        let id = match headers.get(&self.header) {
-            Some(id) if is_usable(id) => id.clone(),
+        let mut sent = headers.get_all(&self.header).iter();
+        let id = match (sent.next(), sent.next()) {
+            (Some(id), None) if is_usable(id) => id.clone(),
             _ => {
-                let id = make();
+                // The target gets the one that client and logs get.
+                let usable = headers.get_all(&self.header).iter().find(|id| is_usable(id));
+                let id = usable.cloned().unwrap_or_else(make);
                 headers.insert(self.header.clone(), id.clone());
                 id
             }

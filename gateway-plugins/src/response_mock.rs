@@ -8,9 +8,11 @@ use std::time::Duration;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Millis;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::path;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, Verdict, World};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -75,6 +77,35 @@ enum Path {
     Regex(regex::Regex),
 }
 
+impl Path {
+    /// Notes what no request's path is like when it is matched.
+    fn check(&self, at: &str, problems: &mut Problems) {
+        let (Self::Exact(text) | Self::Prefix(text)) = self else { return };
+        if text.contains(['?', '#']) {
+            problems.add(at, format!("`{text}` can't be a path")).remedy =
+                Some("a path has no query or fragment".into());
+            return;
+        }
+        let encoded = utf8_percent_encode(text, ENCODED).to_string();
+        let normal = match self {
+            Self::Exact(_) => path::normalise(&encoded, false).map(|normal| normal.text.into_owned()),
+            // The beginning of a path may end anywhere in a segment.
+            _ => Ok(encoded),
+        };
+        match normal {
+            Ok(normal) if normal == *text => {}
+            Ok(normal) => {
+                problems.add(at, format!("no request has the path `{text}` when it is matched")).remedy =
+                    Some(format!("write `{normal}`"));
+            }
+            Err(_) => _ = problems.add(at, format!("`{text}` can't be a path")),
+        }
+    }
+}
+
+/// What clients write by its code in a path, besides what is not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ');
+
 impl Plugin for ResponseMock {
     const NAME: &'static str = "response_mock";
     const SUMMARY: &'static str = "Answers requests with responses written in the configuration.";
@@ -113,10 +144,14 @@ impl Mock {
                 problems.add(format!("{at}.path"), "a path begins with `/`, a regex with `~`");
                 None
             }
-            None => Some(match rule.path.strip_suffix('*') {
-                Some(prefix) => Path::Prefix(prefix.to_owned()),
-                None => Path::Exact(rule.path),
-            }),
+            None => {
+                let path = match rule.path.strip_suffix('*') {
+                    Some(prefix) => Path::Prefix(prefix.to_owned()),
+                    None => Path::Exact(rule.path),
+                };
+                path.check(&format!("{at}.path"), problems);
+                Some(path)
+            }
         };
         let json = || BTreeMap::from([("content-type".to_owned(), "application/json".to_owned())]);
         let mut headers = HeaderMap::new();

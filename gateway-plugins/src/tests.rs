@@ -73,6 +73,20 @@ fn bad_settings_are_named() {
     }
 }
 
+#[tokio::test]
+async fn a_request_has_one_id() {
+    let long = "x".repeat(257);
+    let trial = Trial::new(PLUGINS, "correlation_id", json!({}));
+    for (sent, id) in [(&["a", "b"][..], "a"), (&[&long, "b", "c"], "b"), (&["", "b c"], "")] {
+        let fields: Vec<_> = sent.iter().map(|value| ("x-request-id", *value)).collect();
+        let got = trial.get("/", &fields).await;
+        let asked = trial.asked().pop().expect("a request");
+        let all: Vec<_> = asked.headers.get_all("x-request-id").iter().collect();
+        assert_eq!((all.len(), all[0].to_str().expect("a text")), (1, got.field("x-request-id")), "{sent:?}");
+        assert!(id.is_empty() || got.field("x-request-id") == id, "{sent:?}");
+    }
+}
+
 /// What the target gets of two credentials, of which either is enough.
 #[tokio::test]
 async fn credentials_are_hidden_whichever_plugin_decides() {
