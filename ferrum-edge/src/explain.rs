@@ -13,6 +13,7 @@ use gateway_core::http::body::Body;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::{Client, ClientTls, Exchange};
 use gateway_core::http::path::{self, Oddities};
+use gateway_core::http::reply::Reply;
 use gateway_core::route::forward_path;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::{Authority, Scheme};
@@ -66,41 +67,34 @@ struct Chosen<'s> {
 impl<'s> Explained<'s> {
     fn new(snapshot: &'s Snapshot, question: &'s Question) -> Self {
         let said = question.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let host = said.or_else(|| question.url.authority().map(Authority::as_str)).map(str::to_owned);
+        let host = said.or_else(|| question.url.authority().map(Authority::as_str));
         let target = question.url.path_and_query().map_or("/", |target| target.as_str());
-        let (target, oddities, mut malformed) = match path::normalise(target, snapshot.settings.merge_slashes)
-        {
-            Ok(clean) => (clean.text.into_owned(), clean.oddities, None),
-            Err(reply) => (target.to_owned(), Oddities::default(), Some(refusal(&reply))),
+        let (way, malformed) = match path::normalise(target, snapshot.settings.merge_slashes) {
+            Ok(clean) => respelled(Way::of(snapshot, question, (&clean.text, host)), clean.oddities),
+            Err(reply) => (Way::lost(snapshot, question, (target, host)), Some(reply)),
         };
-        let path = target.split('?').next().unwrap_or_default().to_owned();
-        let exchange = exchange(question, (&target, host.as_deref()), &snapshot.settings);
-        let find = || snapshot.routes.find(host.as_deref(), &path, |condition| condition.holds(&exchange));
-        let found = malformed.is_none().then(find).flatten();
-        let chosen = found.as_ref().and_then(|found| {
-            let Traffic::Http(rules) = &found.route.proxy.traffic else { return None };
+        let Way { target, exchange, found, .. } = way;
+        let path = path_of(&target).to_owned();
+        let chosen = found.and_then(|(route, matched)| {
+            let Traffic::Http(rules) = &route.proxy.traffic else { return None };
             let rule = losers::taken_by(rules, &exchange)?;
             Some(Chosen {
-                urls: urls(found.route, rules, (&target, found.matched)),
-                plugins: plugins(found.route, &exchange),
-                answered_by: answered_by(found.route, &exchange),
+                urls: urls(route, rules, (&target, matched)),
+                plugins: plugins(route, &exchange),
+                answered_by: answered_by(route, &exchange),
                 why: losers::reason(rules, rule, &path),
-                route: found.route,
+                route,
                 rules,
                 rule,
             })
         });
-        if let Some(chosen) = &chosen
-            && let Err(reply) = path::settle(&path, oddities, chosen.rules.path_rules)
-        {
-            malformed = Some(refusal(&reply));
-        }
         let refusal = malformed
+            .map(|reply| refusal(&reply))
             .or_else(|| refused(chosen.as_ref(), &question.method))
             .or_else(|| too_large(chosen.as_ref()?, question.body_bytes?, &snapshot.settings));
         let winner = chosen.as_ref().map(|chosen| (&**chosen.route, chosen.rules, chosen.rule));
         let losers = losers::Losers::of(snapshot, winner, &exchange);
-        Self { method: &question.method, host, path, chosen, refusal, losers }
+        Self { method: &question.method, host: host.map(str::to_owned), path, chosen, refusal, losers }
     }
 
     fn document(&self) -> Value {
@@ -116,6 +110,59 @@ impl<'s> Explained<'s> {
             "others": self.losers.others,
         })
     }
+}
+
+/// Where a request with a certain spelling goes.
+struct Way<'s> {
+    snapshot: &'s Snapshot,
+    question: &'s Question,
+    host: Option<&'s str>,
+    target: String,
+    exchange: Exchange,
+    /// The proxy, and how much of the path it takes.
+    found: Option<(&'s Arc<Route>, usize)>,
+}
+
+impl<'s> Way<'s> {
+    fn of(snapshot: &'s Snapshot, question: &'s Question, (target, host): (&str, Option<&'s str>)) -> Self {
+        let mut way = Self::lost(snapshot, question, (target, host));
+        let holds = |condition: &Condition| condition.holds(&way.exchange);
+        let found = snapshot.routes.find(host, path_of(target), holds);
+        way.found = found.map(|found| (found.route, found.matched));
+        way
+    }
+
+    /// A request that no proxy is looked for.
+    fn lost(snapshot: &'s Snapshot, question: &'s Question, (target, host): (&str, Option<&'s str>)) -> Self {
+        let exchange = exchange(question, (target, host), &snapshot.settings);
+        Self { snapshot, question, host, target: target.to_owned(), exchange, found: None }
+    }
+}
+
+/// The way after the proxy's rules for odd paths, as the pipeline goes it, and why it ends there where it does.
+fn respelled(way: Way<'_>, oddities: Oddities) -> (Way<'_>, Option<Box<Reply>>) {
+    let Some((route, _)) = way.found.filter(|(route, _)| oddities.any() && route.quarantine.is_none()) else {
+        return (way, None);
+    };
+    let Traffic::Http(rules) = &route.proxy.traffic else { return (way, None) };
+    let merge_slashes = way.snapshot.settings.merge_slashes;
+    let spelled = match path::respell(path_of(&way.target), oddities, rules.path_rules, merge_slashes) {
+        Ok(Some(spelled)) => spelled,
+        Ok(None) => return (way, None),
+        Err(reply) => return (way, Some(reply)),
+    };
+    let query = way.target.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default();
+    let other = Way::of(way.snapshot, way.question, (&format!("{spelled}{query}"), way.host));
+    match other.found {
+        None => (other, None),
+        Some((found, _)) if Arc::ptr_eq(found, route) => (other, None),
+        Some(_) => (way, Some(path::leads_elsewhere())),
+    }
+}
+
+/// A target without its query.
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
 }
 
 impl Chosen<'_> {
@@ -229,7 +276,7 @@ fn too_large(chosen: &Chosen<'_>, bytes: u64, settings: &Settings) -> Option<Str
     (bytes > limit).then(|| format!("413 body_too_large ({bytes} bytes, the limit is {limit})"))
 }
 
-fn refusal(reply: &gateway_core::http::reply::Reply) -> String {
+fn refusal(reply: &Reply) -> String {
     let detail = reply.detail.as_deref().unwrap_or_default();
     format!("{} {} {detail}", reply.http_status().as_u16(), reply.cause.reason()).trim_end().to_owned()
 }

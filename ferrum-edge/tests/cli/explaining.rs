@@ -78,6 +78,35 @@ plugin_configs:
 ";
 
 #[test]
+fn explain_spells_paths_as_the_proxy_has_them_spelled() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", DECODED);
+    for (path, code, expected) in [
+        ("/p/a%2Fb?c=%2F", 0, "http://10.0.0.1:8080/a/b?c=%2F"),
+        ("/p/a%252fb", 0, "http://10.0.0.1:8080/a/b"),
+        ("/p/x%2F..%2Fadmin", 1, "400 bad_request decoded, the path leads to another proxy"),
+        ("/p/x%252F..%252fadmin", 1, "400 bad_request decoded, the path leads to another proxy"),
+        ("/p/a%5Cb", 1, "400 bad_request the path has a backslash"),
+        ("/p/a;b/c", 0, "http://10.0.0.1:8080/a/c"),
+        ("/p/x%2F..%2F..%2Fnowhere", 1, "404 no_route"),
+    ] {
+        let url = format!("http://x{path}");
+        let output =
+            ferrum_edge(&folder).args(["explain", "GET", &url, "--output", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let said = document["refusal"].as_str().or_else(|| document["proxy"]["forwards"][0].as_str());
+        assert_eq!((output.status.code(), said), (Some(code), Some(expected)), "{path}: {document}");
+    }
+}
+
+const DECODED: &str = "
+proxies:
+  - { id: p, listen_path: /p, backend_scheme: http, backend_host: 10.0.0.1, backend_port: 8080,
+      path_rules: { encoded_slash: decode, double_encoding: decode, parameters: remove } }
+  - { id: admin, listen_path: /p/admin, backend_scheme: http, backend_host: 10.0.0.2, backend_port: 8080 }
+";
+
+#[test]
 fn explain_asks_a_running_gateway() {
     let folder = Folder::new();
     let listeners = "gateway: { http: '127.0.0.1:0', admin: '127.0.0.1:0', https: off, workers: 1 }\n";

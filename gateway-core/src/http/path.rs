@@ -165,12 +165,42 @@ fn hex(c: u8) -> Option<u8> {
 
 const HEX: [u8; 16] = *b"0123456789ABCDEF";
 
-/// Applies a proxy's rules to a normal path with `oddities`. What was decoded is the path to use instead; it has to be
-/// normalised and routed again.
+/// Applies a proxy's rules to a normal path with `oddities`. The path to use instead, where there is one, is normal and has
+/// to be routed again.
 ///
 /// # Errors
-/// The refusal, where the rules say so.
-pub fn settle(path: &str, oddities: Oddities, rules: PathRules) -> Result<Option<String>, Box<Reply>> {
+/// The refusal, where the rules say so, or where the path is still odd after it was decoded.
+pub fn respell(
+    path: &str,
+    oddities: Oddities,
+    rules: PathRules,
+    merge_slashes: bool,
+) -> Result<Option<String>, Box<Reply>> {
+    let Some(decoded) = settle(path, oddities, rules)? else { return Ok(None) };
+    let once = normalise(&decoded, merge_slashes)?;
+    // A target that decodes once more would read another path than the one that is routed by.
+    let more = || bad("the path is encoded more than twice");
+    if once.oddities.double && rules.double_encoding == PathPolicy::Decode {
+        return Err(more());
+    }
+    // What came out of `%25` may be odd itself.
+    let Some(decoded) = settle(&once.text, once.oddities, rules)? else {
+        return Ok(Some(once.text.into_owned()));
+    };
+    let twice = normalise(&decoded, merge_slashes)?;
+    match settle(&twice.text, twice.oddities, rules)? {
+        None => Ok(Some(twice.text.into_owned())),
+        Some(_) => Err(more()),
+    }
+}
+
+/// The refusal of a path that a proxy's rules make one of another proxy.
+pub fn leads_elsewhere() -> Box<Reply> {
+    bad("decoded, the path leads to another proxy")
+}
+
+/// One step of [`respell`]. What is encoded twice is decoded first and alone: what comes out of it may be spelled in any way.
+fn settle(path: &str, oddities: Oddities, rules: PathRules) -> Result<Option<String>, Box<Reply>> {
     let found = [
         (oddities.slash, rules.encoded_slash, "the path has an encoded slash"),
         (oddities.backslash, rules.backslash, "the path has a backslash"),
@@ -191,9 +221,11 @@ pub fn settle(path: &str, oddities: Oddities, rules: PathRules) -> Result<Option
             text = Cow::Owned(text.replace(from, to));
         }
     };
+    if decodes(oddities.double, rules.double_encoding) {
+        return Ok(Some(path.replace("%25", "%")));
+    }
     replace(decodes(oddities.slash, rules.encoded_slash), "%2F", "/");
     replace(decodes(oddities.backslash, rules.backslash), "%5C", "/");
-    replace(decodes(oddities.double, rules.double_encoding), "%25", "%");
     if oddities.parameters && rules.parameters == Parameters::Remove {
         text = Cow::Owned(without_parameters(&text));
     }
@@ -292,7 +324,7 @@ mod tests {
     fn rules_refuse_keep_or_decode() {
         let settled = |given: &str, rules| {
             let normal = normalise(given, true).unwrap();
-            settle(&normal.text, normal.oddities, rules).map_err(|reply| reply.cause)
+            respell(&normal.text, normal.oddities, rules, true).map_err(|reply| reply.cause)
         };
         let odd = ["/a%2Fb", "/a%5Cb", "/a%252fb"];
         for given in odd {
@@ -309,10 +341,23 @@ mod tests {
         assert!(odd.iter().all(|given| settled(given, keep) == Ok(None)));
         assert_eq!(settled("/a;b/c", keep), Err(Cause::BadRequest));
         let decode = all(PathPolicy::Decode, Parameters::Remove);
-        for (given, expected) in
-            [("/a%2Fb", "/a/b"), ("/a%5Cb", "/a/b"), ("/a%252fb", "/a%2fb"), ("/a;b/c;d", "/a/c")]
-        {
-            assert_eq!(settled(given, decode).unwrap().as_deref(), Some(expected));
+        for (given, expected) in [
+            ("/a%2Fb", "/a/b"),
+            ("/a%5Cb", "/a/b"),
+            ("/a%252fb", "/a/b"),
+            ("/a%255cb", "/a/b"),
+            ("/a/x%252F..%252fb", "/a/b"),
+            ("/a/x%252F%252e%252E%2fb", "/a/b"),
+            ("/a;b/c;d", "/a/c"),
+        ] {
+            assert_eq!(settled(given, decode).unwrap().as_deref(), Some(expected), "{given}");
         }
+        for given in ["/a%25252fb", "/a%2525%32fb", "/a%2500b", "/a%252fb%25zz", "/a/%252e%252e;x/b"] {
+            assert_eq!(settled(given, decode), Err(Cause::BadRequest), "{given}");
+        }
+        // What is encoded once only by then is for the other rules to decide on.
+        let twice = |slash| PathRules { encoded_slash: slash, ..decode };
+        assert_eq!(settled("/a%252fb", twice(PathPolicy::Keep)).unwrap().as_deref(), Some("/a%2Fb"));
+        assert_eq!(settled("/a%252fb", twice(PathPolicy::Refuse)), Err(Cause::BadRequest));
     }
 }

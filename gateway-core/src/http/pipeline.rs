@@ -30,6 +30,7 @@ use super::early;
 use super::exchange::Exchange;
 use super::guard;
 use super::headers::{self, Side};
+use super::path;
 use super::reply::{Cause, Reply};
 use super::retry::{Attempts, MAX_HELD};
 use crate::balance::Outcome;
@@ -422,8 +423,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         let before = route;
         (route, path_bytes) = find(snapshot, exchange)?;
         if !std::ptr::eq(before, route) {
-            let reply = Reply::new(Cause::BadRequest).detail("decoded, the path leads to another proxy");
-            return Err(Box::new(reply));
+            return Err(path::leads_elsewhere());
         }
     }
     if let (Some(methods), Some(allow)) = (&rules.allowed_methods, &route.allow)

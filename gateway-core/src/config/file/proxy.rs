@@ -306,7 +306,8 @@ pub struct PathRules {
     pub encoded_slash: Option<PathPolicy>,
     /// `\` and `%5C`; a kept one is forwarded as `%5C`, a decoded one as `/`. Default `refuse`.
     pub backslash: Option<PathPolicy>,
-    /// `%252F`, `%252E`, `%255C`, `%2500` and `%2525`. Default `refuse`.
+    /// `%252F`, `%252E`, `%255C`, `%2500` and `%2525`. Decoded, `%252F` is `%2F`, for `encoded_slash` to decide on; a path that is
+    /// still encoded twice is refused. Default `refuse`.
     pub double_encoding: Option<PathPolicy>,
     /// `;` and what follows it in a segment. Default `keep`; a dot segment with parameters (`..;`) is always refused.
     pub parameters: Option<Parameters>,

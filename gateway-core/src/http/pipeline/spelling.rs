@@ -24,11 +24,9 @@ pub(super) fn respell(
     rules: PathRules,
     merge_slashes: bool,
 ) -> Result<bool, Box<Reply>> {
-    let Some(decoded) = path::settle(exchange.request.uri.path(), oddities, rules)? else { return Ok(false) };
+    let path = exchange.request.uri.path();
+    let Some(text) = path::respell(path, oddities, rules, merge_slashes)? else { return Ok(false) };
     let query = exchange.request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let Normal { text, oddities } = path::normalise(&decoded, merge_slashes)?;
-    // Decoded once and still odd: only what is kept may pass.
-    path::settle(&text, oddities, rules)?;
     set_path(exchange, &format!("{text}{query}"))?;
     Ok(true)
 }
