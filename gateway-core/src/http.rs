@@ -11,6 +11,7 @@ pub mod guard;
 pub mod handshake;
 pub mod headers;
 pub mod hedging;
+mod names;
 pub mod path;
 pub mod pipeline;
 pub mod reply;

@@ -20,7 +20,9 @@ pub use ceiling::{MAX_COLLECTED, collected, limit_collected};
 pub use grpc::{GrpcMessage, GrpcMessages, GrpcPrefix};
 pub use transform::{Output, Transform};
 
+use super::names::strip_trailers;
 use super::reply::{Cause, Reply};
+use crate::config::model::Underscores;
 
 /// A message body with a limit and a count of what has passed.
 pub struct Body {
@@ -28,6 +30,8 @@ pub struct Body {
     /// Bytes that may pass in all; `u64::MAX` is no limit.
     allowed: u64,
     passed: Meter,
+    /// Set for a client's request: its trailers pass by the rules of its head.
+    trailers: Option<Underscores>,
 }
 
 /// How many bytes of a body have passed; outlives the body, for the record.
@@ -140,13 +144,20 @@ impl Body {
     }
 
     const fn of(kind: Kind) -> Self {
-        Self { kind, allowed: u64::MAX, passed: Meter(None, 0) }
+        Self { kind, allowed: u64::MAX, passed: Meter(None, 0), trailers: None }
     }
 
     /// Lets at most `limit` bytes pass; zero is no limit.
     #[must_use]
     pub fn limited(mut self, limit: u64) -> Self {
         self.allowed = if limit == 0 { u64::MAX } else { limit };
+        self
+    }
+
+    /// Lets only those trailers pass that a client may send ([`strip_trailers`]). Plugins may add any behind it.
+    #[must_use]
+    pub(super) fn of_client(mut self, underscores: Underscores) -> Self {
+        self.trailers = Some(underscores);
         self
     }
 
@@ -210,7 +221,7 @@ impl Body {
 
     /// As [`Body::frame`], for those who poll.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = match &mut self.kind {
+        let mut polled = match &mut self.kind {
             Kind::Empty => return Poll::Ready(None),
             Kind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
@@ -219,7 +230,13 @@ impl Body {
             }
             Kind::Stream(stream) => stream.as_mut().poll_frame(cx),
         };
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled {
+            if let (Some(underscores), Some(trailers)) = (self.trailers, frame.trailers_mut())
+                && let Err(detail) = strip_trailers(trailers, underscores)
+            {
+                self.kind = Kind::Empty;
+                return Poll::Ready(Some(Err(BodyError::Framing(detail))));
+            }
             let passed = self.passed.add(frame.data_ref().map_or(0, Bytes::len));
             if passed > self.allowed {
                 self.kind = Kind::Empty;

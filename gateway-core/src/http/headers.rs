@@ -10,11 +10,10 @@ use smallvec::SmallVec;
 use super::early::{EARLY_DATA, MARK};
 use super::exchange::{Exchange, canonical};
 use super::forwarding::{Forwarding, X_FORWARDED_FOR};
+use super::names::{has_underscore, is_claim, is_hop_by_hop, may_be_claim};
 use super::reply::{Cause, Reply};
 use crate::config::model::{Settings, Underscores};
 use crate::config::snapshot::Route;
-
-const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 
 /// Forwarding hops read from a client's headers, beyond which the rest is ignored.
 const MAX_HOPS: usize = 32;
@@ -85,20 +84,6 @@ fn takes_trailers(headers: &HeaderMap) -> bool {
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
-fn is_hop_by_hop(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "keep-alive"
-            | "proxy-connection"
-            | "te"
-            | "transfer-encoding"
-            | "upgrade"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-    )
-}
-
 /// What a client may not say of itself, and what a target says of its own address: RFC 7838 speaks of the origin a client
 /// asked for, which is the gateway.
 fn is_of_the_side(name: &HeaderName, side: Side) -> bool {
@@ -118,70 +103,6 @@ fn is_end_to_end(name: &HeaderName) -> bool {
         || *name == X_FORWARDED_FOR
         // RFC 8470 §5.1: no intermediary may lose it.
         || *name == EARLY_DATA
-}
-
-/// Whether [`is_claim`] has to look at a name: asked of every field of every request, so it is coarse and quick.
-fn may_be_claim(name: &[u8]) -> bool {
-    has_underscore(name)
-        || matches!(
-            name,
-            [b'x', b'-', b'c' | b'f' | b'r', ..] | [b'c', b'l', b'i', ..] | [b'a', b'l', b't', ..]
-        )
-}
-
-/// Whether a client may not say this.
-fn is_claim(name: &HeaderName, trusted: bool, underscores: Underscores) -> bool {
-    *name == ALT_USED
-        || is_identity(name.as_str())
-        || (!trusted && (is_certificate(name.as_str()) || is_way(name.as_str())))
-        || (has_underscore(name.as_str().as_bytes())
-            && (underscores != Underscores::Allow || poses(name, trusted)))
-}
-
-/// Headers that tell a target who the caller is; believed only from the gateway itself.
-fn is_identity(name: &str) -> bool {
-    name.starts_with("x-consumer-") || name == "x-credential-identifier"
-}
-
-/// Headers that tell a target which certificate the client showed (RFC 9440, and Envoy's).
-fn is_certificate(name: &str) -> bool {
-    matches!(name, "client-cert" | "client-cert-chain" | "x-forwarded-client-cert")
-}
-
-/// What else only a trusted proxy may say about the way here; targets tend to believe it. The gateway does not write these:
-/// a plugin may.
-fn is_way(name: &str) -> bool {
-    matches!(name, "x-real-ip" | "x-forwarded-port" | "x-forwarded-prefix")
-}
-
-/// Whether a name with underscores could be taken for one of those that a client may not use or that say where it comes
-/// from: those are removed even where underscores are allowed.
-fn poses(name: &HeaderName, trusted: bool) -> bool {
-    let plain = name.as_str().replace('_', "-");
-    is_identity(&plain)
-        || (!trusted && is_certificate(&plain))
-        || plain.starts_with("x-forwarded-")
-        || matches!(plain.as_str(), "x-real-ip" | "content-length" | "transfer-encoding" | "early-data")
-}
-
-/// Whether the name has one. Names of 4 to 16 bytes, as most are, are looked at in one or two pieces that may overlap.
-fn has_underscore(name: &[u8]) -> bool {
-    let has = |word: u64| {
-        const ONES: u64 = u64::MAX / 255;
-        // A byte that is an underscore becomes zero; a zero borrows from its highest bit.
-        let zeros = word ^ (ONES * u64::from(b'_'));
-        zeros.wrapping_sub(ONES) & !zeros & (ONES << 7) != 0
-    };
-    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-        let ends = has(u64::from_ne_bytes(*first)) || has(u64::from_ne_bytes(*last));
-        return ends || (name.len() > 16 && name.contains(&b'_'));
-    }
-    match (name.first_chunk(), name.last_chunk()) {
-        (Some(first), Some(last)) => {
-            has(u64::from(u32::from_ne_bytes(*first)) << 32 | u64::from(u32::from_ne_bytes(*last)))
-        }
-        _ => name.contains(&b'_'),
-    }
 }
 
 /// Refuses a request with an underscore in a field's name, where the settings say so.

@@ -440,7 +440,8 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     check_upgrade(exchange, route, rules)?;
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
     guard::check_body(exchange, limit)?;
-    exchange.body = std::mem::take(&mut exchange.body).limited(limit);
+    let body = std::mem::take(&mut exchange.body);
+    exchange.body = body.limited(limit).of_client(settings.underscores_in_headers);
     if rules.preserve_host_header
         && let Some(authority) = exchange.request.uri.authority()
     {

@@ -182,3 +182,55 @@ async fn a_client_that_leaves_in_the_middle_of_its_body() {
         assert_eq!(edge.only_record().await.reason(), "client_gone", "{down:?} {up:?}");
     }
 }
+
+/// A target that merges trailers into the head would believe them.
+#[tokio::test]
+async fn trailers_say_nothing_of_who_asks_and_from_where() {
+    const CLAIMS: &[(&str, &str)] = &[
+        ("x-sum", "1"),
+        ("x_consumer_username", "root"),
+        ("x-consumer-username", "root"),
+        ("x-credential-identifier", "root"),
+        ("client-cert", "x"),
+        ("x-real-ip", "10.0.0.1"),
+        ("x_forwarded_for", "10.0.0.1"),
+        ("forwarded", "for=10.0.0.1"),
+        ("via", "1.1 a"),
+        ("x-api-key", "other"),
+    ];
+    for (down, up) in PAIRS {
+        let (mut origin, backend) = Origin::listen(up).await;
+        let mut edge = Edge::start(&format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n"));
+        let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
+        let mut client = Client::ask(&edge, down, ask).await;
+        client.send(b"x").await.unwrap();
+        client.finish(CLAIMS).await.unwrap();
+        let mut served = origin.serve().await;
+        assert_eq!(served.body().await.unwrap(), b"x");
+        let trailers = served.trailers().await.unwrap();
+        let names: Vec<_> = trailers.keys().map(http::HeaderName::as_str).collect();
+        assert_eq!(names, ["x-sum"], "{down:?} {up:?}");
+        served.respond(204, &[], Will::Nothing).await;
+        assert_eq!(client.head().await.unwrap().status, 204, "{down:?} {up:?}");
+        assert_eq!(client.body().await.unwrap(), b"");
+        assert_eq!(edge.records.next().await.status(), 204, "{down:?} {up:?}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_with_underscores_are_refused_where_fields_with_them_are() {
+    for (down, up) in PAIRS {
+        let (mut origin, backend) = Origin::listen(up).await;
+        let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n");
+        let mut edge = Edge::start_with("  underscores_in_headers: reject", &spec);
+        let ask = Ask { method: Method::POST, path: "/", headers: &[], body: Will::Stream };
+        let mut client = Client::ask(&edge, down, ask).await;
+        client.send(b"x").await.unwrap();
+        let mut served = origin.serve().await;
+        assert_eq!(served.data().await.unwrap().unwrap(), "x");
+        client.finish(&[("a_b", "1")]).await.unwrap();
+        assert_eq!(client.head().await.unwrap().status, 400, "{down:?} {up:?}");
+        served.body().await.expect_err("a request cut short must not look whole");
+        assert_eq!(edge.only_record().await.reason(), "bad_request", "{down:?} {up:?}");
+    }
+}

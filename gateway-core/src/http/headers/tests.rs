@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::Request;
+use http::{HeaderValue, Request};
 
 use super::*;
 use crate::http::body::Body;
 use crate::http::exchange::Client;
+use crate::http::names::strip_trailers;
 
 const CLIENT: Side = Side::Request { trusted: false, underscores: Underscores::Drop };
 
@@ -140,4 +141,45 @@ fn hops_with_ports_and_brackets_are_read() {
     ] {
         assert_eq!(parse_hop(hop.as_bytes()).map(|it| it.to_string()).as_deref(), expected);
     }
+}
+
+#[test]
+fn trailers_go_by_the_rules_of_the_head() {
+    let fields = [
+        "X-Checksum",
+        "x_other",
+        "X-Consumer-Username",
+        "X_Consumer_Username",
+        "X-Credential-Identifier",
+        "Client-Cert",
+        "client_cert_chain",
+        "X-Forwarded-For",
+        "X_Forwarded_For",
+        "X-Real-IP",
+        "x-real_ip",
+        "Forwarded",
+        "Via",
+        "X-API-Key",
+        "Early-Data",
+        "Alt-Used",
+        "Proxy-Authorization",
+        "Keep-Alive",
+    ];
+    let trailers = || {
+        let field = |name: &&str| (name.parse().unwrap(), HeaderValue::from_static("x"));
+        fields.iter().map(field).collect::<HeaderMap>()
+    };
+    for (underscores, expected) in
+        [(Underscores::Drop, &["x-checksum"][..]), (Underscores::Allow, &["x-checksum", "x_other"])]
+    {
+        let mut it = trailers();
+        strip_trailers(&mut it, underscores).unwrap();
+        let mut left: Vec<_> = it.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, expected, "{underscores:?}");
+    }
+    strip_trailers(&mut trailers(), Underscores::Reject).unwrap_err();
+    let mut plain = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
+    strip_trailers(&mut plain, Underscores::Reject).unwrap();
+    assert_eq!(plain.len(), 1);
 }
