@@ -1,9 +1,12 @@
 //! What is served for one proxy, everything it inherits included: `/v1/proxies/{id}/effective`.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use gateway_core::config::catalog::Kind;
 use gateway_core::config::model::{
     Algorithm, AuthMode, BackendHttp, Hedging, HostPattern, LoadPriority, Parameters, PathPolicy, Retry,
     Scope, Traffic,
@@ -14,13 +17,14 @@ use serde_json::{Value, json};
 use super::problem::problem;
 use super::request::Asked;
 use super::status;
-use crate::store::seal::plugin::redact_settings;
+use crate::source::database::Documents;
+use crate::store::Object;
 
 /// `GET /v1/proxies/{id}/effective`.
 pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response {
     let snapshot = asked.reconciler.engine().snapshot();
     if let Some(route) = snapshot.by_id.get(id.as_str()) {
-        let mut answer = document(route);
+        let mut answer = document(route, &written(&asked, route).await);
         answer["revision"] = json!(snapshot.revision);
         return Json(answer).into_response();
     }
@@ -28,7 +32,23 @@ pub(super) async fn effective(asked: Asked, Path(id): Path<String>) -> Response 
     problem(StatusCode::NOT_FOUND, "not_found", &detail)
 }
 
-fn document(route: &Route) -> Value {
+/// The settings of a proxy's plugins as they are stored, by the id of the plugin config. What is served has values in it that
+/// references such as `${env:X}` stand for, and nobody who may read configurations may read those.
+async fn written(asked: &Asked, route: &Route) -> HashMap<String, Value> {
+    let store = asked.reconciler.store();
+    if store.away().is_some() {
+        return HashMap::new();
+    }
+    let ids: Vec<String> = route.chain.members().map(|(config, _)| config.id.to_string()).collect();
+    let found = store.get_many(Kind::PluginConfigs, &ids).await.unwrap_or_default();
+    let settings = |object: Object| {
+        let config = Documents::shown(object.kind, &object.document)["config"].take();
+        (object.id, config)
+    };
+    found.into_iter().map(settings).collect()
+}
+
+fn document(route: &Route, written: &HashMap<String, Value>) -> Value {
     let proxy = &route.proxy;
     let plugins = route.chain.members().map(|(config, _)| {
         let scope = match &config.scope {
@@ -36,7 +56,7 @@ fn document(route: &Route) -> Value {
             Scope::Proxy(_) => "proxy",
             Scope::ProxyGroup => "proxy_group",
         };
-        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": redact_settings(config.config.value()) })
+        json!({ "id": config.id.as_str(), "plugin_name": &*config.plugin_name, "scope": scope, "config": written.get(config.id.as_str()) })
     });
     let now = tokio::time::Instant::now();
     let targets = route.targets.list().iter().map(|target| status::target(target, now));

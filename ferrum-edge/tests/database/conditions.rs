@@ -209,3 +209,23 @@ fn an_answer_says_what_its_request_wrote() {
     let same = running.api().good("PATCH", "/v1/proxies/a", &json!({ "listen_path": last["listen_path"] }));
     assert_eq!(same.json(), last, "nothing was changed");
 }
+
+/// A token that may read configurations reads none of the secrets that they refer to.
+#[test]
+fn what_a_reference_stands_for_is_not_shown() {
+    let folder = Folder::new();
+    let file = folder.path().join("hidden");
+    std::fs::write(&file, "the-hidden-text\n").unwrap();
+    let references = format!("file:{}", folder.path().display()).parse().unwrap();
+    let running = Running::on(Database { references, ..Running::database(folder.location()) });
+    let mut api = running.api();
+    let reference = format!("${{file:{}}}", file.display());
+    api.good("PUT", "/v1/proxies/a", &proxy("a", "/a", target("referring")));
+    let config = json!({ "status_code": 200, "body": reference });
+    let answer = json!({ "plugin_name": "request_termination", "proxy_id": "a", "config": config });
+    api.good("PUT", "/v1/plugin_configs/answer", &answer);
+    assert_eq!(running.client().get("/a/x", None).text, "the-hidden-text");
+    let served = api.with(crate::place::READ).get("/v1/proxies/a/effective");
+    assert_eq!(served.json()["plugins"][0]["config"], config);
+    assert!(!served.text.contains("the-hidden-text"), "{served:?}");
+}
