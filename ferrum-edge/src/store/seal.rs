@@ -284,7 +284,7 @@ fn is_hash(text: &str) -> bool {
     text.len() == 2 * digest::SHA256_OUTPUT_LEN && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-fn is_sealed(fields: &Map<String, Value>) -> bool {
+pub(crate) fn is_sealed(fields: &Map<String, Value>) -> bool {
     fields.contains_key(SEALED)
 }
 

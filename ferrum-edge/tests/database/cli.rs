@@ -167,6 +167,32 @@ fn files_go_to_a_database_and_its_gateway_follows() {
     assert_eq!(Whom(vec!["--db-url".to_owned(), "ftp://x".to_owned()]).says(&folder, &["migrate"]).code, 2);
 }
 
+/// The store keeps what was written; that a command reads it as numbers is no difference.
+#[test]
+fn units_are_no_difference() {
+    let folder = Folder::new();
+    let gateway = start(&folder);
+    let whom = at_gateway(&gateway);
+    let proxy = serde_json::json!({
+        "listen_path": "/u", "backend_scheme": "http", "backend_host": "127.0.0.1", "backend_port": 9,
+        "total_timeout_ms": "1m", "max_request_body_bytes": "1MiB",
+    });
+    let mut client = Client::new(gateway.admin);
+    let token = format!("authorization: Bearer {ADMIN}\r\n");
+    let created = client.ask("PUT", "/v1/proxies/u", &token, proxy.to_string().as_bytes());
+    assert_eq!(created.status, 201, "{created:?}");
+    whom.ends(&folder, 0, &["dump", "-o", "dump.yaml"]);
+    assert!(folder.read("dump.yaml").contains("1MiB"));
+    assert_eq!(whom.ends(&folder, 0, &["diff", "dump.yaml"]), "");
+    assert!(
+        whom.ends(&folder, 0, &["apply", "dump.yaml"])
+            .contains("0 created, 0 updated, 0 deleted, 1 unchanged")
+    );
+    let other = folder.read("dump.yaml").replace("1MiB", "2MiB");
+    folder.write("other.yaml", &other);
+    assert!(whom.ends(&folder, 4, &["diff", "other.yaml"]).contains("~ proxies/u"));
+}
+
 #[test]
 fn the_audit_names_who_works_on_a_database_itself_and_is_verified() {
     let folder = Folder::new();

@@ -229,3 +229,34 @@ fn what_a_reference_stands_for_is_not_shown() {
     assert_eq!(served.json()["plugins"][0]["config"], config);
     assert!(!served.text.contains("the-hidden-text"), "{served:?}");
 }
+
+#[test]
+fn a_patched_secret_takes_the_place_of_the_stored_one() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    api.batch(&protected(target("behind")));
+    let with = |credentials: serde_json::Value| json!({ "credentials": credentials });
+    let bob = json!({ "username": "bob", "credentials": {
+        "basic_auth": { "password": "one" }, "key_auth": { "key": "bob-one" }, "jwt_auth": { "secret": "x".repeat(32) },
+    } });
+    api.good("PUT", "/v1/consumers/bob", &bob);
+    assert_eq!(running.client().get("/a/x", Some("bob-one")).status, 200);
+    let fingerprint =
+        |api: &mut Api, name: &str| api.get("/v1/consumers/bob").json()["credentials"][name].to_string();
+    let (basic, jwt) = (fingerprint(&mut api, "basic_auth"), fingerprint(&mut api, "jwt_auth"));
+    api.good("PATCH", "/v1/consumers/bob", &with(json!({ "basic_auth": { "password": "two" } })));
+    assert_ne!(fingerprint(&mut api, "basic_auth"), basic);
+    api.good("PATCH", "/v1/consumers/bob", &with(json!({ "jwt_auth": { "secret": "y".repeat(32) } })));
+    assert_ne!(fingerprint(&mut api, "jwt_auth"), jwt);
+    // By another name of the type it is the same credential.
+    for (name, key) in [("key_auth", "bob-two"), ("keyauth", "bob-three")] {
+        api.good("PATCH", "/v1/consumers/bob", &with(json!({ name: { "key": key } })));
+        assert_eq!(running.client().get("/a/x", Some(key)).status, 200);
+        assert_eq!(running.client().get("/a/x", Some("bob-one")).status, 401);
+    }
+    assert_eq!(running.client().get("/a/x", Some("bob-two")).status, 401);
+    api.good("PATCH", "/v1/consumers/bob", &with(json!({ "keyauth": null })));
+    assert_eq!(running.client().get("/a/x", Some("bob-three")).status, 401);
+    assert_ne!(fingerprint(&mut api, "jwt_auth"), "null", "what a patch does not name stays");
+}

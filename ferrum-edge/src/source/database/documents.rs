@@ -106,10 +106,28 @@ impl Documents {
         }
     }
 
-    /// Whether two sealed documents say the same: sealing the same twice gives the same.
-    pub(crate) fn same(one: &str, other: &str) -> bool {
+    /// Whether two names are one type of credential.
+    pub(super) fn is_same_credential(&self, one: &str, other: &str) -> bool {
+        let of = |name| self.types.find(name).map(|found| found.name);
+        one == other || of(one).is_some_and(|name| of(other) == Some(name))
+    }
+
+    /// Whether two sealed documents say the same: sealing the same twice gives the same, and `1m` is as good as 60000.
+    pub(crate) fn same(kind: Kind, one: &str, other: &str) -> bool {
         let read = |document| serde_json::from_str::<Value>(document).ok();
-        one == other || read(one).is_some_and(|value| read(other) == Some(value))
+        if one == other {
+            return true;
+        }
+        let (Some(one), Some(other)) = (read(one), read(other)) else { return false };
+        if one == other {
+            return true;
+        }
+        let origin = Origin { format: Some(file::Format::Json), ..Origin::default() };
+        let plain = |document| {
+            let whole = json!({ kind.as_str(): [document] }).to_string();
+            file::document(&whole, &origin, &file::KeepReferences).ok()
+        };
+        plain(one).is_some_and(|one| plain(other) == Some(one))
     }
 
     /// A document without its secrets, for answers.

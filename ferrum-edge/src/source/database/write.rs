@@ -13,7 +13,7 @@ use gateway_core::config::problem::Problems;
 use serde_json::{Map, Value};
 use tokio::sync::MutexGuard;
 
-use document::{keep_credentials, merge, normal};
+use document::{keep_credentials, normal, patched};
 pub(crate) use rollback::Rollback;
 use rollback::credentials_of_now;
 
@@ -332,12 +332,8 @@ impl Reconciler {
                 document
             }
             Step::Merge { patch, .. } => {
-                let mut merged = object.and_then(|object| serde_json::from_str(&object.document).ok());
-                merge(merged.get_or_insert(Value::Null), &Value::Object(patch.clone()));
-                match merged {
-                    Some(Value::Object(fields)) => fields,
-                    _ => Map::new(),
-                }
+                let stored = object.map(|object| object.document.as_str());
+                patched(stored, patch, |one, other| self.documents.is_same_credential(one, other))
             }
         };
         let unkept = |source| WriteError::Seal { source, at: at.to_owned() };
@@ -346,7 +342,7 @@ impl Reconciler {
         let sealed = self.documents.seal(kind, &document).map_err(unkept)?;
         let document = self.documents.opened(kind, &document).map_err(unkept)?.into_owned();
         match object {
-            Some(object) if Documents::same(&object.document, &sealed) => {
+            Some(object) if Documents::same(kind, &object.document, &sealed) => {
                 let op = Op::Put { kind, id: id.to_string(), document: object.document.clone() };
                 // Checked all the same: whoever sends it wants to know.
                 plan.push(at, (Done::Unchanged, op), Some(document));
