@@ -184,7 +184,7 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
             let Some(id) = id else { return Err(bad(&format!("{at} is not a valid id"))) };
             once(&mut seen, (kind, &id), &at)?;
-            steps.push((at, Step::Delete { kind, id, only: Precondition::Any }));
+            steps.push((at, Step::Delete { kind, id, only: Precondition::Present }));
         }
     }
     Ok(())

@@ -260,3 +260,15 @@ fn a_patched_secret_takes_the_place_of_the_stored_one() {
     assert_eq!(running.client().get("/a/x", Some("bob-three")).status, 401);
     assert_ne!(fingerprint(&mut api, "jwt_auth"), "null", "what a patch does not name stays");
 }
+
+#[test]
+fn a_deletion_of_nothing_is_told() {
+    let folder = Folder::new();
+    let running = Running::new(&folder);
+    let mut api = running.api();
+    api.batch(&protected(target("behind")));
+    let gone = json!({ "delete": { "plugin_configs": ["a-key"], "consumers": ["an"] } });
+    let refused = api.send("POST", "/v1/batch", &gone);
+    assert_eq!((refused.status, refused.text.contains("`an`")), (404, true), "{refused:?}");
+    assert_eq!(api.get("/v1/plugin_configs/a-key").status, 200, "nothing is written");
+}
