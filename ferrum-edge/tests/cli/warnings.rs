@@ -171,3 +171,32 @@ fn callers_that_do_not_exist_are_warned_of() {
         assert_eq!(told(plugin), expected, "{plugin}");
     }
 }
+
+#[test]
+fn consumers_that_callers_are_taken_for_need_no_credential() {
+    let folder = Folder::new();
+    let public_key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----";
+    let signer =
+        format!("public_keys: [{{key_id: k, public_key: {public_key:?}, algorithm: EdDSA, consumer: ann}}]");
+    for (plugin, config, is_warned) in [
+        ("key_auth", "anonymous: ann", false),
+        ("key_auth", "anonymous: bob", true),
+        ("hmac_auth", &*signer, false),
+    ] {
+        folder.write(
+            "ferrum.yaml",
+            &format!(
+                "proxies:\n  - {{id: a, listen_path: /, backend_host: 127.0.0.1, backend_port: 9}}\n\
+                 consumers:\n  - {{id: c, username: ann}}\n  \
+                 - {{id: d, username: bob, credentials: {{key_auth: k}}}}\n\
+                 plugin_configs:\n  - {{id: p, plugin_name: {plugin}, proxy_id: a, config: {{{config}}}}}\n  \
+                 - {{id: k, plugin_name: key_auth, scope: global}}\n"
+            ),
+        );
+        let output = ferrum_edge(&folder).args(["check", "--output", "json"]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let warnings = document["warnings"].as_array().unwrap();
+        let found = warnings.iter().any(|warning| warning["code"] == "consumer_unusable");
+        assert_eq!(found, is_warned, "{plugin} {config}: {document}");
+    }
+}

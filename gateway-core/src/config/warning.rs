@@ -275,8 +275,10 @@ impl Found {
         }
         let checked: BTreeSet<&str> =
             model.plugin_configs.iter().map(|config| &*config.plugin_name).collect();
+        let named: HashSet<String> =
+            model.plugin_configs.iter().flat_map(|config| stand_ins(config)).map(|(_, name)| name).collect();
         for consumer in &model.consumers {
-            if !others && !is_usable(consumer, &checked) {
+            if !others && !is_usable(consumer, &checked) && !named.contains(&*consumer.username) {
                 let path = format!("consumers.{}", consumer.id);
                 let message =
                     format!("nobody can be `{}`: no plugin checks a credential it has", consumer.username);
@@ -297,15 +299,9 @@ impl Found {
         (known, groups): (&HashSet<&str>, &HashSet<&str>),
         others: bool,
     ) {
-        let settings = config.config.value();
-        let keys = settings.get("public_keys").and_then(|keys| keys.as_array()).into_iter().flatten();
-        let stands_for = keys.map(|key| ("public_keys", &key["consumer"])).chain(
-            settings.get("anonymous").filter(|_| authenticates(config)).map(|name| ("anonymous", name)),
-        );
-        for (key, name) in stands_for {
-            let Some(name) = name.as_str().filter(|name| !known.contains(name)) else { continue };
+        for (key, name) in stand_ins(config).into_iter().filter(|(_, name)| !known.contains(&**name)) {
             let path = format!("plugin_configs.{}.config.{key}", config.id);
-            self.unknown(path, "consumer", name);
+            self.unknown(path, "consumer", &name);
         }
         let (mut consumers, mut named) = (Vec::new(), Vec::new());
         // Others than consumers have names and groups of their own.
@@ -377,6 +373,17 @@ fn authenticates(config: &PluginConfig) -> bool {
 fn identifies_others(config: &PluginConfig) -> bool {
     let is_own = config.built.as_ref().is_some_and(|built| built.credential.is_some());
     authenticates(config) && !is_own
+}
+
+/// The consumers that a plugin config takes callers for without a credential of theirs, and the setting that names each.
+fn stand_ins(config: &PluginConfig) -> Vec<(&'static str, String)> {
+    let settings = config.config.value();
+    let keys = settings.get("public_keys").and_then(|keys| keys.as_array()).into_iter().flatten();
+    let of_keys = keys.map(|key| ("public_keys", &key["consumer"]));
+    let anonymous = settings.get("anonymous").filter(|_| authenticates(config));
+    let all = of_keys.chain(anonymous.map(|name| ("anonymous", name)));
+    let texts = all.filter_map(|(key, name)| Some((key, name.as_str()?.to_owned())));
+    texts.collect()
 }
 
 fn is_usable(consumer: &Consumer, checked: &BTreeSet<&str>) -> bool {
