@@ -26,7 +26,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Logs to standard error from here on: for people on a terminal, JSON lines otherwise. Panics are logged, too.
 ///
-/// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else warnings; the variables may also give
+/// The level is `-v`'s, else `FERRUM_LOG_LEVEL`'s, else `RUST_LOG`'s, else `info`; the variables may also give
 /// levels by module, as in `warn,gateway_protocols=debug`.
 pub(super) fn init(verbosity: Verbosity) {
     let targets = targets(verbosity);
@@ -84,8 +84,59 @@ fn targets(verbosity: Verbosity) -> Targets {
     let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     let words = flag.or_else(|| variable("FERRUM_LOG_LEVEL")).or_else(|| variable("RUST_LOG"));
     let words = words.unwrap_or_else(|| "info".to_owned());
-    words.parse().unwrap_or_else(|error| {
+    read(&words).unwrap_or_else(|error| {
         super::print::error(format_args!("the log level `{words}` is not understood ({error}); using info"));
         Targets::new().with_default(LevelFilter::INFO)
     })
+}
+
+/// Reads levels, as `warn,gateway_protocols=debug`. A word by itself has to be a level: it would be taken for a module
+/// otherwise, and nothing else would be logged.
+fn read(words: &str) -> Result<Targets, String> {
+    let level = |word: &str| match word.to_ascii_lowercase().as_str() {
+        "warning" => Ok("warn".to_owned()),
+        lower if lower.parse::<LevelFilter>().is_ok() => Ok(lower.to_owned()),
+        _ => Err(format!("`{word}` is not one of off, error, warn, info, debug and trace")),
+    };
+    let part = |part: &str| match part.trim().split_once('=') {
+        Some((module, word)) => Ok(format!("{module}={}", level(word.trim())?)),
+        None => level(part.trim()),
+    };
+    let parts = words.split(',').filter(|part| !part.trim().is_empty()).map(part);
+    let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    parts.join(",").parse().map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_word_by_itself_is_a_level() {
+        let at = |words: &str, target: &str| {
+            let targets = read(words).unwrap();
+            let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+            levels.into_iter().filter(|level| targets.would_enable(target, level)).count()
+        };
+        for (words, expected) in [
+            ("off", (0, 0)),
+            ("error", (1, 1)),
+            ("warn", (2, 2)),
+            ("Warning", (2, 2)),
+            ("WARN", (2, 2)),
+            ("info", (3, 3)),
+            ("4", (4, 4)),
+            ("trace", (5, 5)),
+            ("warn,b=debug", (2, 4)),
+            ("warning, b=warning", (2, 2)),
+            ("b=trace", (0, 5)),
+        ] {
+            assert_eq!((at(words, "a"), at(words, "b")), expected, "{words}");
+        }
+        for wrong in ["warnings", "ferrum_edge", "loud,b=debug", "b=loud", "info,a b"] {
+            assert!(read(wrong).unwrap_err().contains("is not one of off"), "{wrong}");
+        }
+    }
 }
