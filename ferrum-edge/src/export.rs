@@ -106,6 +106,8 @@ pub const MAX_REFUSAL_LINES: usize = 100;
 #[derive(Default)]
 struct Configs {
     status: ConfigStatus,
+    /// The settings before the first reload.
+    at_start: Option<Arc<Settings>>,
     owners: Vec<Option<Owner>>,
 }
 
@@ -120,6 +122,8 @@ pub struct ConfigStatus {
     pub refused: u64,
     /// When the last one was refused, and why, one problem a line.
     pub last_refusal: Option<(SystemTime, String)>,
+    /// Settings that a reload has changed and that are used from the next start on.
+    pub restart_needed: Vec<&'static str>,
 }
 
 /// The proxy at a slot. Slots are given to other proxies when theirs is gone, so that a count may only begin where the
@@ -218,6 +222,16 @@ impl Telemetry {
         let mut configs = self.configs();
         configs.status.refused += 1;
         configs.status.last_refusal = Some((SystemTime::now(), why));
+    }
+
+    /// The settings that the gateway was started with. `before` are those before a reload: of the first one they are kept.
+    pub(crate) fn at_start(&self, before: &Arc<Settings>) -> Arc<Settings> {
+        self.configs().at_start.get_or_insert_with(|| before.clone()).clone()
+    }
+
+    /// Notes which settings the gateway uses only from its next start on.
+    pub(crate) fn restart_needed(&self, settings: Vec<&'static str>) {
+        self.configs().status.restart_needed = settings;
     }
 
     /// What became of the configurations so far.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use gateway_core::balance::Target;
 use gateway_core::config::catalog::{Closes, Kind};
 use gateway_core::config::snapshot::Snapshot;
-use gateway_core::config::warning::Expiry;
+use gateway_core::config::warning::{self, Expiry};
 use gateway_protocols::supervise::Tasks;
 use gateway_telemetry::json::Rfc3339;
 use serde_json::{Value, json};
@@ -102,6 +102,7 @@ fn config(status: &ConfigStatus) -> Value {
         "applied_at": status.applied_at.map(time),
         "refused": status.refused,
         "last_refusal": refusal,
+        "restart_needed": status.restart_needed,
     })
 }
 
@@ -161,7 +162,10 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
         |end: &CertificateEnd| (end.at.clone(), Expiry { file: end.file.clone(), seconds: end.ends - now });
     let expiries = ends.iter().map(expiry).collect();
     drop(ends);
-    let warnings = warnings::of_compiled(&snapshot.model(), snapshot, expiries);
+    let model = snapshot.model();
+    let mut warnings = warnings::of_compiled(&model, snapshot, expiries);
+    let fixed = engine.telemetry.config_status().restart_needed;
+    warnings.extend(warning::silenced(fixed.into_iter().map(warnings::restart_needed).collect(), &model));
     let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();
     json!({ "count": warnings.len(), "list": shown })
 }

@@ -295,9 +295,11 @@ impl Engine {
         if let Some(pushes) = prepared.1 {
             self.push_by(pushes);
         }
-        for fixed in fixed_at_start(&previous.settings, &settings) {
-            tracing::warn!(setting = fixed, "this setting changed, and takes effect at the next start");
+        let fixed = fixed_at_start(&self.telemetry.at_start(&previous.settings), &settings);
+        for setting in &fixed {
+            tracing::warn!(setting, "this setting changed, and takes effect at the next start");
         }
+        self.telemetry.restart_needed(fixed);
         self.shared.overload.resize(&settings.limits);
         self.shared.client_tls.refresh();
         let revision = staged.compiled.snapshot.revision;

@@ -13,6 +13,7 @@ use super::address::AdminAddress;
 use super::admin::{Admin, Answer};
 use super::{BAD_CONFIG, FAILED, MISUSED, SpecArgs, pid_file, print, process};
 use crate::source::file::{Source, Spec};
+use crate::source::warnings::restart_needed;
 
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
@@ -100,6 +101,10 @@ fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
         let now = State::of(&status);
         if now.revision != before.revision {
             print::line(format_args!("Revision {} is in use.", now.revision));
+            let fixed = status["config"]["restart_needed"].as_array();
+            for setting in fixed.into_iter().flatten().filter_map(Value::as_str) {
+                print::line(format_args!("warning: {}", restart_needed(setting)));
+            }
             return 0;
         }
         if now.refused != before.refused {

@@ -16,6 +16,16 @@ pub(crate) fn document(warning: &Warning) -> Value {
     json!({ "code": warning.code, "path": warning.path, "message": warning.message, "remedy": warning.remedy })
 }
 
+/// The warning of a setting that a reload has changed and that is read at the start only.
+pub(crate) fn restart_needed(setting: &str) -> Warning {
+    Warning {
+        code: "restart_needed",
+        path: setting.to_owned(),
+        message: "it changed, and the gateway still uses what it was started with".to_owned(),
+        remedy: "restart the gateway",
+    }
+}
+
 /// Every warning of a configuration that is not silenced. Compiles it.
 pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
     let empty = Snapshot::empty(model.settings.clone());

@@ -104,3 +104,35 @@ fn check_and_dump_say_what_was_meant() {
         assert!(settings.contains(name), "{name}");
     }
 }
+
+/// What takes a restart is told where somebody looks, and for as long as it is so.
+#[test]
+fn settings_that_need_a_restart_are_told() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "hi"));
+    let gateway = Gateway::start(&folder, |_| {});
+    let reload = || {
+        let output =
+            ferrum_edge(&folder).args(["reload", "--admin", &gateway.admin.to_string()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let warned = || {
+        let listed = gateway.status()["warnings"]["list"].as_array().unwrap().clone();
+        let restart = listed.into_iter().filter(|warning| warning["code"] == "restart_needed");
+        restart.map(|warning| warning["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(), [""; 0]);
+    let changed = spec(2, "hi").replace("http: '127.0.0.1:0'", "http: '127.0.0.2:0'");
+    folder.write("ferrum.yaml", &changed);
+    let said = reload();
+    assert!(said.contains("Revision 2 is in use."), "{said}");
+    assert!(said.contains("gateway.http: ") && said.contains("gateway.workers: "), "{said}");
+    assert!(said.contains("[restart_needed]"), "{said}");
+    assert_eq!(warned(), ["gateway.http", "gateway.workers"]);
+    folder.write("ferrum.yaml", &changed.replace("body: hi", "body: ho"));
+    assert!(reload().contains("gateway.workers: "), "it is as true after the next reload");
+    folder.write("ferrum.yaml", &spec(1, "hu"));
+    assert!(!reload().contains("[restart_needed]"), "what it was started with is what is configured");
+    assert_eq!(warned(), [""; 0]);
+}

@@ -20,6 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_variable", "an environment variable with `FERRUM_` is none that the gateway reads"),
     ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
     ("admin_exposed", "the admin API can be reached from other machines"),
+    ("restart_needed", "a reload changed a setting that is read at the start only"),
     ("certificate_expires", "a certificate has expired or does so within 30 days"),
 ];
 
