@@ -78,7 +78,7 @@ pub enum Place {
     Log,
     /// A path: what can't stand in one is percent-encoded; slashes and what is encoded already stay.
     Path,
-    /// A query: as a path, and also `&`, `=`, `+` and `#` are encoded.
+    /// A value in a query: as a path, and also `&`, `=`, `+` and `#` are encoded, those of the template's own text included.
     Query,
 }
 
@@ -109,6 +109,14 @@ impl Template {
             [Part::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// The template's own text, piece by piece, defaults included.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(&**text),
+            Part::Value { default, .. } => default.as_deref(),
+        })
     }
 
     /// The names of the route's captures it asks for.

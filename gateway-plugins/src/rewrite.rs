@@ -13,6 +13,7 @@ use gateway_core::plugin::{Hooks, OnRequest, Plugin, Seat, Step, World};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
 use http::HeaderValue;
 use http::uri::{Authority, PathAndQuery};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,7 +26,7 @@ use crate::shared::query::{self, Query};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The new path, as a template that begins with `/`, with the route's captures (`/v2/${capture.rest}`). A query in
-    /// it is put before the request's. Default: unchanged.
+    /// it is put before the request's. What can't stand in a path is written as `%20`. Default: unchanged.
     path: Option<String>,
     /// Replaces the beginning of the path. Paths that begin otherwise stay as they are. Default: unchanged.
     prefix: Option<Prefix>,
@@ -154,6 +155,10 @@ fn new_path(
             problems.add("config.path", "a path begins with `/`");
         }
         let template = shared::template("config.path", &path, Moment::Request, problems);
+        if let Some(c) = template.iter().flat_map(Template::texts).flat_map(str::chars).find(can_not_stand) {
+            problems.add("config.path", format!("a path can't have {c:?} in it")).remedy =
+                Some(format!("write `{}`", encoded(c)));
+        }
         return template.map_or(NewPath::Same, NewPath::Template);
     }
     if let Some(Prefix { from, to }) = prefix {
@@ -173,6 +178,15 @@ fn new_path(
     });
     let regexes: Vec<_> = read.collect();
     if regexes.is_empty() { NewPath::Same } else { NewPath::Regex(regexes) }
+}
+
+/// Whether a character can't be in a request's target unless it is encoded.
+fn can_not_stand(c: &char) -> bool {
+    !c.is_ascii_graphic() || *c == '#'
+}
+
+fn encoded(c: char) -> String {
+    utf8_percent_encode(c.encode_utf8(&mut [0; 4]), NON_ALPHANUMERIC).to_string()
 }
 
 impl OnRequest for Rewrite {

@@ -89,8 +89,10 @@ fn values_are_encoded_for_their_place() {
     let cases = [
         ("/v2/${capture.rest}", Place::Path, "/v2/a%20b"),
         ("/v2/${request.query.q}", Place::Path, "/v2/x%20y"),
-        ("a=${request.query.amp}", Place::Query, "a=1%262"),
-        ("a=${request.query}", Place::Query, "a=q=x%20y&amp=1%262"),
+        ("a${request.query.amp}", Place::Query, "a1%262"),
+        ("${request.query}", Place::Query, "q=x%20y&amp=1%262"),
+        ("a b&c=d#e%20\u{e9}", Place::Query, "a%20b%26c%3Dd%23e%2520%C3%A9"),
+        ("${request.header.none:-a b&c}", Place::Query, "a%20b%26c"),
         ("/a b", Place::Path, "/a b"),
     ];
     for (text, place, expected) in cases {

@@ -23,8 +23,15 @@ impl<'o> Sink<'o> {
         self.out.len()
     }
 
-    /// Text of the template itself, which was looked at when it was parsed.
+    /// Text of the template itself, which was looked at when it was parsed. In a query it is part of a value like any other.
     pub(super) fn literal(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
+        match self.place {
+            Place::Query => self.value(text, false),
+            Place::Text | Place::Log | Place::Path => self.raw(text),
+        }
+    }
+
+    fn raw(&mut self, text: &[u8]) -> Result<(), Unrenderable> {
         self.room(text.len())?;
         self.out.extend_from_slice(text);
         Ok(())
@@ -45,7 +52,7 @@ impl<'o> Sink<'o> {
     }
 
     pub(super) fn number(&mut self, number: impl itoa::Integer) -> Result<(), Unrenderable> {
-        self.literal(itoa::Buffer::new().format(number).as_bytes())
+        self.raw(itoa::Buffer::new().format(number).as_bytes())
     }
 
     pub(super) fn display(&mut self, value: impl fmt::Display) -> Result<(), Unrenderable> {
@@ -66,7 +73,7 @@ impl<'o> Sink<'o> {
             if value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
                 return Err(Unrenderable::Control);
             }
-            return self.literal(value);
+            return self.raw(value);
         }
         if self.place == Place::Log {
             return self.logged(value);
@@ -96,9 +103,9 @@ impl Sink<'_> {
                 let mut space = [0; 4];
                 let bytes = c.encode_utf8(&mut space).as_bytes();
                 match c {
-                    '"' | '\\' => self.literal(&[b'\\', bytes[0]])?,
+                    '"' | '\\' => self.raw(&[b'\\', bytes[0]])?,
                     c if c.is_control() => self.hex(bytes)?,
-                    _ => self.literal(bytes)?,
+                    _ => self.raw(bytes)?,
                 }
             }
             self.hex(chunk.invalid())?;
@@ -108,7 +115,7 @@ impl Sink<'_> {
 
     /// Bytes as `\xHH`.
     fn hex(&mut self, bytes: &[u8]) -> Result<(), Unrenderable> {
-        bytes.iter().try_for_each(|byte| self.literal(format!("\\x{byte:02x}").as_bytes()))
+        bytes.iter().try_for_each(|byte| self.raw(format!("\\x{byte:02x}").as_bytes()))
     }
 }
 

@@ -52,11 +52,13 @@ async fn queries_are_changed_and_the_rest_stays() {
         (
             json!({"set": [{"name": "a", "value": "x&y=${request.query.a}"}]}),
             "/p?a=1&b=2&a=3",
-            "/p?a=x&y=1&b=2",
+            "/p?a=x%26y%3D1&b=2",
         ),
         (json!({"set": [{"name": "a", "value": "${request.header.x-a}"}]}), "/p", "/p?a=v%201/.."),
         (json!({"set": [{"name": "a", "value": "${request.query.b}"}]}), "/p?b=1%26c%3D2", "/p?a=1%26c%3D2"),
         (json!({"add": [{"name": "a=", "value": "2"}]}), "/p?a=1", "/p?a=1&a%3D=2"),
+        (json!({"set": [{"name": "a", "value": "a b#c+100%"}]}), "/p", "/p?a=a%20b%23c%2B100%25"),
+        (json!({"set": [{"name": "a", "value": "1&admin=1"}]}), "/p", "/p?a=1%26admin%3D1"),
     ] {
         let got = asked(json!({"query": query}), path).await;
         let expected = if expected == "/p?a=1%26c%3D2" { "/p?b=1%26c%3D2&a=1%26c%3D2" } else { expected };
@@ -116,6 +118,10 @@ fn settings_that_can_not_be_meant_are_refused() {
         json!({}),
         json!({"path": "a"}),
         json!({"path": "/a", "prefix": {"from": "/", "to": "/x"}}),
+        json!({"path": "/a b"}),
+        json!({"path": "/a#b"}),
+        json!({"path": "/caf\u{e9}/${capture.x}"}),
+        json!({"path": "/${request.header.x:-a b}"}),
         json!({"prefix": {"from": "api", "to": "/"}}),
         json!({"prefix": {"from": "/", "to": "/x?y"}}),
         json!({"regex": [{"from": "(", "to": "/"}]}),
