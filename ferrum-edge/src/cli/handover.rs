@@ -145,9 +145,7 @@ impl Offer {
             }
         }
     }
-}
 
-impl Offer {
     /// Whether another gateway serves on the same sockets.
     pub(super) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Relaxed)
