@@ -22,7 +22,8 @@ use gateway_core::config::snapshot::Snapshot;
 use gateway_core::http::body::limit_collected;
 use gateway_core::plugin::Registry;
 pub use gateway_protocols::downstream::bind::Inherited;
-use gateway_protocols::worker::{Inbox, Order, Shared, Worker};
+use gateway_protocols::worker::{Inbox, Inboxes, Order, Shared, Worker};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{mpsc, watch};
 
 use crate::audit::recorder::Recorder;
@@ -104,20 +105,12 @@ impl Gateway {
         // Nobody would accept what comes to the others.
         drop(inherited);
         let revision = compiled.snapshot.revision;
-        let (shared, mut inboxes) = Shared::new(compiled.snapshot, workers);
+        let (shared, inboxes) = Shared::new(compiled.snapshot, workers);
         if let Some(port) = listeners.http3_port() {
             shared.announce_http3(port);
         }
         let shared = Arc::new(shared);
-        let mut threads = Vec::with_capacity(workers);
-        let mut orders = Vec::with_capacity(workers);
-        for index in 0..workers {
-            let Some(inbox) = inboxes.take() else { break };
-            let worker = Worker::new(index, shared.clone(), telemetry.worker(index));
-            let (sender, receiver) = mpsc::unbounded_channel();
-            threads.push(spawn(index, worker, receiver, inbox).map_err(StartError::Thread)?);
-            orders.push(sender);
-        }
+        let (threads, orders) = start_workers(inboxes, &shared, &telemetry)?;
         let tasks = PluginTasks::new(shared.clone());
         engine::start_plugins(&compiled.put, &tasks);
         telemetry.sinks.start(&tasks).map_err(StartError::Thread)?;
@@ -249,6 +242,26 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The workers' threads, and where each takes orders.
+type Workers = (Vec<JoinHandle<()>>, Vec<UnboundedSender<Order>>);
+
+/// Starts a worker for each inbox. The threads end when nobody can give them orders any more.
+fn start_workers(
+    mut inboxes: Inboxes,
+    shared: &Arc<Shared>,
+    telemetry: &Arc<Telemetry>,
+) -> Result<Workers, StartError> {
+    let (mut threads, mut orders) = (Vec::new(), Vec::new());
+    while let Some(inbox) = inboxes.take() {
+        let index = threads.len();
+        let worker = Worker::new(index, shared.clone(), telemetry.worker(index));
+        let (sender, receiver) = mpsc::unbounded_channel();
+        threads.push(spawn(index, worker, receiver, inbox).map_err(StartError::Thread)?);
+        orders.push(sender);
+    }
+    Ok((threads, orders))
 }
 
 /// How often a drain looks whether everybody has left.
