@@ -9,8 +9,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use gateway_core::plugin::world::tasks::TaskControl;
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, SearchOptions};
-use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::settings::{Directory, Groups, Search, Users, bind_name};
 
@@ -44,19 +44,25 @@ struct Question {
     user: String,
     password: String,
     answer: oneshot::Sender<Result<Option<User>, String>>,
+    /// Held until it is answered.
+    _place: OwnedSemaphorePermit,
 }
 
 /// The queue to a directory.
 pub(super) struct Logins {
     directory: Directory,
-    sender: Sender<Question>,
-    receiver: Mutex<Receiver<Question>>,
+    /// As many as may have a connection, and as many as may wait for one.
+    places: Arc<Semaphore>,
+    sender: UnboundedSender<Question>,
+    receiver: Mutex<UnboundedReceiver<Question>>,
 }
 
 impl Logins {
     pub(super) fn new(directory: Directory) -> Self {
-        let (sender, receiver) = mpsc::channel(directory.max_waiting);
-        Self { directory, sender, receiver: Mutex::new(receiver) }
+        // No more than have a place are in it.
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let places = Arc::new(Semaphore::new(directory.max_connections + directory.max_waiting));
+        Self { directory, places, sender, receiver: Mutex::new(receiver) }
     }
 
     /// Asks whether a password is right: the user, or nobody.
@@ -65,7 +71,9 @@ impl Logins {
     /// There is no answer.
     pub(super) async fn ask(&self, user: String, password: String) -> Result<Option<User>, NoAnswer> {
         let (answer, receiver) = oneshot::channel();
-        self.sender.try_send(Question { user, password, answer }).map_err(|_| NoAnswer::Busy)?;
+        let place = self.places.clone().try_acquire_owned().map_err(|_| NoAnswer::Busy)?;
+        let question = Question { user, password, answer, _place: place };
+        self.sender.send(question).map_err(|_| NoAnswer::Busy)?;
         match tokio::time::timeout(self.directory.timeout, receiver).await {
             Ok(Ok(answer)) => answer.map_err(NoAnswer::Failed),
             Ok(Err(_)) => Err(NoAnswer::Failed("the directory is not asked any more".into())),
@@ -100,7 +108,7 @@ impl Logins {
 
 impl Directory {
     async fn answer(&self, question: Question) {
-        let Question { user, password, answer } = question;
+        let Question { user, password, answer, _place } = question;
         let login = self.login(&user, &password);
         let answered = tokio::time::timeout(self.timeout, login).await;
         // Whoever asked may have gone.

@@ -59,13 +59,16 @@ async fn requests_without_a_password_may_count_as_somebody() {
 async fn without_an_answer_nobody_is_let_in_and_the_queue_is_bounded() {
     // Nobody serves the queue.
     let world = World::default();
-    let trial = trial(json!({ "max_waiting": 1 }), &world);
-    let (first, second) = tokio::join!(ask(&trial, "ann", "x"), ask(&trial, "bob", "x"));
-    assert_eq!((first.status, first.json()["code"].as_str()), (503, Some("ldap_failed")));
-    let code = second.json()["code"].as_str().unwrap().to_owned();
-    assert_eq!((second.status, code.as_str(), second.field("retry-after")), (503, "ldap_busy", "1"));
-    for result in ["failed", "busy"] {
-        assert_eq!(metric(&world, PASSWORDS.name, &[result]), 1, "{result}");
+    let trial = trial(json!({ "max_connections": 1, "max_waiting": 1 }), &world);
+    let ask = |user| ask(&trial, user, "x");
+    let (first, second, third) = tokio::join!(ask("ann"), ask("bob"), ask("cas"));
+    for waited in [first, second] {
+        assert_eq!((waited.status, waited.json()["code"].as_str()), (503, Some("ldap_failed")));
+    }
+    let code = third.json()["code"].as_str().unwrap().to_owned();
+    assert_eq!((third.status, code.as_str(), third.field("retry-after")), (503, "ldap_busy", "1"));
+    for (result, count) in [("failed", 2), ("busy", 1)] {
+        assert_eq!(metric(&world, PASSWORDS.name, &[result]), count, "{result}");
     }
 }
 
