@@ -82,7 +82,7 @@ enum Command {
     Top(top::TopArgs),
     /// Write the configuration of a gateway or a database to a file
     Dump(gitops::DumpArgs),
-    /// Show the differences between a file and the configuration in use; exit code 4 if there are any
+    /// Show the differences between a file and the configuration of a database; exit code 4 if there are any
     Diff(gitops::DiffArgs),
     /// Create and update the objects of a file in one change; keep all others
     Apply(gitops::ApplyArgs),

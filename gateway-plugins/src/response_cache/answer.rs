@@ -139,7 +139,9 @@ pub(super) fn stored_headers(headers: &HeaderMap, strips_set_cookie: bool, now: 
 /// The stored headers with what a 304 that came now says anew (RFC 9111 §3.2); what describes the stored bytes stays.
 pub(super) fn freshened(stored: &HeaderMap, said: &HeaderMap, now: SystemTime) -> HeaderMap {
     let mut headers = stored.clone();
-    let kept = [&CONTENT_LENGTH, &CONTENT_ENCODING, &CONTENT_TYPE, &CONTENT_RANGE, &SET_COOKIE, &AGE];
+    // A 304 that has been in another cache says how old it is; one that has not is not as old as what is stored.
+    headers.remove(AGE);
+    let kept = [&CONTENT_LENGTH, &CONTENT_ENCODING, &CONTENT_TYPE, &CONTENT_RANGE, &SET_COOKIE];
     for name in said.keys().filter(|name| !kept.contains(name)) {
         headers.remove(name);
         for value in said.get_all(name) {

@@ -67,6 +67,19 @@ async fn one_about_another_response_ends_what_is_served_stale() {
     assert_eq!(trial.get("/a", &[]).await.text(), "answer 3 ");
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_of_another_cache_is_as_old_as_it_says() {
+    let trial = confirming(json!({}), &[("age", "8")]);
+    trial.get("/a", &[]).await;
+    tokio::time::advance(Duration::from_secs(11)).await;
+    assert_eq!(trial.get("/a", &[]).await.text(), "answer 1 ");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(trial.get("/a", &[]).await.field("age"), "9");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    trial.get("/a", &[]).await;
+    assert_eq!(trial.asked().len(), 3, "it is stale after two seconds");
+}
+
 #[tokio::test]
 async fn without_a_date_it_is_from_now() {
     let trial = answering(json!({}), |asked, n| {
