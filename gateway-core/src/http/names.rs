@@ -9,6 +9,7 @@ use crate::config::model::Underscores;
 const ALT_USED: HeaderName = HeaderName::from_static("alt-used");
 
 /// Whether [`is_claim`] has to look at a name: asked of every field of every request, so it is coarse and quick.
+#[inline]
 pub(super) fn may_be_claim(name: &[u8]) -> bool {
     has_underscore(name)
         || matches!(
@@ -72,6 +73,7 @@ pub(super) fn has_underscore(name: &[u8]) -> bool {
     }
 }
 
+#[inline]
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,

@@ -50,6 +50,7 @@ impl<'a> Attempts<'a> {
 
     /// Whether a retry may need this body again, which is short enough to be at hand: how the client's bytes arrive must not
     /// decide whether there is one. Bodies of unknown length are not waited for; who sends them may wait for an answer.
+    #[inline]
     pub fn holds(&self, body: &Body, headers: &HeaderMap) -> bool {
         self.rules.max_retries > 0
             && self.rules.methods.contains(self.method)
