@@ -116,3 +116,20 @@ async fn a_hundred_reloads_end_no_session_and_no_websocket() {
     assert_eq!((tcp.end(), tcp.proxy()), ("closed", "a"));
     edge.nothing_recorded().await;
 }
+
+/// Whoever came would be cut at the end of the drain.
+#[tokio::test]
+async fn a_gateway_that_drains_opens_no_more_ports() {
+    let echo = Echo::start().await;
+    let (first, second) = (free_port(), free_port());
+    let edge = Edge::start_with(LOOPBACK, &one(first, &echo.backend()));
+    let mut client = open(first).await;
+    client.send("hello").await;
+    client.expect("hello").await;
+    edge.gateway.begin_drain();
+    let more = format!("  - {{id: b, listen_port: {second}, {}}}\n", echo.backend());
+    edge.reload(&(one(first, &echo.backend()) + more.as_str()));
+    assert!(soon(TcpStream::connect(at(second))).await.is_err(), "nobody listens there");
+    client.send("more").await;
+    client.expect("more").await;
+}
