@@ -86,13 +86,21 @@ fn memory(gateway: &Gateway, what: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// How much more than before it had resident at any time of this.
-fn grown(gateway: &Gateway, work: impl FnOnce()) -> u64 {
-    // Sets the high-water mark back to what is resident now (proc(5)).
-    fs::write(format!("/proc/{}/clear_refs", gateway.pid()), "5").unwrap();
-    let before = memory(gateway, "VmRSS");
-    work();
-    memory(gateway, "VmHWM").saturating_sub(before)
+/// How much more than before it had resident at any time of this, the least of up to three times: pages of the program that
+/// the system took back count again when they are read, and what is held for a client is there each time.
+fn grown(gateway: &Gateway, work: impl Fn()) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..3 {
+        // Sets the high-water mark back to what is resident now (proc(5)).
+        fs::write(format!("/proc/{}/clear_refs", gateway.pid()), "5").unwrap();
+        let before = memory(gateway, "VmRSS");
+        work();
+        least = least.min(memory(gateway, "VmHWM").saturating_sub(before));
+        if least < MORE {
+            break;
+        }
+    }
+    least
 }
 
 #[test]
