@@ -65,7 +65,7 @@ fn fields_of_the_way() {
     assert!(!made.report.has_loss());
     let made = of("X-Forwarded-For $proxy_add_x_forwarded_for");
     assert!(made.plugin_configs.is_empty() && !made.report.has_loss());
-    // The gateway can't be told to keep it to itself.
+    // The gateway cannot be configured to omit it.
     let made = of("X-Forwarded-For \"\"");
     assert!(made.plugin_configs.is_empty());
     assert!(said(&made, Outcome::Lost, "the gateway writes it itself"));

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use gateway_core::config::problem::Problems;
 use gateway_core::http::body::Body;
 use gateway_core::http::exchange::Exchange;
+use gateway_core::http::forwarding::is_told;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
 use http::{HeaderName, HeaderValue, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::shared::{is_framing, is_told};
+use crate::shared::is_framing;
 
 /// Settings of `correlation_id`.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -69,20 +69,6 @@ pub(crate) fn has_other_case(method: &str) -> bool {
     USUAL.iter().any(|usual| *usual != method && usual.eq_ignore_ascii_case(method))
 }
 
-/// Whether the gateway tells targets of the way and the caller in this field. It writes it behind what plugins do, so that
-/// no rule has an effect on it.
-pub(crate) fn is_told(name: &HeaderName) -> bool {
-    const TOLD: &[&str] = &[
-        "forwarded",
-        "via",
-        "x-credential-identifier",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-proto",
-    ];
-    TOLD.contains(&name.as_str()) || name.as_str().starts_with("x-consumer-")
-}
-
 /// Whether the framing of a message depends on this header, so that no rule may touch it.
 pub(crate) fn is_framing(name: &HeaderName) -> bool {
     const FRAMING: &[&str] = &[

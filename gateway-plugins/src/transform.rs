@@ -6,6 +6,7 @@ mod json;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::Bytes;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::forwarding::is_told;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -312,7 +313,7 @@ fn header(at: &str, rule: Rule, moment: Moment, problems: &mut Problems) -> Opti
         if shared::is_framing(&name) {
             problems.add(format!("{at}.{field}"), format!("`{name}` is the gateway's own to write")).remedy =
                 (name == http::header::HOST).then(|| "the plugin `rewrite` changes the host".into());
-        } else if moment != Moment::Response && shared::is_told(&name) {
+        } else if moment != Moment::Response && is_told(&name) {
             let message = format!("the gateway writes `{name}` itself, whatever a rule says");
             problems.add(format!("{at}.{field}"), message).remedy = Some("use another name".into());
         }

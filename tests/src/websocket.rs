@@ -270,7 +270,7 @@ async fn a_drain_cuts_off_what_does_not_end_and_records_it() {
     let origin = Port::listen(None).await;
     let edge = Edge::start_with("  drain_timeout_seconds: 1", &spec(&origin, ""));
     let (mut client, mut far) = opened(&edge, &origin).await;
-    // A frame that has begun goes on, and this one has no end.
+    // The gateway passes on the rest of an unfinished frame; this one is never finished.
     client.wire.send(b"\x82\xff\x00\x01\x02").await;
     far.wire.expect(b"\x82\xff\x00\x01\x02").await;
     edge.gateway.begin_drain();

@@ -4,7 +4,7 @@
 //! The gateway with a pid file answers on a Unix socket beside it. Each message is one byte with some descriptors
 //! (`SCM_RIGHTS`, unix(7)); one without descriptors is the last. The other gateway says one byte when it serves.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gateway_protocols::downstream::bind::{Inherited, Sharing};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -74,10 +73,10 @@ impl Turn {
         let unlocked = |source| HandoverError::Unlocked { path: shown(), source };
         let lock = File::options().create(true).truncate(false).write(true).mode(MODE).open(&path);
         let lock = lock.map_err(unlocked)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock.try_lock() {
             Ok(()) => Ok(Self { _lock: lock }),
-            Err(Errno::WOULDBLOCK) => Err(HandoverError::Busy(pid_file.display().to_string())),
-            Err(error) => Err(unlocked(error.into())),
+            Err(TryLockError::WouldBlock) => Err(HandoverError::Busy(pid_file.display().to_string())),
+            Err(TryLockError::Error(error)) => Err(unlocked(error)),
         }
     }
 }

@@ -12,6 +12,7 @@ use http::header::{FORWARDED, HeaderName, VIA};
 use http::{HeaderMap, HeaderValue};
 
 use super::exchange::{Client, Exchange, canonical};
+use super::names::is_identity;
 use super::reply::{Cause, Reply};
 use crate::config::model::Settings;
 use fields::NAMES;
@@ -66,6 +67,12 @@ impl Forwarding {
         }
         Ok(Self { way: [Some(addresses), Some(scheme), name, forwarded, via], caller })
     }
+}
+
+/// Whether targets are told of the way or the caller in this field. It is written behind what plugins do, so that no rule of
+/// theirs has an effect on it.
+pub fn is_told(name: &HeaderName) -> bool {
+    NAMES.contains(name) || is_identity(name.as_str())
 }
 
 /// Takes out what a plugin has said of the caller: the gateway says it itself. What clients say is gone already.

@@ -28,7 +28,7 @@ pub(super) fn is_claim(name: &HeaderName, trusted: bool, underscores: Underscore
 }
 
 /// Headers that tell a target who the caller is; believed only from the gateway itself.
-fn is_identity(name: &str) -> bool {
+pub(super) fn is_identity(name: &str) -> bool {
     name.starts_with("x-consumer-") || name == "x-credential-identifier"
 }
 

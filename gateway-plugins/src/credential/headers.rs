@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use gateway_core::config::problem::Problems;
+use gateway_core::http::forwarding::is_told;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::jose::claims::find;
-use crate::shared::{is_framing, is_told};
+use crate::shared::is_framing;
 
 /// Bytes of one value; longer ones are left out.
 const MAX_VALUE: usize = 8 << 10;

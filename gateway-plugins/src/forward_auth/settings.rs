@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gateway_core::config::model::BackendHttp;
 use gateway_core::config::problem::Problems;
 use gateway_core::config::units::{self, Millis};
+use gateway_core::http::forwarding::is_told;
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::calls::Endpoint;
 use http::{HeaderName, StatusCode};
@@ -177,7 +178,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<ForwardAuth, Proble
         (names("response_headers", config.response_headers), names("client_headers", config.client_headers));
     let request_headers = config.request_headers.map(|all| names("request_headers", all));
     let refusal_headers = config.refusal_headers.map(|all| names("refusal_headers", all));
-    for (n, name) in copied.0.iter().enumerate().filter(|(_, name)| shared::is_told(name)) {
+    for (n, name) in copied.0.iter().enumerate().filter(|(_, name)| is_told(name)) {
         let path = format!("config.response_headers[{n}]");
         problems.add(path, format!("the gateway writes `{name}` itself, so that it can't be copied"));
     }

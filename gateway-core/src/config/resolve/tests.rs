@@ -405,31 +405,6 @@ fn tls_to_the_target() {
 }
 
 #[test]
-fn tls_to_the_targets_of_an_upstream() {
-    let of = |keys: &str| {
-        format!(
-            "upstreams: [{{id: u, targets: [{{host: h, port: 1}}], backend_tls_server_name: n}}]\n\
-             proxies: [{{id: p, listen_path: /, upstream_id: u{keys}}}]"
-        )
-    };
-    let model = good(&of(", backend_scheme: https"));
-    let tls = model.proxies[0].backend.tls.clone().expect("https has rules");
-    assert_eq!(tls.server_name.as_deref(), Some("n"));
-    refused(
-        &of(""),
-        "f:2: proxies[0].upstream_id: the upstream `u` has TLS settings, and nothing is encrypted to a target of \
-         scheme `http` (write `backend_scheme: https`, or remove them there)",
-    );
-    refused(
-        &of(", backend_scheme: https, backend_tls_verify_server_cert: false"),
-        "f:2: proxies[0].backend_tls_verify_server_cert: the TLS settings of the upstream `u` go before it (remove it, \
-         or write all of them here or there)",
-    );
-    // Its name is what the certificate behind a Unix socket is for.
-    good(&of(", backend_scheme: https").replace("host: h, port: 1", "host: 'unix:/a'"));
-}
-
-#[test]
 fn early_data_of_clients() {
     let tls =
         |more: &str| format!("gateway: {{tls: {{certificates: [{{cert_path: a, key_path: b}}]{more}}}}}\n");
