@@ -12,13 +12,17 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use gateway_core::config::model::Limits;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig, VarInt};
 use rustls::{ClientConfig, ServerConfig};
 
-/// Closes a connection on which nothing moves. Shorter than most NATs forget.
+/// Closes a connection whose peer is silent. Shorter than most NATs forget.
 const IDLE: Duration = Duration::from_secs(30);
+/// Asks a silent peer whether it is still there (PING): how long a connection lasts without requests, and a request without bytes, is a
+/// matter of their own timeouts.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// What one stream may send before it is read.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// What one connection may send before it is read.
@@ -27,11 +31,18 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 /// client 100 ms away has under way at a time.
 const SEND_WINDOW: u64 = 4 << 20;
 
-/// The server's side of QUIC.
+/// The server's side of QUIC, to be replaced while connections go on: the next handshake takes it as it is then.
+pub type ServerRules = Arc<ArcSwap<quinn::ServerConfig>>;
+
+/// The server's side of QUIC. What takes the place of `previous` goes on to know the addresses that clients have proven to it.
 ///
 /// # Errors
 /// When TLS 1.3 is not among the versions of `tls`.
-pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::ServerConfig, String> {
+pub fn server_config(
+    mut tls: ServerConfig,
+    limits: &Limits,
+    previous: Option<&quinn::ServerConfig>,
+) -> Result<quinn::ServerConfig, String> {
     let early = tls.max_early_data_size > 0;
     if early {
         // RFC 9001 §4.6.1: there is no other value; how much may come is a matter of the windows.
@@ -39,16 +50,32 @@ pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::Se
     }
     tls.key_log = Arc::new(suite::SecretLengths);
     let crypto = QuicServerConfig::try_from(tls).map_err(|error| error.to_string())?;
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(suite::Watched(Arc::new(crypto))));
+    let crypto = Arc::new(suite::Watched(Arc::new(crypto)));
+    // What is there goes on with the key of its tokens.
+    let mut config = match previous {
+        None => quinn::ServerConfig::with_crypto(crypto),
+        Some(previous) => {
+            let mut config = previous.clone();
+            config.crypto = crypto;
+            config
+        }
+    };
     config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
-    if early {
-        let mut tokens = ValidationTokenConfig::default();
-        tokens.sent(tokens::SENT).lifetime(tokens::LIFETIME).log(Arc::new(tokens::Tokens::default()));
-        config.validation_token_config(tokens);
-    }
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.lifetime(tokens::LIFETIME).log(Arc::new(tokens::Tokens::default()));
+    tokens.sent(if early { tokens::SENT } else { 0 });
+    config.validation_token_config(tokens);
     // A client whose address changes goes on; the worker is found again by the connection id.
     config.migration(true);
     Ok(config)
+}
+
+/// The same with other limits.
+#[must_use]
+pub fn limited(config: &quinn::ServerConfig, limits: &Limits) -> quinn::ServerConfig {
+    let mut config = config.clone();
+    config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
+    config
 }
 
 /// The client's side of QUIC.
@@ -58,9 +85,7 @@ pub fn server_config(mut tls: ServerConfig, limits: &Limits) -> Result<quinn::Se
 pub(crate) fn client_config(tls: Arc<ClientConfig>) -> Result<quinn::ClientConfig, String> {
     let crypto = QuicClientConfig::try_from(tls).map_err(|error| error.to_string())?;
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-    let mut transport = transport(0);
-    transport.keep_alive_interval(Some(IDLE / 3));
-    config.transport_config(Arc::new(transport));
+    config.transport_config(Arc::new(transport(0)));
     Ok(config)
 }
 
@@ -75,6 +100,7 @@ fn transport(streams: u32) -> TransportConfig {
         .send_window(SEND_WINDOW)
         // Nobody here has a use for datagrams (RFC 9221); a peer that sends them breaks the rules.
         .datagram_receive_buffer_size(None)
+        .keep_alive_interval(Some(KEEP_ALIVE))
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok());
     transport
 }
@@ -83,12 +109,13 @@ fn transport(streams: u32) -> TransportConfig {
 ///
 /// # Errors
 /// When the socket can't be used.
-pub(crate) fn listen(socket: UdpSocket, config: quinn::ServerConfig, place: Place) -> io::Result<Endpoint> {
+pub(crate) fn listen(socket: UdpSocket, rules: &ServerRules, place: Place) -> io::Result<Endpoint> {
     let mut endpoint = EndpointConfig::default();
     let ids = place.ids();
     endpoint.cid_generator(move || Box::new(ids));
     let runtime = Arc::new(quinn::TokioRuntime);
     let socket = place.join(runtime.wrap_udp_socket(socket)?);
+    let config = quinn::ServerConfig::clone(&rules.load());
     Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime)
 }
 
@@ -99,4 +126,17 @@ pub(crate) fn listen(socket: UdpSocket, config: quinn::ServerConfig, place: Plac
 pub(crate) fn outgoing(to: SocketAddr) -> io::Result<Endpoint> {
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
     Endpoint::client(any)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_before_it_is_given_up() {
+        // quinn has no other way to read it back.
+        let told = format!("{:?}", transport(1));
+        assert!(told.contains("keep_alive_interval: Some(10s)"), "{told}");
+        assert!(KEEP_ALIVE * 2 < IDLE, "one lost packet ends nothing");
+    }
 }

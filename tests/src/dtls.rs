@@ -212,7 +212,9 @@ async fn a_handshake_that_stalls_is_given_up() {
         }
         for _ in 0..3 {
             let record = edge.session().await;
-            assert_eq!((record.kind(), record.end()), ("dtls", "idle"));
+            assert_eq!(record.kind(), "dtls");
+            // On a slow machine the handshake's own timeout may pass before anybody looks.
+            assert!(matches!(record.end(), "idle" | "dtls_timeout"), "{}", record.end());
             assert_eq!((record.target(), record.carried()), ("", (0, 0)), "no target was asked");
         }
     }

@@ -277,12 +277,12 @@ impl Engine {
         let settings = changes.settings.clone().unwrap_or_else(|| previous.settings.clone());
         let prepared = self.prepare(&previous.settings, &settings).map_err(|error| refused(error.into()))?;
         self.audit.log_to(settings.audit_log.as_deref()).map_err(|error| refused(error.into()))?;
-        self.frontend.reload(&settings.tls).map_err(|error| refused(error.into()))?;
+        self.frontend.reload(&settings).map_err(|error| refused(error.into()))?;
         let staged = match self.stage(changes, ports) {
             Ok(staged) => staged,
             Err(error) => {
                 // The old configuration goes on serving, with the old certificates.
-                if let Err(error) = self.frontend.reload(&previous.settings.tls) {
+                if let Err(error) = self.frontend.reload(&previous.settings) {
                     tracing::error!(%error, "the previous certificates could not be read again");
                 }
                 return Err(refused(error.into()));
@@ -364,8 +364,6 @@ fn fixed_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("gateway.http_socket", before.http_socket == after.http_socket),
         ("gateway.admin", before.admin == after.admin),
         ("gateway.http3", before.http3 == after.http3),
-        // Switched off, it has HTTP/3 wait for its handshakes at once; only QUIC's offer to clients stays as it was.
-        ("gateway.tls.early_data", !before.http3 || before.tls.early_data == after.tls.early_data),
         ("gateway.limits.max_unsent_bytes", before.limits.max_unsent_bytes == after.limits.max_unsent_bytes),
         ("gateway.share_ports", before.share_ports == after.share_ports),
         ("gateway.workers", before.workers == after.workers),

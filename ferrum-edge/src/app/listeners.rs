@@ -36,7 +36,7 @@ pub struct Addresses {
 pub(super) struct Listeners {
     http: Vec<Vec<TcpListener>>,
     https: Vec<Vec<TcpListener>>,
-    quic: Vec<Vec<(UdpSocket, quinn::ServerConfig)>>,
+    quic: Vec<Vec<UdpSocket>>,
     unix: Vec<UnixListener>,
     /// The file of those, removed when the gateway ends.
     file: Option<SocketFile>,
@@ -66,9 +66,10 @@ impl Listeners {
             let sockets = bind::udp_for_workers(address, workers, sharing);
             let sockets =
                 sockets.map_err(|source| StartError::Bind { listener: "http3", address, source })?;
-            // One for all: a client is resumed by any worker, and its session is gone for all of them.
-            let config = frontend.quic(settings)?;
-            quic.push(sockets.into_iter().map(|socket| (socket, config.clone())).collect());
+            quic.push(sockets);
+        }
+        if !quic.is_empty() {
+            frontend.serve_quic(settings)?;
         }
         let (unix, file) = unix_for_workers(settings, (workers, sharing))?;
         Ok(Self { http, https, quic, unix, file, sending })
@@ -90,7 +91,7 @@ impl Listeners {
 
     /// The port of HTTP/3, when it is served.
     pub(super) fn http3_port(&self) -> Option<u16> {
-        Some(self.quic.first()?.first()?.0.local_addr().ok()?.port())
+        Some(self.quic.first()?.first()?.local_addr().ok()?.port())
     }
 
     /// Listens, and gives each worker its sockets; what is left is to be kept for as long as they listen.
@@ -112,11 +113,11 @@ impl Listeners {
         for (socket, worker) in self.unix.into_iter().zip(workers) {
             give(worker, Order::ListenUnix(socket));
         }
-        for sockets in self.quic {
+        for (sockets, rules) in self.quic.into_iter().zip(std::iter::repeat(frontend.quic())) {
             let mut demultiplexer = Demultiplexer::new(workers.len());
-            for (index, ((socket, config), worker)) in sockets.into_iter().zip(workers).enumerate() {
-                if let Some(place) = demultiplexer.place(index) {
-                    give(worker, Order::Quic(socket, Box::new(config), place));
+            for (index, (socket, worker)) in sockets.into_iter().zip(workers).enumerate() {
+                if let (Some(place), Some(rules)) = (demultiplexer.place(index), rules.clone()) {
+                    give(worker, Order::Quic(socket, rules, place));
                 }
             }
         }

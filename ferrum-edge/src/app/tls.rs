@@ -1,11 +1,11 @@
 //! The gateway's own certificates and the TLS configuration its listeners share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use gateway_core::config::model::{FrontendTls, Settings, TlsVersion};
 use gateway_protocols::downstream::accept::Entrance;
-use gateway_protocols::quic::server_config;
+use gateway_protocols::quic::{ServerRules, limited, server_config};
 use gateway_protocols::tls::server::{Certificates, ServerTlsError, build};
 use gateway_protocols::udp::dtls::DtlsRules;
 use rustls::ServerConfig;
@@ -19,6 +19,8 @@ pub(crate) struct Frontend {
     config: Arc<ArcSwap<ServerConfig>>,
     /// The same without ALPN, for stream proxies that terminate TLS.
     streams: Arc<ArcSwap<ServerConfig>>,
+    /// The same over QUIC, once it is served.
+    quic: OnceLock<ServerRules>,
     dtls: Arc<DtlsRules>,
     rules: std::sync::Mutex<FrontendTls>,
 }
@@ -37,6 +39,7 @@ impl Frontend {
             certificates,
             config: Arc::new(ArcSwap::from_pointee(config)),
             streams: Arc::new(ArcSwap::from_pointee(streams)),
+            quic: OnceLock::new(),
             rules: std::sync::Mutex::new(rules.clone()),
         })
     }
@@ -46,11 +49,27 @@ impl Frontend {
         Entrance::Tls(self.config.clone())
     }
 
-    /// The server's side of QUIC, with the same certificates.
-    pub(super) fn quic(&self, settings: &Settings) -> Result<quinn::ServerConfig, ServerTlsError> {
+    /// Prepares QUIC, with the same certificates.
+    pub(super) fn serve_quic(&self, settings: &Settings) -> Result<(), ServerTlsError> {
+        let config = self.build_quic(settings, None)?;
+        self.quic.get_or_init(|| Arc::new(ArcSwap::from_pointee(config)));
+        Ok(())
+    }
+
+    /// The server's side of QUIC, where it is served. One for all listeners and workers: a client is resumed by any, and its session
+    /// is gone for all of them.
+    pub(super) fn quic(&self) -> Option<ServerRules> {
+        self.quic.get().cloned()
+    }
+
+    fn build_quic(
+        &self,
+        settings: &Settings,
+        previous: Option<&quinn::ServerConfig>,
+    ) -> Result<quinn::ServerConfig, ServerTlsError> {
         let rules = FrontendTls { min_version: TlsVersion::Tls13, ..settings.tls.clone() };
         let config = build(&rules, self.certificates.clone(), &[b"h3"])?;
-        server_config(config, &settings.limits).map_err(ServerTlsError::Unusable)
+        server_config(config, &settings.limits, previous).map_err(ServerTlsError::Unusable)
     }
 
     /// How stream proxies terminate DTLS.
@@ -64,21 +83,28 @@ impl Frontend {
     }
 
     /// Reads the certificates again. The configuration, with its session tickets, is kept where the rules are the same.
-    pub(crate) fn reload(&self, rules: &FrontendTls) -> Result<(), ServerTlsError> {
+    pub(crate) fn reload(&self, settings: &Settings) -> Result<(), ServerTlsError> {
+        let rules = &settings.tls;
         let mut known = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let unchanged = *known == *rules && rules.client_ca_path.is_none();
         let rebuilt = match unchanged {
             true => None,
             false => {
                 let of = |rules, alpn| build(rules, self.certificates.clone(), alpn);
-                Some((of(rules, ALPN)?, of(&without_early_data(rules), &[])?))
+                let quic = self.quic.get().map(|quic| self.build_quic(settings, Some(&quic.load())));
+                Some((of(rules, ALPN)?, of(&without_early_data(rules), &[])?, quic.transpose()?))
             }
         };
         self.certificates.load(&rules.certificates)?;
         load_dtls(&self.dtls, rules);
-        if let Some((config, streams)) = rebuilt {
+        if let Some((config, streams, quic)) = rebuilt {
             self.config.store(Arc::new(config));
             self.streams.store(Arc::new(streams));
+            if let (Some(rules), Some(quic)) = (self.quic.get(), quic) {
+                rules.store(Arc::new(quic));
+            }
+        } else if let Some(rules) = self.quic.get() {
+            rules.rcu(|quic| limited(quic, &settings.limits));
         }
         known.clone_from(rules);
         Ok(())

@@ -98,7 +98,7 @@ impl Watch {
             return self.follow(&snapshot);
         }
         if refresh(&mut self.frontend) {
-            match self.engine.frontend.reload(&snapshot.settings.tls) {
+            match self.engine.frontend.reload(&snapshot.settings) {
                 Ok(()) => {
                     self.note_expiries(&snapshot);
                     tracing::info!("changed certificates are in use");

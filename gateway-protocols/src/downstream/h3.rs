@@ -24,7 +24,7 @@ use crate::h3::frame::MAX_VARINT;
 use crate::h3::link::Link;
 use crate::h3::settings::Settings;
 use crate::h3::{Code, peer};
-use crate::quic::{self, Place};
+use crate::quic::{self, Place, ServerRules};
 use crate::timer::{Timer, deadline};
 use crate::worker::Worker;
 use aside::Aside;
@@ -42,21 +42,25 @@ const MAX_TURNS: usize = 32;
 const GOAWAY_ROUND_TRIPS: u32 = 2;
 
 /// Serves QUIC clients on a socket until the task is ended.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, config: quinn::ServerConfig, place: Place) {
+pub(crate) async fn serve(worker: Arc<Worker>, socket: UdpSocket, rules: ServerRules, place: Place) {
     let local = socket.local_addr();
-    let endpoint = match quic::listen(socket, config, place) {
+    let endpoint = match quic::listen(socket, &rules, place) {
         Ok(endpoint) => endpoint,
         Err(error) => {
             let failed = || async { Err(format!("HTTP/3 on {local:?}: {error}")) };
             return worker.shared().tasks.clone().supervise("http3_accept", failed).await;
         }
     };
-    let start = || accept_all(&worker, &endpoint);
+    let start = || accept_all(&worker, &endpoint, &rules);
     worker.shared().tasks.clone().supervise("http3_accept", start).await;
 }
 
 /// Accepts connections. Ends with the endpoint: connections are told, and none outlives the listener.
-async fn accept_all(worker: &Arc<Worker>, endpoint: &quinn::Endpoint) -> Result<(), String> {
+async fn accept_all(
+    worker: &Arc<Worker>,
+    endpoint: &quinn::Endpoint,
+    rules: &ServerRules,
+) -> Result<(), String> {
     while let Some(incoming) = endpoint.accept().await {
         let Some(permit) = worker.shared().overload.connection() else {
             incoming.refuse();
@@ -68,17 +72,22 @@ async fn accept_all(worker: &Arc<Worker>, endpoint: &quinn::Endpoint) -> Result<
             drop(incoming.retry());
             continue;
         }
-        worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, entry));
+        let rules = rules.load_full();
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), (incoming, rules), entry));
     }
     Err("the endpoint ended".to_owned())
 }
 
-async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<Entry>) {
+async fn connection(
+    worker: Arc<Worker>,
+    (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
+    entry: Arc<Entry>,
+) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
     // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
     let early = settings.tls.early_data && incoming.remote_address_validated();
-    let accepting = accept(incoming, early);
+    let accepting = accept((incoming, rules), early);
     let Ok(Some((quic, shaking))) = tokio::time::timeout_at(deadline, accepting).await else { return };
     let peer = quic.remote_address();
     let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
@@ -105,8 +114,11 @@ async fn connection(worker: Arc<Worker>, incoming: quinn::Incoming, entry: Arc<E
         shaking,
     };
     let serving = async {
-        if server.run(told).await {
-            drop(tokio::time::timeout(LINGER, link.quic.closed()).await);
+        let mut others = Aside::new(peer::attend(link.clone(), told));
+        if server.run(&mut others).await {
+            // The client's control stream must not be stopped before the connection is closed (RFC 9114 §6.2.1).
+            let closed = poll_fn(|cx| others.poll(cx));
+            drop(tokio::time::timeout(LINGER, async { tokio::join!(closed, link.quic.closed()) }).await);
         }
     };
     match handshake {
@@ -124,8 +136,11 @@ struct Shaking {
 }
 
 /// Waits for the end of the handshake; where requests may come before, only until it is known who the client is.
-async fn accept(incoming: quinn::Incoming, early: bool) -> Option<(quinn::Connection, Option<Shaking>)> {
-    let mut connecting = incoming.accept().ok()?;
+async fn accept(
+    (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
+    early: bool,
+) -> Option<(quinn::Connection, Option<Shaking>)> {
+    let mut connecting = incoming.accept_with(rules).ok()?;
     if !early {
         return Some((connecting.await.ok()?, None));
     }
@@ -213,10 +228,9 @@ impl End {
 
 impl Server<'_> {
     /// Serves until the connection is over; whether the client has to be left the time to take its answers.
-    async fn run(mut self, told: Settings) -> bool {
+    async fn run(mut self, others: &mut Aside<'_>) -> bool {
         let (link, worker) = (self.link.clone(), self.worker);
         let mut slots = Slots::new();
-        let mut others = Aside::new(peer::attend(link.clone(), told));
         let mut accepting = pin!(link.quic.accept_bi());
         poll_fn(|cx| {
             slots.attend();

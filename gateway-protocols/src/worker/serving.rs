@@ -18,7 +18,7 @@ use crate::downstream::accept::{accept, serve};
 use crate::downstream::entrance::{Accepted, Entrance, Listening, UNIX_ADDRESS};
 use crate::downstream::{Entry, h3};
 use crate::load::Load;
-use crate::quic::Place;
+use crate::quic::{Place, ServerRules};
 use crate::udp::Question;
 use crate::udp::dtls::DtlsRules;
 
@@ -37,7 +37,7 @@ pub enum Order {
     /// Serve plain HTTP on this Unix socket, which other workers listen on as well.
     ListenUnix(std::os::unix::net::UnixListener),
     /// Serve HTTP/3 on this socket.
-    Quic(std::net::UdpSocket, Box<quinn::ServerConfig>, Place),
+    Quic(std::net::UdpSocket, ServerRules, Place),
     /// Serve datagrams on this socket.
     Datagrams(std::net::UdpSocket, u16, Arc<DtlsRules>),
     /// Take no more datagrams on this port; its sessions end.
@@ -93,8 +93,8 @@ impl Worker {
                 self.listen(TcpListener::from_std(socket).map(Listening::Tcp), entrance, sockets);
             }
             Order::ListenUnix(socket) => self.listen(Listening::unix(socket), Entrance::Plain, sockets),
-            Order::Quic(socket, config, place) => {
-                let task = tokio::spawn(h3::serve(self.clone(), socket, *config, place));
+            Order::Quic(socket, rules, place) => {
+                let task = tokio::spawn(h3::serve(self.clone(), socket, rules, place));
                 sockets.listening.push((None, task));
             }
             Order::Datagrams(socket, port, dtls) => {

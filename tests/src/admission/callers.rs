@@ -1,11 +1,12 @@
 //! Plugins that recognise callers by signatures, certificates, directories and other servers, by place, and limits of gRPC:
 //! the same table over every protocol.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
-
 use http::{Method, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::ways::{Fields, NOTHING, Row, WAYS, Way, ask, decides};
 use crate::support::edge::Edge;
@@ -151,6 +152,52 @@ async fn certificates_of_handshakes_decide_in_every_version() {
         }
     }
     assert_eq!(origin.served(), 3);
+}
+
+/// Whether a client with this certificate is turned away in its handshake.
+async fn turned_away(edge: &Edge, version: &str, identity: &tls::Identity) -> bool {
+    let client = tls::showing(&tls::authority().client(&[version]), identity);
+    if version == "h3" {
+        let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a socket");
+        let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client).expect("TLS 1.3");
+        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let connecting = endpoint.connect_with(config, edge.https(), "gateway.test").expect("begun");
+        // The client takes its part for done before its certificate is looked at.
+        let closed = match soon(connecting).await {
+            Ok(quic) => soon(quic.closed()).await,
+            Err(error) => error,
+        };
+        return matches!(closed, quinn::ConnectionError::ConnectionClosed(_));
+    }
+    let mut io = connect_as(edge.https(), client).await;
+    let mut answer = Vec::new();
+    if io.write_all(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n").await.is_ok() {
+        soon(io.read_to_end(&mut answer)).await.ok();
+    }
+    answer.is_empty()
+}
+
+#[tokio::test]
+async fn a_reload_changes_whose_certificates_are_trusted_in_every_version() {
+    let origin = Standing::start("o").await;
+    let (own, ca) = (tls::localhost(), tls::authority().ca());
+    let settings = format!(
+        "  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {ca:?}, client_cert_required: false}}\n",
+        own.cert, own.key
+    );
+    let spec = spec(&origin, &[("mtls_auth", "{}")]);
+    let mut edge = h3::edge_with(&settings, &spec);
+    let ann = tls::authority().issue("ann-again", &["ann.test"]);
+    for version in ["http/1.1", "h3"] {
+        assert_eq!(shown(&edge, version, Some(&ann)).await, 200, "{version}");
+    }
+    // An authority that has issued nothing to anybody.
+    let (ca, other) = (format!("client_ca_path: {ca:?}"), format!("client_ca_path: {:?}", own.cert));
+    edge.reload_with((&ca, &other), &spec);
+    for version in ["http/1.1", "h3"] {
+        assert!(turned_away(&edge, version, &ann).await, "{version}");
+        assert_eq!(shown(&edge, version, None).await, 401, "{version}");
+    }
 }
 
 #[tokio::test]

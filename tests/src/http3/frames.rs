@@ -351,4 +351,6 @@ async fn a_drain_sends_goaway_twice() {
     assert_eq!(frames[0].0, 4);
     assert_eq!(frames[1..], [(7, (0xffff_ffff_ffff_fffc_u64).to_be_bytes().to_vec()), (7, vec![4])]);
     assert_eq!(raw.closed().await, code::NO_ERROR);
+    // §6.2.1: a client's control stream is not stopped before; one that is takes that for an error and drops its answers.
+    assert_eq!(soon(raw.control.stopped()).await.ok(), None);
 }
