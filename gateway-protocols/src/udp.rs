@@ -17,6 +17,7 @@ mod greet;
 mod hello;
 mod initial;
 mod leg;
+mod offer;
 mod peer_chain;
 mod port;
 mod questions;

@@ -14,7 +14,7 @@ use dimpl::crypto::{CryptoProvider, HashAlgorithm, HmacProvider, aws_lc_rs};
 
 use super::certificate_list;
 use super::hello::Hello;
-use super::transcript::{TranscriptHashes, TranscriptSignatures};
+use super::transcript::{TranscriptHashes, TranscriptKeys, TranscriptSignatures};
 
 /// Bytes of a cookie, which the engine decides.
 const COOKIE: usize = 32;
@@ -149,6 +149,7 @@ pub(super) fn provider() -> CryptoProvider {
         hmac_provider: &OurCookies,
         hash_provider: &TranscriptHashes,
         signature_verification: &TranscriptSignatures,
+        key_provider: &TranscriptKeys,
         dtls13_cipher_suites: certificate_list::suites(),
         ..aws_lc_rs::default_provider()
     }

@@ -29,6 +29,7 @@ pub(super) const CLIENT_HELLO: u8 = 1;
 /// DTLS 1.3 as hellos name it.
 const DTLS_1_3: [u8; 2] = [0xFE, 0xFC];
 /// Extensions (RFC 7685, RFC 8446 §4.2, RFC 9147 §5.3).
+pub(super) const SERVER_NAME: u16 = 0;
 const PADDING: u16 = 21;
 const SUPPORTED_VERSIONS: u16 = 43;
 pub(super) const COOKIE: u16 = 44;
@@ -190,6 +191,22 @@ impl<'d> Hello<'d> {
         datagram(CLIENT_HELLO, (self.record, self.number), &self.body_with(&extensions))
     }
 
+    /// This hello without one extension and with another one, as a datagram and as the message's body. What it grows by is taken
+    /// from its padding.
+    pub(super) fn offering(&self, without: u16, with: Option<(u16, &[u8])>) -> (Vec<u8>, Vec<u8>) {
+        let mut extensions = Vec::with_capacity(self.extensions.len() + 64);
+        let size = |(_, data): (u16, &[u8])| 4 + data.len();
+        let less = self.extensions().find(|(kind, _)| *kind == without).map_or(0, size);
+        let more = with.map_or(0, size).saturating_sub(less);
+        let others = self.extensions().filter(|(kind, _)| *kind != without);
+        for (kind, data) in with.into_iter().chain(others) {
+            let spare = if kind == PADDING { more } else { 0 };
+            extension(&mut extensions, kind, data.get(spare..).unwrap_or_default());
+        }
+        let body = self.body_of(self.legacy_cookie, &extensions);
+        (datagram(CLIENT_HELLO, (self.record, self.number), &body), body)
+    }
+
     /// The message's body, as it came.
     pub(super) fn body(&self) -> &'d [u8] {
         self.body
@@ -206,11 +223,16 @@ impl<'d> Hello<'d> {
 
     /// The body with other extensions, and without the cookie of DTLS 1.2.
     fn body_with(&self, extensions: &[u8]) -> Vec<u8> {
+        self.body_of(&[], extensions)
+    }
+
+    fn body_of(&self, cookie: &[u8], extensions: &[u8]) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.body.len() + extensions.len());
         body.extend_from_slice(self.body.get(..34).unwrap_or_default());
         body.push(u8::try_from(self.session.len()).unwrap_or_default());
         body.extend_from_slice(self.session);
-        body.push(0);
+        body.push(u8::try_from(cookie.len()).unwrap_or_default());
+        body.extend_from_slice(cookie);
         body.extend_from_slice(self.choices);
         if !self.extensions.is_empty() {
             body.extend_from_slice(&short(extensions.len()));

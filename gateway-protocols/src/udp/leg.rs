@@ -9,6 +9,7 @@ use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
 
 use super::dtls::Verifier;
 use super::flight::Flight;
+use super::offer::Offer;
 use super::peer_chain::PeerChain;
 use super::transcript::Transcript;
 
@@ -88,10 +89,10 @@ impl Leg {
     }
 
     /// A side whose peer is a target. What it shows behind its certificate is taken into account.
-    pub(super) fn to_target(engine: Dtls, verifier: Option<Verifier>) -> Self {
+    pub(super) fn to_target(engine: Dtls, verifier: Option<Verifier>, offer: Offer) -> Self {
         let peer = verifier.is_some().then(|| Arc::new(PeerChain::of_target()));
         let mut leg = Self::sealed(engine, verifier);
-        leg.correct(Transcript { peer, ..Transcript::default() });
+        leg.correct(Transcript { peer, offer: Some(Arc::new(offer)), ..Transcript::default() });
         leg
     }
 
@@ -238,9 +239,14 @@ impl Sealed {
         loop {
             match self.engine.poll_output(scratch) {
                 Output::Packet(bytes) => {
-                    match self.flight.as_ref().and_then(|flight| flight.datagrams(bytes)) {
-                        None => emit(Emit::Wire(bytes)),
-                        Some(datagrams) => datagrams.iter().for_each(|datagram| emit(Emit::Wire(datagram))),
+                    let offer = self.transcript.as_ref().and_then(|transcript| transcript.offer.as_ref());
+                    let hello = offer.and_then(|offer| offer.datagram(bytes));
+                    match (hello, self.flight.as_ref().and_then(|flight| flight.datagrams(bytes))) {
+                        (Some(hello), _) => emit(Emit::Wire(&hello)),
+                        (None, None) => emit(Emit::Wire(bytes)),
+                        (None, Some(datagrams)) => {
+                            datagrams.iter().for_each(|datagram| emit(Emit::Wire(datagram)));
+                        }
                     }
                 }
                 Output::ApplicationData(bytes) => emit(Emit::Payload(bytes)),

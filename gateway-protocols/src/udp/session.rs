@@ -18,9 +18,11 @@ use gateway_core::stream::table::rules;
 use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
+use super::offer::Offer;
 use tokio::sync::oneshot;
 
 use crate::dns::Dns;
+use crate::tls::client::server_name;
 
 /// Where a client is, and which of our addresses it spoke to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -305,7 +307,8 @@ impl Opener for OutletOpener {
             Some(rules) if backend.scheme == Scheme::Dtls => {
                 let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
                 let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
-                Leg::to_target(engine, verifier)
+                let name = server_name(rules, &target.rules.host).ok();
+                Leg::to_target(engine, verifier, Offer::to(name.as_ref()))
             }
             _ => Leg::Plain,
         };

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use dimpl::CryptoError;
 use dimpl::crypto::{
-    Buf, HashAlgorithm, HashContext, HashProvider, SignatureAlgorithm, SignatureVerifier, aws_lc_rs,
+    Buf, HashAlgorithm, HashContext, HashProvider, KeyProvider, SignatureAlgorithm, SignatureVerifier,
+    SigningKey, aws_lc_rs,
 };
 
 use super::certificate_list::CertificateList;
 use super::flight::Flight;
+use super::offer::Offer;
 use super::peer_chain::PeerChain;
 
 /// How a handshake's transcript is put right.
@@ -23,6 +25,8 @@ pub(super) struct Transcript {
     pub(super) flight: Option<Arc<Flight>>,
     /// The server shows more certificates (DTLS 1.3).
     pub(super) list: Option<Arc<CertificateList>>,
+    /// The client's hellos are other ones.
+    pub(super) offer: Option<Arc<Offer>>,
     /// Takes the certificates that the peer shows.
     pub(super) peer: Option<Arc<PeerChain>>,
 }
@@ -43,7 +47,8 @@ thread_local! {
 impl Transcript {
     /// Whether it is as the engine believes, and nobody looks at it.
     pub(super) fn is_right(&self) -> bool {
-        self.beginning.is_none() && self.flight.is_none() && self.list.is_none() && self.peer.is_none()
+        let is_said = self.beginning.is_none() && self.flight.is_none() && self.list.is_none();
+        is_said && self.offer.is_none() && self.peer.is_none()
     }
 
     /// The certificates that the engine shows that is being called, where it believes in one.
@@ -69,13 +74,20 @@ impl Transcript {
     fn corrected<'d>(&self, data: &'d [u8]) -> Cow<'d, [u8]> {
         let begun = self.beginning.as_ref().and_then(|beginnings| beginnings.corrected(data));
         let data = begun.map_or(Cow::Borrowed(data), Cow::Owned);
-        let right = match (&self.flight, &self.list) {
-            (Some(flight), _) => flight.transcript(&data),
-            (None, Some(list)) => list.transcript(&data),
-            (None, None) => None,
+        let right = match (&self.flight, &self.list, &self.offer) {
+            (Some(flight), ..) => flight.transcript(&data),
+            (None, Some(list), _) => list.transcript(&data),
+            (None, None, Some(offer)) => offer.transcript(&data),
+            (None, None, None) => None,
         };
         right.map_or(data, Cow::Owned)
     }
+}
+
+/// What the engine that is being called hashes or signs, as its peer knows it.
+fn corrected(data: &[u8]) -> Cow<'_, [u8]> {
+    let current = CURRENT.with_borrow(Clone::clone);
+    current.map_or(Cow::Borrowed(data), |transcript| Cow::Owned(transcript.corrected(data).into_owned()))
 }
 
 impl Beginnings {
@@ -134,9 +146,39 @@ impl SignatureVerifier for TranscriptSignatures {
         hash: HashAlgorithm,
         algorithm: SignatureAlgorithm,
     ) -> Result<(), CryptoError> {
-        let current = CURRENT.with_borrow(Clone::clone);
-        let data = current.as_ref().map_or(Cow::Borrowed(data), |transcript| transcript.corrected(data));
         let plain = aws_lc_rs::default_provider().signature_verification;
-        plain.verify_signature(certificate, &data, signature, hash, algorithm)
+        plain.verify_signature(certificate, &corrected(data), signature, hash, algorithm)
+    }
+}
+
+/// aws-lc-rs' keys; in DTLS 1.2, a client signs the current transcript.
+#[derive(Debug)]
+pub(super) struct TranscriptKeys;
+
+impl KeyProvider for TranscriptKeys {
+    fn load_private_key(&self, key: &[u8]) -> Result<Box<dyn SigningKey>, CryptoError> {
+        let plain = aws_lc_rs::default_provider().key_provider.load_private_key(key)?;
+        Ok(Box::new(Signing(plain)))
+    }
+}
+
+#[derive(Debug)]
+struct Signing(Box<dyn SigningKey>);
+
+impl SigningKey for Signing {
+    fn sign(&mut self, data: &[u8], hash: HashAlgorithm, out: &mut Buf) -> Result<(), CryptoError> {
+        self.0.sign(&corrected(data), hash, out)
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.0.algorithm()
+    }
+
+    fn hash_algorithm(&self) -> HashAlgorithm {
+        self.0.hash_algorithm()
+    }
+
+    fn supported_hash_algorithms(&self) -> &[HashAlgorithm] {
+        self.0.supported_hash_algorithms()
     }
 }

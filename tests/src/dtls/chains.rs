@@ -233,18 +233,17 @@ async fn a_clients_chain_is_followed() {
     }
 }
 
-/// The same towards OpenSSL (DTLS 1.2), where it is installed: what it is sent comes out.
-#[tokio::test]
-async fn a_chain_of_openssl_is_followed() {
+/// What OpenSSL hears as a target (DTLS 1.2) with these arguments, where it is installed. It wants to see a certificate, whoever
+/// issued it, with its signature.
+async fn heard_by_openssl(args: &[&std::ffi::OsStr]) -> Option<String> {
     if Command::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
-        return;
+        return None;
     }
-    let chain = with_intermediate("dtls-target-openssl", 0);
-    let target = free_port();
+    let (ca, own, target) = (tls::authority().ca(), tls::localhost(), free_port());
     let mut server = Command::new("openssl")
         .args(["s_server", "-dtls1_2", "-quiet", "-accept", &format!("127.0.0.1:{target}")])
-        .args(["-cert".as_ref(), chain.cert.as_os_str(), "-cert_chain".as_ref(), chain.cert.as_os_str()])
-        .args(["-key".as_ref(), chain.key.as_os_str()])
+        .args(["-Verify", "1"])
+        .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -256,7 +255,13 @@ async fn a_chain_of_openssl_is_followed() {
         stdout.read_line(&mut line).unwrap();
         line
     });
-    let (_edge, port) = edge_with(&named_backend(target, &tls::authority().ca()));
+    let shown = format!(
+        "backend_tls_client_cert_path: {:?}, backend_tls_client_key_path: {:?}, {}",
+        own.cert,
+        own.key,
+        named_backend(target, &ca)
+    );
+    let (_edge, port) = edge_with(&shown);
     let client = plain_client(port).await;
     // Until it listens, it hears nothing; each datagram begins a session where there is none.
     let mut every = tokio::time::interval(std::time::Duration::from_millis(100));
@@ -270,7 +275,30 @@ async fn a_chain_of_openssl_is_followed() {
         line = soon(reading) => line.unwrap(),
         () = saying => unreachable!("it goes on"),
     };
-    assert_eq!(heard, "hello\n");
     server.kill().unwrap();
     server.wait().unwrap();
+    Some(heard)
+}
+
+#[tokio::test]
+async fn a_chain_of_openssl_is_followed() {
+    let chain = with_intermediate("dtls-target-openssl", 0);
+    let (cert, key) = (chain.cert.as_os_str(), chain.key.as_os_str());
+    let args = ["-cert".as_ref(), cert, "-cert_chain".as_ref(), cert, "-key".as_ref(), key];
+    assert!(heard_by_openssl(&args).await.is_none_or(|heard| heard == "hello\n"));
+}
+
+/// A target with several certificates shows the one of the name that the proxy names.
+#[tokio::test]
+async fn a_target_is_asked_by_its_name() {
+    let (others, own) = (tls::authority().issue("dtls-other", &["other.test"]), tls::localhost());
+    let files = [&others.cert, &others.key, &own.cert, &own.key].map(|path| path.as_os_str());
+    let args = [
+        ["-cert".as_ref(), files[0]],
+        ["-key".as_ref(), files[1]],
+        ["-servername".as_ref(), "localhost".as_ref()],
+        ["-cert2".as_ref(), files[2]],
+        ["-key2".as_ref(), files[3]],
+    ];
+    assert!(heard_by_openssl(args.as_flattened()).await.is_none_or(|heard| heard == "hello\n"));
 }
