@@ -222,6 +222,27 @@ async fn a_handshake_that_stalls_is_given_up() {
     assert!(origin.try_recv(&mut [0; 16]).is_err(), "the target heard of it");
 }
 
+/// The settings' own timeouts hold, long before the session would be idle.
+#[tokio::test]
+async fn handshakes_take_as_long_as_the_settings_say() {
+    let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let silent = silent.local_addr().unwrap();
+    let settings = format!("{LOOPBACK}\n  client_timeouts: {{handshake_ms: 300}}");
+    let (port, other) = (free_port(), free_port());
+    let fields = format!("frontend_tls: true, udp_idle_timeout_seconds: 9, {}", udp_backend(silent));
+    let mut edge = Edge::start_with(&settings, &one(port, &fields));
+    let mut client = Peer::client(at(port), Offer::Both).await;
+    client.prove().await;
+    assert_eq!(edge.session().await.end(), "dtls_timeout", "a client that never goes on");
+    let fields = format!(
+        "udp_idle_timeout_seconds: 9, backend_connect_timeout_ms: 300, {}",
+        dtls_backend(silent, &tls::authority().ca())
+    );
+    edge.reload(&one(other, &fields));
+    plain_client(other).await.send(b"anybody?").await.unwrap();
+    assert_eq!(edge.session().await.end(), "dtls_timeout", "a target that never answers");
+}
+
 /// First words from anywhere take nobody's place: there is one session and one is all there may be.
 #[tokio::test]
 async fn a_flood_of_hellos_keeps_nobody_out() {

@@ -69,8 +69,10 @@ impl std::fmt::Debug for DtlsRules {
     }
 }
 
-/// How long a handshake may take before its state is dropped.
-const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
+/// How long a handshake may take at most; settings may allow it less.
+const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(240);
+/// How often a flight is said again, at intervals that double from one second on: for as long as settings may allow.
+const RETRIES: usize = 7;
 /// Handshake datagrams stay below the smallest path's size.
 const MTU: usize = 1200;
 
@@ -132,6 +134,7 @@ fn config(client_certificates: bool) -> Option<Arc<Config>> {
         .mtu(MTU)
         .require_client_certificate(client_certificates)
         .use_server_cookie(true)
+        .flight_retries(RETRIES)
         .handshake_timeout(HANDSHAKE);
     builder.build().ok().map(Arc::new)
 }
@@ -246,7 +249,7 @@ pub(super) fn client(rules: &BackendTls, now: Instant) -> Result<Dtls, ClientTls
     };
     static CONFIG: LazyLock<Result<Arc<Config>, String>> = LazyLock::new(|| {
         let config = Config::builder().with_crypto_provider(cookie::provider()).mtu(MTU);
-        let config = config.handshake_timeout(HANDSHAKE).build();
+        let config = config.flight_retries(RETRIES).handshake_timeout(HANDSHAKE).build();
         config.map(Arc::new).map_err(|error| error.to_string())
     });
     let config = CONFIG.as_ref().map_err(|error| unusable(error))?;

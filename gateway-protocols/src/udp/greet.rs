@@ -53,6 +53,7 @@ impl Port {
         };
         let Some(Proven { mut client, proof, second }) = proven else { return };
         client.begun_with(*hello.random);
+        client.limit(now, self.worker.snapshot().settings.client_timeouts.handshake);
         if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
             return;
         }

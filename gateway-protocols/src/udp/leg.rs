@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dimpl::{CertificateError, Dtls, Output, ProtocolVersion};
 
@@ -40,10 +40,12 @@ pub(super) struct Sealed {
     /// What is put right of the engine's first flight.
     flight: Option<Arc<Flight>>,
     ready: bool,
+    /// When the handshake has taken too long; `None` leaves that to the engine.
+    deadline: Option<Instant>,
     /// Payload that waits for the handshake.
     waiting: VecDeque<Vec<u8>>,
     /// When the engine wants to be called.
-    pub(super) wake: Option<Instant>,
+    wake: Option<Instant>,
 }
 
 /// Why a leg is dead; a stable word for the record.
@@ -83,6 +85,7 @@ impl Leg {
             transcript: None,
             flight: None,
             ready: false,
+            deadline: None,
             waiting: VecDeque::new(),
             wake: None,
         }))
@@ -94,6 +97,21 @@ impl Leg {
         let mut leg = Self::sealed(engine, verifier);
         leg.correct(Transcript { peer, offer: Some(Arc::new(offer)), ..Transcript::default() });
         leg
+    }
+
+    /// Gives the handshake so long from now on; nothing is no limit but the engine's.
+    pub(super) fn limit(&mut self, now: Instant, timeout: Duration) {
+        if let Self::Dtls(sealed) = self {
+            sealed.deadline = (!timeout.is_zero()).then(|| now.checked_add(timeout)).flatten();
+        }
+    }
+
+    /// When a handshake wants to be called, if there is one.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        match self {
+            Self::Dtls(sealed) if !sealed.ready => [sealed.wake, sealed.deadline].into_iter().flatten().min(),
+            _ => None,
+        }
     }
 
     /// Keeps the random of the client's hello.
@@ -172,6 +190,11 @@ impl Leg {
     pub(super) fn tick(&mut self, now: Instant, emit: &mut dyn FnMut(Emit<'_>)) -> Result<(), Dead> {
         match self {
             Self::Plain => Ok(()),
+            Self::Dtls(sealed)
+                if !sealed.ready && sealed.deadline.is_some_and(|deadline| deadline <= now) =>
+            {
+                Err("dtls_timeout")
+            }
             Self::Dtls(sealed) => sealed.guarded(|it| {
                 it.engine.handle_timeout(now).map_err(|_| "dtls_timeout")?;
                 it.drain(emit)

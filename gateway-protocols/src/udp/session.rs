@@ -210,15 +210,11 @@ impl Session {
 
     /// When a handshake wants to be called, if one does.
     pub(super) fn wake(&self) -> Option<Instant> {
-        let of = |leg: &Leg| match leg {
-            Leg::Dtls(sealed) if !leg.is_ready() => sealed.wake,
-            _ => None,
-        };
         let target = match &self.stage {
-            Stage::Open(open) => of(&open.target),
+            Stage::Open(open) => open.target.wake(),
             Stage::Greeting(_) | Stage::Opening(..) => None,
         };
-        [of(&self.client), target].into_iter().flatten().min()
+        [self.client.wake(), target].into_iter().flatten().min()
     }
 
     /// Ends it; the record is written when the session is dropped.
@@ -308,7 +304,9 @@ impl Opener for OutletOpener {
                 let verifier = Verifier::target(rules, &target.rules.host).map_err(|_| Cause::TlsFailed)?;
                 let engine = dtls::client(rules, Instant::now()).map_err(|_| Cause::TlsFailed)?;
                 let name = server_name(rules, &target.rules.host).ok();
-                Leg::to_target(engine, verifier, Offer::to(name.as_ref()))
+                let mut leg = Leg::to_target(engine, verifier, Offer::to(name.as_ref()));
+                leg.limit(Instant::now(), route.proxy.timeouts.connect);
+                leg
             }
             _ => Leg::Plain,
         };

@@ -270,7 +270,7 @@ pub struct ClientTimeouts {
     /// Milliseconds between two reads of a request body or two writes of a response. Default 60000; 0 is off.
     #[schemars(range(max = 86_400_000))]
     pub body_ms: Option<Millis>,
-    /// Milliseconds for a TLS handshake. Default 10000; 0 is off.
+    /// Milliseconds for a TLS handshake, or one of DTLS, which has four minutes at most. Default 10000; 0 is off.
     #[schemars(range(max = 86_400_000))]
     pub handshake_ms: Option<Millis>,
 }

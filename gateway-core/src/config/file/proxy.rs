@@ -74,7 +74,7 @@ pub struct Proxy {
     /// and passes on what another gateway marked `Early-Data: 1`. Default true; false has the former wait for the
     /// handshake and answers the latter with 425.
     pub early_data: Option<bool>,
-    /// Milliseconds for name lookup, TCP and TLS handshake. Default 5000.
+    /// Milliseconds for name lookup, TCP and TLS handshake, and for that of DTLS. Default 5000.
     #[schemars(range(min = 1, max = 86_400_000))]
     pub backend_connect_timeout_ms: Option<Millis>,
     /// Milliseconds; sets both `backend_first_byte_timeout_ms` and `backend_idle_timeout_ms` where they aren't given
