@@ -100,6 +100,7 @@ pub const FIELDS: &[&str] = &[
     "client.address",
     "network.peer.address",
     "network.peer.port",
+    "network.local.port",
     "tls.protocol.version",
     "tls.cipher",
     "tls.client.server_name",
@@ -197,6 +198,9 @@ pub mod metric {
         SESSIONS: counter = "ferrum_sessions_total";
         /// Sessions by protocol and why they ended, failed TLS handshakes of HTTP clients among them.
         SESSION_ENDS: counter = "ferrum_session_ends_total";
+        /// Records of sessions that were refused before their client's address was proved, and that were not written: of those there
+        /// are 10 a second and worker at most.
+        SESSIONS_WITHHELD: counter = "ferrum_session_records_withheld_total";
         /// Bytes of ended sessions, by protocol and direction.
         SESSION_BYTES: counter = "ferrum_session_bytes_total";
         /// The revision of the configuration in use.

@@ -15,7 +15,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use gateway_core::config::model::Limits;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig, VarInt};
+use quinn::{
+    ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Runtime, TransportConfig, ValidationTokenConfig,
+    VarInt,
+};
 use rustls::{ClientConfig, ServerConfig};
 
 /// Closes a connection whose peer is silent. Shorter than most NATs forget.
@@ -76,6 +79,24 @@ pub fn limited(config: &quinn::ServerConfig, limits: &Limits) -> quinn::ServerCo
     let mut config = config.clone();
     config.transport_config(Arc::new(transport(limits.max_concurrent_streams)));
     config
+}
+
+/// Why a client's handshake failed, as over TCP; `None` where the client went away.
+pub(crate) fn handshake_failure(error: &ConnectionError) -> Option<&'static str> {
+    /// Codes of alerts about certificates (RFC 8446 §6).
+    const CERTIFICATE: &[u64] = &[42, 43, 44, 45, 46, 48, 116];
+    // RFC 9001 §4.8.
+    let alert = |code: u64| code.checked_sub(0x100).filter(|alert| *alert < 0x100);
+    match error {
+        ConnectionError::TransportError(error) => Some(match alert(error.code.into()) {
+            Some(alert) if CERTIFICATE.contains(&alert) => "tls_certificate_error",
+            _ => "handshake_failed",
+        }),
+        ConnectionError::ConnectionClosed(close) => {
+            alert(close.error_code.into()).map(|_| "tls_alert_received")
+        }
+        _ => None,
+    }
 }
 
 /// The client's side of QUIC.

@@ -6,6 +6,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +19,27 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// When `after` from now is; zero is a timeout that is off.
 pub fn deadline(after: Duration) -> Instant {
     Instant::now() + if after.is_zero() { FAR } else { after }
+}
+
+/// When something last moved, seen from another place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastMoved(Arc<AtomicU64>);
+
+/// From where those moments are counted.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl LastMoved {
+    /// Something moves now.
+    pub(crate) fn note(&self) {
+        let nanos = Instant::now().saturating_duration_since(*START).as_nanos();
+        self.0.store(u64::try_from(nanos).unwrap_or(u64::MAX).max(1), Relaxed);
+    }
+
+    /// The moment, if there was one.
+    pub(crate) fn get(&self) -> Option<Instant> {
+        let nanos = self.0.load(Relaxed);
+        (nanos > 0).then(|| *START + Duration::from_nanos(nanos))
+    }
 }
 
 /// A deadline that may be moved for free.

@@ -251,6 +251,10 @@ pub fn session(line: &mut impl Visit, record: &SessionRecord<'_>, extras: &Extra
     line.number("session.bytes_down", record.bytes_down);
     line.plain("client.address", record.session.client_address);
     client(line, &record.session.client);
+    line.number("network.local.port", u64::from(record.session.client.local.port()));
+    if let (None, Some(name)) = (&record.session.client.tls, &record.session.server_name) {
+        line.text("tls.client.server_name", &**name);
+    }
     if let Some(head) = &record.session.head {
         line.text("http.request.method", head.method.as_str());
         line.text("url.path", head.uri.path());

@@ -26,12 +26,17 @@ struct Stand {
 
 impl Stand {
     async fn new(kind: Kind, fields: &str) -> Self {
+        Self::with("", kind, fields).await
+    }
+
+    /// With these settings.
+    async fn with(settings: &str, kind: Kind, fields: &str) -> Self {
         let port = Port::listen(kind.is_tls().then_some(&["h2"][..])).await;
         let backend = kind.backend(port.address);
         let spec = format!(
             "proxies:\n  - {{id: g, listen_path: /echo.Echo, strip_listen_path: false, {backend}{fields}}}\n"
         );
-        let edge = Edge::start(&spec);
+        let edge = Edge::start_with(settings, &spec);
         let requests = client(&edge, kind).await;
         Self { edge, requests, streams: origin(port) }
     }
@@ -170,6 +175,33 @@ async fn messages_stream_both_ways_at_once() {
         assert_eq!(trailers(&mut near).await["grpc-status"], "0");
         assert_eq!(stand.edge.only_record().await.status(), 200);
     }
+}
+
+/// As watches and subscriptions do: for longer than either side may be silent, the other one speaks alone.
+#[tokio::test]
+async fn a_stream_lasts_while_one_side_speaks() {
+    let settings = "  client_timeouts: {body_ms: 2000}";
+    let mut stand = Stand::with(settings, Kind::H2, ", backend_read_timeout_ms: 2000").await;
+    let (answer, mut up) = stand.call("Watch", &[]).await;
+    let (request, mut respond) = stand.serve().await;
+    let mut down = respond.send_response(ok(), false).unwrap();
+    let mut near = soon(answer).await.unwrap().into_body();
+    let mut far = request.into_body();
+    let mut every = tokio::time::interval(std::time::Duration::from_millis(50));
+    for is_client in [false, true] {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < std::time::Duration::from_millis(4500) {
+            every.tick().await;
+            let (sending, receiving) = if is_client { (&mut up, &mut far) } else { (&mut down, &mut near) };
+            send(sending, &message(b"news"), false).await.unwrap();
+            expect(receiving, b"news").await;
+        }
+    }
+    up.send_data(Bytes::new(), true).unwrap();
+    down.send_trailers(map(FINE)).unwrap();
+    assert_eq!(trailers(&mut near).await["grpc-status"], "0");
+    let record = stand.edge.only_record().await;
+    assert_eq!((record.status(), record.reason()), (200, ""));
 }
 
 #[tokio::test]

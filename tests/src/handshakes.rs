@@ -10,7 +10,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::support::edge::Edge;
 use crate::support::wire::Wire;
-use crate::support::{soon, tls};
+use crate::support::{h3, soon, tls};
 
 #[tokio::test]
 async fn a_failed_handshake_is_recorded_with_its_reason() {
@@ -44,6 +44,29 @@ async fn a_failed_handshake_is_recorded_with_its_reason() {
     for reason in ["handshake_failed", "tls_certificate_error"] {
         let sample = format!("ferrum_session_ends_total{{protocol=\"http\",reason=\"{reason}\"}} 1");
         assert!(metrics.contains(&sample), "{sample} in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_handshake_over_quic_is_recorded_with_its_reason() {
+    let (ca, identity) = (tls::authority().ca(), tls::localhost());
+    let settings = format!(
+        "  tls: {{certificates: [{{cert_path: {:?}, key_path: {:?}}}], client_ca_path: {ca:?}}}\n",
+        identity.cert, identity.key
+    );
+    let mut edge = h3::edge_with(&settings, "proxies:\n");
+    for (alpn, reason) in [("h3", "tls_certificate_error"), ("other", "handshake_failed")] {
+        let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let crypto =
+            quinn::crypto::rustls::QuicClientConfig::try_from(tls::authority().client(&[alpn])).unwrap();
+        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let connecting = endpoint.connect_with(config, edge.https(), "gateway.test").unwrap();
+        if let Ok(quic) = soon(connecting).await {
+            soon(quic.closed()).await;
+        }
+        let record = edge.records.next().await;
+        assert_eq!((record.kind(), record.end()), ("http", reason));
+        assert_eq!(record.0["network.local.port"], edge.https().port());
     }
 }
 

@@ -182,6 +182,39 @@ async fn a_request_that_breaks_off_is_not_taken_for_whole() {
     assert_eq!(edge.only_record().await.reason(), "client_gone");
 }
 
+/// For longer than it may be silent, a client only listens.
+#[tokio::test]
+async fn a_stream_lasts_while_the_target_speaks() {
+    let settings = "  client_timeouts: {body_ms: 2000}";
+    let port = Port::listen(None).await;
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_path: /, {}, backend_http_version: '2'}}\n",
+        tcp_backend(port.address).replace("tcp", "http")
+    );
+    let mut edge = edge_with(settings, &spec);
+    let mut streams = crate::support::h2::origin(port);
+    let client = Client::open(edge.https()).await;
+    let mut stream = client.begin("POST", "/").await;
+    stream.data("a").await;
+    let (request, mut respond) = soon(streams.recv()).await.unwrap();
+    let mut down = respond.send_response(http::Response::new(()), false).unwrap();
+    assert_eq!(stream.head().await.unwrap().status(), 200);
+    let mut every = tokio::time::interval(std::time::Duration::from_millis(50));
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_millis(4500) {
+        every.tick().await;
+        crate::support::h2::send(&mut down, b"news", false).await.unwrap();
+        assert!(stream.piece().await.unwrap().is_some());
+    }
+    stream.finish().await;
+    let mut far = request.into_body();
+    while crate::support::h2::data(&mut far).await.unwrap().is_some() {}
+    crate::support::h2::send(&mut down, b"", true).await.unwrap();
+    while stream.piece().await.unwrap().is_some() {}
+    let record = edge.only_record().await;
+    assert_eq!((record.status(), record.reason()), (200, ""));
+}
+
 #[tokio::test]
 async fn a_client_that_goes_frees_its_target() {
     let (mut edge, origin) = scripted().await;
@@ -205,7 +238,9 @@ async fn a_client_that_goes_frees_its_target() {
     assert_eq!(stream.head().await.unwrap().status(), 200);
     stream.0.stop_sending(h3::error::Code::H3_REQUEST_CANCELLED);
     while far.send_data(&[b'x'; 1000]).await.is_ok() {}
-    assert_eq!(edge.only_record().await.reason(), "client_gone");
+    let record = edge.only_record().await;
+    assert_eq!((record.status(), record.reason()), (200, "client_gone"));
+    assert!(record.0["http.response.body.size"].as_u64() >= Some(5), "what went out is counted");
     assert_eq!(client.get("/%zz").await.head.status(), 400);
 }
 

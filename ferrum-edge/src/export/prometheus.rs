@@ -141,6 +141,7 @@ fn connections_and_sessions(page: &mut Page, telemetry: &Telemetry, connections:
     page.single(&metric::CONNECTIONS, connections);
     page.single(&metric::ACCEPTED, sum(telemetry, |worker| &worker.accepted));
     page.single(&metric::REFUSED, sum(telemetry, |worker| &worker.refused));
+    page.single(&metric::SESSIONS_WITHHELD, sum(telemetry, |worker| &worker.withheld));
     let load = *telemetry.control.load.lock().unwrap_or_else(PoisonError::into_inner);
     page.single(&metric::OVERLOAD_LEVEL, load.level as u8);
     if let Some(limit) = load.memory_limit {

@@ -8,10 +8,14 @@ use gateway_core::balance::Target;
 use gateway_core::config::model::Id;
 use gateway_core::health::HealthChange;
 use gateway_core::http::reply::Cause;
+use gateway_core::limit::bucket::{Bucket, BucketState};
+use gateway_core::limit::epoch::Epoch;
+use gateway_core::limit::window::Allowance;
 use gateway_core::record::{ExchangeRecord, Recorder, SessionRecord};
 use gateway_core::upstream::Phases;
 use gateway_protocols::recorder::ConnectionRecorder;
 use gateway_telemetry::record::Record;
+use tokio::time::Instant;
 
 use super::access_log::Share;
 use super::exemplars::Exemplars;
@@ -60,6 +64,9 @@ pub struct WorkerTelemetry {
     pub(super) exemplars: Exemplars,
     pub(super) sessions: [SessionCounts; SESSIONS.len()],
     pub(super) ends: Ends,
+    /// Records that were not written, because anybody could have had too many written.
+    pub(super) withheld: Count,
+    unproven: Unproven,
     pub(super) dials: Dials,
     log: Option<Arc<Share>>,
     sinks: Arc<Sinks>,
@@ -71,6 +78,26 @@ pub(super) struct SessionCounts {
     pub(super) ended: Count,
     pub(super) up: Count,
     pub(super) down: Count,
+}
+
+/// How many records are written of clients that may not exist: a flood of datagrams with forged addresses must not take the
+/// place of others in the log.
+#[derive(Default)]
+struct Unproven {
+    rule: OnceLock<Bucket>,
+    state: BucketState,
+}
+
+impl Unproven {
+    /// Records a second.
+    const RATE: u32 = 10;
+    /// Records at once.
+    const BURST: u32 = 100;
+
+    fn admits(&self, now: Instant) -> bool {
+        let rule = || Bucket::new(Self::RATE, Duration::from_secs(1), Self::BURST, Epoch::starting(now));
+        matches!(self.rule.get_or_init(rule).take(&self.state, 1, now), Allowance::Granted { .. })
+    }
 }
 
 /// Counts by reason. A reason's place is its cause's; its word is learnt when it first happens.
@@ -341,6 +368,10 @@ impl Recorder for WorkerTelemetry {
         self.ends.count(place, record.reason);
         counts.up.add(record.bytes_up);
         counts.down.add(record.bytes_down);
+        let is_unproven = record.session.unproven && record.target.is_none();
+        if is_unproven && !self.unproven.admits(Instant::now()) {
+            return self.withheld.add(1);
+        }
         if let Some(log) = &self.log {
             log.session(record);
         }

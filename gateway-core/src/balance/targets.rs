@@ -154,17 +154,19 @@ impl Targets {
         let priorities = self.priorities.iter().copied();
         let healthy = if self.is_panic(ask.now) { 0 } else { usize::MAX };
         let tried = if ask.tried.is_empty() { 0 } else { usize::MAX };
-        let cold = if self.slow_start.is_some() { usize::MAX } else { 0 };
         let degraded = if self.watched || self.priorities.len() > 1 { usize::MAX } else { 0 };
         let slow_start = self.slow_start;
         let round =
             |healthy, untried, slow_start| move |priority| Round { healthy, untried, slow_start, priority };
-        let first = priorities.clone().map(round(true, true, slow_start));
-        let cold = priorities.clone().map(round(true, true, None)).take(cold);
+        // Those that are warming up come after the others of their priority, and before all of the next one.
+        let first = priorities.clone().flat_map(move |priority| {
+            let cold = slow_start.map(|_| round(true, true, None)(priority));
+            [round(true, true, slow_start)(priority)].into_iter().chain(cold)
+        });
         let again = priorities.map(round(true, false, None)).take(tried);
         let last = [true, false].into_iter().filter(move |untried| *untried || tried > 0);
         let last = last.map(move |untried| round(false, untried, None)(None)).take(degraded);
-        first.chain(cold).chain(again).take(healthy).chain(last)
+        first.chain(again).take(healthy).chain(last)
     }
 
     /// Picks a target, or `None` when every breaker refuses (or there is no target at all).

@@ -95,6 +95,11 @@ impl<U: Upstream> Pipeline<U> {
         self.drain.begin();
     }
 
+    /// Whatever is still under way is ended now.
+    pub fn end(&self) {
+        self.drain.end();
+    }
+
     /// The way out, for a test to change.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn upstream_mut(&mut self) -> &mut U {
@@ -113,7 +118,7 @@ impl<U: Upstream> Pipeline<U> {
         exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
+        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
         let mut reached = Reached::NONE;
         let answered = {
             let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
@@ -158,7 +163,7 @@ impl<U: Upstream> Pipeline<U> {
         (exchange, reply): (Box<Exchange>, Reply),
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
+        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
         let response = end.reply(reply);
         end.status = Some(response.status());
         end.delivered(downstream.respond(response).await)
@@ -166,7 +171,7 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Records a request nobody waits for any more.
     pub fn abandon(&self, exchange: Box<Exchange>, cause: Cause) {
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, None);
+        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, None);
         end.cause = Some(cause);
     }
 

@@ -85,6 +85,10 @@ pub enum Cause {
     UpgradeRefused,
     /// The client went away; never sent, only recorded.
     ClientGone,
+    /// The client took nothing of its response for too long; never sent, only recorded.
+    ClientTimeout,
+    /// The gateway stopped before it was over; never sent, only recorded.
+    Drained,
     /// Its proxy or consumer was deleted while the response went out; never sent, only recorded.
     Revoked,
     /// Somebody ended it through the admin API while the response went out; never sent, only recorded.
@@ -154,6 +158,8 @@ impl Cause {
             Self::VersionUnsupported => row(502, 12, "http_upgrade_failed", "version_unsupported", "The upstream does not speak what this request needs"),
             Self::UpgradeRefused => row(501, 12, "http_upgrade_failed", "upgrade_refused", "This upgrade is not supported here"),
             Self::ClientGone => row(499, 1, "", "client_gone", "The client went away"),
+            Self::ClientTimeout => row(499, 1, "", "client_timeout", "The client took too long to read"),
+            Self::Drained => row(503, 14, "", "drained", "The gateway stopped"),
             Self::Revoked => row(503, 14, "", "revoked", "The proxy or the consumer was deleted"),
             Self::Ended => row(503, 14, "", "ended", "Ended by an operator"),
             Self::Internal => row(500, 13, "proxy_internal_error", "internal", "The gateway failed"),

@@ -16,6 +16,7 @@ pub struct Drain(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     begun: AtomicBool,
+    over: AtomicBool,
     told: Notify,
 }
 
@@ -29,6 +30,16 @@ impl Drain {
     /// Whether it has begun.
     pub fn has_begun(&self) -> bool {
         self.0.begun.load(Ordering::Acquire)
+    }
+
+    /// What is still there is ended now.
+    pub fn end(&self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+
+    /// Whether what is there was ended.
+    pub fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
     }
 
     /// What [`Drain::watch`] looks at; to be pinned first.

@@ -24,6 +24,8 @@ pub struct Session {
     pub identity: Option<Arc<Identity>>,
     /// When it was accepted.
     pub started: Instant,
+    /// Its client's address may be forged: nothing has shown that anybody hears the gateway there.
+    pub unproven: bool,
     /// The trace it belongs to, where a plugin traces it.
     pub trace: Option<TraceContext>,
     /// What plugins remember between their hooks; a WebSocket goes on with that of its exchange.
@@ -47,6 +49,7 @@ impl Session {
             server_name,
             identity: None,
             started: Instant::now(),
+            unproven: false,
             trace: None,
             state: State::default(),
             head: None,

@@ -94,7 +94,7 @@ pub(crate) async fn serve(
         Entrance::Plain => (Link::Tcp(tcp), None),
         Entrance::Tls(config) => {
             let config = config.load_full();
-            let timeout = settings.client_timeouts.handshake;
+            let (accepted, timeout) = (Instant::now(), settings.client_timeouts.handshake);
             if config.max_early_data_size > 0 {
                 drop(settings);
                 let whence = (peer, local, trusted);
@@ -107,8 +107,8 @@ pub(crate) async fn serve(
                     let facts = facts(tls.get_ref().1);
                     (Link::from(TlsStream::Server(tls)), Some(facts))
                 }
-                Ok(Err(error)) => return failed(&worker, (peer, local, trusted), &error),
-                Err(_) => return refused(&worker, (peer, local, trusted), "handshake_timeout"),
+                Ok(Err(error)) => return failed(&worker, (peer, local, trusted), (&error, accepted)),
+                Err(_) => return refused(&worker, (peer, local, trusted), ("handshake_timeout", accepted)),
             }
         }
     };
@@ -122,24 +122,30 @@ pub(crate) async fn serve(
 
 /// Reads the PROXY protocol header of an HTTP connection; one without it is recorded and false.
 async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settings: &Settings) -> bool {
-    let deadline = deadline(settings.client_timeouts.handshake);
+    let (accepted, deadline) = (Instant::now(), deadline(settings.client_timeouts.handshake));
     let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
     let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
-    refused(worker, (ends.peer, ends.local, ends.trusted), reason);
+    refused(worker, (ends.peer, ends.local, ends.trusted), (reason, accepted));
     false
 }
 
 /// Records a connection that never came to a request.
-fn refused(worker: &Worker, (peer, local, trusted): (SocketAddr, SocketAddr, bool), reason: &'static str) {
+fn refused(
+    worker: &Worker,
+    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
+    (reason, accepted): (&'static str, Instant),
+) {
     let client = Arc::new(Client::new(peer, local, trusted, None));
-    pipeline::refuse(worker.recorder().as_ref(), "http", Session::new(client), reason);
+    let mut session = Session::new(client);
+    session.started = accepted;
+    pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
 }
 
 /// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
-fn failed(worker: &Worker, ends: (SocketAddr, SocketAddr, bool), error: &io::Error) {
+fn failed(worker: &Worker, ends: (SocketAddr, SocketAddr, bool), (error, accepted): (&io::Error, Instant)) {
     tracing::debug!(peer = %ends.0, %error, "TLS handshake failed");
     if let Some(reason) = handshake_failure(error) {
-        refused(worker, ends, reason);
+        refused(worker, ends, (reason, accepted));
     }
 }
 
@@ -150,11 +156,11 @@ async fn serve_early(
     (peer, local, trusted): (SocketAddr, SocketAddr, bool),
     entry: &Entry,
 ) {
-    let deadline = deadline(timeout);
+    let (accepted, deadline) = (Instant::now(), deadline(timeout));
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
-        Ok(Err(error)) => return failed(worker, (peer, local, trusted), &error),
-        Err(_) => return refused(worker, (peer, local, trusted), "handshake_timeout"),
+        Ok(Err(error)) => return failed(worker, (peer, local, trusted), (&error, accepted)),
+        Err(_) => return refused(worker, (peer, local, trusted), ("handshake_timeout", accepted)),
     };
     let mut client = Client::new(peer, local, trusted, Some(facts(early.session())));
     let handshake = early.handshake().clone();

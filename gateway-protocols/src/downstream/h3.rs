@@ -6,14 +6,18 @@ mod respond;
 mod tunnel;
 
 use std::future::{Future, poll_fn};
-use std::net::UdpSocket;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gateway_core::config::model::Settings as Global;
 use gateway_core::http::exchange::{Client, ClientTls};
 use gateway_core::http::handshake::Handshake;
+use gateway_core::stream::pipeline;
+use gateway_core::stream::session::Session;
+use quinn::ConnectionError;
 use tokio::task::coop::has_budget_remaining;
 
 use super::Entry;
@@ -61,6 +65,7 @@ async fn accept_all(
     endpoint: &quinn::Endpoint,
     rules: &ServerRules,
 ) -> Result<(), String> {
+    let port = endpoint.local_addr().map_or(0, |local| local.port());
     while let Some(incoming) = endpoint.accept().await {
         let Some(permit) = worker.shared().overload.connection() else {
             incoming.refuse();
@@ -73,7 +78,7 @@ async fn accept_all(
             continue;
         }
         let rules = rules.load_full();
-        worker.spawn_counted(permit, |entry| connection(worker.clone(), (incoming, rules), entry));
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), (incoming, rules), (port, entry)));
     }
     Err("the endpoint ended".to_owned())
 }
@@ -81,20 +86,21 @@ async fn accept_all(
 async fn connection(
     worker: Arc<Worker>,
     (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
-    entry: Arc<Entry>,
+    (port, entry): (u16, Arc<Entry>),
 ) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
     // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
     let early = settings.tls.early_data && incoming.remote_address_validated();
+    let ends = Ends::new(incoming.remote_address(), (incoming.local_ip(), port), &settings);
     let accepting = accept((incoming, rules), early);
-    let Ok(Some((quic, shaking))) = tokio::time::timeout_at(deadline, accepting).await else { return };
-    let peer = quic.remote_address();
-    let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
-    let local = std::net::SocketAddr::new(
-        quic.local_ip().unwrap_or(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)),
-        settings.https.map_or(0, |address| address.port()),
-    );
+    let (quic, shaking) = match tokio::time::timeout_at(deadline, accepting).await {
+        Ok(Ok(accepted)) => accepted,
+        Ok(Err(error)) => return failed(&worker, &ends, &error),
+        // Whoever says no more may never have been there.
+        Err(_) => return,
+    };
+    let Ends { peer, local, trusted } = Ends::new(quic.remote_address(), (quic.local_ip(), port), &settings);
     let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
@@ -128,6 +134,30 @@ async fn connection(
     link.close(Code::NO_ERROR, "");
 }
 
+/// Whose connection it is.
+struct Ends {
+    peer: SocketAddr,
+    local: SocketAddr,
+    trusted: bool,
+}
+
+impl Ends {
+    fn new(peer: SocketAddr, (local, port): (Option<IpAddr>, u16), settings: &Global) -> Self {
+        let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+        let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+        Self { peer, local, trusted }
+    }
+}
+
+/// Records a failed handshake. Its client's address is not proved.
+fn failed(worker: &Worker, ends: &Ends, error: &ConnectionError) {
+    tracing::debug!(peer = %ends.peer, %error, "QUIC handshake failed");
+    let Some(reason) = quic::handshake_failure(error) else { return };
+    let mut session = Session::new(Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None)));
+    session.unproven = true;
+    pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
+}
+
 /// A handshake that requests need not wait for.
 struct Shaking {
     handshake: Arc<Handshake>,
@@ -139,15 +169,15 @@ struct Shaking {
 async fn accept(
     (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
     early: bool,
-) -> Option<(quinn::Connection, Option<Shaking>)> {
-    let mut connecting = incoming.accept_with(rules).ok()?;
+) -> Result<(quinn::Connection, Option<Shaking>), ConnectionError> {
+    let mut connecting = incoming.accept_with(rules)?;
     if !early {
-        return Some((connecting.await.ok()?, None));
+        return Ok((connecting.await?, None));
     }
-    connecting.handshake_data().await.ok()?;
+    connecting.handshake_data().await?;
     match connecting.into_0rtt() {
-        Ok((quic, over)) => Some((quic, Some(Shaking { handshake: Arc::default(), over }))),
-        Err(connecting) => Some((connecting.await.ok()?, None)),
+        Ok((quic, over)) => Ok((quic, Some(Shaking { handshake: Arc::default(), over }))),
+        Err(connecting) => Ok((connecting.await?, None)),
     }
 }
 

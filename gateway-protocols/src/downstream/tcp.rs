@@ -14,6 +14,7 @@ use gateway_core::stream::sniff::{self, Hello};
 use gateway_core::stream::table::{Transport, rules};
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use super::client_tls::facts;
@@ -29,6 +30,9 @@ struct Arrival {
     tcp: TcpStream,
     ahead: BytesMut,
     ends: Ends,
+    /// The server name it asks for, where that was looked at.
+    name: Option<String>,
+    accepted: Instant,
 }
 
 /// Why a connection ends before it has a proxy; a stable word for its record.
@@ -42,22 +46,27 @@ pub(super) async fn serve(
     (port, tls): (u16, Arc<ArcSwap<ServerConfig>>),
 ) {
     let snapshot = worker.snapshot();
-    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), ends: Ends { peer, local, trusted } };
+    let ends = Ends { peer, local, trusted };
+    let mut arrival = Arrival { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
     let timeout = snapshot.settings.client_timeouts.handshake;
     let arriving = arrive(&mut arrival, &snapshot, port);
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
-    let Arrival { tcp, ahead, ends: Ends { peer, local, trusted } } = arrival;
-    let (route, name) = match chosen {
-        Ok(chosen) => chosen,
-        Err(reason) => {
-            let client = Arc::new(Client::new(peer, local, trusted, None));
-            return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
-        }
+    let Arrival { tcp, ahead, ends: Ends { peer, local, trusted }, name, accepted } = arrival;
+    let asked: Option<Arc<str>> = name.map(Arc::from);
+    let refuse = |reason| {
+        let client = Arc::new(Client::new(peer, local, trusted, None));
+        let mut session = Session::new(client);
+        session.started = accepted;
+        session.server_name.clone_from(&asked);
+        pipeline::refuse(worker.recorder().as_ref(), "tcp", session, reason);
+    };
+    let route = match chosen {
+        Ok(route) => route,
+        Err(reason) => return refuse(reason),
     };
     if !worker.shared().overload.admits(route.proxy.load_priority) {
-        let client = Arc::new(Client::new(peer, local, trusted, None));
-        return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), "overloaded");
+        return refuse("overloaded");
     }
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
     let (inbound, facts) = if terminates {
@@ -68,31 +77,25 @@ pub(super) async fn serve(
                 let link = Link::from(TlsStream::Server(stream));
                 (Inbound { link, ahead: BytesMut::new() }, Some(facts))
             }
-            failed => {
-                let reason = match failed {
-                    Ok(Err(error)) => handshake_failure(&error).unwrap_or("handshake_failed"),
-                    _ => "handshake_timeout",
-                };
-                let client = Arc::new(Client::new(peer, local, trusted, None));
-                return pipeline::refuse(worker.recorder().as_ref(), "tcp", Session::new(client), reason);
-            }
+            Ok(Err(error)) => return refuse(handshake_failure(&error).unwrap_or("handshake_failed")),
+            Err(_) => return refuse("handshake_timeout"),
         }
     } else {
         (Inbound { link: Link::Tcp(tcp), ahead }, None)
     };
-    carry((worker, &snapshot), &route, (inbound, name), (peer, local, trusted, facts)).await;
+    carry((worker, &snapshot), &route, (inbound, asked), (peer, local, trusted, facts)).await;
 }
 
 async fn carry(
     (worker, snapshot): (&Worker, &Snapshot),
     route: &Arc<Route>,
-    (mut inbound, name): (Inbound, Option<String>),
+    (mut inbound, name): (Inbound, Option<Arc<str>>),
     (peer, local, trusted, tls): (SocketAddr, SocketAddr, bool, Option<ClientTls>),
 ) {
     let client = Arc::new(Client::new(peer, local, trusted, tls));
     let mut session = Session::new(client);
     if session.server_name.is_none() {
-        session.server_name = name.map(Arc::from);
+        session.server_name = name;
     }
     let way = (route, &snapshot.consumers, "tcp");
     let session = (session, Some(worker.shared().clone() as Arc<dyn Current>));
@@ -100,21 +103,15 @@ async fn carry(
 }
 
 /// Reads as much as it takes to choose a proxy.
-async fn arrive(
-    arrival: &mut Arrival,
-    snapshot: &Snapshot,
-    port: u16,
-) -> Result<(Arc<Route>, Option<String>), Refusal> {
+async fn arrive(arrival: &mut Arrival, snapshot: &Snapshot, port: u16) -> Result<Arc<Route>, Refusal> {
     let routes = snapshot.streams.on(Transport::Tcp, port);
     if routes.iter().filter_map(|route| rules(route)).any(|rules| rules.accept_proxy_protocol) {
         arrival.ends.read_header(&mut arrival.tcp, &snapshot.settings).await?;
     }
-    let name = match snapshot.streams.asks_for_name(Transport::Tcp, port) {
-        true => arrival.server_name().await?,
-        false => None,
-    };
-    let route = snapshot.streams.find(Transport::Tcp, port, name.as_deref()).ok_or("no_route")?;
-    Ok((route.clone(), name))
+    if snapshot.streams.asks_for_name(Transport::Tcp, port) {
+        arrival.name = arrival.server_name().await?;
+    }
+    snapshot.streams.find(Transport::Tcp, port, arrival.name.as_deref()).cloned().ok_or("no_route")
 }
 
 impl Arrival {

@@ -68,7 +68,7 @@ impl Handle {
             if stream.reader.until.is_none()
                 && let Some(until) = until()
             {
-                stream.reader.until = Some(until);
+                (stream.reader.until, stream.reader.idle) = (Some(until), Duration::ZERO);
                 connection.arm(until);
             }
             Poll::Pending
@@ -100,7 +100,7 @@ impl Handle {
             stream.reader.register(cx);
             if stream.reader.until.is_none() && !idle.is_zero() {
                 let until = Instant::now() + idle;
-                stream.reader.until = Some(until);
+                (stream.reader.until, stream.reader.idle) = (Some(until), idle);
                 connection.arm(until);
             }
             Poll::Pending

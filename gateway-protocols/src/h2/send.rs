@@ -25,8 +25,10 @@ pub(crate) struct SendBody {
 pub(crate) enum SendError {
     /// The body could not be read.
     Body(BodyError),
-    /// The stream is closed or stalled; the body is not to blame.
+    /// The stream is closed; the body is not to blame.
     Stream,
+    /// The peer takes nothing for too long.
+    Late,
 }
 
 impl SendBody {
@@ -85,5 +87,5 @@ impl SendBody {
 
 fn stream_error(error: StreamError) -> SendError {
     tracing::debug!(%error, "a stream ended before its body");
-    SendError::Stream
+    if matches!(error, StreamError::Late) { SendError::Late } else { SendError::Stream }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
@@ -76,6 +77,8 @@ pub(crate) struct Stream {
 pub(crate) struct Slot {
     waker: Option<Waker>,
     pub(crate) until: Option<Instant>,
+    /// How long it waits where the other direction counts as well; zero where it does not.
+    pub(crate) idle: Duration,
     /// It has waited too long.
     pub(crate) late: bool,
 }
@@ -95,6 +98,13 @@ impl Slot {
     /// Something moved.
     pub(crate) fn moved(&mut self) {
         self.until = None;
+    }
+
+    /// Something moved in the other direction: an exchange of messages goes on, though one side has nothing to say.
+    pub(crate) fn moved_opposite(&mut self) {
+        if self.until.is_some() && !self.idle.is_zero() {
+            self.until = Some(Instant::now() + self.idle);
+        }
     }
 }
 

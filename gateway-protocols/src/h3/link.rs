@@ -39,6 +39,13 @@ struct State {
     floods: Floods,
 }
 
+/// Whoever is done with a connection closes it; one that was closed before stays as it is.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.close(Code::NO_ERROR, "");
+    }
+}
+
 impl Link {
     pub(crate) fn new(quic: Connection, role: Role, max_fields: usize) -> Arc<Self> {
         Arc::new(Self { quic, role, max_fields, leaving: Notify::new(), state: AtomicRefCell::default() })

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use gateway_core::http::reply::Cause;
 use http::{HeaderMap, Response, Version};
 use quinn::{ReadError, RecvStream};
+use tokio::time::Instant;
 
 use super::frame::{Event, Frames, Place};
 use super::link::{Link, lost};
@@ -17,7 +18,7 @@ use super::{Code, Fault, StreamError};
 use crate::h2::Role;
 use crate::h2::head::{Fields, RequestHead, Unreadable};
 use crate::qpack::{self, Listed};
-use crate::timer::Timer;
+use crate::timer::{LastMoved, Timer};
 
 /// Octets taken from QUIC at a time.
 const READ: usize = 64 << 10;
@@ -48,6 +49,8 @@ pub(crate) struct Reader {
     ahead: Option<Bytes>,
     fate: Option<StreamError>,
     timer: Timer,
+    /// When the other direction last moved.
+    opposite: LastMoved,
 }
 
 /// What a target said.
@@ -73,7 +76,8 @@ impl From<StreamError> for NoRequest {
 }
 
 impl Reader {
-    pub(crate) fn new(stream: RecvStream, link: Arc<Link>) -> Self {
+    /// `opposite` is what its writer says.
+    pub(crate) fn new(stream: RecvStream, link: Arc<Link>, opposite: LastMoved) -> Self {
         let frames = Frames::new(Place::Request, link.role, link.max_fields);
         Self {
             stream,
@@ -86,6 +90,7 @@ impl Reader {
             ahead: None,
             fate: None,
             timer: Timer::default(),
+            opposite,
         }
     }
 
@@ -331,7 +336,16 @@ impl Reader {
                     if !self.timer.is_set() {
                         self.timer.set(timeout);
                     }
-                    return self.timer.poll_elapsed(cx).map(|()| Err(StreamError::Late));
+                    loop {
+                        ready!(self.timer.poll_elapsed(cx));
+                        // An exchange of messages goes on, though one side has nothing to say.
+                        let opposite = self.opposite.get().filter(|_| self.stage == Stage::Body);
+                        let until = opposite.map(|moved| moved + timeout);
+                        if until.is_none_or(|until| until <= Instant::now()) {
+                            return Poll::Ready(Err(StreamError::Late));
+                        }
+                        self.timer.set_at(until);
+                    }
                 }
             }
         }

@@ -19,7 +19,7 @@ use super::{Code, StreamError};
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h2::head::{is_of_connection, is_secret};
 use crate::qpack;
-use crate::timer::Timer;
+use crate::timer::{LastMoved, Timer};
 
 /// Pieces of a body up to so many octets are copied behind their frame's head: one piece costs QUIC less than two.
 const JOINED: usize = 4 << 10;
@@ -44,6 +44,7 @@ pub(crate) struct Writer {
     /// What is said when it ends early.
     code: Code,
     timer: Timer,
+    moved: LastMoved,
 }
 
 impl Writer {
@@ -60,12 +61,13 @@ impl Writer {
             ended: false,
             code,
             timer: Timer::default(),
+            moved: LastMoved::default(),
         }
     }
 
     /// Ready with what the peer said when it wants no more of this stream, or the connection was lost; with nothing
     /// when all of it has arrived.
-    pub(crate) fn stopped(&self) -> impl Future<Output = Option<StreamError>> + Send + Sync + 'static {
+    pub(crate) fn stopped(&self) -> impl Future<Output = Option<StreamError>> + Send + Sync + use<> {
         let stopped = self.stream.stopped();
         async {
             match stopped.await {
@@ -74,6 +76,11 @@ impl Writer {
                 Err(_) => Some(StreamError::Refused(Code::INTERNAL_ERROR)),
             }
         }
+    }
+
+    /// When something last went out.
+    pub(crate) fn moved(&self) -> LastMoved {
+        self.moved.clone()
     }
 
     /// What is said when the message ends early from now on.
@@ -172,6 +179,7 @@ impl Writer {
             match pin!(self.stream.write_chunks(&mut self.queue[self.at..])).poll(cx) {
                 Poll::Ready(Ok(written)) => {
                     self.timer.clear();
+                    self.moved.note();
                     self.at += written.chunks;
                     self.queued = self.queued.saturating_sub(written.bytes);
                 }

@@ -157,6 +157,7 @@ impl Port {
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
         let mut seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
         seen.server_name = name.map(Arc::from);
+        seen.unproven = true;
         seen
     }
 

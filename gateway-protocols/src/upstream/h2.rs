@@ -146,7 +146,7 @@ impl Exchange {
         match poll_upload(&mut self.upload, &self.handle, cx) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.
-            Poll::Ready(Err(SendError::Stream)) => self.upload = None,
+            Poll::Ready(Err(SendError::Stream | SendError::Late)) => self.upload = None,
             Poll::Ready(Ok(())) | Poll::Pending => {}
         }
         // While the request is under way its own idle timeout watches over it; the time to the first byte runs from its

@@ -136,7 +136,7 @@ impl Connection {
             // The target went away while its leave was awaited; nothing has been sent.
             return Err(Refusal::Lost(quinn::ConnectionError::LocallyClosed));
         }
-        Ok((Reader::new(recv, link.clone()), writer))
+        Ok((Reader::new(recv, link.clone(), writer.moved()), writer))
     }
 }
 
@@ -251,7 +251,7 @@ impl Exchange {
         match self.upload.as_mut().map_or(Poll::Pending, |upload| upload.poll(cx)) {
             Poll::Ready(Err(SendError::Body(error))) => return Poll::Ready(Err(body_failure(error))),
             // A target may answer before it has read everything; read on to learn whether it did.
-            Poll::Ready(Ok(()) | Err(SendError::Stream)) => self.upload = None,
+            Poll::Ready(Ok(()) | Err(SendError::Stream | SendError::Late)) => self.upload = None,
             Poll::Pending => {}
         }
         // While the request is under way its own idle timeout watches over it; the time to the first byte runs from its

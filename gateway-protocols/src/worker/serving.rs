@@ -26,6 +26,8 @@ use crate::udp::dtls::DtlsRules;
 const SWEEP: Duration = Duration::from_secs(5);
 /// Connections taken out of one listener's queue when a drain begins.
 const MAX_BACKLOG: usize = 4096;
+/// Turns of the runtime after everything was ended.
+const LAST_TURNS: usize = 64;
 /// A connection is handed to another worker when that one has so many fewer.
 const HANDOVER_MARGIN: usize = 2;
 
@@ -81,7 +83,12 @@ impl Worker {
                 _ = sweep.tick() => self.caught("pool_sweep", || self.outbound.sweep()),
             }
         }
+        self.pipeline.end();
         self.registry.abort();
+        // Clients over QUIC are told: the tasks that end drop their connections, and quinn's own send what is left to say.
+        for _ in 0..LAST_TURNS {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn carry_out(self: &Arc<Self>, order: Order, sockets: &mut Sockets) {

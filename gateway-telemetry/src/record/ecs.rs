@@ -33,6 +33,7 @@ fn name(key: &str) -> &str {
         "client.address" => "client.ip",
         "network.peer.address" => "source.ip",
         "network.peer.port" => "source.port",
+        "network.local.port" => "server.port",
         "tls.protocol.version" => "tls.version",
         "trace_id" => "trace.id",
         "span_id" => "span.id",

@@ -96,7 +96,7 @@ async fn a_window_that_never_opens() {
     // Nothing is released, so the rest can't come.
     let error = soon(body.data()).await.unwrap().expect_err("given up");
     assert!(error.is_reset(), "{error}");
-    assert_eq!(edge.records.next().await.reason(), "client_gone");
+    assert_eq!(edge.records.next().await.reason(), "client_timeout");
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn a_client_that_does_not_read() {
             assert!(sent < 256, "{down:?} {up:?}: the gateway takes what nobody reads");
         }
         let record = edge.only_record().await;
-        assert_eq!(record.reason(), "client_gone", "{down:?} {up:?}");
+        assert_eq!(record.reason(), "client_timeout", "{down:?} {up:?}");
         drop(client);
     }
 }

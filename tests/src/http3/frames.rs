@@ -272,6 +272,27 @@ async fn streams_reset_over_and_over_end_their_connection() {
     assert_eq!(raw.closed().await, code::EXCESSIVE_LOAD);
 }
 
+/// A client that cancels in the middle of an answer is noticed at once, also while the target says nothing.
+#[tokio::test]
+async fn a_client_that_cancels_in_the_middle_frees_its_target() {
+    let (mut edge, origin) = scripted().await;
+    let raw = Raw::open(edge.https(), PLAIN).await;
+    let (mut send, mut recv) = raw.begin(&request("GET", &[])).await;
+    send.finish().unwrap();
+    let mut far = far_side(&origin).await;
+    far.request().await.unwrap();
+    far.wire.send("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nfirst").await;
+    let mut octets = Vec::new();
+    while !octets.ends_with(b"first") {
+        octets.extend_from_slice(&soon(recv.read_chunk(1 << 10, true)).await.unwrap().unwrap().bytes);
+    }
+    recv.stop(0x10c_u32.into()).unwrap();
+    far.wire.rest().await;
+    let record = edge.only_record().await;
+    assert_eq!((record.status(), record.reason()), (200, "client_gone"));
+    assert_eq!(record.0["http.response.body.size"], 5);
+}
+
 /// A client that cancels while the target thinks is noticed at once.
 #[tokio::test]
 async fn a_client_that_cancels_while_it_waits_frees_its_target() {

@@ -6,9 +6,10 @@ use super::raw::{PLAIN, Raw, request, says};
 use super::{far_side, scripted, standing};
 use crate::support::edge::Edge;
 use crate::support::h2::map;
-use crate::support::h3::{Client, Stream};
+use crate::support::h3::{Client, Stream, edge_with};
 use crate::support::soon;
-use crate::support::wire::connect;
+use crate::support::stream::tcp_backend;
+use crate::support::wire::{Port, connect};
 
 async fn post(client: &Client, more: &[(&str, &str)]) -> Stream {
     let mut request = Request::post("https://a.test/up").body(()).unwrap();
@@ -108,6 +109,26 @@ async fn a_drain_lets_exchanges_end() {
     assert_eq!(stream.answer().await.unwrap().body, "late");
     let Edge { gateway, .. } = edge;
     assert!(soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap(), "it waited in vain");
+}
+
+/// Who is cut off at the end of a drain is told, and its record says whose doing that was.
+#[tokio::test]
+async fn the_end_of_a_drain_closes_connections() {
+    let origin = Port::listen(None).await;
+    let backend = tcp_backend(origin.address).replace("tcp", "http");
+    let spec = format!("proxies:\n  - {{id: a, listen_path: /, {backend}}}\n");
+    let edge = edge_with("  drain_timeout_seconds: 1\n", &spec);
+    let client = Client::open(edge.https()).await;
+    let mut stream = client.begin("GET", "/").await;
+    stream.finish().await;
+    let mut far = far_side(&origin).await;
+    far.request().await.unwrap();
+    let Edge { gateway, mut records, .. } = edge;
+    assert!(!soon(tokio::task::spawn_blocking(move || gateway.drain())).await.unwrap(), "it is cut off");
+    let closed = soon(client.quic.closed()).await;
+    assert!(matches!(closed, quinn::ConnectionError::ApplicationClosed(_)), "{closed}");
+    let record = records.next().await;
+    assert_eq!((record.status(), record.reason()), (503, "drained"));
 }
 
 /// gRPC goes over HTTP/3 as well.

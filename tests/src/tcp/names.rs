@@ -78,12 +78,16 @@ async fn what_is_no_hello_goes_to_the_proxy_without_names() {
 #[tokio::test]
 async fn an_unknown_name_is_refused_and_recorded() {
     let (mut edge, port, _origins) = shared(&["a.test", "'*.b.test'"]).await;
-    for bytes in [hello("c.test"), hello("127.0.0.1"), b"not TLS at all".to_vec()] {
+    for (bytes, name) in
+        [(hello("c.test"), Some("c.test")), (hello("127.0.0.1"), None), (b"not TLS at all".to_vec(), None)]
+    {
         let mut client = open(port).await;
         client.send(&bytes).await;
         assert!(client.rest().await.is_empty());
         let record = edge.session().await;
         assert_eq!((record.kind(), record.end(), record.proxy()), ("tcp", "no_route", ""));
+        assert_eq!(record.0.get("tls.client.server_name").and_then(|name| name.as_str()), name);
+        assert_eq!(record.0["network.local.port"], port);
     }
     // One that goes away in the middle of its hello.
     let mut client = open(port).await;
@@ -108,7 +112,9 @@ async fn a_hello_that_never_ends_is_given_up() {
     let mut client = open(port).await;
     client.send(&hello("a.test")[..40]).await;
     assert!(client.rest().await.is_empty());
-    assert_eq!(edge.only_record().await.end(), "handshake_timeout");
+    let record = edge.only_record().await;
+    assert_eq!(record.end(), "handshake_timeout");
+    assert!(record.0["session.duration"].as_f64() >= Some(0.3), "from the beginning: {record:?}");
     // Records upon records without a hello in them: as much as is needed, and no more, is kept.
     let mut client = open(port).await;
     while client.try_send([22, 3, 1, 0, 1, 1].repeat(4096)).await.is_ok() {}

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::{Client, Origin};
 use crate::support::edge::Edge;
 use crate::support::stream::{LOOPBACK, at, free_port, udp_backend};
+use crate::support::wire::Wire;
 use crate::support::{soon, tls};
 
 /// A server for these names that answers each stream with its word.
@@ -144,4 +145,33 @@ async fn whoever_names_nobody_known_gets_nothing_or_what_is_left() {
     let other = Origin::echo().await;
     edge.reload(&shared(port, &[("a.test", server(&["a.test"], b"a:")), ("", other.address)]));
     assert_eq!(client.ask(b"hello").await, b"hello");
+}
+
+/// Anybody can send these from addresses that are not theirs: all are counted, and few are written to the log.
+#[tokio::test]
+async fn a_flood_of_strangers_does_not_fill_the_log() {
+    const ALL: u64 = 600;
+    let port = free_port();
+    let mut edge = Edge::start_with(LOOPBACK, &shared(port, &[("a.test", server(&["a.test"], b"a:"))]));
+    let admin = edge.gateway.serve_admin(([127, 0, 0, 1], 0).into()).unwrap();
+    let value = async |name: &str| -> u64 {
+        let mut wire = Wire::open(admin).await;
+        wire.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        let page = String::from_utf8(wire.rest().await.to_vec()).unwrap();
+        let value = page.lines().find_map(|line| line.strip_prefix(name));
+        value.map_or(0, |value| value.trim().parse().unwrap())
+    };
+    let client = Client::new(port).await;
+    let counted = "ferrum_session_ends_total{protocol=\"udp\",reason=\"no_route\"}";
+    for n in 0..ALL {
+        client.send(b"hello").await;
+        // The socket's buffer holds so many.
+        while n % 50 == 49 && value(counted).await <= n {}
+    }
+    let withheld = value("ferrum_session_records_withheld_total").await;
+    assert!(withheld > 0, "every one of {ALL} was written");
+    for _ in 0..ALL - withheld {
+        assert_eq!(edge.session().await.end(), "no_route");
+    }
+    edge.nothing_recorded().await;
 }

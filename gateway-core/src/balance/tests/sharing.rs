@@ -95,6 +95,25 @@ fn a_recovered_target_warms_up() {
 }
 
 #[test]
+fn backups_get_nothing_while_those_before_them_warm_up() {
+    let now = Instant::now();
+    let slow = Sharing { slow_start: Duration::from_secs(100), ..sharing() };
+    let rules = Upstream {
+        active_health: Some(Box::new(active())),
+        sharing: Some(Box::new(slow)),
+        ..tiers(Algorithm::RoundRobin, &[0, 0, 1])
+    };
+    let targets = Targets::build(&rules, None, now);
+    for index in [0, 1] {
+        fail(&targets.list()[index], now);
+        targets.list()[index].probed(true, now);
+    }
+    let seen = picks(&targets, &ask(now), 1000);
+    assert_eq!(seen[2], 0, "{seen:?}");
+    assert!(seen[0] > 300 && seen[1] > 300, "{seen:?}");
+}
+
+#[test]
 fn an_added_target_warms_up_and_alone_gets_all() {
     let now = Instant::now();
     let slow = Some(Box::new(Sharing { slow_start: Duration::from_secs(100), ..sharing() }));

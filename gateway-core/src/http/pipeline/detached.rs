@@ -44,7 +44,7 @@ impl<U: Upstream> Pipeline<U> {
         let Some(permit) = self.overload.exchange().filter(|_| is_same && route.quarantine.is_none()) else {
             return;
         };
-        let mut end = Ending::new(self.recorder.as_ref(), exchange, Some(snapshot));
+        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
         (end.place, end.route) = (Some(permit), Some(route));
         let answering = self.answer_behind((snapshot, route), &mut end, place);
         let answered = match proxy.timeouts.total {

@@ -18,6 +18,7 @@ use crate::limit::concurrency::Permit;
 use crate::plugin::seat::{Around, AttemptEnd};
 use crate::plugin::unrouted::Unrouted;
 use crate::record::{ExchangeRecord, Recorder};
+use crate::stream::drain::Drain;
 use crate::stream::relay::Tunnel;
 use crate::stream::session::Session;
 use crate::upstream::{Answer, Failure};
@@ -36,6 +37,7 @@ pub(super) async fn until<F: Future<Output = Result<(), Box<Reply>>>>(
 /// What is known of an exchange so far; writes its record when it goes, however it goes.
 pub(super) struct Ending<'s> {
     pub(super) recorder: &'s dyn Recorder,
+    drain: &'s Drain,
     pub(super) exchange: Box<Exchange>,
     pub(super) meter: Meter,
     pub(super) route: Option<&'s Route>,
@@ -71,13 +73,14 @@ pub(super) struct Ending<'s> {
 impl<'s> Ending<'s> {
     /// Nothing is known yet but that it began.
     pub(super) fn new(
-        recorder: &'s dyn Recorder,
+        (recorder, drain): (&'s dyn Recorder, &'s Drain),
         exchange: Box<Exchange>,
         snapshot: Option<&'s Snapshot>,
     ) -> Self {
         recorder.began();
         Self {
             recorder,
+            drain,
             meter: exchange.body.meter(),
             exchange,
             route: None,
@@ -182,9 +185,11 @@ impl Ending<'_> {
     }
 
     fn write(&self) {
-        let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(Cause::ClientGone)) };
+        // Nobody else ends an exchange in the middle.
+        let left = if self.drain.is_over() { Cause::Drained } else { Cause::ClientGone };
+        let cut = if self.finished { self.cause } else { Some(self.cause.unwrap_or(left)) };
         let status = match (self.finished, self.cause, self.status) {
-            (false, None, _) => Cause::ClientGone.status(),
+            (false, None, _) => left.status(),
             // Also when the client went away in the middle of a reply.
             (_, _, Some(status)) => status,
             (_, cause, None) => cause.map_or(StatusCode::OK, Cause::status),

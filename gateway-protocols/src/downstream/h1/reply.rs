@@ -178,7 +178,7 @@ impl<'e> Responder<'e> {
         if sender.moved() || !self.timer.is_set() {
             self.timer.set(self.idle);
         }
-        self.timer.poll_elapsed(cx).map(|()| Err(Cause::ClientGone))
+        self.timer.poll_elapsed(cx).map(|()| Err(Cause::ClientTimeout))
     }
 }
 
@@ -225,7 +225,7 @@ impl Downstream for Responder<'_> {
             let untouched = sent.is_err() && sender.is_untouched(length);
             if let Err(cause) = sent {
                 self.keep_alive = false;
-                if untouched && cause != Cause::ClientGone {
+                if untouched && !matches!(cause, Cause::ClientGone | Cause::ClientTimeout) {
                     return Box::pin(self.instead(cause)).await;
                 }
             }

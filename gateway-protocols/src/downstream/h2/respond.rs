@@ -77,9 +77,9 @@ impl Downstream for Responder<'_> {
                 self.stream.reset(Reason::INTERNAL_ERROR);
                 Some(cut_by(&error))
             }
-            Err(SendError::Stream) => {
+            Err(error @ (SendError::Stream | SendError::Late)) => {
                 self.stream.reset(Reason::CANCEL);
-                Some(Cause::ClientGone)
+                Some(if matches!(error, SendError::Late) { Cause::ClientTimeout } else { Cause::ClientGone })
             }
         };
         Delivery { bytes: sending.sent, cut, status: None }

@@ -36,8 +36,8 @@ pub(super) async fn work(worker: &Worker, link: Arc<Link>, job_slot: Arc<JobSlot
     loop {
         let Arrival { send, recv, client } = job_slot.job().await;
         let snapshot: &Snapshot = snapshots.load();
-        let mut reader = Reader::new(recv, link.clone());
         let writer = Writer::new(send, link.clone(), Code::INTERNAL_ERROR);
+        let mut reader = Reader::new(recv, link.clone(), writer.moved());
         let timeout = snapshot.settings.client_timeouts.header;
         match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
             Ok(head) => exchange(worker, snapshot, (head, reader, writer), client).await,

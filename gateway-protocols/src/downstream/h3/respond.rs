@@ -1,6 +1,7 @@
 //! Responses on a stream.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use gateway_core::http::body::Body;
@@ -83,13 +84,27 @@ impl Downstream for Responder {
         self.answered = true;
         writer.response(parts.status, &parts.headers, &extra);
         let mut sending = SendBody::new(if bodiless { Body::empty() } else { body }, self.idle);
-        let cut = match poll_fn(|cx| sending.poll_send(cx, writer)).await {
+        let (mut stopped, mut is_over) = (None, false);
+        let sent = poll_fn(|cx| {
+            if let Poll::Ready(sent) = sending.poll_send(cx, writer) {
+                return Poll::Ready(sent);
+            }
+            // A client that wants no more of it no longer waits, also while there is nothing to send.
+            let stopped = stopped.get_or_insert_with(|| Box::pin(writer.stopped()));
+            if is_over {
+                return Poll::Pending;
+            }
+            let why = ready!(stopped.as_mut().poll(cx));
+            is_over = true;
+            if why.is_some() { Poll::Ready(Err(SendError::Stream)) } else { Poll::Pending }
+        });
+        let cut = match sent.await {
             Ok(()) => None,
             // What was sent is not the whole, and must not look like it: the stream is reset when it is dropped.
             Err(SendError::Body(error)) => Some(cut_by(&error)),
-            Err(SendError::Stream) => {
+            Err(error @ (SendError::Stream | SendError::Late)) => {
                 writer.blame(Code::REQUEST_CANCELLED);
-                Some(Cause::ClientGone)
+                Some(if matches!(error, SendError::Late) { Cause::ClientTimeout } else { Cause::ClientGone })
             }
         };
         Delivery { bytes: sending.sent, cut, status: None }

@@ -180,6 +180,7 @@ impl Connection {
         self.window -= bytes;
         if let Some(stream) = self.streams.of(key) {
             stream.window -= bytes;
+            stream.reader.moved_opposite();
         }
         loop {
             let piece = data.split_to(most.min(data.len()));
