@@ -2,11 +2,14 @@
 //!
 //! Both become steps (`steps.rs`), in the order in which Caddy takes them, and those become proxies.
 
+mod changes;
 mod handlers;
 mod json;
 mod matchers;
 mod order;
 mod proxy;
+mod responses;
+mod sets;
 mod sites;
 mod tokens;
 

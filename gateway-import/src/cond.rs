@@ -121,6 +121,14 @@ impl Cond {
         made
     }
 
+    /// Bytes that it takes, written down.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Is(value) => value.to_string().len(),
+            _ => 0,
+        }
+    }
+
     /// How deep conditions are in one another.
     pub(crate) fn depth(&self) -> usize {
         fn of(value: &Value) -> usize {

@@ -61,6 +61,8 @@ struct Listener {
     /// What its requests have besides their routes' rules.
     facet: Value,
     plugins: Vec<Plug>,
+    /// Plugins that come behind those of a route.
+    last: Vec<Plug>,
     is_closed: bool,
 }
 

@@ -2,6 +2,7 @@
 
 mod acl;
 mod backend;
+mod changes;
 mod maps;
 mod rules;
 mod sections;
@@ -11,6 +12,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use crate::changed::{Change, seen};
 use crate::cond::Cond;
 use crate::draft::{Import, To, set};
 use crate::error::Failure;
@@ -260,13 +262,13 @@ impl Haproxy<'_, '_> {
         }
         let default = section.first(&["default_backend"]).map(|line| line.word(1).to_owned());
         let last = match default {
-            Some(name) => self.backend(&name),
+            Some(name) => self.backend(&name, &acls.changes),
             None if section.kind == "listen" => {
                 let mut own = section.clone();
                 own.lines.retain(|line| {
                     !matches!(line.name(), "http-request" | "http-response" | "tcp-request" | "redirect")
                 });
-                Some(self.backend_steps(&own))
+                Some(self.backend_steps(&own, &acls.changes))
             }
             None => None,
         };
@@ -284,11 +286,15 @@ impl Haproxy<'_, '_> {
     fn use_backend(&mut self, section: &Section, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
         let ways = acls.condition(line.words.get(2..).unwrap_or_default(), &mut self.reader);
         let cond = plain(&ways);
-        let asks_path = ["path", "url", "base"].iter().any(|fetch| line.word(1).contains(fetch));
         let is_dynamic = line.word(1).contains('%');
         let mapped = match is_dynamic {
-            true if asks_path && acls.is_rewritten => Err("the path was changed before".to_owned()),
-            true => maps::mapped(line.word(1), &mut self.reader),
+            true => maps::mapped(line.word(1), &mut self.reader).and_then(|mut mapped| {
+                for (cond, _) in &mut mapped.entries {
+                    let known = seen(cond.clone(), &acls.changes);
+                    *cond = known.ok_or_else(|| "what it asks for was changed before".to_owned())?;
+                }
+                Ok(mapped)
+            }),
             false => Ok(maps::Mapped { entries: Vec::new(), default: Some(line.word(1).to_owned()) }),
         };
         let why = match (cond.clone(), mapped) {
@@ -299,7 +305,8 @@ impl Haproxy<'_, '_> {
                 let last = last.or_else(|| is_dynamic.then(String::new)).map(|name| (Cond::Always, name));
                 for (part, name) in mapped.entries.into_iter().chain(last) {
                     let other = fallback.as_deref().filter(|_| is_dynamic);
-                    let found = self.backend(&name).or_else(|| self.backend(other?));
+                    let changes = &acls.changes;
+                    let found = self.backend(&name, changes).or_else(|| self.backend(other?, changes));
                     let unknown = || vec![Step::End(Cond::Always, Ending::answer(line.at, 503, ""))];
                     let inner = found.unwrap_or_else(unknown);
                     let cond = cond.clone().and(part);
@@ -316,13 +323,13 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    fn backend(&mut self, name: &str) -> Option<Vec<Step>> {
+    fn backend(&mut self, name: &str, changes: &[Change]) -> Option<Vec<Step>> {
         let section = self
             .sections
             .iter()
             .find(|it| matches!(it.kind.as_str(), "backend" | "listen") && it.name == name);
         let section = section.cloned()?;
-        Some(self.backend_steps(&section))
+        Some(self.backend_steps(&section, changes))
     }
 
     /// Names the lines of a section that nobody looked at.

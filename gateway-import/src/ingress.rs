@@ -3,6 +3,7 @@
 mod accounts;
 mod annotations;
 mod canary;
+mod controller;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -30,10 +31,15 @@ struct Ingress<'o> {
     accounts: usize,
     /// What canaries have of the requests for a host and path.
     shares: HashMap<canary::Place, canary::Share>,
+    /// What main Ingresses say of a host and path.
+    mains: HashMap<(String, String), canary::Main>,
+    /// The controller's ConfigMaps, and what they say for all Ingresses.
+    controllers: Vec<Node>,
+    all: controller::Controller,
 }
 
 /// What all paths of one Ingress have in common.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Common {
     settings: Map<String, Value>,
     plugins: Vec<Plug>,
@@ -60,6 +66,9 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         regex_hosts: HashSet::new(),
         accounts: 0,
         shares: HashMap::new(),
+        mains: HashMap::new(),
+        controllers: Vec::new(),
+        all: controller::Controller::default(),
     };
     let ingresses: Vec<Named> = documents.into_iter().filter_map(|document| this.sorted(document)).collect();
     if ingresses.is_empty() {
@@ -69,14 +78,23 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
     for (_, ingress) in &ingresses {
         let is_regex =
             annotations::says(ingress, "use-regex") || annotations::get(ingress, "rewrite-target").is_some();
-        if is_regex {
+        if is_regex && !annotations::says(ingress, "canary") {
             let hosts = ingress.path(&["spec", "rules"]).map_or(&[][..], Node::items);
             this.regex_hosts.extend(hosts.iter().map(|rule| rule.text_of("host").unwrap_or("").to_owned()));
         }
     }
+    for document in std::mem::take(&mut this.controllers) {
+        this.controller(&document);
+    }
     this.shares = this.shares(&ingresses);
-    for ((namespace, name), ingress) in &ingresses {
+    // A canary has the guards of its main Ingress, which therefore comes first.
+    let (canaries, mains): (Vec<&Named>, Vec<&Named>) =
+        ingresses.iter().partition(|(_, ingress)| annotations::says(ingress, "canary"));
+    for ((namespace, name), ingress) in mains {
         this.ingress(namespace, name, ingress);
+    }
+    for ((namespace, name), ingress) in canaries {
+        this.canary_ingress(namespace, name, ingress);
     }
     this.duplicates();
     for ((namespace, name), ingress) in &ingresses {
@@ -125,6 +143,7 @@ impl Ingress<'_> {
                 self.out.lost(document.at, what, "only networking.k8s.io/v1 is known", todo);
             }
             Some("Service") => drop(self.services.insert(name, document)),
+            Some("ConfigMap") if controller::is_of(&document) => self.controllers.push(document),
             Some("Secret") => drop(self.secrets.insert(name, document)),
             Some(kind @ ("Gateway" | "HTTPRoute" | "Middleware" | "IngressRoute" | "KongPlugin")) => {
                 self.out.lost(document.at, format_args!("{kind} {}", name.1), "it is not translated", "");
@@ -156,6 +175,8 @@ impl Ingress<'_> {
             );
         }
         if let Some(backend) = spec.get("defaultBackend") {
+            let main = canary::Main { common: common.clone(), path: None, redirects_plain: false };
+            self.mains.entry((String::new(), "/".to_owned())).or_insert(main);
             let route = self.route(&what, (namespace, name), backend, &common);
             self.place(Route { listen_path: Some("/".to_owned()), ..route }, &common, false);
         }
@@ -166,32 +187,22 @@ impl Ingress<'_> {
                 self.out.lost(rule.at, format_args!("{what}: host {host}"), "it is not a name", "");
                 continue;
             }
-            let redirects_plain = tls_hosts.contains(&host) && !annotations::denies(ingress, "ssl-redirect")
-                || annotations::says(ingress, "force-ssl-redirect");
+            let says = |key: &str, or: bool| annotations::get(ingress, key).map_or(or, |it| it == "true");
+            let redirects_plain = tls_hosts.contains(&host)
+                && says("ssl-redirect", self.all.redirects.unwrap_or(true))
+                || says("force-ssl-redirect", self.all.forces_redirects);
             let paths = rule.path(&["http", "paths"]).map_or(&[][..], Node::items);
             for path in paths {
                 let Some(backend) = path.get("backend") else { continue };
+                let main = canary::Main { common: common.clone(), path: Some(path.clone()), redirects_plain };
+                let text = path.text_of("path").unwrap_or("/").to_owned();
+                self.mains.entry((host.clone(), text)).or_insert(main);
                 let mut route = self.route(&what, (namespace, name), backend, &common);
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
                 self.path(&what, path, &host, &common, &mut route);
-                let place =
-                    (namespace.to_owned(), host.clone(), path.text_of("path").unwrap_or("/").to_owned());
-                let share = self.shares.get(&place).filter(|_| !common.is_canary && !common.is_closed);
-                match share.map(|share| share.plug(common.is_tls)) {
-                    Some(Some(plug)) => route.plugins.push(plug),
-                    Some(None) => {
-                        let why = "its canary is asked in another way; the main one gets all requests";
-                        self.out.lost(
-                            path.at,
-                            format_args!("{what}: canary-weight"),
-                            why,
-                            "use the plugin `traffic_split`",
-                        );
-                    }
-                    None => {}
-                }
+                self.share(&what, (namespace, &host, path), &common, &mut route);
                 self.place(route, &common, redirects_plain);
             }
             if let Some(root) = &common.app_root {

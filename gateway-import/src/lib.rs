@@ -9,6 +9,7 @@
 //! Nothing here opens a file by itself: included files are read through [`Files`], which the caller hands in.
 
 mod caddy;
+mod changed;
 mod cond;
 mod draft;
 mod envoy;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{Import, Plug, Route, To, with_facet};
 use crate::report::At;
@@ -122,8 +123,87 @@ pub(crate) fn walk(
     Some(plugins)
 }
 
+/// Whether nobody goes on behind these steps.
+pub(crate) fn ends(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::End(when, _) => *when == Cond::Always,
+        Step::Inner { cond, steps, ends: is_end, .. } => *cond == Cond::Always && (*is_end || ends(steps)),
+        Step::Pass(..) => false,
+    })
+}
+
+/// Items in whose plugins no condition looks at what a plugin before it changes: the gateway asks it when the plugin's turn
+/// comes, and it is said of what the client sent. Where it would, those it holds for become an item of their own.
+fn settled(out: &mut Import, name: &str, items: Vec<Item>) -> Vec<Item> {
+    let mut made = Vec::new();
+    let mut left: Vec<Item> = items.into_iter().rev().collect();
+    while let Some(mut item) = left.pop() {
+        let Some(at) = unsettled(&item.plugins) else {
+            made.push(item);
+            continue;
+        };
+        if made.len() + left.len() > MAX_ITEMS {
+            out.closed(At::default(), name, "its rules change requests in too many ways", "write it by hand");
+            item.ending = Ending::new(At::default(), To::Closed);
+            item.plugins.clear();
+            made.push(item);
+            continue;
+        }
+        let when = item.plugins[at].when.take().map_or(Cond::Always, Cond::Is);
+        let mut other = item.clone();
+        other.plugins.remove(at);
+        other.cond = other.cond.and(when.clone().negate());
+        item.cond = item.cond.and(when);
+        left.push(other);
+        left.push(item);
+    }
+    made
+}
+
+/// The first plugin whose condition looks at what another changes before.
+fn unsettled(plugins: &[Plug]) -> Option<usize> {
+    plugins.iter().enumerate().position(|(at, plug)| {
+        let Some(when) = &plug.when else { return false };
+        plugins.iter().enumerate().any(|(n, other)| {
+            let is_before = turn(other) < turn(plug) || turn(other) == turn(plug) && n < at;
+            is_before && other.changes().iter().any(|what| what.concerns(when))
+        })
+    })
+}
+
+/// When a plugin runs: first those that guard, then what changes the path, headers, and responses.
+fn turn(plug: &Plug) -> u8 {
+    match plug.name {
+        "rewrite" => 1,
+        "request_transformer" => 2,
+        "response_transformer" | "compression" => 3,
+        _ => 0,
+    }
+}
+
+impl Plug {
+    /// What it changes about requests.
+    fn changes(&self) -> Vec<What> {
+        let has = |key: &str| self.config.get(key).is_some();
+        match self.name {
+            "rewrite" => {
+                let path = has("path") || has("prefix") || has("regex");
+                let host = has("host").then(|| What::AnyHeader("host".to_owned()));
+                let query = (path || has("query")).then_some(What::AnyQuery);
+                path.then_some(What::AnyPath).into_iter().chain(host).chain(query).collect()
+            }
+            "request_transformer" => {
+                let rules = self.config["rules"].as_array();
+                rules.into_iter().flatten().filter_map(What::of_rule).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// A site's items as proxies.
 pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>) {
+    let items = settled(out, name, items);
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     for (n, item) in items.into_iter().enumerate() {
         let mut route = Route::new(format!("{name}-{}", n + 1), item.ending.to);
@@ -140,6 +220,10 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
             route.settings.insert("strip_listen_path".to_owned(), json!(true));
         }
         route.plugins = item.plugins;
+        // What has a body of its own keeps it.
+        if matches!(&route.to, To::Answer(_, _, body) if !body.is_empty()) {
+            route.plugins.retain(|plug| plug.name != "error_pages");
+        }
         route.plugins.extend(item.ending.plugins);
         join_rewrites(&mut route.plugins);
         out.route(route);
@@ -159,9 +243,9 @@ fn join_rewrites(plugins: &mut Vec<Plug>) {
                         .unwrap_or_default()
                 };
                 let (a, b) = (keys(known), keys(&plug));
+                let makes_path = |key: &String| matches!(key.as_str(), "path" | "prefix" | "regex");
                 a.iter().all(|key| !b.contains(key))
-                    && !(a.iter().chain(&b).any(|key| key == "prefix")
-                        && a.iter().chain(&b).any(|key| key == "regex" || key == "path"))
+                    && !(a.iter().any(makes_path) && b.iter().any(makes_path))
             }
         });
         match same {

@@ -132,6 +132,65 @@ pub(crate) fn anywhere(regex: &str) -> String {
     format!("{before}(?:{inner}){after}")
 }
 
+/// A regex that is looked for anywhere as what a value contains; `None` where it is more than a plain text.
+pub(crate) fn contained(regex: &str) -> Option<serde_json::Value> {
+    let (ignores_case, rest) = regex.strip_prefix("(?i)").map_or((false, regex), |rest| (true, rest));
+    let mut made = String::new();
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => made.push(chars.next().filter(char::is_ascii_punctuation)?),
+            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            c => made.push(c),
+        }
+    }
+    // Letters beyond ASCII count as one case only with a regex.
+    if made.is_empty() || ignores_case && !made.is_ascii() {
+        return None;
+    }
+    let mut how = serde_json::json!({ "contains": made });
+    if ignores_case {
+        how["ignore_case"] = true.into();
+    }
+    Some(how)
+}
+
+/// What is asked of a header of which one of several fields fits a regex, which is looked for anywhere. They are joined by a
+/// comma and a space.
+pub(crate) fn one_field(regex: &str) -> Option<serde_json::Value> {
+    if let Some(how) = contained(regex) {
+        return Some(how);
+    }
+    let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex), |rest| ("(?i)", rest));
+    let whole = format!("{flag}(?:.*, )?(?:{})(?:, .*)?", anywhere(rest));
+    is_regex(&whole).then(|| serde_json::json!({ "regex": whole }))
+}
+
+/// A text as a regex over the ways in which a query may spell it.
+pub(crate) fn in_query(text: &str) -> String {
+    let each = text.bytes().map(|byte| {
+        let hex: String =
+            format!("{byte:02x}")
+                .chars()
+                .map(|c| {
+                    if c.is_ascii_digit() {
+                        c.to_string()
+                    } else {
+                        format!("[{c}{}]", c.to_ascii_uppercase())
+                    }
+                })
+                .collect();
+        match byte {
+            b' ' => r"(?:\+|%20)".to_owned(),
+            byte if byte.is_ascii_graphic() && !b"&=+%;#".contains(&byte) => {
+                format!("(?:{}|%{hex})", literal(char::from(byte).encode_utf8(&mut [0; 4])))
+            }
+            _ => format!("%{hex}"),
+        }
+    });
+    each.collect()
+}
+
 /// Whether what stands before the last character is an odd number of backslashes.
 fn ends_escaped(text: &str) -> bool {
     let before = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
@@ -237,6 +296,30 @@ mod tests {
         assert!(
             is_network("10.0.0.0/8") && is_network("::1") && !is_network("10.0.0.0/40") && !is_network("all")
         );
+    }
+
+    #[test]
+    fn spellings_of_a_query() {
+        let regex = regex::Regex::new(&format!("^{}$", in_query("a b+\u{e9}/"))).expect("is a regex");
+        for text in ["a+b%2B%c3%A9/", "%61%20b%2b%C3%A9%2F"] {
+            assert!(regex.is_match(text), "{text}");
+        }
+        assert!(!regex.is_match("a b+\u{e9}/"));
+    }
+
+    #[test]
+    fn plain_texts_are_contained() {
+        for (regex, expected) in [
+            ("evil", Some(serde_json::json!({ "contains": "evil" }))),
+            (r"(?i)a\.b\\", Some(serde_json::json!({ "contains": r"a.b\", "ignore_case": true }))),
+            ("^evil", None),
+            (r"\d", None),
+            ("a|b", None),
+            ("", None),
+            ("(?i)\u{e9}", None),
+        ] {
+            assert_eq!(contained(regex), expected, "{regex}");
+        }
     }
 
     #[test]

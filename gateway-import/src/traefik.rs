@@ -1,5 +1,6 @@
 //! Traefik: the static file's entry points, the dynamic file's routers, middlewares and services, and Compose labels.
 
+mod flags;
 mod labels;
 mod middlewares;
 mod rule;
@@ -37,6 +38,8 @@ struct Traefik<'o> {
     of_entry: HashMap<String, Vec<String>>,
     transports: HashMap<String, Node>,
     accounts: usize,
+    /// The static settings are not known, and may guard.
+    is_closed: bool,
 }
 
 /// Where Traefik listens.
@@ -85,14 +88,10 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         };
         for document in read {
             let is_compose = document.get("services").is_some() && document.get("http").is_none();
-            documents.push(if is_compose {
-                // Its command line may have the static settings.
-                labels::dynamic(out, &document)
-            } else {
-                document
-            });
+            documents.push((is_compose, document));
         }
     }
+    let (documents, is_closed) = flags::resolved(out, documents);
     let routers = |kind: &str| documents.iter().any(|it| it.path(&[kind, "routers"]).is_some());
     if !routers("http") && !routers("tcp") && !routers("udp") {
         let name = sources.first().map_or("", |(name, _)| name.as_str());
@@ -108,6 +107,7 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         of_entry: HashMap::new(),
         transports: HashMap::new(),
         accounts: 0,
+        is_closed,
     };
     this.entry_points(&documents);
     for document in &documents {
@@ -127,7 +127,9 @@ pub(crate) fn import(out: &mut Import, sources: &[(String, String)]) -> Result<(
         for (name, router) in document.path(&["http", "routers"]).map_or(&[][..], Node::entries) {
             this.router(name, router);
         }
-        this.streams(document);
+        if !is_closed {
+            this.streams(document);
+        }
         this.certificates(document);
     }
     this.unused();
@@ -244,7 +246,7 @@ impl Traefik<'_> {
         let entries = router.texts("entryPoints");
         let Some(facets) = self.facets(&what, router, &entries) else { return };
         let mut made = self.middlewares_of(&what, router, &entries);
-        made.is_closed |= is_closed;
+        made.is_closed |= is_closed || self.is_closed;
         if let Some(options) = router.path(&["tls", "options"]) {
             let what = format!("{what}: tls.options");
             let why = "it may ask for clients' certificates";

@@ -109,6 +109,9 @@ impl Compiler {
             }
         }
         self.named(&written.query, (at, "query"), Part::Query, parts);
+        if let Some(text) = &written.query_string {
+            parts.extend(self.text(text, &below(at, "query_string")).map(Part::QueryString));
+        }
         self.named(&written.cookies, (at, "cookies"), Part::Cookie, parts);
         if let Some(grpc) = &written.grpc {
             let part = |text: &Option<String>| text.as_deref().map(Box::from);

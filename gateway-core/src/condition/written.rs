@@ -40,6 +40,9 @@ pub struct Condition {
     /// Query parameters by name, percent-decoded. The first of several of one name counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, TextMatch>,
+    /// The query as it was sent, not decoded, without its question mark. A request without a query has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query_string: Option<TextMatch>,
     /// Cookies by name. The first of several of one name counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookies: BTreeMap<String, TextMatch>,

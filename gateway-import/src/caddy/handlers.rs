@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::changes::{changed_by_tries, changed_headers, changed_target};
+use super::responses::{encode, header_rules};
 use super::sites::{Scope, strip};
 use super::tokens::Line;
 use super::{Caddy, matchers};
+use crate::changed::{Change, What};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::steps::{Ending, Step};
@@ -33,6 +36,8 @@ impl Caddy<'_> {
                 "set gateway.http and gateway.https",
             ),
             "encode" | "header" | "request_header" | "request_body" => {
+                let changed = changed_headers(line, words).into_iter();
+                scope.changes.extend(changed.map(|what| Change::new(cond.clone(), what)));
                 steps.extend(self.passing(line, words).map(|plug| Step::Pass(cond, plug)));
             }
             "redir" => {
@@ -49,10 +54,11 @@ impl Caddy<'_> {
             }
             "rewrite" | "uri" => self.rewrites(line, (cond, words), scope, steps),
             "try_files" => {
+                scope.changes.push(Change::new(cond, changed_by_tries(words)));
                 scope.tries = Some(words.iter().map(|it| (*it).to_owned()).collect());
             }
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
-            "forward_auth" => self.forward_auth(line, (cond, words), steps),
+            "forward_auth" => self.forward_auth(line, (cond, words), scope, steps),
             "reverse_proxy" => {
                 let ending = self.reverse_proxy(line, words);
                 steps.push(Step::End(cond, ending));
@@ -61,18 +67,18 @@ impl Caddy<'_> {
                 let ending = self.file_server(line, words, scope);
                 steps.push(Step::End(cond, ending));
             }
+            "handle_errors" => steps.extend(self.errors(line, words).map(|plug| Step::Pass(cond, plug))),
             "php_fastcgi" => {
-                self.out.lost(
-                    at,
-                    what,
-                    "the gateway speaks HTTP to servers; it answers 503",
-                    "put an HTTP server in front of PHP",
-                );
+                let why = "the gateway speaks HTTP to servers; it answers 503";
+                self.out.lost(at, what, why, "put an HTTP server in front of PHP");
                 steps.push(Step::End(cond, Ending::new(at, To::Closed)));
             }
             "metrics" | "acme_server" | "templates" | "map" | "vars" | "method" | "invoke" | "fs"
             | "intercept" => {
                 self.out.lost(at, what, "the gateway does not support this", "");
+                if let ("method", Some(to)) = (line.name(), words.first()) {
+                    scope.changes.push(Change::new(cond.clone(), What::Method(to.to_ascii_uppercase())));
+                }
                 if matches!(line.name(), "metrics" | "acme_server" | "invoke") {
                     steps.push(Step::End(cond, Ending::new(at, To::Closed)));
                 }
@@ -230,10 +236,12 @@ impl Caddy<'_> {
         match made {
             Some(plug) => {
                 self.out.done(line.at, line.text());
+                let changes = changed_target(line.name(), words).into_iter();
+                scope.changes.extend(changes.map(|what| Change::new(cond.clone(), what)));
                 steps.push(Step::Pass(cond, plug));
-                scope.is_rewritten = true;
             }
             None => {
+                scope.changes.push(Change::new(cond.clone(), What::AnyPath));
                 if self.out.guard(
                     line.at,
                     line.text(),
@@ -298,7 +306,13 @@ impl Caddy<'_> {
     }
 
     /// `forward_auth TARGET { uri U; copy_headers … }`.
-    fn forward_auth(&mut self, line: &Line, (cond, words): (Cond, &[&str]), steps: &mut Vec<Step>) {
+    fn forward_auth(
+        &mut self,
+        line: &Line,
+        (cond, words): (Cond, &[&str]),
+        scope: &mut Scope,
+        steps: &mut Vec<Step>,
+    ) {
         let mut uri = "/".to_owned();
         let mut headers: Vec<Value> = Vec::new();
         let mut is_good = words.len() == 1;
@@ -325,6 +339,15 @@ impl Caddy<'_> {
                     "url": format!("{scheme}://{host}:{port}{uri}"), "convention": "traefik",
                     "response_headers": headers, "status_on_error": 502,
                 });
+                if scope.changes.iter().any(|change| change.what.is_of_path()) {
+                    let why = "the server is asked about the path that the client sent, not the changed one";
+                    self.out.partial(line.at, line.text(), why, "");
+                }
+                // What the server says under these names is not known before.
+                let told = headers.iter().filter_map(Value::as_str);
+                let told =
+                    told.map(|name| Change::new(cond.clone(), What::AnyHeader(name.to_ascii_lowercase())));
+                scope.changes.extend(told);
                 self.out.done(line.at, line.text());
                 steps.push(Step::Pass(cond, Plug::new("forward_auth", config)));
             }
@@ -363,7 +386,7 @@ impl Caddy<'_> {
         };
         if inner("hide").is_some()
             || inner("pass_thru").is_some()
-            || scope.is_rewritten
+            || scope.changes.iter().any(|it| it.what.is_of_path() && !it.what.is_known_to_files())
             || !scope.stripped.is_empty() && scope.tries.is_some()
         {
             let why = "`hide`, `pass_thru` and files by a rewritten path can't be translated; it answers 503";
@@ -418,61 +441,4 @@ impl Caddy<'_> {
         }
         ending
     }
-}
-
-/// Settings of `compression`.
-fn encode(words: &[&str]) -> Plug {
-    let known: Vec<&str> = words
-        .iter()
-        .filter_map(|word| match *word {
-            "gzip" => Some("gzip"),
-            "zstd" => Some("zstd"),
-            "br" => Some("br"),
-            _ => None,
-        })
-        .collect();
-    let known = if known.is_empty() { vec!["zstd", "gzip"] } else { known };
-    Plug::new("compression", json!({ "algorithms": known, "min_content_length": 512 }))
-}
-
-/// `header [+-?]NAME [VALUE]`, in one line or a block, as rules; says how many have no counterpart.
-fn header_rules(line: &Line, words: &[&str], is_request: bool) -> (Vec<Value>, usize) {
-    let mut all: Vec<Vec<&str>> = Vec::new();
-    if !words.is_empty() {
-        all.push(words.to_vec());
-    }
-    all.extend(line.inner().iter().map(|inner| inner.words.iter().map(String::as_str).collect()));
-    let (mut rules, mut bad) = (Vec::new(), 0);
-    for words in all {
-        match header_rule(&words, is_request) {
-            Some(Some(rule)) => rules.push(rule),
-            Some(None) => {}
-            None => bad += 1,
-        }
-    }
-    (rules, bad)
-}
-
-/// One change of a header. `Some(None)` where nothing is to be done.
-pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<Value>> {
-    let (name, rest) = words.split_first()?;
-    if *name == "defer" {
-        return Some(None);
-    }
-    if let Some(name) = name.strip_prefix('-') {
-        return (!name.contains('*'))
-            .then(|| Some(json!({ "operation": "remove", "target": "header", "key": name })));
-    }
-    let [value] = rest else { return None };
-    let value = matchers::template(value)?;
-    let (operation, name) = match (name.strip_prefix('+'), name.strip_prefix('?'), name.strip_prefix('>')) {
-        (Some(name), ..) => ("append", name),
-        (_, Some(name), _) => ("add", name),
-        (.., Some(name)) => ("set", name),
-        _ => ("set", *name),
-    };
-    if is_request && name.eq_ignore_ascii_case("host") {
-        return None;
-    }
-    Some(Some(json!({ "operation": operation, "target": "header", "key": name, "value": value })))
 }

@@ -1,16 +1,20 @@
 //! Caddy's JSON: servers with routes, each with matchers and handlers.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
+use super::changes::{changed_by_headers, changed_by_rewrite};
 use super::proxy::Found;
 use super::proxy::Proxying;
-use super::{Caddy, matchers};
+use super::{Caddy, matchers, sets};
+use crate::changed::{Change, seen};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
 use crate::report::At;
-use crate::steps::{Ending, Item, Step, place, walk};
+use crate::steps::{Ending, Item, Step, ends, place, walk};
 use crate::text;
 use crate::tree::Node;
 
@@ -88,7 +92,7 @@ impl Caddy<'_> {
         if facets.is_empty() {
             return;
         }
-        let steps = self.routes(server.each("routes"), 0);
+        let steps = self.routes(server.each("routes"), 0, &mut Vec::new());
         let mut items = Vec::new();
         if let Some(plugins) = walk(&steps, &Cond::Always, Vec::new(), &mut items) {
             items.push(Item { cond: Cond::Always, ending: Ending::answer(server.at, 200, ""), plugins });
@@ -97,10 +101,13 @@ impl Caddy<'_> {
         place(self.out, called, &facets, items);
     }
 
-    fn routes(&mut self, routes: &[Node], depth: usize) -> Vec<Step> {
+    /// Routes as steps; `changes` is what was changed about their requests before, and behind them.
+    fn routes(&mut self, routes: &[Node], depth: usize, changes: &mut Vec<Change>) -> Vec<Step> {
         let mut steps = Vec::new();
+        // Of the routes of one group, a request passes one.
+        let mut taken: HashMap<&str, Cond> = HashMap::new();
         for route in routes {
-            let cond = self.matched_sets(route);
+            let cond = self.matched_sets(route).and_then(|cond| seen(cond, changes));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(route.at, "route", why, "write it with `matches`") {
@@ -110,31 +117,49 @@ impl Caddy<'_> {
                 continue;
             };
             let mut inner = Vec::new();
+            let mut inner_changes = changes.clone();
             for handler in route.each("handle") {
-                self.json_handler(handler, &mut inner, depth);
+                self.json_handler(handler, &mut inner, depth, &mut inner_changes);
+            }
+            let mut own = cond.clone();
+            if let Some(group) = route.text_of("group") {
+                let before = taken.entry(group).or_insert(Cond::Never);
+                own = own.and(before.clone().negate());
+                *before = before.clone().or(cond.clone());
+            }
+            let is_end = route.get("terminal").and_then(Node::bool) == Some(true);
+            // Those who go on behind it are changed.
+            if !is_end && !ends(&inner) {
+                let more = inner_changes.split_off(changes.len()).into_iter();
+                changes.extend(more.map(|it| Change::new(own.clone().and(it.when), it.what)));
             }
             let group = route.text_of("group").map(str::to_owned);
-            let ends = route.get("terminal").and_then(Node::bool) == Some(true);
-            steps.push(Step::Inner { cond, steps: inner, group, ends });
+            steps.push(Step::Inner { cond, steps: inner, group, ends: is_end });
         }
         steps
     }
 
     /// Any of the matcher sets, of which all parts have to hold.
     fn matched_sets(&self, route: &Node) -> Option<Cond> {
-        let sets = route.each("match");
-        if sets.is_empty() {
+        let all = route.each("match");
+        if all.is_empty() {
             return Some(Cond::Always);
         }
-        sets.iter().map(matcher_set).collect::<Option<Vec<_>>>().map(Cond::any)
+        all.iter().map(sets::matcher_set).collect::<Option<Vec<_>>>().map(Cond::any)
     }
 
-    fn json_handler(&mut self, handler: &Node, steps: &mut Vec<Step>, depth: usize) {
+    fn json_handler(
+        &mut self,
+        handler: &Node,
+        steps: &mut Vec<Step>,
+        depth: usize,
+        changes: &mut Vec<Change>,
+    ) {
         let name = handler.text_of("handler").unwrap_or_default().to_owned();
         let what = format!("handler {name}");
         match name.as_str() {
             "subroute" => {
-                let inner = self.routes(handler.each("routes"), depth + 1);
+                let inner = self.routes(handler.each("routes"), depth + 1, changes);
                 steps.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
                 // A way within that does not end goes on behind it.
                 if let Some(Step::Inner { steps: inner, .. }) = steps.pop() {
@@ -150,14 +175,22 @@ impl Caddy<'_> {
                 let ending = self.json_proxy(handler, &what);
                 steps.push(Step::End(Cond::Always, ending));
             }
-            "encode" | "headers" => self.json_plugin(handler, (&name, &what), steps),
-            "rewrite" => match rewritten(handler) {
-                Some(config) => {
-                    self.out.done(handler.at, what);
-                    steps.push(Step::Pass(Cond::Always, Plug::new("rewrite", config)));
+            "encode" | "headers" => {
+                let changed = handler.get("request").map_or_else(Vec::new, changed_by_headers);
+                changes.extend(changed.into_iter().map(|it| Change::new(Cond::Always, it)));
+                self.json_plugin(handler, (&name, &what), steps);
+            }
+            "rewrite" => {
+                let changed = changed_by_rewrite(handler).into_iter();
+                changes.extend(changed.map(|it| Change::new(Cond::Always, it)));
+                match rewritten(handler) {
+                    Some(config) => {
+                        self.out.done(handler.at, what);
+                        steps.push(Step::Pass(Cond::Always, Plug::new("rewrite", config)));
+                    }
+                    None => self.closed(handler, &what, "this rewrite can't be translated", steps),
                 }
-                None => self.closed(handler, &what, "this rewrite can't be translated", steps),
-            },
+            }
             "authentication" => self.authentication(handler, &what, steps),
             "request_body" => match handler.get("max_size").and_then(Node::uint).filter(|it| *it > 0) {
                 Some(bytes) => {
@@ -371,46 +404,6 @@ impl Caddy<'_> {
         }
         self.proxied(handler.at, what, proxy)
     }
-}
-
-/// All parts of a matcher set; `None` when one of them is not known here.
-fn matcher_set(set: &Node) -> Option<Cond> {
-    let mut all = Cond::Always;
-    for (name, value) in set.entries() {
-        let list: Vec<String> = value.items().iter().filter_map(Node::plain).collect();
-        let one = match name.as_str() {
-            "path" => Cond::any(list.iter().map(|it| matchers::path(it)).collect::<Option<Vec<_>>>()?),
-            "path_regexp" => matchers::path_regex(value.text_of("pattern")?)?,
-            "host" => matchers::hosts(&list)?,
-            "method" => Cond::methods(&list.iter().map(String::as_str).collect::<Vec<_>>()),
-            "header" => {
-                let fields = value.entries().iter().map(|(name, values)| {
-                    let values: Vec<String> = values.items().iter().filter_map(Node::plain).collect();
-                    matchers::header(name, &values)
-                });
-                Cond::all(fields.collect::<Option<Vec<_>>>()?)
-            }
-            "query" => {
-                let pairs: Vec<(String, String)> = value
-                    .entries()
-                    .iter()
-                    .flat_map(|(name, values)| {
-                        values.items().iter().filter_map(Node::plain).map(move |it| (name.clone(), it))
-                    })
-                    .collect();
-                matchers::query(&pairs)
-            }
-            "remote_ip" | "client_ip" => matchers::clients(&value.texts("ranges"))?,
-            "protocol" => match value.str()? {
-                scheme @ ("http" | "https") => Cond::is(json!({ "scheme": scheme })),
-                _ => return None,
-            },
-            "not" => Cond::any(value.items().iter().map(matcher_set).collect::<Option<Vec<_>>>()?).negate(),
-            _ => return None,
-        };
-        all = all.and(one);
-    }
-    Some(all)
 }
 
 fn rewritten(handler: &Node) -> Option<Value> {

@@ -51,21 +51,28 @@ pub(super) fn header(name: &str, values: &[String]) -> Option<Cond> {
     if values.iter().any(|value| value.contains('{')) {
         return None;
     }
+    // Each of several fields of one name counts by itself.
+    let regex = |before: &str, value: &str, after: &str| {
+        field(json!({ "regex": format!("{before}{}{after}", text::literal(value)) }))
+    };
     let one = |value: &String| match (value.strip_prefix('*'), value.strip_suffix('*')) {
         _ if value == "*" => field(json!({ "present": true })),
         (Some(rest), Some(_)) => field(json!({ "contains": rest.trim_end_matches('*') })),
-        (Some(rest), None) => field(json!({ "suffix": rest })),
-        (None, Some(rest)) => field(json!({ "prefix": rest })),
-        (None, None) => field(json!({ "exact": value })),
+        (Some(rest), None) => regex(".*", rest, OTHERS_BEHIND),
+        (None, Some(rest)) => regex(OTHERS_BEFORE, rest, ".*"),
+        (None, None) => regex(OTHERS_BEFORE, value, OTHERS_BEHIND),
     };
     Some(Cond::any(values.iter().map(one)))
 }
 
-/// A header whose value fits a regex.
+/// Further fields of the same name, which are joined by a comma and a space.
+const OTHERS_BEFORE: &str = "(?:.*, )?";
+const OTHERS_BEHIND: &str = "(?:, .*)?";
+
+/// A header of which one field's value fits a regex.
 pub(super) fn header_regex(name: &str, regex: &str) -> Option<Cond> {
-    let whole = text::anywhere(regex);
-    let how = json!({ "headers": { name.to_ascii_lowercase(): { "regex": whole } } });
-    text::is_regex(&whole).then(|| Cond::is(how))
+    let how = text::one_field(regex)?;
+    Some(Cond::is(json!({ "headers": { name.to_ascii_lowercase(): how } })))
 }
 
 /// Query parameters `name=value`, of which one has to fit.

@@ -7,16 +7,18 @@ use serde_json::{Value, json};
 use super::order::{Rank, sort};
 use super::tokens::Line;
 use super::{Caddy, matchers};
+use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
 use crate::ports::{Port, Ports};
-use crate::steps::{Ending, Step, place, walk};
+use crate::steps::{Ending, Step, ends, place, walk};
 use crate::text;
 
 /// Directives in the order in which they run, wherever they are written.
 const ORDER: &[&str] = &[
     "import (not read)",
     "bind",
+    "handle_errors",
     "tls",
     "log",
     "tracing",
@@ -73,11 +75,12 @@ pub(super) struct Site {
 /// What holds where directives are read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
-    pub(super) named: HashMap<String, Option<Cond>>,
+    /// Matchers by name, as they are written: what they ask is asked of the request as it is where they are used.
+    pub(super) named: HashMap<String, Line>,
     /// The prefix that `handle_path` took away.
     pub(super) stripped: String,
-    /// The path was changed, so that what asks for it is not known.
-    pub(super) is_rewritten: bool,
+    /// What directives before changed about the request.
+    pub(super) changes: Vec<Change>,
     pub(super) root: Option<String>,
     pub(super) tries: Option<Vec<String>>,
 }
@@ -205,8 +208,7 @@ impl Caddy<'_> {
     /// Directives as steps, in the order in which Caddy runs them.
     pub(super) fn directives(&mut self, lines: &[Line], scope: &mut Scope) -> Vec<Step> {
         for line in lines.iter().filter(|line| line.name().starts_with('@')) {
-            let cond = self.matcher_set(line, scope);
-            scope.named.insert(line.name().to_owned(), cond);
+            scope.named.insert(line.name().to_owned(), line.clone());
         }
         let named_path = |name: &str| {
             let set = lines.iter().find(|line| line.name() == name)?;
@@ -240,8 +242,11 @@ impl Caddy<'_> {
         let mut steps = Vec::new();
         self.groups += 1;
         let group = self.groups.to_string();
+        // Of the blocks of one group, a request passes one.
+        let mut taken = Cond::Never;
         for line in lines {
             let (cond, arguments) = self.matched(line, scope);
+            let cond = cond.and_then(|cond| seen(cond, &scope.changes));
             let name = line.name();
             let Some(cond) = cond else {
                 // Which requests are meant is not known: what follows can't be either.
@@ -257,7 +262,11 @@ impl Caddy<'_> {
                 }
                 continue;
             };
-            self.directive(line, (cond, &arguments, &group), scope, &mut steps);
+            if matches!(name, "handle" | "route" | "handle_path") {
+                self.block(line, (cond, &group), (scope, &mut taken), &mut steps);
+            } else {
+                self.directive(line, (cond, &arguments), scope, &mut steps);
+            }
         }
         steps
     }
@@ -290,47 +299,49 @@ impl Caddy<'_> {
         }
         match first.as_str() {
             "*" => (Some(Cond::Always), rest()),
-            name if name.starts_with('@') => (scope.named.get(name).cloned().flatten(), rest()),
-            path if path.starts_with('/') && !lone => (self.path(path, scope), rest()),
+            name if name.starts_with('@') => {
+                (scope.named.get(name).and_then(|line| self.matcher_set(line)), rest())
+            }
+            path if path.starts_with('/') && !lone => (matchers::path(path), rest()),
             _ => (Some(Cond::Always), arguments.to_vec()),
         }
     }
 
-    fn path(&self, pattern: &str, scope: &Scope) -> Option<Cond> {
-        if scope.is_rewritten {
-            return None;
-        }
-        let whole = match pattern {
-            "*" | "/*" => scope.stripped.clone() + "*",
-            pattern if pattern.starts_with('/') => format!("{}{pattern}", scope.stripped),
-            pattern => pattern.to_owned(),
-        };
-        if scope.stripped.is_empty() { matchers::path(pattern) } else { matchers::path(&whole) }
-    }
-
     /// `@name …` or `@name { … }`: all lines have to hold, of several lines of one kind any.
-    fn matcher_set(&mut self, line: &Line, scope: &Scope) -> Option<Cond> {
+    fn matcher_set(&self, line: &Line) -> Option<Cond> {
         if line.block.is_none() {
             let inner = Line { words: line.arguments().to_vec(), at: line.at, block: None };
-            return self.matcher(&inner, scope);
+            return self.matcher(&inner);
         }
-        let mut all = Cond::Always;
-        for inner in line.inner() {
-            all = all.and(self.matcher(inner, scope)?);
-        }
-        Some(all)
+        self.each_matcher(line.inner())
     }
 
-    fn matcher(&mut self, line: &Line, scope: &Scope) -> Option<Cond> {
+    /// All of these, of those that ask for the same header any.
+    fn each_matcher(&self, lines: &[Line]) -> Option<Cond> {
+        let mut all: Vec<(String, Cond)> = Vec::new();
+        for line in lines {
+            let made = self.matcher(line)?;
+            let kind = match line.name() {
+                "header" => format!("header {}", line.word(1).to_ascii_lowercase()),
+                name @ ("path" | "host" | "method" | "query" | "remote_ip" | "client_ip") => name.to_owned(),
+                _ => String::new(),
+            };
+            match all.iter_mut().find(|(known, _)| !kind.is_empty() && *known == kind) {
+                Some((_, known)) => *known = known.clone().or(made),
+                None => all.push((kind, made)),
+            }
+        }
+        Some(Cond::all(all.into_iter().map(|(_, cond)| cond)))
+    }
+
+    fn matcher(&self, line: &Line) -> Option<Cond> {
         let arguments = line.arguments();
         let (first, rest) = (arguments.first().map(String::as_str), arguments.get(1..).unwrap_or_default());
         match line.name() {
             "path" => {
-                arguments.iter().map(|one| self.path(one, scope)).collect::<Option<Vec<_>>>().map(Cond::any)
+                arguments.iter().map(|one| matchers::path(one)).collect::<Option<Vec<_>>>().map(Cond::any)
             }
-            "path_regexp" if !scope.is_rewritten && scope.stripped.is_empty() => {
-                arguments.last().and_then(|regex| matchers::path_regex(regex))
-            }
+            "path_regexp" => arguments.last().and_then(|regex| matchers::path_regex(regex)),
             "host" => matchers::hosts(arguments),
             "method" => {
                 let names: Vec<String> = arguments.iter().map(|it| it.to_ascii_uppercase()).collect();
@@ -357,16 +368,10 @@ impl Caddy<'_> {
                 "grpc" => Some(Cond::is(json!({ "grpc": {} }))),
                 _ => None,
             },
-            "not" if line.block.is_some() => {
-                let mut all = Cond::Always;
-                for inner in line.inner() {
-                    all = all.and(self.matcher(inner, scope)?);
-                }
-                Some(all.negate())
-            }
+            "not" if line.block.is_some() => Some(self.each_matcher(line.inner())?.negate()),
             "not" => {
                 let inner = Line { words: arguments.to_vec(), at: line.at, block: None };
-                Some(self.matcher(&inner, scope)?.negate())
+                Some(self.matcher(&inner)?.negate())
             }
             _ => None,
         }
@@ -375,7 +380,7 @@ impl Caddy<'_> {
     fn directive(
         &mut self,
         line: &Line,
-        (cond, arguments, group): (Cond, &[String], &str),
+        (cond, arguments): (Cond, &[String]),
         scope: &mut Scope,
         steps: &mut Vec<Step>,
     ) {
@@ -386,36 +391,52 @@ impl Caddy<'_> {
                 self.out.done(line.at, line.text());
             }
             "tls" => self.tls(line),
-            "handle" | "route" | "handle_path" => {
-                let mut inner_scope = scope.clone();
-                let mut inner = Vec::new();
-                if line.name() == "handle_path" {
-                    let prefix = line
-                        .arguments()
-                        .first()
-                        .map_or("", |it| it.trim_end_matches('*'))
-                        .trim_end_matches('/')
-                        .to_owned();
-                    inner.push(Step::Pass(Cond::Always, strip(&format!("{}{prefix}", scope.stripped))));
-                    inner_scope.stripped = format!("{}{prefix}", scope.stripped);
-                }
-                if line.name() == "route" {
-                    for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
-                        let cond = self.matcher_set(named, &inner_scope);
-                        inner_scope.named.insert(named.name().to_owned(), cond);
-                    }
-                    let lines: Vec<&Line> =
-                        line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
-                    inner.extend(self.in_order(&lines, &mut inner_scope));
-                } else {
-                    inner.extend(self.directives(line.inner(), &mut inner_scope));
-                }
-                let group = (line.name() != "route").then(|| group.to_owned());
-                self.out.done(line.at, line.text());
-                steps.push(Step::Inner { cond, steps: inner, group, ends: false });
-            }
             _ => self.handler(line, (cond, &words), scope, steps),
         }
+    }
+
+    /// `handle`, `handle_path` and `route`.
+    fn block(
+        &mut self,
+        line: &Line,
+        (cond, group): (Cond, &str),
+        (scope, taken): (&mut Scope, &mut Cond),
+        steps: &mut Vec<Step>,
+    ) {
+        let mut inner_scope = scope.clone();
+        let mut inner = Vec::new();
+        if line.name() == "handle_path" {
+            let prefix = line.arguments().first().map_or("", |it| it.trim_end_matches('*'));
+            let prefix = prefix.trim_end_matches('/').to_owned();
+            inner.push(Step::Pass(Cond::Always, strip(&prefix)));
+            inner_scope.stripped = format!("{}{prefix}", scope.stripped);
+            let what = What::Strip { prefix, sure: true };
+            inner_scope.changes.push(Change::new(Cond::Always, what));
+        }
+        if line.name() == "route" {
+            for named in line.inner().iter().filter(|line| line.name().starts_with('@')) {
+                inner_scope.named.insert(named.name().to_owned(), named.clone());
+            }
+            let lines: Vec<&Line> =
+                line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
+            inner.extend(self.in_order(&lines, &mut inner_scope));
+        } else {
+            inner.extend(self.directives(line.inner(), &mut inner_scope));
+        }
+        let is_route = line.name() == "route";
+        let own = if is_route { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
+        if !is_route {
+            *taken = taken.clone().or(cond.clone());
+        }
+        // Those who go on behind it are changed.
+        if !ends(&inner) {
+            for change in inner_scope.changes.drain(scope.changes.len()..).collect::<Vec<_>>() {
+                scope.changes.push(Change::new(own.clone().and(change.when), change.what));
+            }
+        }
+        self.out.done(line.at, line.text());
+        let group = (!is_route).then(|| group.to_owned());
+        steps.push(Step::Inner { cond, steps: inner, group, ends: false });
     }
 
     /// `tls CERT KEY`; everything else is Caddy's own way to certificates.

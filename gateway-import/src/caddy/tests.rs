@@ -59,3 +59,25 @@ fn ways_that_multiply_are_cut_off() {
             .expect("an import");
     assert!(made.proxies.len() < 10_000);
 }
+
+#[test]
+fn pages_for_errors_close_nothing() {
+    let site = |errors: &str| {
+        format!(
+            "http://a.test {{\n handle_errors {{\n{errors}\n }}\n respond /no 403\n respond /own \"own\" 404\n reverse_proxy 10.0.0.1:1\n}}\n"
+        )
+    };
+    let made = import(Format::Caddyfile, &site("respond \"error {err.status_code}\"")).expect("an import");
+    let pages: Vec<_> = made.plugin_configs.iter().filter(|it| it["plugin_name"] == "error_pages").collect();
+    assert_eq!(pages.len(), 2, "not for what has a body of its own: {:#}", made.document());
+    assert_eq!(pages[0]["config"]["pages"][0]["body"], "error ${response.status}");
+    for errors in ["rewrite * /{err.status_code}.html\nfile_server", "respond @a \"x\"", "respond \"x\" 404"]
+    {
+        let made = import(Format::Caddyfile, &site(errors)).expect("an import");
+        assert_eq!(made.report.count(Outcome::Closed), 0, "{errors}");
+        assert_eq!(made.report.count(Outcome::Lost), 1, "{errors}");
+        assert!(
+            made.proxies.iter().any(|proxy| proxy.get("upstream_id").is_some() || proxy["backend_port"] == 1)
+        );
+    }
+}

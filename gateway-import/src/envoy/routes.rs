@@ -24,6 +24,8 @@ impl Envoy<'_> {
             );
             return;
         };
+        // What it says of headers holds for all its hosts.
+        self.headers(what, config, &mut listener.last);
         for host in config.each("virtual_hosts") {
             self.host(what, host, names, &listener);
         }
@@ -184,9 +186,11 @@ impl Envoy<'_> {
                 None => To::Closed,
             }
         };
-        for level in [host, route] {
+        // The most special first, as Envoy has it.
+        for level in [route, host] {
             self.headers(&what, level, &mut forwarding.plugins);
         }
+        forwarding.plugins.extend(listener.last.iter().cloned());
         let mut made = Route::new(called, to);
         made.matches.push(cond.with_path(&path));
         made.settings = forwarding.settings;
@@ -195,15 +199,26 @@ impl Envoy<'_> {
         (true, Some(made))
     }
 
-    /// Headers that a host or route adds or removes.
+    /// Headers that a host, a route or all of them add or remove.
     fn headers(&mut self, what: &str, level: &Node, plugins: &mut Vec<Plug>) {
         for (side, plugin) in [("request", "request_transformer"), ("response", "response_transformer")] {
-            let mut rules = Vec::new();
+            let removed = level.texts(&format!("{side}_headers_to_remove"));
+            let removed =
+                removed.iter().map(|name| json!({ "operation": "remove", "target": "header", "key": name }));
+            let mut rules: Vec<Value> = removed.collect();
             for header in level.each(&format!("{side}_headers_to_add")) {
                 let pair = header
                     .path(&["header", "key"])
                     .and_then(Node::str)
                     .zip(header.path(&["header", "value"]).and_then(Node::plain));
+                let action = header.text_of("append_action").unwrap_or("APPEND_IF_EXISTS_OR_ADD");
+                let overwrites = action.starts_with("OVERWRITE")
+                    || header.get("append").map(|it| it.get("value").unwrap_or(it)).and_then(Node::bool)
+                        == Some(false);
+                // What a client sends under this name does not pass for what Envoy would have said.
+                if let (true, "request", Some((name, _))) = (overwrites, side, &pair) {
+                    rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
+                }
                 let Some((name, value)) = pair.filter(|(_, value)| !value.contains('%')) else {
                     self.out.lost(
                         header.at,
@@ -213,18 +228,8 @@ impl Envoy<'_> {
                     );
                     continue;
                 };
-                let action = header.text_of("append_action").unwrap_or("APPEND_IF_EXISTS_OR_ADD");
-                let operation = if action.starts_with("OVERWRITE")
-                    || header.get("append").and_then(Node::bool) == Some(false)
-                {
-                    "set"
-                } else {
-                    "append"
-                };
+                let operation = if overwrites { "set" } else { "append" };
                 rules.push(json!({ "operation": operation, "target": "header", "key": name, "value": value.replace("${", "$${") }));
-            }
-            for name in level.texts(&format!("{side}_headers_to_remove")) {
-                rules.push(json!({ "operation": "remove", "target": "header", "key": name }));
             }
             if !rules.is_empty() {
                 plugins.push(Plug::new(plugin, json!({ "rules": rules })));

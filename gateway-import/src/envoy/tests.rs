@@ -33,3 +33,33 @@ fn a_filter_before_a_stream_keeps_its_port_closed() {
     let text = "static_resources:\n  listeners: [{name: l, address: {socket_address: {address: 0.0.0.0, port_value: 5432}}, filter_chains: [{filters: [{name: envoy.filters.network.rbac}, {name: envoy.filters.network.tcp_proxy, typed_config: {'@type': x.TcpProxy, cluster: c}}]}]}]\n  clusters: [{name: c, load_assignment: {endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.0.0.1, port_value: 1}}}}]}]}}]\n";
     assert!(import(text).expect("an import").proxies.is_empty());
 }
+
+#[test]
+fn headers_of_all_levels() {
+    let config =
+        "request_headers_to_remove: [x-role], response_headers_to_add: [{header: {key: x-all, value: '1'}}]";
+    let host = "request_headers_to_add: [{header: {key: x-role, value: host}, append_action: OVERWRITE_IF_EXISTS_OR_ADD}]";
+    let route = "request_headers_to_remove: [x-other], request_headers_to_add: [{header: {key: x-user, value: '%REQ(x)%'}, append: false}]";
+    let text = format!(
+        "static_resources:\n  listeners: [{{name: l, address: {{socket_address: {{address: 0.0.0.0, port_value: 80}}}}, filter_chains: [{{filters: \
+         [{{name: envoy.filters.network.http_connection_manager, typed_config: {{'@type': x.HttpConnectionManager, route_config: {{{config}, \
+         virtual_hosts: [{{name: h, domains: ['*'], {host}, routes: [{{match: {{prefix: /}}, route: {{cluster: c}}, {route}}}]}}]}}}}}}]}}]}}]\n  \
+         clusters: [{{name: c, load_assignment: {{endpoints: [{{lb_endpoints: [{{endpoint: {{address: {{socket_address: {{address: 10.0.0.1, port_value: 1}}}}}}}}]}}]}}}}]\n"
+    );
+    let made = import(&text).expect("an import");
+    let rules: Vec<String> = made
+        .plugin_configs
+        .iter()
+        .filter(|config| config["plugin_name"] == "request_transformer")
+        .flat_map(|config| config["config"]["rules"].as_array().cloned().unwrap_or_default())
+        .map(|rule| format!("{} {}", rule["operation"], rule["key"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        rules,
+        ["remove x-other", "remove x-user", "remove x-role", "set x-role", "remove x-role"],
+        "{:#}",
+        made.document()
+    );
+    assert!(made.plugin_configs.iter().any(|config| config["plugin_name"] == "response_transformer"));
+    assert_eq!(made.report.losses().count(), 1, "the value of x-user");
+}

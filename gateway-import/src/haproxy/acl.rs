@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::sections::Line;
+use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
 use crate::files::Reader;
 use crate::text;
@@ -35,10 +36,8 @@ pub(super) type Ways = Vec<Vec<(bool, Term)>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Acls {
     named: HashMap<String, Vec<Term>>,
-    /// Clients' addresses are changed by a rule.
-    pub(super) has_unknown_clients: bool,
-    /// The path was changed by a rule.
-    pub(super) is_rewritten: bool,
+    /// What rules before changed about the request.
+    pub(super) changes: Vec<Change>,
 }
 
 impl Acls {
@@ -50,10 +49,23 @@ impl Acls {
         self.named.entry((*name).to_owned()).or_default().push(term);
     }
 
-    /// The ways in which `if …` or `unless …` hold.
+    /// Notes what a rule changes for the requests that its condition means; one that is not known may mean any.
+    pub(super) fn change(&mut self, cond: Option<&Cond>, what: What) {
+        match cond {
+            Some(cond) => self.changes.push(Change::new(cond.clone(), what)),
+            None => self.changes.push(Change::new(Cond::Always, what.unknown())),
+        }
+    }
+
+    /// The ways in which `if …` or `unless …` hold, by what the client sent.
     pub(super) fn condition(&self, words: &[String], reader: &mut Reader<'_>) -> Ways {
         let Some((first, rest)) = words.split_first() else { return vec![Vec::new()] };
-        let ways = self.ways(rest, reader);
+        let mut ways = self.ways(rest, reader);
+        for (_, term) in ways.iter_mut().flatten() {
+            if let Term::Asks(cond) = term {
+                *term = seen(cond.clone(), &self.changes).map_or(Term::Unknown, Term::Asks);
+            }
+        }
         match first.as_str() {
             "if" => ways,
             "unless" => negate(&ways),
@@ -169,13 +181,6 @@ impl Acls {
             }
             _ => {}
         }
-        let is_path = name.starts_with("path")
-            || name.starts_with("url")
-            || name.starts_with("base")
-            || name == "capture.req.uri";
-        if is_path && self.is_rewritten || name == "src" && self.has_unknown_clients {
-            return Term::Unknown;
-        }
         test.of(name, argument).map_or(Term::Unknown, Term::Asks)
     }
 }
@@ -266,7 +271,7 @@ impl Test {
         };
         let how = self.how.as_deref().unwrap_or(suffix);
         match base {
-            "path" | "url" | "capture.req.uri" | "pathq" => {
+            "path" | "url" | "pathq" => {
                 if base != "path"
                     && self.values.iter().any(|value| value.contains('?') || value.starts_with("http"))
                 {
@@ -284,11 +289,16 @@ impl Test {
             }
             "req.hdr" | "hdr" | "req.fhdr" | "fhdr" => {
                 let field = argument.split(',').next().unwrap_or_default().to_ascii_lowercase();
-                self.field("headers", &field, how, base.starts_with("req.fhdr") || base == "fhdr")
+                let is_whole = matches!(base, "req.fhdr" | "fhdr");
+                self.field(if is_whole { Field::Lines } else { Field::Values }, &field, how)
             }
             "req.hdr_cnt" | "hdr_cnt" => None,
-            "cook" | "req.cook" => self.field("cookies", argument, how, true),
-            "url_param" | "urlp" => self.field("query", argument, how, true),
+            "cook" | "req.cook" => self.field(Field::Cookies, argument, how),
+            "url_param" | "urlp" => {
+                // A delimiter of its own, or names in any case.
+                let is_plain = !argument.contains(',');
+                is_plain.then(|| self.field(Field::Parameters, argument, how))?
+            }
             "method" if how.is_empty() || how == "str" => {
                 let list: Vec<&str> = self.values.iter().map(String::as_str).collect();
                 (!list.is_empty()).then(|| Cond::methods(&list))
@@ -390,21 +400,76 @@ impl Test {
         }
     }
 
-    /// A header, cookie or query parameter. Headers may hold several values, with commas between them.
-    fn field(&self, kind: &str, name: &str, how: &str, is_whole: bool) -> Option<Cond> {
+    /// A header, cookie or query parameter, of which any of several values may be meant.
+    fn field(&self, kind: Field, name: &str, how: &str) -> Option<Cond> {
         if name.is_empty() {
             return None;
         }
-        let field = |how: Value| Cond::is(json!({ kind: { name: how } }));
         if how == "found" || self.values.is_empty() {
-            return Some(field(json!({ "present": true })));
+            return Some(kind.there(name));
+        }
+        if how == "sub" && matches!(kind, Field::Values | Field::Lines) {
+            let one = |value: &String| match self.ignores_case {
+                true => json!({ "contains": value, "ignore_case": true }),
+                false => json!({ "contains": value }),
+            };
+            let all = self.values.iter().filter(|value| !value.is_empty());
+            return Some(Cond::any(all.map(|value| Cond::is(json!({ "headers": { name: one(value) } })))));
         }
         let all = self.regexes(how)?.into_iter().map(|regex| {
             let (flag, rest) = regex.strip_prefix("(?i)").map_or(("", regex.as_str()), |rest| ("(?i)", rest));
-            let made =
-                if is_whole { regex.clone() } else { format!(r"{flag}(?:.*,\s*)?(?:{rest})(?:\s*,.*)?") };
-            field(json!({ "regex": made }))
+            kind.with(name, flag, rest)
         });
-        Some(Cond::any(all))
+        Some(Cond::any(all.collect::<Option<Vec<_>>>()?))
     }
+}
+
+/// Where values are looked for.
+#[derive(Debug, Clone, Copy)]
+enum Field {
+    /// The values of a header, with commas between them.
+    Values,
+    /// The lines of a header.
+    Lines,
+    /// Cookies, between which HAProxy takes commas, too.
+    Cookies,
+    /// Parameters of the query as they were sent, with `&` or `;` between them.
+    Parameters,
+}
+
+impl Field {
+    fn there(self, name: &str) -> Cond {
+        match self {
+            Self::Values | Self::Lines => Cond::is(json!({ "headers": { name: { "present": true } } })),
+            Self::Cookies => cookie_header(&format!(r"(?:.*[;,])?\s*{}\s*=.*", text::literal(name))),
+            Self::Parameters => {
+                let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
+                Cond::is(json!({ "query_string": { "regex": regex } }))
+            }
+        }
+    }
+
+    /// When one of the values fits a regex over the whole of it.
+    fn with(self, name: &str, flag: &str, regex: &str) -> Option<Cond> {
+        let headers = |regex: String| {
+            text::is_regex(&regex).then(|| Cond::is(json!({ "headers": { name: { "regex": regex } } })))
+        };
+        let name_of = text::literal(name);
+        match self {
+            Self::Values => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})(?:\s*,.*)?")),
+            Self::Lines => headers(format!("{flag}(?:.*, )?(?:{regex})(?:, .*)?")),
+            Self::Cookies => {
+                let regex = format!(r#"(?:.*[;,])?\s*{name_of}\s*=\s*"?{flag}(?:{regex})"?\s*(?:[;,].*)?"#);
+                text::is_regex(&regex).then(|| cookie_header(&regex))
+            }
+            Self::Parameters => {
+                let regex = format!("(?:.*[&;])?{name_of}={flag}(?:{regex})(?:[&;].*)?");
+                text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
+            }
+        }
+    }
+}
+
+fn cookie_header(regex: &str) -> Cond {
+    Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }))
 }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Haproxy;
 use super::sections::{Line, Section};
+use crate::changed::Change;
 use crate::cond::Cond;
 use crate::draft::{Plug, To, is_service, set, target};
 use crate::steps::{Ending, Step};
@@ -17,9 +18,10 @@ pub(super) struct Backend {
 }
 
 impl Haproxy<'_, '_> {
-    /// The way of a backend's requests: its rules, and its servers.
-    pub(super) fn backend_steps(&mut self, section: &Section) -> Vec<Step> {
+    /// The way of a backend's requests, which a frontend changed before: its rules, and its servers.
+    pub(super) fn backend_steps(&mut self, section: &Section, changes: &[Change]) -> Vec<Step> {
         let mut acls = self.acls(section);
+        acls.changes = changes.to_vec();
         let mut steps = self.rules(section, &mut acls);
         let mut ending = match self.servers(section) {
             Some(backend) => {

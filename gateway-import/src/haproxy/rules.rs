@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
-use super::sections::{Line, Section};
+use super::changes::{changed_header, changed_target};
+use super::sections::{Line, Section, rate_period};
+use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
 use crate::steps::{Ending, Step};
@@ -140,14 +142,20 @@ impl Haproxy<'_, '_> {
             }
             "return" => self.returned(line, &rest, cond, steps),
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
+                if let Some(what) = changed_header(action, &rest) {
+                    acls.change(cond.as_ref(), what);
+                }
                 self.header(line, (action, &rest), cond, "request_transformer", steps);
             }
             "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
             | "set-query" | "set-method" => {
-                self.rewrite(line, (action, &rest), cond, acls, steps);
+                self.rewrite(line, (action, &rest), cond.clone(), steps);
+                for what in changed_target(action, &rest) {
+                    acls.change(cond.as_ref(), what);
+                }
             }
             "set-src" | "set-src-port" => {
-                acls.has_unknown_clients = true;
+                acls.change(None, What::AnyClient);
                 self.out.lost(
                     line.at,
                     line.text(),
@@ -318,7 +326,6 @@ impl Haproxy<'_, '_> {
         line: &Line,
         (action, words): (&str, &[&str]),
         cond: Option<Cond>,
-        acls: &mut Acls,
         steps: &mut Vec<Step>,
     ) {
         let made = match (action, words) {
@@ -341,7 +348,6 @@ impl Haproxy<'_, '_> {
         match (made, cond) {
             (Some(config), Some(cond)) => {
                 self.out.done(line.at, line.text());
-                acls.is_rewritten = true;
                 steps.push(Step::Pass(cond, Plug::new("rewrite", config)));
             }
             _ => self.closed(line, "this rewrite can't be translated", steps),
@@ -484,14 +490,4 @@ fn variable(fetch: &str) -> Option<String> {
         _ => return None,
     };
     Some(known.to_owned())
-}
-
-/// The time over which a stick-table counts requests.
-fn rate_period(line: &Line) -> Option<String> {
-    let store = line
-        .words
-        .iter()
-        .find_map(|word| word.split(',').find_map(|it| it.strip_prefix("http_req_rate(")))?;
-    let millis = text::millis(store.trim_end_matches(')'), 1)?;
-    Some(format!("{}s", text::seconds(millis)))
 }

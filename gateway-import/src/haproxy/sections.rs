@@ -2,6 +2,7 @@
 
 use crate::error::Failure;
 use crate::report::At;
+use crate::text;
 
 /// Lines of one configuration.
 const MAX_LINES: usize = 500_000;
@@ -84,10 +85,10 @@ const KINDS: &[&str] = &[
 ];
 
 /// Reads a text.
-pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Section>, Failure> {
+pub(super) fn parse((name, file): (&str, u16), source: &str) -> Result<Vec<Section>, Failure> {
     let mut sections: Vec<Section> = Vec::new();
     let mut defaults: Vec<Line> = Vec::new();
-    for (n, line) in text.lines().enumerate() {
+    for (n, line) in source.lines().enumerate() {
         let number = u32::try_from(n + 1).unwrap_or(0);
         if n > MAX_LINES {
             return Err(Failure::new(name, number, format!("more than {MAX_LINES} lines")));
@@ -180,4 +181,14 @@ fn words(line: &str) -> Option<Vec<String>> {
         words.push(word);
     }
     Some(words)
+}
+
+/// The time over which a stick-table counts requests.
+pub(super) fn rate_period(line: &Line) -> Option<String> {
+    let store = line
+        .words
+        .iter()
+        .find_map(|word| word.split(',').find_map(|it| it.strip_prefix("http_req_rate(")))?;
+    let millis = text::millis(store.trim_end_matches(')'), 1)?;
+    Some(format!("{}s", text::seconds(millis)))
 }

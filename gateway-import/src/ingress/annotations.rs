@@ -81,12 +81,30 @@ impl Ingress<'_> {
     /// What the annotations say for all paths.
     pub(super) fn common(&mut self, what: &str, namespace: &str, ingress: &Node) -> Common {
         let mut made = Common { settings: defaults(), ..Common::default() };
+        made.settings.extend(self.all.settings.clone());
         let none = Node::default();
         for (key, value) in ingress.path(&["metadata", "annotations"]).unwrap_or(&none).entries() {
             let text = value.plain().unwrap_or_default();
             let what = format!("{what}: {key}");
             match key.strip_prefix(PREFIX) {
                 Some(name) => self.annotation(&what, (name, &text, value), (namespace, ingress), &mut made),
+                None => self.foreign(&what, key, value, &mut made),
+            }
+        }
+        self.for_all(what, ingress, &mut made);
+        made
+    }
+
+    /// The same of a canary, which has only its own way to be asked for: ingress-nginx takes all else from the main Ingress.
+    pub(super) fn canary_common(&mut self, what: &str, ingress: &Node) -> Common {
+        let mut made = Common::default();
+        let none = Node::default();
+        for (key, value) in ingress.path(&["metadata", "annotations"]).unwrap_or(&none).entries() {
+            let what = format!("{what}: {key}");
+            match key.strip_prefix(PREFIX) {
+                Some("canary") => self.canary(&what, value, ingress, &mut made),
+                Some(name) if name.starts_with("canary") => self.out.done(value.at, what),
+                Some(_) => self.out.needless(value.at, what, "ingress-nginx takes it from the main Ingress"),
                 None => self.foreign(&what, key, value, &mut made),
             }
         }
@@ -216,7 +234,12 @@ impl Ingress<'_> {
     }
 
     /// What is a setting of proxies. Whether this was one.
-    fn setting(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) -> bool {
+    pub(super) fn setting(
+        &mut self,
+        what: &str,
+        (name, said, value): (&str, &str, &Node),
+        made: &mut Common,
+    ) -> bool {
         match name {
             "rewrite-target" => made.rewrite = Some(said.to_owned()),
             "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
@@ -301,27 +324,7 @@ impl Ingress<'_> {
 
     /// A snippet of nginx's configuration.
     fn snippet(&mut self, what: &str, said: &str, value: &Node, made: &mut Common) {
-        const WORDS: [&str; 14] = [
-            "deny",
-            "allow",
-            "auth",
-            "return",
-            "if",
-            "satisfy",
-            "internal",
-            "limit_except",
-            "access_by",
-            "rewrite",
-            "secure_link",
-            "valid_referers",
-            "lua",
-            "js_",
-        ];
-        let guards =
-            said.split(|c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}' | '(')).any(|word| {
-                WORDS.iter().any(|guard| word == *guard || word.starts_with(guard) && guard.len() > 3)
-            });
-        if guards {
+        if is_guard(said) {
             self.closed(
                 what,
                 value,
@@ -406,4 +409,26 @@ impl Ingress<'_> {
         made.plugins.push(plug.when(when));
         self.out.done(value.at, what);
     }
+}
+
+/// Whether directives of nginx's may keep somebody out.
+pub(super) fn is_guard(said: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "deny",
+        "allow",
+        "auth",
+        "return",
+        "if",
+        "satisfy",
+        "internal",
+        "limit_except",
+        "access_by",
+        "rewrite",
+        "secure_link",
+        "valid_referers",
+        "lua",
+        "js_",
+    ];
+    said.split(|c: char| c.is_whitespace() || matches!(c, ';' | '{' | '}' | '('))
+        .any(|word| WORDS.iter().any(|guard| word == *guard || word.starts_with(guard) && guard.len() > 3))
 }

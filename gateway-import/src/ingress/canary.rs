@@ -5,10 +5,19 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::annotations::{get, says};
-use super::{Common, Ingress};
-use crate::draft::Plug;
+use super::{Common, Ingress, defaults};
+use crate::draft::{Plug, Route};
 use crate::text;
 use crate::tree::Node;
+
+/// What the main Ingress says of a host and path, which holds for its canary, too.
+#[derive(Debug)]
+pub(super) struct Main {
+    pub(super) common: Common,
+    /// The path with its type; none for what no rule means.
+    pub(super) path: Option<Node>,
+    pub(super) redirects_plain: bool,
+}
 
 /// A host and path of a namespace.
 pub(super) type Place = (String, String, String);
@@ -78,6 +87,75 @@ impl Ingress<'_> {
             }
         }
         made
+    }
+
+    /// Gives a main Ingress's route its canary's share of the requests.
+    pub(super) fn share(
+        &mut self,
+        what: &str,
+        (namespace, host, path): (&str, &str, &Node),
+        common: &Common,
+        route: &mut Route,
+    ) {
+        let text = path.text_of("path").unwrap_or("/").to_owned();
+        let share = self.shares.get(&(namespace.to_owned(), host.to_owned(), text));
+        match share.filter(|_| !common.is_closed).map(|share| share.plug(common.is_tls)) {
+            Some(Some(plug)) => route.plugins.push(plug),
+            Some(None) => {
+                let what = format!("{what}: canary-weight");
+                let why = "its canary is asked in another way; the main one gets all requests";
+                self.out.lost(path.at, what, why, "use the plugin `traffic_split`");
+            }
+            None => {}
+        }
+    }
+
+    /// A canary's proxies: its own backend, and all else as its main Ingress says.
+    pub(super) fn canary_ingress(&mut self, namespace: &str, name: &str, ingress: &Node) {
+        let what = format!("Ingress {namespace}/{name}");
+        let own = self.canary_common(&what, ingress);
+        let spec = ingress.get("spec").cloned().unwrap_or_default();
+        for tls in spec.each("tls") {
+            self.out.needless(
+                tls.at,
+                format_args!("{what}: tls"),
+                "ingress-nginx takes it from the main Ingress",
+            );
+        }
+        let mut places: Vec<(String, Option<&Node>, &Node)> = Vec::new();
+        places.extend(spec.get("defaultBackend").map(|backend| (String::new(), None, backend)));
+        for rule in spec.each("rules") {
+            let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
+            for path in rule.path(&["http", "paths"]).map_or(&[][..], Node::items) {
+                places.extend(path.get("backend").map(|backend| (host.clone(), Some(path), backend)));
+            }
+        }
+        for (host, path, backend) in places {
+            let text = path.and_then(|path| path.text_of("path")).unwrap_or("/").to_owned();
+            let main = self.mains.get(&(host.clone(), text.clone()));
+            let (mut common, as_main, redirects_plain) = match main {
+                Some(main) => (main.common.clone(), main.path.clone(), main.redirects_plain),
+                None => {
+                    let why = "its main Ingress, whose guards it has, is not in the files";
+                    let place = format!("{what}: {host}{text}");
+                    let todo = "add the manifest of the main Ingress";
+                    let is_closed = self.out.guard(backend.at, place, why, todo);
+                    (Common { settings: defaults(), is_closed, ..Common::default() }, path.cloned(), false)
+                }
+            };
+            common.is_closed |= own.is_closed;
+            (common.is_canary, common.canary) = (true, own.canary.clone());
+            let mut route = self.route(&what, (namespace, name), backend, &common);
+            if !host.is_empty() {
+                route.hosts = vec![host.clone()];
+            }
+            match as_main {
+                Some(path) => self.path(&what, &path, &host, &common, &mut route),
+                None => route.matches.push(json!({ "path": { "prefix": "/" } })),
+            }
+            self.place(route, &common, redirects_plain);
+        }
+        self.out.done(ingress.at, what);
     }
 
     pub(super) fn canary(&mut self, what: &str, value: &Node, ingress: &Node, made: &mut Common) {

@@ -41,3 +41,95 @@ fn lists_of_objects_and_two_of_one_path() {
     assert_eq!(made.proxies[0]["backend_host"], "x.default.svc.cluster.local");
     assert!(made.report.has_loss());
 }
+
+/// An Ingress for `c.test` with these annotations, and its backend.
+fn manifest(name: &str, annotations: &str) -> String {
+    let paths = format!(
+        "[{{path: /, pathType: Prefix, backend: {{service: {{name: {name}, port: {{number: 80}}}}}}}}]"
+    );
+    format!(
+        "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}, annotations: {{{annotations}}}}}\n\
+         spec: {{rules: [{{host: c.test, http: {{paths: {paths}}}}}]}}\n"
+    )
+}
+
+fn said(name: &str, value: &str) -> String {
+    format!("nginx.ingress.kubernetes.io/{name}: \"{value}\"")
+}
+
+/// The plugins of a proxy that leads to a backend, by name.
+fn plugins<'m>(made: &'m Import, backend: &str) -> Vec<(&'m str, &'m serde_json::Value)> {
+    let proxy =
+        made.proxies.iter().find(|it| it["backend_host"].as_str().is_some_and(|it| it.starts_with(backend)));
+    let proxy = proxy.unwrap_or_else(|| panic!("no proxy to {backend}: {:#}", made.document()));
+    let of = made.plugin_configs.iter().filter(|it| it["proxy_id"] == proxy["id"]);
+    of.map(|it| (it["plugin_name"].as_str().unwrap_or_default(), it)).collect()
+}
+
+#[test]
+fn a_canary_has_the_guards_of_its_main_ingress() {
+    let canary =
+        [said("canary", "true"), said("canary-by-header", "X-Can"), said("enable-cors", "true")].join(", ");
+    let guards =
+        [said("whitelist-source-range", "10.0.0.0/8"), said("auth-url", "http://auth.test/x")].join(", ");
+    // Whichever comes first in the files.
+    for text in [
+        manifest("canary", &canary) + &manifest("main", &guards),
+        manifest("main", &guards) + &manifest("canary", &canary),
+    ] {
+        let made = import(&text).expect("an import");
+        let names = |backend| plugins(&made, backend).iter().map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!(names("canary."), ["ip_restriction", "forward_auth"]);
+        assert_eq!(names("canary."), names("main."));
+    }
+    // What guards it can't be told without its main Ingress, or where that is closed.
+    let lone = import(&manifest("canary", &canary)).expect("an import");
+    assert_eq!(plugins(&lone, "127.0.0.1")[0].1["config"]["status_code"], 503);
+    assert!(lone.report.losses().any(|it| it.outcome == crate::Outcome::Closed));
+    let odd = said("auth-type", "digest");
+    let closed = import(&(manifest("main", &odd) + &manifest("canary", &canary))).expect("an import");
+    assert!(closed.proxies.iter().all(|proxy| proxy["backend_port"] == 9), "{:#}", closed.document());
+}
+
+#[test]
+fn the_controllers_own_guards_hold_for_all() {
+    let map = |data: &str| format!("---\nkind: ConfigMap\nmetadata: {{name: any}}\ndata: {{{data}}}\n");
+    let data = "global-auth-url: \"http://auth.test/x\", whitelist-source-range: \"10.0.0.0/8\", block-cidrs: 192.0.2.0/24, \
+                block-user-agents: \"~*Bad\\\\.bot, curl\", force-ssl-redirect: \"true\", proxy-body-size: 2m";
+    let text = manifest("a", "") + &manifest("b", "").replace("c.test", "b.test") + &map(data);
+    let own =
+        [said("enable-global-auth", "false"), said("whitelist-source-range", "192.0.2.0/24")].join(", ");
+    let made = import(&(text + &manifest("own", &own).replace("c.test", "own.test"))).expect("an import");
+    for backend in ["a.", "b."] {
+        let names: Vec<&str> = plugins(&made, backend).iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["redirect", "ip_restriction", "forward_auth"]);
+    }
+    let own = plugins(&made, "own.");
+    assert_eq!(own.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["redirect", "ip_restriction"]);
+    assert_eq!(own[1].1["config"]["allow"][0], "192.0.2.0/24");
+    assert_eq!(made.proxies[0]["max_request_body_bytes"], 2 << 20);
+    let global: Vec<&serde_json::Value> =
+        made.plugin_configs.iter().filter(|config| config["scope"] == "global").collect();
+    assert_eq!(global.len(), 2, "{:#}", made.document());
+    let agents = &global[1]["when"]["any"];
+    assert_eq!(
+        agents[0]["headers"]["user-agent"],
+        serde_json::json!({ "contains": "Bad.bot", "ignore_case": true })
+    );
+    assert_eq!(agents[1]["headers"]["user-agent"]["exact"], "curl");
+    for data in [
+        "global-auth-url: \"http://$host/x\"",
+        "enable-modsecurity: \"true\"",
+        "block-user-agents: \"~(?=x)\"",
+        "whitelist-source-range: here",
+        "location-snippet: \"deny all;\"",
+        "global-auth-new: x, ssl-redirect: \"true\"",
+    ] {
+        let made = import(&(manifest("a", "") + &map(data))).expect("an import");
+        assert_eq!(made.proxies[0]["backend_port"], 9, "{data}");
+        assert_eq!(made.report.count(crate::Outcome::Closed), 1, "{data}");
+    }
+    // The ConfigMap is not in the files.
+    let made = import(&manifest("a", &said("enable-global-auth", "true"))).expect("an import");
+    assert_eq!(made.proxies[0]["backend_port"], 9);
+}

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Kong, list, name, ours, plugins, reference, texts};
 use crate::draft::set;
+use crate::text;
 use crate::tree::Node;
 
 impl Kong {
@@ -180,9 +181,14 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> i64 {
             let values: Vec<&str> = values.items().iter().filter_map(Node::str).collect();
             let how = match values.as_slice() {
                 [one] if one.starts_with("~*") => {
-                    json!({ "regex": format!(".*(?:{}).*", one.trim_start_matches("~*")), "ignore_case": true })
+                    let regex = format!("(?i){}", one.trim_start_matches("~*"));
+                    text::one_field(&regex).unwrap_or_else(|| json!({ "regex": regex }))
                 }
-                _ => json!({ "one_of": values, "ignore_case": true }),
+                // One of several fields of the name is enough.
+                _ => {
+                    let any: Vec<String> = values.iter().map(|value| text::literal(value)).collect();
+                    json!({ "regex": format!("(?i)(?:.*, )?(?:{})(?:, .*)?", any.join("|")) })
+                }
             };
             (name.clone(), how)
         })

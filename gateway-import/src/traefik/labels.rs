@@ -1,5 +1,6 @@
 //! Labels of a Compose file as the tree that a dynamic file would be.
 
+use super::flags::Exposed;
 use crate::draft::Import;
 use crate::report::At;
 use crate::tree::{Kind, Node};
@@ -8,15 +9,19 @@ use crate::tree::{Kind, Node};
 const MAX_LABELS: usize = 50_000;
 
 /// The dynamic configuration that the labels of a Compose file's services make.
-pub(super) fn dynamic(out: &mut Import, document: &Node) -> Node {
+pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> Node {
     let mut made = Node::new(document.at, Kind::Map(Vec::new()));
     let mut count = 0;
     for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
         let labels = labels(service);
         let container = Container { name, service, labels: &labels };
-        if container.says("traefik.enable") == Some("false")
-            || !labels.iter().any(|(key, ..)| key.starts_with("traefik."))
-        {
+        let enabled = container.says("traefik.enable").map(|it| it == "true");
+        let is_served = match exposed {
+            Exposed::All => enabled != Some(false),
+            Exposed::Labelled => enabled == Some(true),
+            Exposed::Unknown => false,
+        };
+        if !is_served || !labels.iter().any(|(key, ..)| key.starts_with("traefik.")) {
             continue;
         }
         let mut has_service = false;
@@ -161,7 +166,7 @@ fn labels(service: &Node) -> Vec<(String, String, At)> {
 }
 
 /// Puts a value at the end of a way of keys.
-fn put(root: &mut Node, keys: &[&str], value: Node) {
+pub(super) fn put(root: &mut Node, keys: &[&str], value: Node) {
     let Some((first, rest)) = keys.split_first() else { return };
     let Kind::Map(entries) = &mut root.value else { return };
     let position = entries.iter().position(|(key, _)| key == first);

@@ -133,23 +133,18 @@ fn matcher(name: &str, words: &[String]) -> Option<Cond> {
             Some(Cond::methods(&names.iter().map(String::as_str).collect::<Vec<_>>()))
         }
         "Headers" | "Header" => {
-            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): { "exact": words.get(1)? } } })))
+            let how = text::one_field(&format!("^{}$", text::literal(words.get(1)?)))?;
+            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): how } })))
         }
         "HeadersRegexp" | "HeaderRegexp" => {
-            let whole = text::anywhere(words.get(1)?);
-            let how = json!({ "headers": { first.to_ascii_lowercase(): { "regex": whole } } });
-            text::is_regex(&whole).then(|| Cond::is(how))
+            let how = text::one_field(words.get(1)?)?;
+            Some(Cond::is(json!({ "headers": { first.to_ascii_lowercase(): how } })))
         }
         "Query" => {
-            let one = |word: &String| {
-                let (name, value) = word.split_once('=')?;
-                Some(Cond::is(json!({ "query": { name: { "exact": value } } })))
-            };
+            let one = |word: &String| word.split_once('=').and_then(|(name, value)| parameter(name, value));
             match words {
                 // Version 3: a name and a value.
-                [name, value] if !name.contains('=') => {
-                    Some(Cond::is(json!({ "query": { name: { "exact": value } } })))
-                }
+                [name, value] if !name.contains('=') => parameter(name, value),
                 [name] if !name.contains('=') => {
                     Some(Cond::is(json!({ "query": { name: { "present": true } } })))
                 }
@@ -162,6 +157,13 @@ fn matcher(name: &str, words: &[String]) -> Option<Cond> {
         }
         _ => None,
     }
+}
+
+/// A query parameter of which one of several values is this.
+fn parameter(name: &str, value: &str) -> Option<Cond> {
+    let equals = if value.is_empty() { "=?" } else { "=" };
+    let regex = format!("(?:.*&)?{}{equals}{}(?:&.*)?", text::in_query(name), text::in_query(value));
+    text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
 }
 
 /// `Path` and `PathPrefix`, which may have `{name}` and `{name:regex}` in version 2.

@@ -57,3 +57,114 @@ fn a_rule_that_is_not_known_is_closed() {
     let made = import(text).expect("an import");
     assert_eq!(made.proxies[0]["backend_port"], 9);
 }
+
+const APP: &str = "
+  app:
+    image: app
+    labels:
+      - traefik.http.routers.app.rule=Host(`app.test`)
+      - traefik.http.routers.app.entrypoints=websecure
+      - traefik.http.services.app.loadbalancer.server.port=8080
+      - traefik.http.middlewares.office.ipallowlist.sourcerange=10.0.0.0/8
+  shown:
+    image: app
+    labels:
+      traefik.enable: 'true'
+      traefik.http.routers.shown.rule: Host(`shown.test`)
+      traefik.http.routers.shown.entrypoints: web
+      traefik.http.services.shown.loadbalancer.server.port: '8081'
+";
+
+const FLAGS: [&str; 5] = [
+    "entrypoints.web.address=:80",
+    "entryPoints.websecure.address=:443",
+    "entrypoints.web.http.redirections.entrypoint.to=websecure",
+    "entrypoints.web.http.redirections.entrypoint.permanent=false",
+    "entrypoints.websecure.http.middlewares=office@docker",
+];
+
+fn compose(traefik: &str) -> Import {
+    import(&format!("services:\n  proxy:\n    image: docker.io/library/traefik:v3.1\n{traefik}{APP}"))
+        .expect("an import")
+}
+
+#[test]
+fn static_settings_of_a_compose_file() {
+    let list: String = FLAGS.iter().map(|flag| format!("      - --{flag}\n")).collect();
+    let line: Vec<String> = FLAGS.iter().map(|flag| format!("--{}", flag.replace('=', " "))).collect();
+    let variable = |flag: &&str| {
+        let (key, value) = flag.split_once('=').expect("a pair");
+        (format!("TRAEFIK_{}", key.to_uppercase().replace('.', "_")), value.to_owned())
+    };
+    let variables: String =
+        FLAGS.iter().map(variable).map(|(key, value)| format!("      {key}: '{value}'\n")).collect();
+    let pairs: String =
+        FLAGS.iter().map(variable).map(|(key, value)| format!("      - {key}={value}\n")).collect();
+    for text in [
+        format!("    command:\n{list}"),
+        format!("    command: {}\n", line.join(" ")),
+        format!("    environment:\n{variables}"),
+        format!("    environment:\n{pairs}"),
+    ] {
+        let made = compose(&text);
+        let of = |plugin: &str| {
+            let found = made.plugin_configs.iter().find(|it| it["plugin_name"] == plugin);
+            found.unwrap_or_else(|| panic!("{text}: {:#}", made.document())).clone()
+        };
+        assert_eq!(
+            (&of("ip_restriction")["proxy_id"], &of("ip_restriction")["config"]["allow"][0]),
+            (&"app".into(), &"10.0.0.0/8".into())
+        );
+        assert_eq!(
+            (&of("redirect")["proxy_id"], &of("redirect")["config"]["status_code"]),
+            (&"web-to-https".into(), &302.into())
+        );
+        assert_eq!(made.proxies.len(), 3, "{text}");
+        assert!(!made.report.findings().iter().any(|it| it.why == "no router uses it"), "{text}");
+    }
+}
+
+#[test]
+fn containers_that_traefik_does_not_serve() {
+    let hosts = |made: &Import| -> Vec<String> {
+        made.proxies.iter().map(|proxy| proxy["id"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let made =
+        compose("    command: [--entrypoints.web.address=:80, --providers.docker.exposedByDefault=false]\n");
+    assert_eq!(hosts(&made), ["shown"]);
+    let made = compose("    command: [--providers.docker.exposedbydefault]\n");
+    assert_eq!(hosts(&made), ["app", "shown"]);
+    // From the static file, which goes before what the command says.
+    let text = format!(
+        "services:\n  proxy:\n    image: traefik\n    command: [--providers.docker.exposedbydefault=true]\n{APP}"
+    );
+    let fixed = "entryPoints: {web: {address: ':80'}}\nproviders: {docker: {exposedByDefault: false}}";
+    let sources = [("compose.yml".to_owned(), text), ("traefik.yml".to_owned(), fixed.to_owned())];
+    let made = crate::import(Format::Traefik, &sources, &NoFiles, Options::default()).expect("an import");
+    assert_eq!(hosts(&made), ["shown"]);
+    let text = format!(
+        "services:\n  proxy:\n    image: traefik\n    command: ['--providers.docker.constraints=Label(`a`,`b`)']\n{APP}"
+    );
+    assert!(import(&text).is_err(), "nothing is left");
+}
+
+#[test]
+fn a_static_file_that_is_not_there_closes_all() {
+    for traefik in [
+        "    command: --configFile=/etc/proxy.yml\n",
+        "    volumes: [./traefik.yml:/etc/traefik/traefik.yml:ro]\n",
+        "    volumes: [{type: bind, source: ./conf, target: /etc/traefik}]\n",
+    ] {
+        let made = compose(traefik);
+        assert!(made.proxies.iter().all(|proxy| proxy["backend_port"] == 9), "{traefik}");
+        assert!(made.report.losses().any(|it| it.outcome == crate::Outcome::Closed), "{traefik}");
+    }
+    let made = compose(
+        "    command: [--log.level=INFO, --entrypoints.web.transport.respondingtimeouts.readtimeout=5]\n",
+    );
+    let said: Vec<String> = made.report.losses().map(ToString::to_string).collect();
+    assert!(
+        said.iter().any(|it| it.contains("log")) && said.iter().any(|it| it.contains("transport")),
+        "{said:?}"
+    );
+}

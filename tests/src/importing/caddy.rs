@@ -252,3 +252,160 @@ http://:@PORT2@ {
     })
     .await;
 }
+
+/// What matchers ask is asked of the request as the directives before left it, in both forms of the configuration.
+const CHANGED: &str = "http://pub.test:@PORT@ {
+	@admin {
+		path /admin/*
+		not remote_ip 127.0.0.9
+	}
+	respond @admin \"no\" 403
+	rewrite /pub/* /admin/x
+	uri strip_prefix /strip
+	reverse_proxy @A@
+}
+http://route.test:@PORT@ {
+	route /r/* {
+		uri strip_prefix /r
+		@adm path /admin*
+		respond @adm 403
+		reverse_proxy @A@
+	}
+	handle_path /api/* {
+		@number path_regexp ^/[0-9]+$
+		basicauth /admin* {
+			ann $2a$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW
+		}
+		respond @number 410
+		reverse_proxy @B@
+	}
+	handle_path /a/* {
+		handle_path /b/* {
+			respond /no* 403
+			reverse_proxy @C@
+		}
+		respond /no* 404
+		reverse_proxy @D@
+	}
+	reverse_proxy @D@
+}
+http://head.test:@PORT@ {
+	request_header -X-Internal
+	request_header X-Role guest
+	@int header X-Internal 1
+	@guest header X-Role gue*
+	handle @int {
+		reverse_proxy @B@
+	}
+	handle /guests* {
+		respond @guest \"guests\" 200
+		respond 403
+	}
+	handle {
+		respond 403
+	}
+}
+http://two.test:@PORT@ {
+	@two {
+		header X-C 1
+		header X-C 2
+	}
+	@bad header_regexp User-Agent (?i)evil
+	@word header_regexp X-D ^one$
+	respond @two 411
+	respond @bad 403
+	respond @word 405
+	reverse_proxy @A@
+}
+http://both.test:@PORT@ {
+	route {
+		request_header /in/* X-Path inner
+		uri strip_prefix /in
+		request_header /in/* X-Path other
+		reverse_proxy @A@
+	}
+}
+";
+
+async fn changed(format: Format) {
+    compare(Case {
+        format,
+        config: &format!("{HEAD}{CHANGED}"),
+        hosts: &["pub.test", "route.test", "head.test", "two.test", "both.test"],
+        paths: &[
+            "/",
+            "/admin/x",
+            "/pub/x",
+            "/strip/admin/x",
+            "/STRIP/Admin/x",
+            "/strip/x",
+            "/r/admin",
+            "/r/x",
+            "/api/admin",
+            "/api/x",
+            "/api/7",
+            "/a/b/no",
+            "/a/b/x",
+            "/a/no",
+            "/a/x",
+            "/guests",
+            "/in/in/x",
+            "/in/x",
+        ],
+        methods: &["GET"],
+        fields: &[
+            "",
+            "x-internal: 1",
+            "x-role: admin",
+            "x-c: 1",
+            "x-c: 2",
+            "x-c: 0\r\nx-c: 1",
+            "user-agent: an EVIL\u{ff} one",
+            "x-d: two\r\nx-d: one\r\nx-d: three",
+            "x-d: ones",
+        ],
+        ..Case::default()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn guards_behind_changes() {
+    changed(Format::Caddyfile).await;
+}
+
+#[tokio::test]
+async fn guards_behind_changes_in_json() {
+    changed(Format::CaddyJson).await;
+}
+
+#[tokio::test]
+async fn guards_behind_changes_that_are_not_known_are_closed() {
+    run(
+        "http://a.test:@PORT@ {
+	uri replace /foo/ /admin/
+	respond /admin/* 403
+	reverse_proxy @A@
+}
+http://b.test:@PORT@ {
+	try_files {path}.html /app.html
+	basicauth /secret.html {
+		ann $2a$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW
+	}
+	root * @DIR@/www
+	file_server
+}
+http://*.open.test:@PORT@ {
+	reverse_proxy @A@
+}
+",
+        Case {
+            hosts: &["a.test", "b.test", "a.open.test", "b.open.test", "c.open.test"],
+            paths: &["/", "/foo/x", "/secret", "/x", "/admin/x", "/y", "/z"],
+            known: &[("a.test", "respond /admin/* 403"), ("b.test", "basicauth /secret.html")],
+            files: &[("www/secret.html", "secret"), ("www/app.html", "app")],
+            ..Case::default()
+        },
+    )
+    .await;
+}

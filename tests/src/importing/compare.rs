@@ -8,7 +8,7 @@ use ferrum_edge::import::{self, Disk, Format, Import, Options};
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::server::{Original, folder, free_port};
+use super::server::{Original, adapted, folder, free_port};
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
 use crate::support::standing::Standing;
@@ -188,14 +188,15 @@ fn says(imported: &Import, finding: &str) -> bool {
         || imported.report.notes().iter().any(|note| note.contains(finding))
 }
 
-/// What the importer makes of a text in a folder.
+/// What the importer makes of a text in a folder; of a Caddyfile whose JSON is meant, what Caddy makes of it.
 pub(super) fn imported(format: Format, text: &str, folder: &Path) -> Import {
     let name: PathBuf = folder.join(match format {
         Format::Nginx => "nginx.conf",
         Format::Haproxy => "haproxy.cfg",
         _ => "Caddyfile",
     });
-    let source = (name.display().to_string(), text.to_owned());
+    let text = if format == Format::CaddyJson { adapted(text, folder) } else { text.to_owned() };
+    let source = (name.display().to_string(), text);
     import::import(format, &[source], &Disk, Options::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 

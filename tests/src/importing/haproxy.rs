@@ -246,3 +246,121 @@ backend d
     })
     .await;
 }
+
+/// What conditions ask is asked of the request as the rules before left it, also those of a frontend for its backends.
+#[tokio::test]
+async fn guards_behind_changes() {
+    run(
+        r#"
+frontend web
+  bind 127.0.0.1:@PORT@
+  acl is_admin path_beg /admin
+  http-request del-header X-Internal
+  http-request set-header X-Role guest
+  http-request set-path /admin/x if { path_beg /pub }
+  http-request set-header Host internal.test if { hdr(host) in.test }
+  http-request deny deny_status 404 if is_admin { hdr(host) direct.test }
+  use_backend inner if { req.hdr(X-Internal) -m found }
+  use_backend role if { path_beg /role }
+  use_backend guests if { path_beg /guests }
+  default_backend web
+backend web
+  http-request deny if { path_beg /admin }
+  http-request deny deny_status 405 if { hdr(host) internal.test }
+  server w1 @A@
+backend inner
+  server i1 @B@
+backend role
+  http-request deny unless { req.hdr(X-Role) admin }
+  server r1 @C@
+backend guests
+  http-request deny unless { req.hdr(X-Role) -m sub -i GUE }
+  server g1 @D@
+"#,
+        Case {
+            hosts: &["in.test", "internal.test", "direct.test", "b.test"],
+            paths: &["/", "/pub", "/admin", "/role", "/guests", "/x"],
+            fields: &["", "x-internal: 1", "x-role: admin"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+/// HAProxy looks at all values of one name.
+#[tokio::test]
+async fn several_values() {
+    run(
+        r#"
+frontend web
+  bind 127.0.0.1:@PORT@
+  acl debug urlp(debug) 1
+  acl nosy req.cook(adm) -m found
+  acl key cook(key) -i sesame
+  acl line req.fhdr(x-line) one
+  acl evil hdr(user-agent) -m sub -i curlbad
+  http-request deny if debug
+  http-request deny deny_status 404 if nosy
+  http-request deny deny_status 405 if key
+  http-request deny deny_status 410 if line
+  http-request deny deny_status 429 if evil
+  default_backend web
+backend web
+  server w1 @A@
+"#,
+        Case {
+            paths: &[
+                "/",
+                "/?debug=1",
+                "/?debug=2&debug=1",
+                "/?a;debug=1",
+                "/?debug=11",
+                "/?xdebug=1",
+                "/?debug=%31",
+            ],
+            fields: &[
+                "",
+                "cookie: x=1, adm=2",
+                "cookie: x=1; adm=2",
+                "cookie: xadm=2; key=a; key=SESAME",
+                "cookie: key=sesames",
+                "x-line: two\r\nx-line: one",
+                "x-line: two\r\nx-line: ones",
+                "user-agent: a CurlBad\u{ff}",
+            ],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn guards_behind_changes_that_are_not_known_are_closed() {
+    run(
+        r#"
+frontend web
+  bind 127.0.0.1:@PORT@
+  use_backend a if { hdr(host) a.test }
+  use_backend b if { hdr(host) b.test }
+  default_backend c
+backend a
+  http-request replace-path /foo/(.*) /admin/\1
+  http-request deny if { path_beg /admin }
+  server a1 @A@
+backend b
+  http-request set-header X-Role %[hdr(x-want)]
+  http-request deny if { req.hdr(x-role) guest }
+  server b1 @B@
+backend c
+  server c1 @C@
+"#,
+        Case {
+            hosts: &["a.test", "b.test", "c.test", "d.test", "e.test"],
+            paths: &["/", "/foo/x", "/admin"],
+            fields: &["", "x-want: guest"],
+            known: &[("a.test", "path_beg /admin"), ("b.test", "req.hdr(x-role) guest")],
+            ..Case::default()
+        },
+    )
+    .await;
+}

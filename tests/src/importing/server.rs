@@ -58,6 +58,17 @@ fn program(name: &str) -> PathBuf {
     found(name).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
+/// A Caddyfile as Caddy's JSON.
+pub(super) fn adapted(text: &str, folder: &Path) -> String {
+    let file = folder.join("Caddyfile");
+    fs::write(&file, text).expect("a file");
+    let mut command = Command::new(program("caddy"));
+    command.args(["adapt", "--adapter", "caddyfile", "--config"]).arg(&file).env("HOME", folder);
+    let output = command.stdin(Stdio::null()).output().expect("caddy adapt");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a text")
+}
+
 impl Original {
     /// Starts the program whose configuration this is, on this port.
     pub(super) fn start(format: Format, text: &str, (folder, port): (&Path, u16)) -> Self {

@@ -1,0 +1,104 @@
+//! What Caddy's directives and handlers change about a request, for the matchers behind them.
+
+use super::responses::header_rule;
+use super::tokens::Line;
+use crate::changed::What;
+use crate::tree::Node;
+
+/// The changes of headers of a line or its block.
+pub(super) fn header_lines<'l>(line: &'l Line, words: &[&'l str]) -> Vec<Vec<&'l str>> {
+    let mut all: Vec<Vec<&str>> = Vec::new();
+    if !words.is_empty() {
+        all.push(words.to_vec());
+    }
+    all.extend(line.inner().iter().map(|inner| inner.words.iter().map(String::as_str).collect()));
+    all
+}
+
+/// What `request_header` changes; nothing where it is another directive.
+pub(super) fn changed_headers(line: &Line, words: &[&str]) -> Vec<What> {
+    if line.name() != "request_header" {
+        return Vec::new();
+    }
+    let changed = |words: Vec<&str>| {
+        let rule = header_rule(&words, true).flatten();
+        let unknown = || {
+            let name = words.first().copied().unwrap_or_default();
+            let is_wide = name.starts_with("-*");
+            let name = name.trim_start_matches(['+', '-', '>', '?']).to_ascii_lowercase();
+            What::AnyHeader(if is_wide { "*".to_owned() } else { name })
+        };
+        rule.as_ref().and_then(What::of_rule).unwrap_or_else(unknown)
+    };
+    header_lines(line, words).into_iter().map(changed).collect()
+}
+
+/// What `rewrite` and `uri` change.
+pub(super) fn changed_target(name: &str, words: &[&str]) -> Vec<What> {
+    match (name, words) {
+        ("rewrite", [to]) => {
+            let path = to.split('?').next().unwrap_or_default();
+            let path = match path.contains('{') || !path.starts_with('/') {
+                // `?a=b` alone leaves the path.
+                _ if path.is_empty() => None,
+                true => Some(What::AnyPath),
+                false => Some(What::Path(path.to_owned())),
+            };
+            path.into_iter().chain(to.contains('?').then_some(What::AnyQuery)).collect()
+        }
+        ("uri", ["strip_prefix", prefix]) => {
+            let prefix = format!("/{}", prefix.trim_matches('/'));
+            vec![What::Strip { prefix, sure: false }]
+        }
+        _ => vec![What::AnyPath, What::AnyQuery],
+    }
+}
+
+/// What `try_files` changes: the path becomes the first of these that is a file.
+pub(super) fn changed_by_tries(words: &[&str]) -> What {
+    let is_other = |it: &&&str| !matches!(**it, "{path}" | "{path}/") && !it.starts_with('=');
+    What::Fallback(words.iter().filter(is_other).map(|it| (*it).to_owned()).collect())
+}
+
+/// What a handler `rewrite` of the JSON changes.
+pub(super) fn changed_by_rewrite(handler: &Node) -> Vec<What> {
+    let mut made = Vec::new();
+    for (key, value) in handler.entries() {
+        match (key.as_str(), value.str()) {
+            ("handler", _) => {}
+            ("uri", Some(uri)) => made.extend(changed_target("rewrite", &[uri])),
+            ("strip_path_prefix", Some(prefix)) if !prefix.contains('{') => {
+                made.extend(changed_target("uri", &["strip_prefix", prefix]));
+            }
+            ("method", Some(method)) => made.push(What::Method(method.to_ascii_uppercase())),
+            _ => made.extend([What::AnyPath, What::AnyQuery]),
+        }
+    }
+    made
+}
+
+/// What a handler `headers` of the JSON changes about requests.
+pub(super) fn changed_by_headers(request: &Node) -> Vec<What> {
+    let mut made = Vec::new();
+    for name in request.texts("delete") {
+        let name = name.to_ascii_lowercase();
+        made.push(match (name.contains('*'), name.starts_with('*')) {
+            (false, _) => What::NoHeader(name),
+            (_, true) => What::AnyHeader("*".to_owned()),
+            (_, false) => What::AnyHeader(name),
+        });
+    }
+    for key in ["set", "add", "replace"] {
+        for (name, values) in request.get(key).map_or(&[][..], Node::entries) {
+            let name = name.to_ascii_lowercase();
+            let value = values.items().first().and_then(Node::str).filter(|it| !it.contains('{'));
+            made.push(match value {
+                Some(value) if key == "set" && values.items().len() == 1 => {
+                    What::Header(name, value.to_owned())
+                }
+                _ => What::AnyHeader(name),
+            });
+        }
+    }
+    made
+}

@@ -1,0 +1,81 @@
+//! Conditions on changed requests.
+
+use serde_json::json;
+
+use super::{Change, What, seen};
+use crate::cond::Cond;
+
+fn path(regex: &str) -> Cond {
+    Cond::path("regex", regex)
+}
+
+fn always(what: What) -> Change {
+    Change::new(Cond::Always, what)
+}
+
+fn strip(prefix: &str) -> Change {
+    always(What::Strip { prefix: prefix.to_owned(), sure: true })
+}
+
+#[test]
+fn a_prefix_that_was_taken_away_is_put_before_what_is_asked() {
+    assert_eq!(seen(path("(?i)/admin/.*"), &[strip("/api")]), Some(path("(?i:/api)(?:(?i)/admin/.*)")));
+    let twice = seen(path("/x"), &[strip("/a"), strip("/b")]);
+    assert_eq!(twice, Some(path("(?i:/a)(?:(?i:/b)(?:/x))")));
+    // What is left of the prefix itself is a slash.
+    assert_eq!(seen(path("/"), &[strip("/a")]), Some(path("(?i:/a)(?:/)").or(path("(?i:/a)"))));
+    // Where it is not sure that the prefix is there, paths without it count, too.
+    let what = What::Strip { prefix: "/a".to_owned(), sure: false };
+    let expected = path("(?i:/a)(?:/x)").or(path("(?i:/a).*").negate().and(path("/x")));
+    assert_eq!(seen(path("/x"), &[always(what)]), Some(expected));
+    assert_eq!(seen(path("/a^b"), &[strip("/a")]), None);
+}
+
+#[test]
+fn what_is_fixed_is_known() {
+    let changes = [always(What::Path("/admin/x".to_owned()))];
+    assert_eq!(seen(path("/admin/.*"), &changes), Some(Cond::Always));
+    assert_eq!(seen(path("/other"), &changes), Some(Cond::Never));
+    let some = [Change::new(path("/pub/.*"), What::Path("/admin/x".to_owned()))];
+    let expected = path("/pub/.*").or(path("/pub/.*").negate().and(path("/admin/.*")));
+    assert_eq!(seen(path("/admin/.*"), &some), Some(expected));
+    let asks = |how| Cond::is(json!({ "headers": { "x-a": how } }));
+    for (what, how, expected) in [
+        (What::NoHeader("X-A".to_owned()), json!({ "present": true }), Cond::Never),
+        (What::NoHeader("x-a".to_owned()), json!({ "present": false }), Cond::Always),
+        (What::Header("x-a".to_owned(), "One".to_owned()), json!("One"), Cond::Always),
+        (What::Header("x-a".to_owned(), "One".to_owned()), json!({ "regex": "(?i)one" }), Cond::Always),
+        (What::Header("x-a".to_owned(), "One".to_owned()), json!({ "contains": "two" }), Cond::Never),
+        (What::Header("x-b".to_owned(), "One".to_owned()), json!("1"), asks(json!("1"))),
+    ] {
+        assert_eq!(seen(asks(how.clone()), &[always(what.clone())]), Some(expected), "{what:?} {how}");
+    }
+    let host = [always(What::Header("Host".to_owned(), "a.in.test:80".to_owned()))];
+    let hosts = |name: &str| Cond::is(json!({ "hosts": [name] }));
+    assert_eq!(seen(hosts("*.in.test"), &host), Some(Cond::Always));
+    assert_eq!(seen(hosts("a.test"), &host), Some(Cond::Never));
+}
+
+#[test]
+fn what_is_not_known_is_said_to_be() {
+    for (what, cond) in [
+        (What::AnyPath, path("/x")),
+        (What::AnyHeader("x-*".to_owned()), Cond::is(json!({ "headers": { "x-a": "1" } }))),
+        (What::AnyHeader("cookie".to_owned()), Cond::is(json!({ "cookies": { "a": "1" } }))),
+        (What::AnyHeader("host".to_owned()), Cond::is(json!({ "hosts": ["a.test"] }))),
+        (What::AnyQuery, Cond::is(json!({ "query": { "a": "1" } }))),
+        (What::AnyClient, Cond::is(json!({ "clients": ["10.0.0.0/8"] })).negate()),
+        (What::Fallback(vec!["/app.html".to_owned()]), path("/app.*")),
+        (What::Fallback(vec!["/app.html".to_owned()]), path("/x").negate()),
+    ] {
+        let method = Cond::is(json!({ "methods": ["GET"] }));
+        assert_eq!(seen(cond.clone().or(method.clone()), &[always(what.clone())]), None, "{what:?}");
+        assert_eq!(seen(method.clone(), &[always(what)]), Some(method));
+    }
+    assert_eq!(seen(path("/x"), &[always(What::Fallback(vec!["/app.html".to_owned()]))]), Some(path("/x")));
+    // What grows with each change is cut off.
+    let many: Vec<Change> = (0..40)
+        .map(|n| Change::new(path(&format!("/{n}/.*")), What::Strip { prefix: "/a".to_owned(), sure: false }))
+        .collect();
+    assert_eq!(seen(path("/x"), &many), None);
+}

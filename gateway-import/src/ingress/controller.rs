@@ -1,0 +1,236 @@
+//! The controller's ConfigMap: what ingress-nginx does for all Ingresses.
+
+use serde_json::{Map, Value, json};
+
+use super::Ingress;
+use super::annotations::{denies, get, is_guard, says};
+use crate::draft::{Plug, set};
+use crate::text;
+use crate::tree::Node;
+
+const TODO: &str = "guard the proxies with a plugin, then remove `request_termination`";
+
+/// Keys by which a ConfigMap is known to be the controller's, whatever its name.
+const OWN: &[&str] = &[
+    "global-auth-url",
+    "whitelist-source-range",
+    "allowlist-source-range",
+    "denylist-source-range",
+    "block-cidrs",
+    "block-user-agents",
+    "block-referers",
+    "ssl-redirect",
+    "force-ssl-redirect",
+    "enable-modsecurity",
+    "enable-owasp-modsecurity-crs",
+    "use-forwarded-headers",
+    "use-proxy-protocol",
+    "http-snippet",
+    "server-snippet",
+    "location-snippet",
+    "main-snippet",
+    "proxy-body-size",
+];
+
+/// What the controller does for all Ingresses.
+#[derive(Debug, Default)]
+pub(super) struct Controller {
+    /// Who is asked whether a caller may come in, and the paths for which nobody is.
+    auth: Option<(Value, Vec<String>)>,
+    allow: Option<Value>,
+    deny: Option<Value>,
+    pub(super) redirects: Option<bool>,
+    pub(super) forces_redirects: bool,
+    pub(super) settings: Map<String, Value>,
+    /// Something that guards can't be translated.
+    pub(super) is_closed: bool,
+}
+
+/// Whether a ConfigMap is the controller's.
+pub(super) fn is_of(document: &Node) -> bool {
+    let name = document.path(&["metadata", "name"]).and_then(Node::str).unwrap_or_default();
+    let is_named =
+        name.contains("ingress-nginx") || name.contains("nginx-ingress") || name == "nginx-configuration";
+    is_named || document.get("data").is_some_and(|data| OWN.iter().any(|key| data.get(key).is_some()))
+}
+
+impl Ingress<'_> {
+    /// Reads a ConfigMap.
+    pub(super) fn controller(&mut self, document: &Node) {
+        let name = document.path(&["metadata", "name"]).and_then(Node::str).unwrap_or_default().to_owned();
+        let Some(data) = document.get("data") else { return };
+        for (key, value) in data.entries() {
+            let what = format!("ConfigMap {name}: {key}");
+            let said = value.plain().unwrap_or_default();
+            self.said(&what, (key, said.trim(), value), data);
+        }
+    }
+
+    fn said(&mut self, what: &str, (key, said, value): (&str, &str, &Node), data: &Node) {
+        let list: Vec<String> =
+            said.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
+        let networks =
+            || (!list.is_empty() && list.iter().all(|it| text::is_network(it))).then(|| json!(list));
+        match key {
+            _ if said.is_empty() => self.out.needless(value.at, what, "it says nothing"),
+            "global-auth-url" => self.global_auth(what, (said, value), data),
+            "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" | "block-cidrs" => {
+                let Some(networks) = networks() else {
+                    return self.close_all(what, value, "these are not networks");
+                };
+                match key {
+                    "block-cidrs" => self.everywhere("ip_restriction", json!({ "deny": networks }), None),
+                    "denylist-source-range" => self.all.deny = Some(networks),
+                    _ => self.all.allow = Some(networks),
+                }
+                self.out.done(value.at, what);
+            }
+            "block-user-agents" => self.block(what, ("user-agent", value), &list),
+            "block-referers" => self.block(what, ("referer", value), &list),
+            "ssl-redirect" => {
+                self.all.redirects = Some(said != "false");
+                self.out.done(value.at, what);
+            }
+            "force-ssl-redirect" => {
+                self.all.forces_redirects = said == "true";
+                self.out.done(value.at, what);
+            }
+            "use-forwarded-headers" | "proxy-real-ip-cidr" | "use-proxy-protocol" => {
+                self.trusts(what, (key, said, value), data);
+            }
+            "proxy-body-size" | "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
+                let mut all =
+                    super::Common { settings: std::mem::take(&mut self.all.settings), ..Default::default() };
+                self.setting(what, (key, said, value), &mut all);
+                self.all.settings = all.settings;
+            }
+            "enable-modsecurity" | "enable-owasp-modsecurity-crs" if said == "true" => {
+                self.close_all(what, value, "its rules are not in the manifest; see the plugin `waf`");
+            }
+            "modsecurity-snippet" | "global-auth-response-headers" | "no-auth-locations" => {
+                self.out.done(value.at, what);
+            }
+            "http-snippet" | "server-snippet" | "location-snippet" if is_guard(said) => {
+                self.close_all(what, value, "it may guard: nginx's directives are not translated");
+            }
+            "global-auth-signin" | "global-auth-signin-redirect-param" | "global-auth-cache-key" => {
+                let why = "requests that are refused get the answer of the authentication server";
+                self.out.lost(value.at, what, why, "use the plugin `oidc` for logins");
+            }
+            "proxy-set-headers" | "add-headers" | "custom-http-errors" => {
+                self.out.lost(value.at, what, "it is not translated", "use a plugin");
+            }
+            _ if ["auth", "deny", "allow", "block", "modsecurity"].iter().any(|word| key.contains(word))
+                && !matches!(key, "allow-snippet-annotations" | "allow-backend-server-header")
+                && said != "false" =>
+            {
+                self.close_all(what, value, "it may guard, and is not known");
+            }
+            _ => self.out.lost(value.at, what, "it is a setting of nginx's, and not translated", ""),
+        }
+    }
+
+    fn close_all(&mut self, what: &str, value: &Node, why: &str) {
+        self.all.is_closed |= self.out.guard(value.at, what, why, TODO);
+    }
+
+    /// A plugin for all proxies.
+    fn everywhere(&mut self, plugin: &str, config: Value, when: Option<Value>) {
+        let id = self.out.id("plugin", &format!("controller-{plugin}"));
+        let mut made = json!({ "id": id, "plugin_name": plugin, "scope": "global", "config": config });
+        if let Some(when) = when {
+            made["when"] = when;
+        }
+        self.out.plugin_configs.push(made);
+    }
+
+    /// `global-auth-url`: who is asked about the requests of every Ingress that does not say otherwise.
+    fn global_auth(&mut self, what: &str, (said, value): (&str, &Node), data: &Node) {
+        let has = |key: &str| data.text_of(key).is_some_and(|it| !it.trim().is_empty());
+        if said.contains('$') || text::url(said).is_none() {
+            return self.close_all(what, value, "its URL has variables, or is none");
+        }
+        if has("global-auth-snippet") {
+            return self.close_all(what, value, "it has a snippet of nginx's directives");
+        }
+        let split = |key: &str| -> Option<Vec<String>> {
+            let list = data.text_of(key)?.split(',').map(|it| it.trim().to_owned());
+            Some(list.filter(|it| !it.is_empty()).collect())
+        };
+        let config = json!({
+            "url": said, "convention": "nginx", "status_on_error": 500,
+            "response_headers": split("global-auth-response-headers").unwrap_or_default(),
+        });
+        let free =
+            split("no-auth-locations").unwrap_or_else(|| vec!["/.well-known/acme-challenge".to_owned()]);
+        self.all.auth = Some((config, free));
+        self.out.done(value.at, what);
+    }
+
+    /// Values of a header that are refused: plain ones whatever their case, and regexes behind `~` or `~*`.
+    fn block(&mut self, what: &str, (header, value): (&str, &Node), list: &[String]) {
+        let one = |it: &String| {
+            let (flag, regex) = match (it.strip_prefix("~*"), it.strip_prefix('~')) {
+                (Some(regex), _) => ("(?i)", regex),
+                (None, Some(regex)) => ("", regex),
+                (None, None) => return Some(json!({ "exact": it, "ignore_case": true })),
+            };
+            let regex = format!("{flag}{regex}");
+            if let Some(how) = text::contained(&regex) {
+                return Some(how);
+            }
+            let whole = format!("{flag}{}", text::anywhere(regex.strip_prefix(flag)?));
+            text::is_regex(&whole).then(|| json!({ "regex": whole }))
+        };
+        let Some(all) = list.iter().map(one).collect::<Option<Vec<_>>>() else {
+            return self.close_all(what, value, "one of its regexes is none here");
+        };
+        let any: Vec<Value> = all.into_iter().map(|how| json!({ "headers": { header: how } })).collect();
+        let config = json!({ "status_code": 403, "content_type": "text/plain", "body": "" });
+        self.everywhere("request_termination", config, Some(json!({ "any": any })));
+        self.out.done(value.at, what);
+    }
+
+    /// Whom nginx believes about clients' addresses.
+    fn trusts(&mut self, what: &str, (key, said, value): (&str, &str, &Node), data: &Node) {
+        let is_on = |key: &str| data.get(key).and_then(Node::plain).as_deref() == Some("true");
+        if key == "use-proxy-protocol" && said == "true" {
+            set(&mut self.out.gateway, "accept_proxy_protocol", true);
+        }
+        if is_on("use-forwarded-headers") || is_on("use-proxy-protocol") {
+            let cidr = data.text_of("proxy-real-ip-cidr").unwrap_or("0.0.0.0/0,::/0");
+            let list: Vec<&str> = cidr.split(',').map(str::trim).filter(|it| text::is_network(it)).collect();
+            set(&mut self.out.gateway, "trusted_proxies", json!(list));
+        }
+        self.out.done(value.at, what);
+    }
+
+    /// What the controller does for an Ingress that does not say otherwise.
+    pub(super) fn for_all(&mut self, what: &str, ingress: &Node, made: &mut super::Common) {
+        made.is_closed |= self.all.is_closed;
+        let has = |keys: &[&str]| keys.iter().any(|key| get(ingress, key).is_some());
+        if let Some(allow) =
+            self.all.allow.clone().filter(|_| !has(&["whitelist-source-range", "allowlist-source-range"]))
+        {
+            made.plugins.push(Plug::new("ip_restriction", json!({ "allow": allow })));
+        }
+        if let Some(deny) = self.all.deny.clone().filter(|_| !has(&["denylist-source-range"])) {
+            made.plugins.push(Plug::new("ip_restriction", json!({ "deny": deny })));
+        }
+        match &self.all.auth {
+            _ if denies(ingress, "enable-global-auth") || has(&["auth-url"]) => {}
+            Some((config, free)) => {
+                let paths: Vec<Value> =
+                    free.iter().map(|path| json!({ "path": { "prefix": path } })).collect();
+                let when = (!paths.is_empty()).then(|| json!({ "not": { "any": paths } }));
+                made.plugins.push(Plug::new("forward_auth", config.clone()).when(when));
+            }
+            None if says(ingress, "enable-global-auth") => {
+                let why = "the server to ask is in the controller's ConfigMap, which is not in the files";
+                made.is_closed |=
+                    self.out.guard(ingress.at, format_args!("{what}: enable-global-auth"), why, TODO);
+            }
+            None => {}
+        }
+    }
+}
