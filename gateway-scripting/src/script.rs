@@ -4,6 +4,7 @@
 //! and sizes; a call to another server is made after the function has returned, and a callback gets the answer, so that no
 //! script ever holds up other requests while it waits. What fails is answered with 500 unless `on_error` says otherwise.
 
+mod bounded;
 mod convert;
 mod engine;
 mod failure;

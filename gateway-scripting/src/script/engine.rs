@@ -8,6 +8,7 @@ use gateway_core::plugin::world::meters::Counter;
 use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Module, ParseError, Position, Scope, Shared};
 
+use super::bounded;
 use super::convert;
 use super::failure::{Done, error};
 use super::functions;
@@ -53,13 +54,16 @@ thread_local! {
 }
 
 /// Runs something of a script with so much time, on this thread.
-pub(super) fn within<T>(time: Duration, view: Option<View>, run: impl FnOnce() -> T) -> T {
+///
+/// # Errors
+/// Those of what is run, and that it went beyond a limit.
+pub(super) fn within<T>(time: Duration, view: Option<View>, run: impl FnOnce() -> Done<T>) -> Done<T> {
     DEADLINE.set(Instant::now().checked_add(time));
     VIEW.set(view);
     let result = run();
     DEADLINE.set(None);
     VIEW.set(None);
-    result
+    if bounded::was_over() { Err(bounded::too_long()) } else { result }
 }
 
 static STANDARD: LazyLock<Shared<Module>> = LazyLock::new(|| StandardPackage::new().as_shared_module());
@@ -68,6 +72,8 @@ static STANDARD: LazyLock<Shared<Module>> = LazyLock::new(|| StandardPackage::ne
 fn engine(limits: &Limits, parts: Parts) -> Engine {
     let mut engine = Engine::new_raw();
     engine.register_global_module(STANDARD.clone());
+    // Later ones come first.
+    engine.register_global_module(bounded::BOUNDED.clone());
     engine.register_global_module(tools::TOOLS.clone());
     engine.register_global_module(functions::MESSAGES.clone());
     engine.register_type_with_name::<Request>("request");
@@ -85,9 +91,9 @@ fn engine(limits: &Limits, parts: Parts) -> Engine {
         .on_print(|text| tracing::info!(target: "script", "{text}"))
         .on_debug(|text, _, position| tracing::debug!(target: "script", "{position:?}: {text}"))
         .on_progress(|operations| {
-            let is_over = operations % OPERATIONS_A_LOOK == 0
+            let is_late = operations % OPERATIONS_A_LOOK == 0
                 && DEADLINE.get().is_some_and(|deadline| Instant::now() >= deadline);
-            is_over.then(|| Dynamic::from("timeout"))
+            (is_late || bounded::is_over()).then(|| Dynamic::from("timeout"))
         });
     shared(&mut engine, parts.shared);
     of_request(&mut engine, parts.servers, parts.fields, parts.upstreams);

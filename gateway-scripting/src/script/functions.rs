@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use gateway_core::http::exchange::Field;
 use http::{HeaderMap, StatusCode};
-use rhai::{Array, Blob, Dynamic, FuncRegistration, ImmutableString, Map, Module, Shared};
+use rhai::{Array, Blob, Dynamic, FuncRegistration, ImmutableString, Map, Module, NativeCallContext, Shared};
 
+use super::bounded;
 use super::convert;
 use super::failure::{Done, error};
 use super::view::{Answer, OwnReply, Request, Seen, View, text};
@@ -173,7 +174,12 @@ fn facts(module: &mut Module) {
     method!(module, "get", |it: &mut Request, name: &str| -> Dynamic {
         it.0.see().did.values.get(name).cloned().unwrap_or(Dynamic::UNIT)
     });
-    method!(module, "set", |it: &mut Request, name: &str, value: Dynamic| -> Done<()> {
+    method!(module, "set", |ctx: NativeCallContext<'_>,
+                            it: &mut Request,
+                            name: &str,
+                            value: Dynamic|
+     -> Done<()> {
+        bounded::check(ctx.engine(), std::iter::once(&value))?;
         let values = &mut it.0.see().did.values;
         if values.len() >= MAX_VALUES && !values.contains_key(name) {
             return error("the request keeps as many values as it may");

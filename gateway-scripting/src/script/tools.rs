@@ -6,9 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use rhai::{Blob, Dynamic, FuncRegistration, Module, Shared};
+use rhai::{Blob, Dynamic, FuncRegistration, Module, NativeCallContext, Shared};
 use sha2::{Digest as _, Sha256};
 
+use super::bounded;
 use super::convert;
 use super::failure::{Done, error};
 
@@ -31,8 +32,10 @@ pub(super) static TOOLS: LazyLock<Shared<Module>> = LazyLock::new(|| {
             Err(why) => error(format_args!("this is not JSON: {why}")),
         }
     });
-    tool!("json_encode", |value: Dynamic| -> Done<String> {
-        convert::to_json(&value.flatten(), 0).map(|value| value.to_string())
+    tool!("json_encode", |ctx: NativeCallContext<'_>, value: Dynamic| -> Done<String> {
+        let value = value.flatten();
+        bounded::check(ctx.engine(), std::iter::once(&value))?;
+        convert::to_json(&value, 0).map(|value| value.to_string())
     });
     tool!("base64_encode", |value: Dynamic| -> Done<String> {
         Ok(BASE64_STANDARD.encode(convert::to_bytes(value)?))

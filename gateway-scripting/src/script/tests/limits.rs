@@ -77,6 +77,94 @@ async fn each_limit_ends_the_function_and_costs_one_request() {
     }
 }
 
+/// Each of these would make gigabytes out of what is within the limits, before a look at the size of the result; padding with
+/// nothing would never end.
+#[tokio::test]
+async fn what_multiplies_fails_before_it_takes_memory() {
+    let long = "let s = \"a\"; s.pad(1000000, \"aaaa\"); let c = 'a'; ";
+    let map = "let s = \"a\"; s.pad(900000, \"a\"); let m = #{}; let n = 0; loop { if n == 9000 { break; } m[`${n}`] = s; n += 1; } ";
+    let list =
+        "let s = \"a\"; s.pad(900000, \"a\"); let m = []; m.pad(9000, ()); for n in 0..9000 { m[n] = s; } ";
+    let (string, array) = ("Length of string too large", "Size of array");
+    let cases = [
+        (long, "s.replace(\"a\", s)", string),
+        (long, "s.replace(c, s)", string),
+        (long, "s.replace(\"\", s)", string),
+        (long, "s.replace(\"a\", '\u{1F600}')", string),
+        (long, "s.replace(c, '\u{1F600}')", string),
+        (long, "s.pad(999999999999, s)", string),
+        (long, "s.pad(999999999999, 'a')", string),
+        (long, "s.pad(1000001, \"\")", "empty text"),
+        (long, "s.split(\"\")", array),
+        (long, "s.split(c)", array),
+        (long, "s.split(\"a\", 900000)", array),
+        (long, "s.split(c, 900000)", array),
+        (long, "s.split_rev(\"\")", array),
+        (long, "s.split_rev(c)", array),
+        (long, "s.split_rev(\"a\", 900000)", array),
+        (long, "s.split_rev(c, 900000)", array),
+        (long, "s.to_chars()", array),
+        ("let s = \"a \"; s.pad(900000, \"a \"); ", "s.split()", array),
+        (long, "s.to_blob().to_array()", array),
+        (map, "m.to_json()", string),
+        (map, "m.to_string()", string),
+        (map, "m.to_debug()", string),
+        (map, "print(m)", string),
+        (map, "debug(m)", string),
+        (map, "let t = `${m}`", string),
+        (map, "let t = \"\" + m", string),
+        (map, "let t = \"\"; t += m", string),
+        (map, "json_encode(m)", string),
+        (map, "request.set(\"m\", m)", string),
+        (list, "m.to_string()", string),
+        (list, "print(m)", string),
+        (list, "debug(m)", string),
+        (list, "let t = `${m}`", string),
+        (list, "json_encode(m)", string),
+        ("", concat!("sleep", "(9)"), "can't sleep"),
+        ("", concat!("sleep", "(9.0)"), "can't sleep"),
+    ];
+    for (first, then, expected) in cases {
+        let trial = trial(json!({
+            "source": format!("fn on_request(request) {{ {first} {then} }}"),
+            "timeout_ms": 1000, "max_operations": 10_000_000, "max_string_bytes": 1_000_000,
+        }));
+        assert_eq!(trial.get("/", &[]).await.status, 500, "{then}");
+        let fields = format!("{:?}", trial.records()[0].fields);
+        assert!(fields.contains(expected), "{then}: {fields}");
+    }
+}
+
+#[tokio::test]
+async fn what_multiplies_does_what_rhai_says() {
+    for (expression, expected) in [
+        ("let s = \"abcab\"; s.replace(\"ab\", \"x\"); s", "xcx"),
+        (
+            "let s = \"abcab\"; s.replace('a', \"xy\"); s.replace(\"b\", 'z'); s.replace('c', '-'); s",
+            "xyz-xyz",
+        ),
+        ("let s = \"ab\"; s.replace(\"\", \"-\"); s", "-a-b-"),
+        ("let s = \"\"; s.replace(\"\", \"-\"); s", ""),
+        ("let s = \"ab\"; s.pad(7, \"123\"); s", "ab12312"),
+        ("let s = \"ab\"; s.pad(4, 'ü'); s.pad(1, 'x'); s.pad(-1, 'x'); s", "abüü"),
+        ("\"a,b,c\".split(\",\")", "[\"a\", \"b\", \"c\"]"),
+        ("\"a,b,c\".split(',', 2)", "[\"a\", \"b,c\"]"),
+        ("\"a,b,c\".split_rev(\",\", 2)", "[\"c\", \"a,b\"]"),
+        ("\"a,b,c\".split_rev(',')", "[\"c\", \"b\", \"a\"]"),
+        ("\"a,b\".split(\",\", 0)", "[\"a,b\"]"),
+        ("\"ab\".split(\";\")", "[\"ab\"]"),
+        ("\" a  b \".split()", "[\"a\", \"b\"]"),
+        ("\"ab\".to_chars()", "['a', 'b']"),
+        ("\"ab\".to_blob().to_array()", "[97, 98]"),
+        ("#{ a: 1, b: [(), \"x\"] }", "#{\"a\": 1, \"b\": [(), \"x\"]}"),
+        ("#{ a: 1 }.to_json()", "{\"a\":1}"),
+        ("[1.5, 'c', true, #{}]", "[1.5, 'c', true, #{}]"),
+    ] {
+        let got = got(&format!("let v = {{ {expression} }}; request.reply(200, `${{v}}`)"), &[]).await;
+        assert_eq!((got.status, got.text().as_str()), (200, expected), "{expression}");
+    }
+}
+
 #[tokio::test]
 async fn a_failure_closes_unless_it_is_said_to_open() {
     let source = r#"
