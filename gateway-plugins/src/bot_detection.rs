@@ -182,6 +182,9 @@ impl BotDetection {
         let Some(agent) = agent.as_deref().map(<[u8]>::trim_ascii).filter(|agent| !agent.is_empty()) else {
             return self.missing.as_ref().map(|counter| ("missing", counter));
         };
+        // A byte that is no UTF-8 is a character like others, and does not end what `.*` stands for.
+        let agent = String::from_utf8_lossy(agent);
+        let agent = agent.as_bytes();
         if !self.deny.is_match(agent) || self.allow.is_match(agent) {
             return None;
         }

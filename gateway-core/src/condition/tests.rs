@@ -38,6 +38,46 @@ fn get(uri: &str) -> http::request::Builder {
     Request::builder().uri(uri).header("host", "A.example:8000")
 }
 
+/// A guard's pattern is not passed by with a byte that `.` is often thought to leave out.
+#[test]
+fn regexes_see_line_feeds_and_what_is_no_text() {
+    let any = |regex: &str| {
+        json!({ "any": [
+            { "headers": { "user-agent": { "regex": regex } } },
+            { "query": { "q": { "regex": regex } } },
+            { "cookies": { "q": { "regex": regex } } },
+        ] })
+    };
+    let header = |bytes: &[u8]| http::HeaderValue::from_bytes(bytes).unwrap();
+    let requests = || {
+        [
+            ("%ff", get("/?q=%ffevil")),
+            ("%ff behind", get("/?q=evil%ff")),
+            ("%0a", get("/?q=%0aevil%0d%0a")),
+            ("cut off", get("/?q=evil%e4%bd")),
+            ("header", get("/").header("user-agent", header(b"evil\xff"))),
+            ("two headers", get("/").header("user-agent", "a").header("user-agent", header(b"\xe4evil"))),
+            ("cookie", get("/").header("cookie", header(b"a=b; q=\xffevil\xfe"))),
+        ]
+    };
+    for (name, request) in requests() {
+        let exchange = exchange(request, None);
+        for (regex, expected) in [
+            (".*evil.*", true),
+            ("[^/]*evil[^/]*", true),
+            ("(?i).*EVIL.*", true),
+            (r"\w*evil\w*", false),
+            (".*good.*", false),
+        ] {
+            assert_eq!(condition(any(regex)).holds(&exchange), expected, "{name} {regex}");
+        }
+    }
+    let letters = exchange(get("/?q=%c3%a9vil"), None);
+    for (regex, expected) in [(r"\w+", true), ("[é]vil", true), (".vil", true), ("..vil", false)] {
+        assert_eq!(condition(any(regex)).holds(&letters), expected, "{regex}");
+    }
+}
+
 #[test]
 fn each_key() {
     let plain = || {

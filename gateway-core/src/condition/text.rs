@@ -85,7 +85,7 @@ impl Text {
             }
             Rule::Contains(part) if !self.ignore_case => memchr::memmem::find(value, part).is_some(),
             Rule::Contains(part) => value.windows(part.len()).any(|cut| self.same(part, cut)),
-            Rule::Regex(Pattern(regex)) => regex.is_match(value),
+            Rule::Regex(Pattern(regex)) => matches(regex, value),
         }
     }
 
@@ -125,10 +125,17 @@ fn one(text: &str) -> Rule {
     Rule::OneOf([Box::from(text.as_bytes())].into())
 }
 
-/// A regex over a whole value.
+/// Whether a regex fits a value. A byte that is no UTF-8 counts as the character U+FFFD, so that one such byte in a value
+/// does not hide the rest of it from `.*` or `[^/]`.
+fn matches(regex: &Regex, value: &[u8]) -> bool {
+    let is_it = regex.is_match(value);
+    is_it || std::str::from_utf8(value).is_err() && regex.is_match(String::from_utf8_lossy(value).as_bytes())
+}
+
+/// A regex over a whole value; `.` is any character, a line feed too.
 fn regex(pattern: &str, ignore_case: bool) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(&whole(pattern));
-    builder.size_limit(MAX_REGEX_BYTES).case_insensitive(ignore_case);
+    builder.size_limit(MAX_REGEX_BYTES).case_insensitive(ignore_case).dot_matches_new_line(true);
     builder.build().map_err(|error| not_a_regex(pattern, &error))
 }
 

@@ -151,7 +151,7 @@ pub struct NamedText {
     #[schemars(length(min = 1, max = 4000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// A regex over the whole value.
+    /// A regex over the whole value. `.` is any character, also a line feed and a byte that is no UTF-8.
     #[schemars(length(min = 1, max = 4000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,

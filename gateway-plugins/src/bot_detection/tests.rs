@@ -48,12 +48,12 @@ async fn browsers_pass_all_lists_and_each_list_keeps_its_own_out() {
 
 #[tokio::test]
 async fn own_patterns_and_what_is_allowed() {
-    let config =
-        json!({ "lists": ["tools"], "deny": ["evil", "~^bad-[0-9]+$"], "allow": ["curl/8", "~^good"] });
+    let config = json!({ "lists": ["tools"], "deny": ["evil", "~^bad-[0-9]+$", "~^worm.x$"], "allow": ["curl/8", "~^good"] });
     for (agent, expected) in [
         ("Evil/1", 403),
         ("bad-7", 403),
         ("bad-x", 200),
+        ("worm\u{ff}x", 403),
         ("curl/7", 403),
         ("curl/8.1", 200),
         ("good evil", 200),
