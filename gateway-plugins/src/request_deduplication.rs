@@ -3,7 +3,8 @@
 //!
 //! The answer to the first request with a key is stored for `ttl`, and requests with the same key of the same caller get it
 //! again, with `Idempotent-Replayed: true`; the target sees the first one only. A key that comes with another request (method,
-//! host, path, query, content type or body) is refused with 422, and one whose request is under way with 409, or waits for
+//! host, path, query, content type or body; and, where no plugin has recognised the caller, `Authorization`, `Cookie`,
+//! `X-API-Key`, `Api-Key`, `X-Auth-Token` or client certificate) is refused with 422, and one whose request is under way with 409, or waits for
 //! it. The client gets the answer while it is stored; it is stored even when the client is gone by then.
 //!
 //! The key is free again after answers in `unstored_statuses`, and when the target was never reached. When nobody knows whether
@@ -179,6 +180,7 @@ impl Plugin for RequestDeduplication {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.rules.scope.attend(hooks);
         hooks.answers_for_target();
         hooks.on_request(self.clone());
         hooks.on_attempt(self.clone());

@@ -26,7 +26,9 @@ pub(crate) struct Config {
     /// Refuses requests of these methods without a key with 400. Default false: they pass and nothing is stored.
     required: bool,
     /// Whose keys are apart from each other: `consumer`, `route`, `group`, `address`, `header:NAME`, `cookie:NAME`, `claim:NAME`,
-    /// `template:TEXT`; or a list, whose values together make one caller. Default `[route, consumer]`.
+    /// `template:TEXT`; or a list, whose values together make one caller. Where no plugin has recognised the caller, a key
+    /// that comes with other credentials than the first time (`Authorization`, `Cookie`, `X-API-Key`, `Api-Key`,
+    /// `X-Auth-Token`, client certificate) is refused with 422. Default `[route, consumer]`.
     scope: OneOrMany,
     /// Bits of an IPv4 address that count, 1 to 32, where an address is part of the scope. Default 32.
     #[schemars(range(min = 1, max = 32))]

@@ -159,6 +159,32 @@ async fn a_key_belongs_to_one_caller() {
     assert_eq!(post(&trial, "/b", "k", "").await.text(), "answer 2", "another address");
 }
 
+/// A target may go by credentials that no plugin here knows: its answer is for that caller only.
+#[tokio::test]
+async fn other_credentials_do_not_get_the_answer() {
+    let trial = trial(json!({}));
+    let of = |name: &'static str, value: &'static str| [("idempotency-key", "k"), (name, value)];
+    let status =
+        async |path: &str, fields: &[(&str, &str)]| trial.request("POST", path, fields, "").await.status;
+    for (n, name) in ["authorization", "cookie", "x-api-key", "api-key", "x-auth-token"].iter().enumerate() {
+        let path = format!("/b/{n}");
+        let key = format!("k{n}");
+        let fields = |value| [("idempotency-key", key.as_str()), (*name, value)];
+        assert_eq!(status(&path, &fields("of alice")).await, 201);
+        assert_eq!(status(&path, &fields("of alice")).await, 201, "{name}");
+        assert_eq!(status(&path, &fields("of bob")).await, 422, "{name}");
+        assert_eq!(status(&path, &[("idempotency-key", &key)]).await, 422, "{name}");
+    }
+    assert_eq!(trial.asked().len(), 5);
+    // The anonymous consumer is nobody; who has shown a key may get a new token between two attempts.
+    assert_eq!(status("/", &of("cookie", "of alice")).await, 201);
+    assert_eq!(status("/", &of("cookie", "of bob")).await, 422);
+    let known = |token| [("idempotency-key", "k"), ("x-api-key", "of-u"), ("authorization", token)];
+    assert_eq!(status("/", &known("old")).await, 201);
+    assert_eq!(status("/", &known("new")).await, 201);
+    assert_eq!(trial.asked().len(), 7);
+}
+
 fn trial_of_scope(scope: Value, on_missing: &str) -> Trial {
     trial(json!({ "scope": scope, "on_missing": on_missing }))
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use gateway_core::config::model::Consumer;
+use gateway_core::consumer::Identity;
 use gateway_core::http::body::{Body, BodyError};
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Seat, Step, Verdict};
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderName};
 use http::{HeaderMap, Response};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -61,6 +63,11 @@ impl Drop for Ticket {
         self.settle(outcome);
     }
 }
+
+/// Where clients put credentials besides the standard fields.
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const API_KEY: HeaderName = HeaderName::from_static("api-key");
+const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// What was found for a request.
 enum Found {
@@ -245,19 +252,34 @@ fn longest(seat: Seat<'_>) -> Duration {
 }
 
 /// What a request looks like: everything by which a target could tell it from another one, but header fields that change
-/// with every attempt.
+/// with every attempt. Where nobody has recognised the caller, the credentials say who it is: the target may go by them, and
+/// its answer is for that caller only.
 fn print(exchange: &Exchange, body: &Bytes) -> Print {
     let mut hash = Sha256::new();
     let host = exchange.authority().unwrap_or_default().to_ascii_lowercase();
     let uri = exchange.uri();
     let target = uri.path_and_query().map_or_else(|| uri.path(), |target| target.as_str());
     let kinds = exchange.request.headers.get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes());
+    let callers = [&AUTHORIZATION, &COOKIE, &X_API_KEY, &API_KEY, &X_AUTH_TOKEN];
+    let is_known = exchange.identity.as_deref().is_some_and(is_recognised);
+    let certificate = exchange.client.tls.as_ref().and_then(|tls| tls.certificate.as_deref());
+    let certificate = certificate.filter(|_| !is_known);
+    let named = callers.into_iter().filter(|_| !is_known).flat_map(|name| {
+        let values = exchange.request.headers.get_all(name).iter();
+        values.flat_map(move |value| [name.as_str().as_bytes(), value.as_bytes()])
+    });
     let parts = [exchange.method().as_str().as_bytes(), host.as_bytes(), target.as_bytes()];
-    for part in parts.into_iter().chain(kinds).chain([body.as_ref()]) {
+    for part in parts.into_iter().chain(kinds).chain([body.as_ref()]).chain(named).chain(certificate) {
         hash.write_usize(part.len());
         hash.write(part);
     }
     hash.digest()
+}
+
+/// Whether a plugin knows the caller by a credential. Others are all one anonymous consumer, which has none.
+fn is_recognised(identity: &Identity) -> bool {
+    let has_credentials = |consumer: &Arc<Consumer>| !consumer.credentials.is_empty();
+    identity.claims.is_some() || identity.consumer.as_ref().is_none_or(has_credentials)
 }
 
 /// gRPC statuses that say that nothing was carried out, as HTTP says the same.
