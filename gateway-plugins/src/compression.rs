@@ -17,9 +17,9 @@ use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Wor
 use gateway_core::record::Metric;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    RANGE, VARY,
+    IF_NONE_MATCH, RANGE, VARY,
 };
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -181,6 +181,10 @@ impl OnResponse for Compression {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
+        if exchange.dialect == Dialect::Plain && response.status() == StatusCode::NOT_MODIFIED {
+            self.not_modified(exchange, response.headers_mut());
+            return Step::Next;
+        }
         let Some(essence) = self.compressible(exchange, response) else { return Step::Next };
         let flushes = fits(&self.flushed, &essence);
         let kept = exchange.state.of::<Accepted>(seat);
@@ -189,11 +193,14 @@ impl OnResponse for Compression {
         let headers = response.headers_mut();
         add_vary(headers);
         let Some((coding, level)) = chosen else { return Step::Next };
+        if exchange.request.method == Method::HEAD {
+            // The head that GET would get.
+            encoded(headers, coding);
+            return Step::Next;
+        }
         // Without memory for an encoder the response goes out as it is.
         let Ok(encoder) = Encoder::new(coding, level, flushes) else { return Step::Next };
-        shared::forget_bytes(headers);
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
-        weaken(headers);
+        encoded(headers, coding);
         let body = std::mem::take(response.body_mut());
         *response.body_mut() = body.transform(encoder);
         self.done.add(1);
@@ -201,28 +208,63 @@ impl OnResponse for Compression {
     }
 }
 
+/// What the head says of compressed bytes.
+fn encoded(headers: &mut HeaderMap, coding: Coding) {
+    shared::forget_bytes(headers);
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    weaken(headers);
+}
+
 impl Compression {
+    /// Says with a 304 what was said with the 200 (RFC 9110 §15.4.5): `Vary`, and the weak `ETag` of what was compressed.
+    /// The head of a 304 need not have a media type; then the tag that the client knows says whether it was.
+    fn not_modified(&self, exchange: &Exchange, headers: &mut HeaderMap) {
+        if headers.contains_key(CONTENT_ENCODING)
+            || says(headers, "no-transform")
+            || (self.spares_etags && has_strong_tag(headers))
+        {
+            return;
+        }
+        let essence = essence(headers);
+        if essence.as_ref().is_some_and(|essence| !self.takes(essence)) {
+            return;
+        }
+        add_vary(headers);
+        let weak = headers.get(ETAG).map(|tag| [b"W/", tag.as_bytes()].concat());
+        let mut known = exchange.request.headers.get_all(IF_NONE_MATCH).into_iter();
+        let is_known = |field: &HeaderValue| {
+            weak.as_ref().is_some_and(|weak| field.as_bytes().windows(weak.len()).any(|part| part == weak))
+        };
+        if known.any(is_known) {
+            weaken(headers);
+        }
+    }
+
+    /// Whether bodies of this media type are compressed.
+    fn takes(&self, essence: &str) -> bool {
+        let is_grpc = essence.starts_with("application/grpc");
+        !is_grpc && (fits(&self.types, essence) || fits(&self.flushed, essence))
+    }
+
     /// The media type of a response that may be compressed.
     fn compressible(&self, exchange: &Exchange, response: &Response<Body>) -> Option<String> {
         let headers = response.headers();
+        let is_head = exchange.request.method == Method::HEAD;
         let is_whole = exchange.dialect == Dialect::Plain
-            && exchange.request.method != Method::HEAD
             && !exchange.request.headers.contains_key(RANGE)
             && !matches!(response.status().as_u16(), 100..=199 | 204..=206 | 304)
             && !headers.contains_key(CONTENT_ENCODING)
             && !headers.contains_key(CONTENT_RANGE)
-            && !response.body().is_empty();
+            && (is_head || !response.body().is_empty());
         if !is_whole || says(headers, "no-transform") || (self.spares_etags && has_strong_tag(headers)) {
             return None;
         }
         let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if said.or_else(|| response.body().exact_length()).is_some_and(|length: u64| length < self.min) {
+        let exact = || response.body().exact_length().filter(|_| !is_head);
+        if said.or_else(exact).is_some_and(|length: u64| length < self.min) {
             return None;
         }
-        let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-        let essence = value.split(';').next()?.trim().to_ascii_lowercase();
-        let is_grpc = essence.starts_with("application/grpc");
-        (!is_grpc && (fits(&self.types, &essence) || fits(&self.flushed, &essence))).then_some(essence)
+        essence(headers).filter(|essence| self.takes(essence))
     }
 
     /// The coding the client likes best; `None` where it likes the plain bytes at least as much.
@@ -242,6 +284,12 @@ impl Compression {
         let plain = quality("identity", false).unwrap_or(0);
         best.filter(|(_, wanted)| *wanted >= plain).map(|(chosen, _)| chosen)
     }
+}
+
+/// The media type, in lower case and without parameters.
+fn essence(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next()?.trim().to_ascii_lowercase())
 }
 
 /// Whether a media type is among those of a list.

@@ -150,6 +150,7 @@ impl Sse {
             last: now,
             ends,
             tail: [b'\n', b'\n', b'\n'],
+            mark: Some(0),
             timer: Box::pin(tokio::time::sleep_until(now)),
             is_over: false,
             open: self.open.clone(),
@@ -159,6 +160,9 @@ impl Sse {
         events
     }
 }
+
+/// U+FEFF in UTF-8.
+const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A stream of events, looked after.
 struct Events {
@@ -171,6 +175,8 @@ struct Events {
     ends: Option<Instant>,
     /// The last bytes, which say whether a line or an event is under way.
     tail: [u8; 3],
+    /// How much of a byte order mark has come; `None` once it is clear whether there is one.
+    mark: Option<usize>,
     timer: Pin<Box<Sleep>>,
     is_over: bool,
     open: Gauge,
@@ -185,6 +191,24 @@ impl Events {
     /// After an empty line, whether lines end with LF or CRLF.
     fn is_between_events(&self) -> bool {
         matches!(self.tail, [_, b'\n', b'\n'] | [b'\n', b'\r', b'\n'])
+    }
+
+    /// Takes a byte order mark off the beginning: a client knows it before everything else only, and would take it for a part
+    /// of the first field's name behind what is sent first.
+    fn without_mark(&mut self, data: Bytes) -> Bytes {
+        let Some(seen) = self.mark else { return data };
+        let rest = &MARK[seen..];
+        let same = data.iter().zip(rest).take_while(|(came, known)| came == known).count();
+        if same < rest.len() && same == data.len() {
+            self.mark = Some(seen + same);
+            return Bytes::new();
+        }
+        self.mark = None;
+        match (same == rest.len(), seen) {
+            (true, _) => data.slice(same..),
+            (false, 0) => data,
+            (false, _) => [&MARK[..seen], &data].concat().into(),
+        }
     }
 
     fn sent(&mut self, bytes: &[u8]) {
@@ -256,16 +280,22 @@ impl HttpBody for Events {
             this.body = Body::empty();
             return Poll::Ready(None);
         }
-        if let Poll::Ready(polled) = this.body.poll_next(cx) {
-            match &polled {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        this.sent(data);
-                    }
+        while let Poll::Ready(polled) = this.body.poll_next(cx) {
+            let frame = match polled {
+                Some(Ok(frame)) => frame,
+                ended => {
+                    this.is_over = true;
+                    return Poll::Ready(ended);
                 }
-                Some(Err(_)) | None => this.is_over = true,
+            };
+            let frame = match frame.into_data() {
+                Ok(data) => Frame::data(this.without_mark(data)),
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            };
+            if let Some(data) = frame.data_ref().filter(|data| !data.is_empty()) {
+                this.sent(data);
+                return Poll::Ready(Some(Ok(frame)));
             }
-            return Poll::Ready(polled);
         }
         match this.poll_time(cx) {
             Poll::Pending => Poll::Pending,

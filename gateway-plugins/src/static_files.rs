@@ -86,7 +86,7 @@ impl Weighter<Arc<Wanted>, Arc<Held>> for Weigh {
             Content::Memory(bytes) => bytes.len() as u64,
             Content::File(_) => 0,
         };
-        OVERHEAD + bytes + 2 * wanted.path.len() as u64
+        OVERHEAD + bytes + 2 * wanted.path.as_ref().map_or(0, String::len) as u64
     }
 }
 
@@ -195,7 +195,8 @@ impl OnRequest for StaticFiles {
                 let reply = Reply::new(Cause::BadRequest).detail("the path is malformed");
                 return Step::reply(reply.reason("bad_path"));
             }
-            Err(path::BadPath::Nowhere) => return self.nothing().map_or(Step::Next, Step::Reply),
+            // What is hidden looks like what is not there.
+            Err(path::BadPath::Nowhere) => return self.nowhere(exchange),
         };
         let now = exchange.started;
         let known = self.shared.memory.as_ref().and_then(|memory| memory.get(&wanted));
@@ -218,6 +219,14 @@ impl StaticFiles {
     fn wanted(&self, exchange: &Exchange, seat: Seat<'_>) -> Result<Wanted, path::BadPath> {
         let target = exchange.stripped_path(seat);
         let (path, has_slash) = path::beneath(&target, self.hidden)?;
+        let takes_page = self.shared.places.fallback.is_some()
+            && mime::ending(&path).is_none()
+            && wants(exchange, "text/html") > 0;
+        Ok(Wanted { path: Some(path), has_slash, codings: self.codings(exchange), takes_page })
+    }
+
+    /// The codings the client takes, the one it likes best first.
+    fn codings(&self, exchange: &Exchange) -> Vec<Coding> {
         let headers = &exchange.request.headers;
         let mut codings: Vec<(Coding, u16)> = Vec::new();
         for coding in &self.codings {
@@ -232,11 +241,7 @@ impl StaticFiles {
         }
         // Those the client likes alike stay in the order of the settings.
         codings.sort_by_key(|(_, wanted)| std::cmp::Reverse(*wanted));
-        let takes_page = self.shared.places.fallback.is_some()
-            && mime::ending(&path).is_none()
-            && wants(exchange, "text/html") > 0;
-        let codings = codings.into_iter().map(|(coding, _)| coding).collect();
-        Ok(Wanted { path, has_slash, codings, takes_page })
+        codings.into_iter().map(|(coding, _)| coding).collect()
     }
 
     /// Looks for a file where the disk may be waited for.
@@ -299,6 +304,16 @@ impl StaticFiles {
         let mut reply = Reply::response(response);
         reply.is_error = Some(false);
         Box::new(reply.reason(if file.is_not_found { "file_not_found" } else { "file" }))
+    }
+
+    /// The answer where nothing is looked for.
+    fn nowhere<'a>(&'a self, exchange: &'a mut Exchange) -> Step<'a> {
+        if self.passes || self.shared.places.not_found.is_none() {
+            return self.nothing().map_or(Step::Next, Step::Reply);
+        }
+        let wanted = Wanted { codings: self.codings(exchange), ..Wanted::default() };
+        let now = exchange.started;
+        Step::wait(self.look(exchange, wanted, None, now))
     }
 
     fn nothing(&self) -> Option<Box<Reply>> {

@@ -94,11 +94,36 @@ async fn what_is_left_alone() {
         assert_eq!(got.field("content-encoding"), "", "{status}");
     }
     let trial = trial(json!({}), 200, TEXT);
-    for (method, name, value) in [("HEAD", "x-a", ""), ("GET", "range", "bytes=0-9")] {
-        let got = trial.request(method, "/", &[("accept-encoding", "gzip"), (name, value)], "").await;
-        assert_eq!(got.field("content-encoding"), "", "{method}");
-    }
+    let got = trial.get("/", &[("accept-encoding", "gzip"), ("range", "bytes=0-9")]).await;
+    assert_eq!(got.field("content-encoding"), "");
     assert_eq!(trial.get("/", &[]).await.field("content-encoding"), "");
+}
+
+/// RFC 9110 §9.3.2 and §15.4.5: caches bring up to date with them what they have.
+#[tokio::test]
+async fn heads_and_304s_say_what_the_whole_response_says() {
+    let fields = [("content-type", "text/css"), ("content-length", "3300"), ("etag", "\"1\"")];
+    let gzip = ("accept-encoding", "gzip");
+    for method in ["GET", "HEAD"] {
+        let got = trial(json!({}), 200, &fields).request(method, "/", &[gzip], "").await;
+        let said = ["content-encoding", "vary", "etag", "content-length"].map(|name| got.field(name));
+        assert_eq!(said, ["gzip", "Accept-Encoding", "W/\"1\"", ""], "{method}");
+        let got = trial(json!({}), 200, &fields).request(method, "/", &[], "").await;
+        let said = ["content-encoding", "vary", "etag", "content-length"].map(|name| got.field(name));
+        assert_eq!(said, ["", "Accept-Encoding", "\"1\"", "3300"], "{method}");
+    }
+    let got = trial(json!({}), 200, &[("content-type", "text/css"), ("content-length", "9")]);
+    assert_eq!(got.request("HEAD", "/", &[gzip], "").await.field("content-length"), "9");
+    for (fields, asked, vary, tag) in [
+        (&[("etag", "\"1\"")][..], "W/\"0\", W/\"1\"", "Accept-Encoding", "W/\"1\""),
+        (&[("etag", "\"1\"")][..], "\"1\"", "Accept-Encoding", "\"1\""),
+        (&[("etag", "W/\"1\"")][..], "W/\"1\"", "Accept-Encoding", "W/\"1\""),
+        (&[("etag", "\"1\""), ("content-type", "image/png")][..], "W/\"1\"", "", "\"1\""),
+        (&[("etag", "\"1\""), ("content-encoding", "br")][..], "W/\"1\"", "", "\"1\""),
+    ] {
+        let got = trial(json!({}), 304, fields).get("/", &[gzip, ("if-none-match", asked)]).await;
+        assert_eq!((got.field("vary"), got.field("etag")), (vary, tag), "{fields:?} {asked}");
+    }
 }
 
 #[tokio::test]

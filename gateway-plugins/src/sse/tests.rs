@@ -73,6 +73,16 @@ async fn a_comment_is_never_within_a_line_and_ends_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_byte_order_mark_never_gets_behind_the_first_line() {
+    let got = played(json!({ "retry_ms": 7 }), &[("\u{feff}data: 1\n\n", 1), ("end", 0)]).await;
+    assert_eq!(got.text(), "retry: 7\n\ndata: 1\n\n");
+    let got = played(json!({}), &[("", 16), ("\u{feff}", 1), ("\u{feff}data: 1\n\n", 1), ("end", 0)]).await;
+    assert_eq!(got.text(), ":\n\u{feff}data: 1\n\n", "one of them is the mark");
+    let got = played(json!({}), &[("\u{fe00}", 1), ("data: 1\n\n", 1), ("end", 0)]).await;
+    assert_eq!(got.text(), "\u{fe00}data: 1\n\n");
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_ends_between_events() {
     let config = json!({ "heartbeat_seconds": 0, "max_duration_seconds": 60 });
     let got = played(config.clone(), &[("data: 1\n\n", 59), ("data: 2", 2), ("\n\n", 1)]).await;

@@ -57,10 +57,10 @@ pub(super) enum Found {
 }
 
 /// What is looked for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Wanted {
-    /// Beneath the root.
-    pub(super) path: String,
+    /// Beneath the root; `None` is what is never there.
+    pub(super) path: Option<String>,
     pub(super) has_slash: bool,
     /// The codings the client takes, the one it likes best first.
     pub(super) codings: Vec<Coding>,
@@ -98,8 +98,8 @@ struct Looking<'a> {
 
 impl Looking<'_> {
     fn wanted(&self, wanted: &Wanted) -> io::Result<Found> {
-        for (before, behind) in &self.places.candidates {
-            let path = format!("{before}{}{behind}", wanted.path);
+        for (before, behind) in wanted.path.iter().flat_map(|_| &self.places.candidates) {
+            let path = format!("{before}{}{behind}", wanted.path.as_deref().unwrap_or_default());
             if let Some(found) =
                 self.candidate(path.trim_matches('/'), wanted.has_slash || behind.ends_with('/'))?
             {

@@ -264,6 +264,9 @@ async fn candidates_fallback_and_a_page_for_what_is_not_there() {
     assert_eq!(text(&tries, "/x").await, is(200, "x"));
     let gone = tries.get("/nowhere", &[("range", "bytes=0-1"), ("if-none-match", "*")]).await;
     assert_eq!((gone.status, gone.text().as_str(), gone.headers.get("etag")), (404, "not here", None));
+    for hidden in ["/.git/config", "/a/.b", "/.nonexist"] {
+        assert_eq!(text(&tries, hidden).await, is(404, "not here"), "{hidden}");
+    }
     let app = trial(&folder, json!({ "spa_fallback": "index.html" }));
     let html = [("accept", "text/html,*/*;q=0.8")];
     let page = app.get("/users/7", &html).await;

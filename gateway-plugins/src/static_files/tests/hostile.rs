@@ -149,7 +149,7 @@ async fn a_file_that_is_cut_short_does_not_look_whole() {
     folder.write("root/large.txt", &"x".repeat(1 << 20));
     let files = of_root(&folder, json!({}));
     let wanted =
-        Wanted { path: "large.txt".into(), has_slash: false, codings: Vec::new(), takes_page: false };
+        Wanted { path: Some("large.txt".into()), has_slash: false, codings: Vec::new(), takes_page: false };
     let root = Root::open(&folder.path("root"), true).unwrap();
     let places = find::Places { candidates: vec![Default::default()], ..find::Places::default() };
     let Ok(Found::File(file)) = places.find(&root, &wanted, None, Wait::May) else { panic!("it is there") };
