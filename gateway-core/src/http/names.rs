@@ -37,10 +37,14 @@ fn is_certificate(name: &str) -> bool {
     matches!(name, "client-cert" | "client-cert-chain" | "x-forwarded-client-cert")
 }
 
-/// What else only a trusted proxy may say about the way here; targets tend to believe it. The gateway does not write these:
-/// a plugin may.
+/// What else only a trusted proxy may say about the way here, or about who the client is (Traefik's
+/// `X-Forwarded-Tls-Client-Cert`, oauth2-proxy's `X-Forwarded-User`); targets tend to believe it. The gateway does not write
+/// these: a plugin may. The three that it writes itself are looked at where it does.
 fn is_way(name: &str) -> bool {
-    matches!(name, "x-real-ip" | "x-forwarded-port" | "x-forwarded-prefix")
+    match name.strip_prefix("x-forwarded-") {
+        Some(what) => !matches!(what, "for" | "proto" | "host"),
+        None => name == "x-real-ip",
+    }
 }
 
 /// Whether a name with underscores could be taken for one of those that a client may not use or that say where it comes

@@ -88,6 +88,9 @@ fn what_a_client_may_say_depends_on_who_it_is() {
         ("client-cert", "x"),
         ("client-cert-chain", "x"),
         ("x-forwarded-client-cert", "x"),
+        ("x-forwarded-tls-client-cert", "x"),
+        ("x-forwarded-user", "x"),
+        ("x-forwarded_server", "x"),
         ("x_consumer_username", "x"),
         ("x_forwarded_for", "x"),
         ("x-forwarded_for", "x"),
@@ -102,7 +105,14 @@ fn what_a_client_may_say_depends_on_who_it_is() {
         (
             true,
             Underscores::Drop,
-            &["client-cert", "client-cert-chain", "x-forwarded-client-cert", "x-other"],
+            &[
+                "client-cert",
+                "client-cert-chain",
+                "x-forwarded-client-cert",
+                "x-forwarded-tls-client-cert",
+                "x-forwarded-user",
+                "x-other",
+            ],
         ),
     ] {
         let mut it = exchange("192.0.2.1", trusted, &fields);
