@@ -127,6 +127,14 @@ impl Template {
         })
     }
 
+    /// Whether it asks who the caller is, which is not known before authentication.
+    pub fn asks_for_caller(&self) -> bool {
+        self.parts.iter().any(|part| match part {
+            Part::Value { variable, .. } => variable.is_of_caller(),
+            Part::Text(_) => false,
+        })
+    }
+
     /// The headers of the response that it asks for.
     pub fn response_headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.parts.iter().filter_map(|part| match part {

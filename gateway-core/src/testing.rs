@@ -299,6 +299,13 @@ impl Trial {
         self.snapshot.quarantined.iter().map(|(id, _)| id.to_string()).collect()
     }
 
+    /// Why they are closed, one problem each.
+    pub fn why_closed(&self) -> Vec<String> {
+        let routes = self.snapshot.quarantined.iter();
+        let problems = routes.flat_map(|(_, route)| route.quarantine.iter().flat_map(|problems| &problems.0));
+        problems.map(ToString::to_string).collect()
+    }
+
     /// What the target was asked so far.
     pub fn asked(&self) -> Vec<Asked> {
         locked(&self.pipeline.upstream().asked).clone()

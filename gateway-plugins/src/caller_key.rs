@@ -8,6 +8,7 @@ use gateway_core::consumer::Identity;
 use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
+use gateway_core::plugin::Hooks;
 use gateway_core::stream::session::Session;
 use gateway_core::template::{Facts, MAX_RENDERED, Moment, Place, Template};
 use http::{HeaderMap, HeaderName};
@@ -49,6 +50,8 @@ pub(crate) enum Missing {
 /// By what callers are told apart, compiled.
 #[derive(Debug)]
 pub(crate) struct KeyBy {
+    /// What the setting is called.
+    name: &'static str,
     parts: Box<[Part]>,
     ipv4: u8,
     ipv6: u8,
@@ -120,10 +123,23 @@ impl KeyBy {
             }
         }
         Self {
+            name: settings.name,
             parts: parts.into(),
             ipv4: settings.ipv4_prefix,
             ipv6: settings.ipv6_prefix,
             missing: settings.on_missing,
+        }
+    }
+
+    /// Tells the chain where it goes by who the caller is.
+    pub(crate) fn attend(&self, hooks: &mut Hooks) {
+        let is_of_caller = |part: &Part| match part {
+            Part::Consumer | Part::Group => true,
+            Part::Template(template) => template.asks_for_caller(),
+            _ => false,
+        };
+        if self.parts.iter().any(is_of_caller) {
+            hooks.goes_by_caller(format!("config.{}", self.name));
         }
     }
 

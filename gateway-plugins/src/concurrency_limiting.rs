@@ -113,6 +113,7 @@ impl Plugin for ConcurrencyLimiting {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.key_by.attend(hooks);
         hooks.on_connect(self.clone());
         hooks.on_request(self.clone());
         if self.adaptive.is_some() {

@@ -97,6 +97,7 @@ impl Plugin for Csrf {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        hooks.renders("config.bind_to", self.settings.bind_to.as_ref());
         hooks.on_request(self.clone());
         if self.tokens.is_some() {
             hooks.on_response(self);

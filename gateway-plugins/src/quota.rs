@@ -152,6 +152,7 @@ impl Plugin for Quota {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.key_by.attend(hooks);
         hooks.on_request(self.clone());
         if self.fields != LimitHeaders::None && !self.dry_run {
             hooks.on_response(self);

@@ -109,6 +109,7 @@ impl Plugin for RateLimiting {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        self.key_by.attend(hooks);
         hooks.on_connect(self.clone());
         hooks.on_request(self.clone());
         if self.sees_responses() {

@@ -44,6 +44,9 @@ impl Plugin for RequestTransformer {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if self.rules.asks_for_caller() {
+            hooks.goes_by_caller("config.rules");
+        }
         hooks.on_request(self);
     }
 }

@@ -140,6 +140,15 @@ impl Plugin for Rewrite {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        if let NewPath::Template(path) = &self.path {
+            hooks.renders("config.path", Some(path));
+        }
+        hooks.renders("config.host", self.host.as_ref());
+        for (name, list) in [("set", &self.set), ("add", &self.add)] {
+            for (n, (_, value)) in list.iter().enumerate() {
+                hooks.renders(&format!("config.query.{name}[{n}].value"), Some(value));
+            }
+        }
         hooks.on_request(self);
     }
 }

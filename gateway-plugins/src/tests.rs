@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::PLUGINS;
 
+mod callers;
 mod prefixes;
 mod settings;
 

@@ -150,6 +150,7 @@ impl Plugin for TrafficSplit {
                 hooks.may_choose(upstream.clone());
             }
         }
+        hooks.renders("config.sticky_by", self.sticky.as_ref());
         hooks.on_request(self);
     }
 }

@@ -148,6 +148,14 @@ impl Rules {
         this
     }
 
+    /// Whether a value is made of who the caller is.
+    pub(crate) fn asks_for_caller(&self) -> bool {
+        let headers = self.headers.iter().filter_map(|change| change.value.as_ref());
+        let query = self.query.iter().filter_map(|change| change.value.as_ref());
+        headers.chain(query).any(Template::asks_for_caller)
+            || self.body.iter().any(json::Change::asks_for_caller)
+    }
+
     pub(crate) fn changes_body(&self) -> bool {
         !self.body.is_empty()
     }

@@ -19,6 +19,7 @@ mod settings;
 
 use std::sync::Arc;
 
+use gateway_core::condition::Condition;
 use gateway_core::config::problem::Problems;
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::world::per_worker::PerWorker;
@@ -98,6 +99,11 @@ impl Plugin for Waf {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
+        for (n, (when, _)) in self.0.policy.exclusions.iter().enumerate() {
+            if when.as_ref().is_some_and(Condition::asks_for_caller) {
+                hooks.goes_by_caller(format!("config.exclusions[{n}].when"));
+            }
+        }
         hooks.on_request(self.clone());
         if self.0.policy.response.is_some() {
             hooks.on_response(self.clone());

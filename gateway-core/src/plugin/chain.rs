@@ -417,10 +417,30 @@ async fn walk(
     Ok(())
 }
 
-/// Plugins whose condition asks who the caller is, before that is known: they would never run, or never be needed.
+/// Plugins whose condition or settings ask who the caller is, before that is known: they would never run, never be needed, or
+/// go by an empty name. Settings may be shared by proxies without authentication, where nothing else is to be expected.
 fn too_early<'m>(hooks: &Hooks, members: &'m [Member]) -> impl Iterator<Item = Problem> + 'm {
     let last_auth = hooks.authenticate.last().map(|seat| usize::from(seat.place));
-    members.iter().enumerate().filter_map(move |(n, (config, _))| {
+    let settings: Vec<Problem> = hooks
+        .asks
+        .iter()
+        .filter_map(|(place, setting)| {
+            let (config, _) = members.get(usize::from(*place).checked_sub(1)?)?;
+            let why = match last_auth {
+                Some(last) if usize::from(*place) <= last => "the plugin runs before the caller is known",
+                None if matches!(config.scope, Scope::Proxy(_)) && setting.ends_with(".when") => {
+                    "no plugin of this proxy identifies callers"
+                }
+                _ => return None,
+            };
+            let message = format!("this goes by who the caller is, and {why}");
+            let problem = Problem::new(format!("plugin_configs.{}.{setting}", config.id), message);
+            Some(problem.remedy(
+                "give the plugin config an `after` with the name of the plugin that identifies callers",
+            ))
+        })
+        .collect();
+    let conditions = members.iter().enumerate().filter_map(move |(n, (config, _))| {
         let asks = config.when.as_ref().is_some_and(|when| when.asks_for_caller());
         if !asks || last_auth.is_some_and(|last| n + 1 > last) {
             return None;
@@ -431,5 +451,6 @@ fn too_early<'m>(hooks: &Hooks, members: &'m [Member]) -> impl Iterator<Item = P
         };
         let message = format!("`when` names consumers or groups, and {why}");
         Some(Problem::new(format!("plugin_configs.{}.when", config.id), message))
-    })
+    });
+    conditions.chain(settings)
 }

@@ -14,6 +14,7 @@ use crate::http::reply::Reply;
 use crate::record::{ExchangeRecord, SessionRecord};
 use crate::stream::cut::{Cut, Stream};
 use crate::stream::session::{Message, Session};
+use crate::template::Template;
 
 /// Identifies the caller. Called once an exchange, before [`OnRequest`], until one plugin recognises the caller.
 pub trait Authenticate: Send + Sync {
@@ -154,6 +155,8 @@ macro_rules! hooks {
             pub(crate) secrets: Vec<Box<str>>,
             pub(crate) answers: Vec<u16>,
             pub(crate) prepares: Vec<u16>,
+            /// Who asks for the caller while the request is there, and where its settings say so.
+            pub(crate) asks: Vec<(u16, String)>,
             $(pub(crate) $name: Vec<Seated<dyn $hook>>,)+
         }
 
@@ -218,6 +221,19 @@ impl Hooks {
     /// chain in which a plugin that guards was moved behind it is refused.
     pub fn answers_for_target(&mut self) {
         self.answers.push(self.place);
+    }
+
+    /// Declares that this setting, such as `config.scope`, goes by who the caller is, and is read by the request hook. A chain
+    /// in which the plugin runs before the caller is known is refused.
+    pub fn goes_by_caller(&mut self, setting: impl Into<String>) {
+        self.asks.push((self.place, setting.into()));
+    }
+
+    /// The same, if a template that is rendered by the request hook has such a value in it.
+    pub fn renders(&mut self, setting: &str, template: Option<&Template>) {
+        if template.is_some_and(Template::asks_for_caller) {
+            self.goes_by_caller(setting);
+        }
     }
 
     /// Declares that this plugin's request hook refuses nobody, so that the plugin may be moved behind one that answers

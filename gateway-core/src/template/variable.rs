@@ -104,6 +104,22 @@ known! {
 type Written = Result<(), Unrenderable>;
 
 impl Variable {
+    /// Whether authentication makes it known.
+    pub(super) fn is_of_caller(&self) -> bool {
+        match self {
+            Self::Claim(_) => true,
+            Self::Known(known) => matches!(
+                known,
+                Known::ConsumerId
+                    | Known::ConsumerUsername
+                    | Known::ConsumerCustomId
+                    | Known::ConsumerGroup
+                    | Known::IdentityName
+            ),
+            _ => false,
+        }
+    }
+
     /// Writes the value, or nothing where there is none.
     pub(super) fn write(&self, facts: &Facts<'_>, sink: &mut Sink<'_>) -> Written {
         let head = &facts.exchange.request;

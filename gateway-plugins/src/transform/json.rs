@@ -30,6 +30,24 @@ enum Made {
     Map(Vec<(String, Self)>),
 }
 
+impl Made {
+    fn asks_for_caller(&self) -> bool {
+        match self {
+            Self::Text(template) => template.asks_for_caller(),
+            Self::Is(_) => false,
+            Self::List(all) => all.iter().any(Self::asks_for_caller),
+            Self::Map(all) => all.iter().any(|(_, made)| made.asks_for_caller()),
+        }
+    }
+}
+
+impl Change {
+    /// Whether its value is made of who the caller is.
+    pub(super) fn asks_for_caller(&self) -> bool {
+        self.value.as_ref().is_some_and(Made::asks_for_caller)
+    }
+}
+
 impl Pointer {
     /// Reads a pointer.
     ///
