@@ -23,7 +23,7 @@ use gateway_core::plugin::{
 };
 use gateway_core::record::Metric;
 use gateway_core::stream::session::{Direction, Kind, Message, Session};
-use http::header::CONTENT_TYPE;
+use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 
 use settings::{Config, Limits};
@@ -218,6 +218,9 @@ impl GraphqlLimits {
             .status(fault.status)
             .reason(fault.reason)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if fault.status == StatusCode::METHOD_NOT_ALLOWED {
+            reply = reply.header(ALLOW, HeaderValue::from_static("GET, POST"));
+        }
         reply.body = Some(Body::full(document.to_string()));
         Some(reply)
     }

@@ -25,7 +25,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::Reply;
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, Verdict, World};
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, SerializeOptions};
@@ -46,6 +46,7 @@ const MAX_SET: u64 = 16 << 20;
 pub(crate) struct Config {
     /// The file with the descriptor set, as `protoc --include_imports --descriptor_set_out=FILE` or `buf build -o FILE`
     /// writes it; at most 16 MiB. It is read when the configuration is loaded. This or `descriptor_set` is required.
+    #[schemars(extend("format" = "path"))]
     descriptor_set_path: Option<PathBuf>,
     /// The descriptor set itself, in Base64.
     descriptor_set: Option<String>,
@@ -196,10 +197,16 @@ impl OnRequest for GrpcJsonTranscoding {
         let found = self.calls.find(exchange.method(), &path);
         let binding = match found {
             Found::Call(binding) => binding,
-            Found::OtherMethod | Found::Nothing if self.unmatched == Unmatched::Pass => return Step::Next,
-            Found::OtherMethod => {
+            Found::OtherMethods(_) | Found::Nothing if self.unmatched == Unmatched::Pass => {
+                return Step::Next;
+            }
+            Found::OtherMethods(methods) => {
                 let status = Status::new(12, "this path has other methods");
-                return Step::reply(refusal(&status, StatusCode::METHOD_NOT_ALLOWED));
+                let reply = refusal(&status, StatusCode::METHOD_NOT_ALLOWED);
+                return Step::reply(match shared::allow(methods.iter()) {
+                    Some(methods) => reply.header(ALLOW, methods),
+                    None => reply,
+                });
             }
             Found::Nothing => {
                 let status = Status::new(5, "there is no call at this path");

@@ -15,7 +15,7 @@ use gateway_core::http::dialect::Dialect;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::{Hooks, OnRequest, OnResponse, Plugin, Seat, Step, World};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -79,7 +79,9 @@ impl OnRequest for GrpcWeb {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         let Some(spoken) = spoken(exchange) else { return Step::Next };
         if exchange.request.method != Method::POST {
-            return Step::reply(Reply::new(Cause::MethodNotAllowed));
+            return Step::reply(
+                Reply::new(Cause::MethodNotAllowed).header(ALLOW, HeaderValue::from_static("POST")),
+            );
         }
         exchange.dialect = Dialect::Grpc;
         exchange.request.headers.insert(CONTENT_TYPE, GRPC);

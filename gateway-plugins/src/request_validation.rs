@@ -22,8 +22,8 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::world::meters::Counter;
 use gateway_core::plugin::{Hooks, Need, Needs, OnRequest, Plugin, Seat, Step, Verdict, World};
 use gateway_core::record::Metric;
-use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
 
 use content::BodyRule;
 use settings::{Config, Rules};
@@ -42,16 +42,18 @@ struct Fault {
     status: Option<StatusCode>,
     reason: &'static str,
     detail: String,
+    /// The methods that the path has, where the request's is another one.
+    allow: Option<HeaderValue>,
 }
 
 impl Fault {
     /// The request is not as it should be, in these places.
     fn invalid(places: &[String]) -> Self {
-        Self { status: None, reason: "request_invalid", detail: places.join("; ") }
+        Self { status: None, reason: "request_invalid", detail: places.join("; "), allow: None }
     }
 
     fn with(status: StatusCode, reason: &'static str, detail: impl Into<String>) -> Self {
-        Self { status: Some(status), reason, detail: detail.into() }
+        Self { status: Some(status), reason, detail: detail.into(), allow: None }
     }
 }
 
@@ -175,7 +177,11 @@ impl RequestValidation {
             return None;
         }
         let status = fault.status.unwrap_or(self.rules.status);
-        Some(Reply::new(Cause::BadRequest).status(status).reason(fault.reason).detail(fault.detail))
+        let reply = Reply::new(Cause::BadRequest).status(status).reason(fault.reason).detail(fault.detail);
+        Some(match fault.allow {
+            Some(methods) => reply.header(ALLOW, methods),
+            None => reply,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::plugin::Seat;
 use gateway_core::template::{Facts, Moment, Template};
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use regex::Regex;
 
 /// Bytes a compiled regex may take.
@@ -45,7 +45,7 @@ pub(crate) fn header_name(path: &str, name: &str, problems: &mut Problems) -> Op
 /// The scheme the client used, in front of the outermost trusted proxy: `https` or `http`.
 pub(crate) fn scheme(exchange: &Exchange) -> &'static str {
     let forwarded = exchange.request.headers.get("x-forwarded-proto").filter(|_| exchange.client.trusted);
-    match forwarded.map(http::HeaderValue::as_bytes) {
+    match forwarded.map(HeaderValue::as_bytes) {
         Some(b"https") => "https",
         Some(b"http") => "http",
         _ => exchange.client.scheme(),
@@ -61,6 +61,17 @@ pub(crate) fn regex(path: &str, text: &str, problems: &mut Problems) -> Option<R
             None
         }
     }
+}
+
+/// The value of `Allow` for these methods: HEAD wherever GET is (RFC 9110 §9.1).
+pub(crate) fn allow<'m>(methods: impl Iterator<Item = &'m Method>) -> Option<HeaderValue> {
+    let mut names: Vec<&str> = methods.map(Method::as_str).collect();
+    if names.contains(&"GET") {
+        names.push("HEAD");
+    }
+    names.sort_unstable();
+    names.dedup();
+    HeaderValue::from_str(&names.join(", ")).ok()
 }
 
 /// Whether this is one of the usual methods in other letters, which no request has: methods are case-sensitive (RFC 9110 §9.1).

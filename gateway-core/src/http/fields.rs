@@ -45,8 +45,16 @@ pub fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Value<'h>
 
 /// The first cookie of this name, as the client sent it.
 pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
+    cookies(headers, name).next()
+}
+
+/// Every cookie of this name, as the client sent them.
+pub fn cookies<'h, 'n>(
+    headers: &'h HeaderMap,
+    name: &'n str,
+) -> impl Iterator<Item = &'h [u8]> + use<'h, 'n> {
     let pairs = |field: &'h HeaderValue| field.as_bytes().split(|c| *c == b';');
-    headers.get_all(COOKIE).iter().flat_map(pairs).find_map(|pair| {
+    headers.get_all(COOKIE).iter().flat_map(pairs).filter_map(move |pair| {
         let value = pair.trim_ascii_start().strip_prefix(name.as_bytes())?;
         value.strip_prefix(b"=").map(<[u8]>::trim_ascii_end)
     })

@@ -47,16 +47,21 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// The call of a request; `Err` where the path has other methods.
+    /// The call of a request; or the methods that the path has.
     pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        let here = self.by_method.get(method).and_then(|table| table.find(path));
+        let of = |method: &Method| self.by_method.get(method).and_then(|table| table.find(path));
+        // What GET asks for, HEAD asks about (RFC 9110 §9.3.2).
+        let here = of(method).or_else(|| of(&Method::GET).filter(|_| *method == Method::HEAD));
         if let Some(binding) = here.and_then(|number| self.bindings.get(number)) {
             return Found::Call(binding);
         }
-        match self.by_method.values().any(|table| table.find(path).is_some()) {
-            true => Found::OtherMethod,
-            false => Found::Nothing,
-        }
+        let others: Vec<Method> = self
+            .by_method
+            .iter()
+            .filter(|(_, table)| table.find(path).is_some())
+            .map(|(method, _)| method.clone())
+            .collect();
+        if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
     }
 
     /// The calls of these services, or of all of them; with `auto`, those without a rule are offered at their own path.
@@ -155,8 +160,8 @@ impl Calls {
 /// What a request is.
 pub(super) enum Found<'c> {
     Call(&'c Binding),
-    /// Only with another method.
-    OtherMethod,
+    /// Only with these methods.
+    OtherMethods(Vec<Method>),
     Nothing,
 }
 

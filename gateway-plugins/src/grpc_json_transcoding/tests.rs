@@ -182,6 +182,16 @@ async fn requests_become_calls_and_messages_json() {
 }
 
 #[tokio::test]
+async fn a_path_says_which_methods_it_has_and_head_is_asked_as_get() {
+    let trial = trial(json!({}), "library.v1.TitleList", json!({ "titles": ["a"] }));
+    let other = asks(&trial, "DELETE", "/v1/titles", "").await;
+    assert_eq!((other.status, other.field("allow")), (405, "GET, HEAD"));
+    let head = asks(&trial, "HEAD", "/v1/titles", "").await;
+    assert_eq!((head.status, head.field("content-type")), (200, "application/json"));
+    assert_eq!(trial.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn bad_requests_are_refused_before_the_target_is_asked() {
     let trial = trial(json!({ "max_message_bytes": 1000 }), "library.v1.Book", book());
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(1000));

@@ -2,7 +2,7 @@
 
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
-use http::header::{CACHE_CONTROL, SET_COOKIE};
+use http::header::{ALLOW, CACHE_CONTROL, SET_COOKIE};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
@@ -76,7 +76,8 @@ impl Oidc {
     /// The provider says that somebody has logged out.
     pub(super) async fn back_channel(&self, exchange: &mut Exchange) -> Box<Reply> {
         if *exchange.method() != Method::POST {
-            return Box::new(Reply::new(Cause::MethodNotAllowed));
+            let refused = Reply::new(Cause::MethodNotAllowed);
+            return Box::new(refused.header(ALLOW, HeaderValue::from_static("POST")));
         }
         let Ok((body, _)) = exchange.body.collect(MAX_BODY).await else {
             return bad("oidc_logout_token", "the logout request can't be read");

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use gateway_core::config::file::{self, Origin};
 use gateway_core::config::problem::Problems;
 use gateway_core::http::exchange::Exchange;
 use gateway_core::http::fields;
@@ -17,6 +18,7 @@ use super::Fault;
 use super::content::{BodyContent, ObjectSchema};
 use super::schema::{Schema, Written};
 use super::values::{self, Shape};
+use crate::shared;
 
 /// Bytes a document may have.
 const MAX_DOCUMENT: u64 = 16 << 20;
@@ -143,7 +145,9 @@ impl OpenApi {
         let Some((_, operation)) = rule.operations.iter().find(|(known, _)| known == method).or_else(get)
         else {
             let detail = "the document does not have this method for the path";
-            return self.unknown(StatusCode::METHOD_NOT_ALLOWED, "method_unknown", detail);
+            let refused = self.unknown(StatusCode::METHOD_NOT_ALLOWED, "method_unknown", detail);
+            let methods = rule.operations.iter().map(|(known, _)| known);
+            return refused.map_err(|fault| Fault { allow: shared::allow(methods), ..fault });
         };
         let mut faults = Vec::new();
         let Some(query) = values::pairs(exchange.request.uri.query().unwrap_or_default()) else {
@@ -179,10 +183,8 @@ impl OpenApi {
 fn load(path: &Path, world: &World) -> Result<Value, String> {
     let bytes = world.files().read(path, MAX_DOCUMENT).map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
-    }
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    // By the rules of the gateway's own file, YAML 1.2: `no` and `on` are text, `012` is twelve.
+    file::foreign(text, &Origin::default()).map_err(|problems| problems.to_string())
 }
 
 /// The path of the document's first server; one with variables has none.
@@ -408,8 +410,8 @@ impl Parameter {
                 .into_iter()
                 .collect(),
             Place::Cookie => {
-                let cookie = fields::cookie(headers, &self.name);
-                cookie.map(|it| String::from_utf8_lossy(it).into_owned()).into_iter().collect()
+                let all = fields::cookies(headers, &self.name);
+                all.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
             }
         };
         let place = match self.place {
@@ -424,6 +426,10 @@ impl Parameter {
                 faults.push(format!("{what}: it is required"));
             }
             return;
+        }
+        // Of two cookies of one name, some targets take the first and some the last.
+        if self.place == Place::Cookie && texts.len() > 1 {
+            return faults.push(format!("{what}: it is given more than once"));
         }
         let Some(schema) = &self.schema else { return };
         let value = match (&texts[..], self.separator) {

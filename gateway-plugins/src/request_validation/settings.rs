@@ -36,6 +36,7 @@ pub(crate) struct Config {
     require_body: bool,
     /// A file with an OpenAPI document, 3.0 or 3.1, in JSON or YAML, up to 16 MiB: requests are checked against its paths,
     /// methods, parameters and bodies. Not together with the schemas above. Default none.
+    #[schemars(extend("format" = "path"))]
     openapi: Option<PathBuf>,
     /// What comes before the document's paths in requests. Default the path of its first server.
     base_path: Option<String>,
