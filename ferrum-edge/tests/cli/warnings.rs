@@ -66,6 +66,33 @@ fn what_is_probably_not_meant_is_warned_of() {
 }
 
 #[test]
+fn a_narrow_config_in_the_place_of_a_global_one_is_warned_of() {
+    let folder = Folder::new();
+    let config = |id: &str, more: &str| {
+        format!("  - {{id: {id}, plugin_name: ip_restriction, {more}, config: {{deny: [192.0.2.1]}}}}\n")
+    };
+    let global = config("g", "scope: global");
+    let narrow = config("n", "proxy_id: a, when: {path: /x}");
+    for (configs, is_warned) in [
+        ([&*global, &narrow].concat(), true),
+        ([&*global, &config("n", "proxy_id: a")].concat(), false),
+        ([&*global, &narrow, &config("m", "proxy_id: a")].concat(), false),
+        (
+            [&*global.replace("ip_restriction", "bot_detection").replace("192.0.2.1", "evil"), &narrow]
+                .concat(),
+            false,
+        ),
+    ] {
+        let proxy = "{id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, backend_port: 9}";
+        folder.write("ferrum.yaml", &format!("proxies:\n  - {proxy}\nplugin_configs:\n{configs}"));
+        let output = ferrum_edge(&folder).arg("check").output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(said.contains("[global_displaced]"), is_warned, "{configs}: {said}");
+    }
+}
+
+#[test]
 fn unknown_variables_are_warned_of() {
     let folder = Folder::new();
     let check = |settings: &str| {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -50,6 +51,7 @@ pub fn warnings(model: &Model) -> Vec<Warning> {
     for proxy in &model.proxies {
         found.targets(proxy);
         found.placeholders(proxy);
+        found.displaced(proxy, model);
     }
     silenced(found.0, model)
 }
@@ -192,6 +194,29 @@ impl Found {
                 format!("`{segment}` in its path is matched as it is written; a name is `{{{name}}}`");
             let remedy = "write names in braces, as in `/users/{id}`";
             self.add("path_placeholder", format!("proxies.{}", proxy.id), message, remedy);
+        }
+    }
+
+    /// Plugin configs of the proxy's own that run for some requests only, and keep a global one from all of them.
+    fn displaced(&mut self, proxy: &Proxy, model: &Model) {
+        let own = || proxy.plugins.iter().filter(|config| config.scope != Scope::Global);
+        let is_whole = |name: &str| own().any(|config| *config.plugin_name == *name && config.when.is_none());
+        let mut told = HashSet::new();
+        for config in own().filter(|config| config.when.is_some()) {
+            let name = &*config.plugin_name;
+            let is_global =
+                |other: &&Arc<PluginConfig>| other.scope == Scope::Global && *other.plugin_name == *name;
+            let Some(global) = model.plugin_configs.iter().find(is_global) else { continue };
+            if is_whole(name) || !told.insert(name) {
+                continue;
+            }
+            let message = format!(
+                "`{}` takes the place of the global `{}`, and runs for some requests only: the others have no `{name}`",
+                config.id, global.id
+            );
+            let remedy =
+                "add a config of the plugin to the proxy for the other requests, or take its `when` out";
+            self.add("global_displaced", format!("proxies.{}", proxy.id), message, remedy);
         }
     }
 

@@ -9,6 +9,10 @@ pub const CODES: &[(&str, &str)] = &[
         "a proxy answers 503 to everything, because one of its plugins can't run where it stands",
     ),
     ("plugin_unused", "a plugin config runs for no proxy"),
+    (
+        "global_displaced",
+        "a plugin config of a proxy that runs for some requests only takes the place of a global one",
+    ),
     ("upstream_unused", "no proxy names an upstream"),
     ("access_without_identity", "`access_control` lets callers in by name where nobody is identified"),
     ("unknown_consumer", "a plugin config names a consumer or a group that does not exist"),
