@@ -46,6 +46,7 @@ pub(crate) struct Config {
     /// Files with more users, as `htpasswd -B` writes them: `name:hash` a line, `#` begins a comment. Hashes are by
     /// argon2id, bcrypt or apr1; others are refused. Default none.
     #[schemars(length(max = 100))]
+    #[schemars(extend("format" = "path"))]
     htpasswd_files: Vec<PathBuf>,
     /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]

@@ -44,8 +44,10 @@ pub(crate) struct Config {
     /// Addresses and networks that may not. Default none.
     deny: Vec<String>,
     /// Files with more of `allow`: an address or network a line, `#` begins a comment. Default none.
+    #[schemars(extend("format" = "path"))]
     allow_files: Vec<PathBuf>,
     /// Files with more of `deny`. Default none.
+    #[schemars(extend("format" = "path"))]
     deny_files: Vec<PathBuf>,
     /// How often files are looked at; they are read when they have changed. At least 1 s. Default 60 s.
     #[schemars(range(min = 1))]
@@ -66,8 +68,10 @@ pub(crate) struct Config {
     #[schemars(range(min = 1, max = 67_108_864))]
     max_url_bytes: Bytes,
     /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// The folder in which a copy of each fetched list is kept, for the next start. Default none.
+    #[schemars(extend("format" = "path"))]
     copy_path: Option<PathBuf>,
     /// What becomes of clients for whom a list counts that has not been fetched yet: `deny` refuses them with 503, `allow` lets them
     /// in as if the list were empty. Default `deny`.

@@ -72,6 +72,7 @@ pub(crate) struct ProviderConfig {
     /// `/.well-known/openid-configuration`.
     discovery_url: Option<String>,
     /// The PEM file with the only roots that are trusted for these URLs. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// The audience (`aud`) a token must be for, or a list of which it must name one. Default any.
     audience: OneOrMany,

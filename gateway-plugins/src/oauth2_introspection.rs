@@ -43,6 +43,7 @@ pub(crate) struct Config {
     /// The URL of the introspection endpoint. Required.
     introspection_url: String,
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// The name under which the gateway is known to the authorization server. Required.
     client_id: String,

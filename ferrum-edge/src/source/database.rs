@@ -13,6 +13,7 @@ pub(crate) mod error;
 mod follow;
 mod load;
 mod mirror;
+mod paths;
 mod references;
 mod write;
 
@@ -86,7 +87,7 @@ impl Database {
         if store.location().engine() == crate::store::Engine::Sqlite {
             store.migrate().await?;
         }
-        let documents = Documents::new(registry.credential_types(), self.keys, self.references);
+        let documents = Documents::new(&registry, self.keys, self.references);
         let mirror = match self.mirror {
             Some(path) => mirror_at(path, &store).await,
             None => None,

@@ -22,6 +22,7 @@ fn a_reload_looks_again_at_objects_that_could_not_be_used() {
         let url = format!("sqlite:{}", folder.path("f.db").display());
         Gateway::start(&folder, |command| {
             command.args(["--mode", "database", "--db-url", &url]).env("FERRUM_ADMIN_TOKEN", ADMIN);
+            command.env("FERRUM_DB_REFERENCES", format!("file:{}", folder.path("").display()));
         })
     };
     let plugin = |id: &str, plugin: &str, proxy: &str, config: Value| json!({ "id": id, "plugin_name": plugin, "scope": "proxy", "proxy_id": proxy, "config": config });
@@ -51,4 +52,9 @@ fn a_reload_looks_again_at_objects_that_could_not_be_used() {
     let broken = api(&gateway).get("/v1/status").json()["database"]["broken"].clone();
     assert_eq!(broken, json!([]));
     assert!(gateway.log().contains("repaired objects are in use"));
+    // The revision stays the database's; the command sees the reload all the same.
+    let mut reload = std::process::Command::new(env!("CARGO_BIN_EXE_ferrum-edge"));
+    reload.args(["reload", "--admin", &gateway.admin.to_string()]);
+    let reloaded = reload.output().unwrap();
+    assert_eq!(reloaded.status.code(), Some(0), "{reloaded:?}");
 }

@@ -30,11 +30,14 @@ pub struct ExporterSettings {
     pub compression: Option<Compression>,
     /// PEM file of the only roots that the collector's certificate may come from. Default
     /// `OTEL_EXPORTER_OTLP_CERTIFICATE`, else the public roots.
+    #[schemars(extend("format" = "path"))]
     pub ca_path: Option<PathBuf>,
     /// PEM files of a certificate chain and its key to show to the collector. Default
     /// `OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE` and `OTEL_EXPORTER_OTLP_CLIENT_KEY`.
+    #[schemars(extend("format" = "path"))]
     pub client_cert_path: Option<PathBuf>,
     /// The key to `client_cert_path`.
+    #[schemars(extend("format" = "path"))]
     pub client_key_path: Option<PathBuf>,
 }
 

@@ -65,6 +65,7 @@ pub(crate) struct SignedSettings {
     revoked_tokens: Vec<String>,
     /// Files with more of them, one a line, `#` begins a comment. Default none.
     #[schemars(length(max = 100))]
+    #[schemars(extend("format" = "path"))]
     revoked_token_files: Vec<PathBuf>,
     /// How often these files are looked at; they are read when they have changed. At least 1 s. Default 10 s.
     #[schemars(range(min = 1))]

@@ -17,6 +17,7 @@ pub(crate) struct Config {
     /// The processor: an `http` or `https` URL without a path; it is asked over HTTP/2. Required.
     pub(super) url: String,
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     pub(super) ca_path: Option<PathBuf>,
     /// Whether the processor gets request heads. Default `send`.
     pub(super) request_headers: Send,

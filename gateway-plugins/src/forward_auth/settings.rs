@@ -26,6 +26,7 @@ pub(crate) struct Config {
     /// Required.
     url: String,
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// How the other server is asked and understood:
     ///

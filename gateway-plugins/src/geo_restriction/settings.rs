@@ -14,8 +14,10 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// A database of countries, such as `GeoLite2-Country.mmdb` or one of cities. Required for countries and continents.
+    #[schemars(extend("format" = "path"))]
     database: Option<PathBuf>,
     /// A database of autonomous systems, such as `GeoLite2-ASN.mmdb`. Required for `allow_asns`, `deny_asns`, `asn_header`.
+    #[schemars(extend("format" = "path"))]
     asn_database: Option<PathBuf>,
     /// Countries that may pass, as two letters (ISO 3166-1): `DE`. Default none.
     allow_countries: Vec<String>,

@@ -27,6 +27,7 @@ pub(crate) struct Config {
     /// Sends passwords over connections that are not encrypted, which `ldap://` without `start_tls` needs. Default false.
     plaintext: bool,
     /// The PEM file with the only roots that are trusted. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// The name under which a user binds, with `{username}` in it, such as `uid={username},ou=people,dc=example,dc=org`. This or
     /// `search` is required.

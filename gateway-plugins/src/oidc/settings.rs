@@ -21,6 +21,7 @@ pub(crate) struct Config {
     /// `/.well-known/openid-configuration`.
     pub(super) discovery_url: Option<String>,
     /// The PEM file with the only roots that are trusted for the provider's URLs. Default: the public roots.
+    #[schemars(extend("format" = "path"))]
     pub(super) ca_path: Option<PathBuf>,
     /// The name under which the gateway is known to the provider. Required.
     pub(super) client_id: String,

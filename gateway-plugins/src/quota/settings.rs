@@ -49,6 +49,7 @@ pub(crate) struct Config {
     status_code: u16,
     /// The folder of a file in which is kept what was used, called like the plugin config. Each gateway needs a folder of its
     /// own, which it may write to. This or `redis` is required.
+    #[schemars(extend("format" = "path"))]
     path: Option<PathBuf>,
     /// How often the file is written, where something has changed, 100 ms to 1 h; it is also written when the gateway ends. What
     /// a gateway that is killed counted since then is lost. Default 5 s.

@@ -92,6 +92,7 @@ pub(crate) struct Config {
 struct DiskConfig {
     /// The folder, in which one named like the plugin config is made, for the gateway's user alone. Each gateway needs one
     /// of its own; a gateway that finds it in use waits for it, and goes on without.
+    #[schemars(extend("format" = "path"))]
     path: PathBuf,
     /// What all files may take, each counted in blocks of 4 KiB; at least 1 MiB. Default 1 GiB.
     #[serde(default = "disk_bytes")]

@@ -24,6 +24,7 @@ const PATH: &str = "{path}";
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The folder that is served. It may be a link, which is followed anew every second.
+    #[schemars(extend("format" = "path"))]
     pub(super) root: PathBuf,
     /// Names of files that answer for a folder, the first that exists. Default `index.html`.
     index: Vec<String>,

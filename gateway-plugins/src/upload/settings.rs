@@ -13,6 +13,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// The folder, an absolute path. It is made, for the gateway's user alone, where it is not there. Required.
+    #[schemars(extend("format" = "path"))]
     path: PathBuf,
     /// Bytes of a whole request. More is refused with 413. Default 100 MiB.
     #[serde(default = "body")]

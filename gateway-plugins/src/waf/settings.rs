@@ -66,6 +66,7 @@ pub(crate) struct RuleSettings {
     pub(super) profile: Option<ProfileName>,
     /// A folder with the files of the OWASP Core Rule Set, or with rules of your own: `crs-setup.conf`, `*.conf` and `*.data`
     /// in it and in its folders `rules` and `plugins`. `ferrum-edge waf check FOLDER` says what can't be used.
+    #[schemars(extend("format" = "path"))]
     pub(super) crs: Option<PathBuf>,
     /// Of the Core Rule Set: how many rules refuse, 1 (few false alarms) to 4. Default as the set-up says, or 1.
     #[schemars(range(min = 1, max = 4))]

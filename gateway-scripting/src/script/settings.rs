@@ -59,6 +59,7 @@ pub(crate) struct Config {
     source: Option<String>,
     /// The file with the script. It is looked at every `refresh` and compiled again when it has changed; a version that can't be
     /// compiled is logged, shown in `/v1/status`, and not used. Replace a file by renaming.
+    #[schemars(extend("format" = "path"))]
     path: Option<PathBuf>,
     /// How often `path` is looked at; at least 1 s. Default 5 s.
     #[schemars(range(min = 1))]
@@ -138,6 +139,7 @@ pub(crate) struct Call {
     url: String,
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
     #[serde(default)]
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// How long the whole answer may take. Default 1 s.
     #[schemars(range(min = 1, max = 60_000))]

@@ -18,6 +18,7 @@ use serde_json::Value;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The module's file (`.wasm`), read and compiled when the configuration is loaded. Required.
+    #[schemars(extend("format" = "path"))]
     path: PathBuf,
     /// The SHA-256 of the file, in hexadecimal; a file with another one is refused. Default: not checked.
     sha256: Option<String>,
@@ -109,6 +110,7 @@ pub(crate) struct Call {
     url: String,
     /// The PEM file with the only roots that are trusted for this URL. Default: the public roots.
     #[serde(default)]
+    #[schemars(extend("format" = "path"))]
     ca_path: Option<PathBuf>,
     /// How long a call may take at most; the module may ask for less. Default 5 s.
     #[schemars(range(min = 1, max = 60_000))]

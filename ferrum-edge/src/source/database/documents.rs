@@ -7,12 +7,14 @@ use gateway_core::config::catalog::{Edit, Kind, Put};
 use gateway_core::config::credential::CredentialTypes;
 use gateway_core::config::file::{self, Origin, parse_item, parse_part};
 use gateway_core::config::problem::Problems;
+use gateway_core::plugin::Registry;
 use schemars::JsonSchema;
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::Permitted;
+use super::paths::Paths;
 use crate::store::Object;
 use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 
@@ -22,6 +24,7 @@ pub(crate) struct Documents {
     types: CredentialTypes,
     keys: Keys,
     references: Arc<Permitted>,
+    paths: Arc<Paths>,
 }
 
 /// Keys that tell where an object stands when the rest of it can't be read.
@@ -40,8 +43,19 @@ const PLACE_OF_PROXY: &[&str] = &[
 const NOBODY: &str = r#"{"id":""}"#;
 
 impl Documents {
-    pub(crate) fn new(types: CredentialTypes, keys: Keys, references: Permitted) -> Self {
-        Self { types, keys, references: Arc::new(references) }
+    pub(crate) fn new(registry: &Registry, keys: Keys, references: Permitted) -> Self {
+        let (types, paths) = (registry.credential_types(), Paths::of(registry));
+        Self { types, keys, references: Arc::new(references), paths: Arc::new(paths) }
+    }
+
+    /// What is wrong with the files that an object names.
+    fn files<T: Identified>(&self, at: &str, object: &T) -> Problems {
+        match object.plugin() {
+            Some((plugin, config)) => {
+                self.paths.check(plugin, config, &format!("{at}.config"), &self.references)
+            }
+            None => Problems::default(),
+        }
     }
 
     /// Reads a document that stands at `at`, as somebody sent it.
@@ -50,7 +64,8 @@ impl Documents {
         T: DeserializeOwned + JsonSchema + Identified,
     {
         let origin = Origin { format: Some(file::Format::Json), ..Origin::default() };
-        let (object, problems) = parse_part::<T>(document, &origin, at, &*self.references);
+        let (object, mut problems) = parse_part::<T>(document, &origin, at, &*self.references);
+        problems.0.extend(object.iter().flat_map(|object| self.files(at, object).0));
         let object = object.unwrap_or_else(T::bare).with_id(id);
         Put { at: at.to_owned(), object, damage: Some(problems).filter(|problems| !problems.is_empty()) }
     }
@@ -153,7 +168,10 @@ impl Documents {
             Err(error) => Err(Problems::one("credentials", error.to_string())),
         };
         match read {
-            Ok(item) if item.id() == Some(&object.id) => Put { at, object: item, damage: None },
+            Ok(item) if item.id() == Some(&object.id) => {
+                let damage = Some(self.files(&at, &item)).filter(|problems| !problems.is_empty());
+                Put { at, object: item, damage }
+            }
             Ok(item) => {
                 let problems = Problems::one("id", format!("the document's id is not `{}`", object.id));
                 Put { at, object: item.with_id(&object.id), damage: Some(problems) }
@@ -261,6 +279,10 @@ impl<'de> Visitor<'de> for Beginning<'_> {
 pub(crate) trait Identified {
     /// Its id.
     fn id(&self) -> Option<&String>;
+    /// The plugin that is configured, and its settings.
+    fn plugin(&self) -> Option<(&str, &Value)> {
+        None
+    }
     /// The same with another id.
     fn with_id(self, id: &str) -> Self;
     /// One that says nothing.
@@ -268,8 +290,10 @@ pub(crate) trait Identified {
 }
 
 macro_rules! identified {
-    ($($type:ty),*) => {$(
+    ($($type:ty $({ $more:item })?),*) => {$(
         impl Identified for $type {
+            $($more)?
+
             fn id(&self) -> Option<&String> {
                 self.id.as_ref()
             }
@@ -285,7 +309,11 @@ macro_rules! identified {
     )*};
 }
 
-identified!(file::Proxy, file::Consumer, file::Upstream, file::PluginConfig);
+identified!(file::Proxy, file::Consumer, file::Upstream, file::PluginConfig {
+    fn plugin(&self) -> Option<(&str, &Value)> {
+        Some((&self.plugin_name, &self.config))
+    }
+});
 
 #[cfg(test)]
 mod tests {
@@ -295,7 +323,7 @@ mod tests {
         let (id, document) = ("k".to_owned(), document.to_owned());
         let kind = Kind::PluginConfigs;
         let object = Object { kind, id, document, created_at: 0, updated_at: 0, revision: 1 };
-        let put = Documents::new(crate::plugins().credential_types(), Keys::default(), Permitted::default())
+        let put = Documents::new(&crate::plugins(), Keys::default(), Permitted::default())
             .stored::<file::PluginConfig>(String::new(), &object);
         assert!(put.damage.is_some(), "{object:?}");
         (put.object.proxy_id, put.object.scope)

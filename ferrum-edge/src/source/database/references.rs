@@ -1,7 +1,7 @@
 //! What objects in a database may refer to on this machine. Whoever may write objects could otherwise read every secret of
 //! the gateway's environment, so that only what its operator permits is answered.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::{env, io};
 
@@ -53,12 +53,24 @@ impl Permitted {
     /// By where the path really leads: a link must not lead out of what is permitted.
     fn takes_path(&self, path: &Path) -> bool {
         let Ok(real) = path.canonicalize() else { return false };
-        path.is_absolute()
-            && self
-                .paths
-                .iter()
-                .filter_map(|permitted| permitted.canonicalize().ok())
-                .any(|permitted| real.starts_with(permitted))
+        path.is_absolute() && self.has(&real)
+    }
+
+    /// Whether a setting may name this file or folder. It need not be there yet: then the folder counts that it would be in.
+    pub(super) fn takes_file(&self, path: &Path) -> bool {
+        let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+        let there = path.ancestors().find_map(|part| match part.symlink_metadata() {
+            // A link that leads nowhere yet may lead anywhere later.
+            Ok(_) => Some(part.canonicalize().ok()),
+            Err(_) => None,
+        });
+        is_plain && there.flatten().is_some_and(|real| self.has(&real))
+    }
+
+    /// Whether a real path is one that is permitted, or beneath one.
+    fn has(&self, real: &Path) -> bool {
+        let mut permitted = self.paths.iter().filter_map(|permitted| permitted.canonicalize().ok());
+        permitted.any(|permitted| real.starts_with(permitted))
     }
 }
 
