@@ -78,7 +78,7 @@ pub(crate) struct Touched {
 /// An entry as it is written, read back for filters and for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Counts from 1, without gaps.
+    /// Counts from 1, without gaps; 0 is an entry that is in no chain, because the database was away.
     pub(crate) seq: u64,
     /// RFC 3339, by the clock of the gateway that wrote it.
     pub(crate) at: String,
@@ -117,6 +117,9 @@ pub(crate) struct Entry {
     pub(crate) suppressed: u64,
     /// The hash of the entry before; empty in the very first.
     pub(crate) prev: String,
+    /// It is in the log only and follows no other one, because the database was away.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) unchained: bool,
 }
 
 /// An entry without its place in the chain.
@@ -172,12 +175,21 @@ impl Draft {
         }
     }
 
+    /// As an entry that follows no other one.
+    pub(crate) fn unchained(&self) -> Line {
+        self.line(0, String::new(), true)
+    }
+
     /// Puts it at the end of a chain.
     pub(crate) fn chained(&self, tip: &Tip) -> Line {
+        self.line(tip.seq + 1, tip.hash.clone(), false)
+    }
+
+    fn line(&self, seq: u64, prev: String, unchained: bool) -> Line {
         let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(self.at);
         let who = &self.who;
         let entry = Entry {
-            seq: tip.seq + 1,
+            seq,
             at: Rfc3339(time).to_string(),
             host: host().to_owned(),
             actor: cut(&who.actor, MAX_NAME),
@@ -194,7 +206,8 @@ impl Draft {
             changes: self.changes.clone(),
             changes_left_out: self.changes_left_out,
             suppressed: self.suppressed,
-            prev: tip.hash.clone(),
+            prev,
+            unchained,
         };
         // Only maps without text keys fail to be written, and there are none.
         let text = serde_json::to_string(&entry).unwrap_or_default();
@@ -210,6 +223,18 @@ impl Line {
     /// What it says; `None` when somebody made it unreadable.
     pub(crate) fn read(&self) -> Option<Entry> {
         serde_json::from_str(&self.entry).ok()
+    }
+
+    /// What is wrong with it, whatever it follows.
+    pub(crate) fn own_fault(&self) -> Option<&'static str> {
+        if hash(&self.entry) != self.hash {
+            return Some("the entry is not the one its hash was made of");
+        }
+        match self.read() {
+            None => Some("the entry can't be read"),
+            Some(entry) if entry.seq != self.seq => Some("the entry has another number than its row"),
+            Some(_) => None,
+        }
     }
 
     /// As it is answered and logged: the entry with its hash behind everything else.
@@ -232,7 +257,7 @@ pub(crate) struct Query {
     /// Milliseconds since 1970 UTC.
     pub(crate) since: Option<u64>,
     pub(crate) until: Option<u64>,
-    /// Only older ones.
+    /// Only older ones of the chain.
     pub(crate) before: Option<u64>,
     pub(crate) limit: usize,
 }
@@ -250,7 +275,7 @@ impl Query {
     pub(crate) fn fits(&self, line: &Line) -> bool {
         let in_time = self.since.is_none_or(|since| line.at >= since)
             && self.until.is_none_or(|until| line.at <= until)
-            && self.before.is_none_or(|before| line.seq < before);
+            && self.before.is_none_or(|before| (1..before).contains(&line.seq));
         if !in_time || self.texts().next().is_none() {
             return in_time;
         }
@@ -311,13 +336,10 @@ impl Verifier {
     }
 
     fn fault(&self, line: &Line) -> Option<&'static str> {
-        if hash(&line.entry) != line.hash {
-            return Some("the entry is not the one its hash was made of");
+        if let Some(why) = line.own_fault() {
+            return Some(why);
         }
-        let Some(entry) = line.read() else { return Some("the entry can't be read") };
-        if entry.seq != line.seq {
-            return Some("the entry has another number than its row");
-        }
+        let entry = line.read()?;
         let is_first = self.found.entries == 1;
         if !is_first && line.seq != self.tip.seq + 1 {
             return Some("entries before it are missing");

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Line, Query, Tip, Verified, Verifier};
+use serde::Serialize;
+
+use super::{Broken, Line, Query, Tip, Verified};
 
 /// Bytes of a line that is read.
 const MAX_LINE: u64 = 16 << 20;
@@ -74,7 +76,8 @@ fn last(file: &mut File) -> io::Result<Tip> {
         file.write_all(b"\n")?;
     }
     let lines = tail.split(|byte| *byte == b'\n').rev();
-    let found = lines.filter_map(|line| parse(std::str::from_utf8(line).ok()?)).next();
+    let chained = |line: &[u8]| parse(std::str::from_utf8(line).ok()?).filter(|line| line.seq > 0);
+    let found = lines.filter_map(chained).next();
     Ok(found.map(|line| line.tip()).unwrap_or_default())
 }
 
@@ -116,17 +119,105 @@ pub(crate) fn page(path: &Path, query: &Query) -> Result<Vec<Line>, AuditLogErro
     Ok(found.into())
 }
 
-/// Looks through the chain in a file; says also how many lines are not entries.
+/// What looking through the chain in files found. Gaps are counted apart: each of several gateways on one database logs what
+/// went through it, and the chain is the database's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Checked {
+    #[serde(flatten)]
+    pub(crate) verified: Verified,
+    /// Entries between those that are there.
+    pub(crate) missing: u64,
+    /// Entries in no chain, because the database was away.
+    pub(crate) unchained: u64,
+    /// Lines that are not entries.
+    pub(crate) foreign: u64,
+    /// The entry behind the first gap.
+    #[serde(skip)]
+    gap: Option<u64>,
+}
+
+impl Checked {
+    /// For a chain of which all has to be there.
+    pub(crate) fn whole(mut self) -> Verified {
+        if let (None, Some(seq)) = (&self.verified.broken, self.gap) {
+            self.verified.broken = Some(Broken { seq, why: "entries before it are missing" });
+            self.verified.valid = false;
+        }
+        self.verified
+    }
+
+    /// Looks at the next entry, in the order of their numbers.
+    fn add(&mut self, link: Link) {
+        let (found, seq) = (&mut self.verified, link.seq);
+        let is_first = found.entries == 0;
+        // A file that was copied before it was rotated away has the same entries.
+        if !is_first && (seq, &link.hash) == (found.last, &found.hash) {
+            return;
+        }
+        let fault = if link.fault.is_some() {
+            link.fault
+        } else if is_first {
+            (seq == 1 && !link.prev.is_empty()).then_some(FOLLOWS)
+        } else if seq == found.last {
+            Some("there are two entries of this number")
+        } else if seq == found.last + 1 {
+            (link.prev != found.hash).then_some(FOLLOWS)
+        } else {
+            self.missing += seq - found.last - 1;
+            self.gap = self.gap.or(Some(seq));
+            None
+        };
+        if let (None, Some(why)) = (&found.broken, fault) {
+            found.broken = Some(Broken { seq, why });
+        }
+        if is_first {
+            found.first = seq;
+        }
+        found.entries += 1;
+        (found.last, found.hash) = (seq, link.hash);
+    }
+}
+
+const FOLLOWS: &str = "it does not follow the entry before it";
+
+/// What of an entry makes it part of the chain.
+struct Link {
+    seq: u64,
+    hash: String,
+    prev: String,
+    fault: Option<&'static str>,
+}
+
+impl Link {
+    fn of(line: Line) -> Self {
+        let fault = line.own_fault();
+        let prev = line.read().map(|entry| entry.prev).unwrap_or_default();
+        Self { seq: line.seq, hash: line.hash, prev, fault }
+    }
+}
+
+/// Looks through the chain in files: the parts that one gateway wrote, or what several on one database did.
 ///
 /// # Errors
-/// When the file can't be read.
-pub(crate) fn verify(path: &Path) -> Result<(Verified, u64), AuditLogError> {
-    let (mut verifier, mut foreign) = (Verifier::default(), 0);
-    lines(path, |line| match line {
-        Some(line) => verifier.add(&line),
-        None => foreign += 1,
-    })?;
-    Ok((verifier.finish(), foreign))
+/// When a file can't be read.
+pub(crate) fn verify<P: AsRef<Path>>(paths: &[P]) -> Result<Checked, AuditLogError> {
+    let (mut checked, mut links) = (Checked::default(), Vec::new());
+    let mut broken = None;
+    for path in paths {
+        lines(path.as_ref(), |line| match line {
+            Some(line) if line.seq > 0 => links.push(Link::of(line)),
+            Some(line) => {
+                checked.unchained += 1;
+                broken = broken.take().or_else(|| line.own_fault().map(|why| Broken { seq: 0, why }));
+            }
+            None => checked.foreign += 1,
+        })?;
+    }
+    links.sort_by(|one, other| (one.seq, &one.hash).cmp(&(other.seq, &other.hash)));
+    links.into_iter().for_each(|link| checked.add(link));
+    checked.verified.broken = checked.verified.broken.take().or(broken);
+    checked.verified.valid = checked.verified.broken.is_none();
+    Ok(checked)
 }
 
 #[cfg(test)]
@@ -171,14 +262,56 @@ mod tests {
             // As a crash would leave it.
             OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"seq\":").unwrap();
         }
-        let (verified, foreign) = verify(&path).unwrap();
-        assert_eq!((verified.valid, verified.entries, foreign), (true, 6, 3));
+        let found = verify(&[&path]).unwrap();
+        assert_eq!((found.verified.valid, found.verified.entries, found.foreign), (true, 6, 3));
         let page = page(&path, &Query { before: Some(6), limit: 2, ..Query::default() }).unwrap();
         assert_eq!(page.iter().map(|line| line.seq).collect::<Vec<_>>(), [5, 4]);
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replacen("reload 1", "reload 7", 1)).unwrap();
-        assert_eq!(verify(&path).unwrap().0.broken.unwrap().seq, 2);
+        assert_eq!(verify(&[&path]).unwrap().verified.broken.unwrap().seq, 2);
+    }
+
+    /// Each of two gateways on one database has its own entries of the one chain; one has an entry that the database never got.
+    #[test]
+    fn files_of_several_gateways_make_one_chain() {
+        let folder = folder("several");
+        let paths = ["one", "two"].map(|name| folder.0.join(name));
+        let mut logs = paths.clone().map(|path| Log::open(&path).unwrap().0);
+        let mut tip = Tip::default();
+        for n in 0..9 {
+            let line = draft(&format!("reload {n}")).chained(&tip);
+            logs[usize::from(n % 3 == 2)].write(&line).unwrap();
+            tip = line.tip();
+        }
+        logs[1].write(&draft("away").unchained()).unwrap();
+        assert_eq!(Log::open(&paths[1]).unwrap().1, tip, "an entry in no chain is no end of one");
+        let all = verify(&paths).unwrap();
+        assert_eq!((all.verified.entries, all.missing, all.unchained), (9, 0, 1));
+        assert_eq!(
+            (all.verified.valid, all.clone().whole().valid, all.verified.hash),
+            (true, true, tip.hash)
+        );
+        let twice = verify(&[&paths[0], &paths[1], &paths[0]]).unwrap();
+        assert_eq!((twice.verified.valid, twice.verified.entries, twice.missing), (true, 9, 0));
+        let one = verify(&paths[..1]).unwrap();
+        assert_eq!((one.verified.valid, one.verified.entries, one.missing), (true, 6, 2));
+        let whole = one.whole();
+        assert_eq!((whole.valid, whole.broken.map(|broken| broken.seq)), (false, Some(4)));
+        let changed = |path: &Path, from: &str, to: &str| {
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains(from), "{text}");
+            std::fs::write(path, text.replacen(from, to, 1)).unwrap();
+            verify(&paths).unwrap().verified.broken.unwrap().seq
+        };
+        assert_eq!(changed(&paths[1], "away", "here"), 0);
+        assert_eq!(changed(&paths[1], "reload 5", "reload 7"), 6);
+        // A whole chain of somebody else's.
+        std::fs::remove_file(&paths[1]).unwrap();
+        let mut log = Log::open(&paths[1]).unwrap().0;
+        log.write(&draft("forged").chained(&Tip::default())).unwrap();
+        let broken = verify(&paths).unwrap().verified.broken.unwrap();
+        assert_eq!((broken.seq, broken.why), (1, "there are two entries of this number"));
     }
 }

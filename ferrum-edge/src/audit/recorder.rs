@@ -186,11 +186,19 @@ impl Recorder {
         }
     }
 
+    /// The database did not take these. The log gets them, in no chain: there is only one chain, and it is the database's.
     fn lose(&self, drafts: &[Draft], why: &str) {
         self.counts.lost.fetch_add(drafts.len() as u64, Relaxed);
-        for Draft { who, action, outcome, status, .. } in drafts {
+        let mut state = self.state();
+        for draft in drafts {
+            let Draft { who, action, outcome, status, .. } = draft;
             let (actor, peer, outcome) = (&who.actor, who.peer.as_deref(), outcome.as_str());
-            tracing::error!(actor, peer, action, outcome, status, why, "an entry of the audit is lost");
+            let is_logged = state.log.as_mut().is_some_and(|log| log.write(&draft.unchained()).is_ok());
+            let told = match is_logged {
+                true => "an entry of the audit is in its log only, and in no chain",
+                false => "an entry of the audit is lost",
+            };
+            tracing::error!(actor, peer, action, outcome, status, why, "{told}");
         }
     }
 
@@ -257,6 +265,29 @@ mod tests {
 
     fn count(counter: &AtomicU64) -> u64 {
         counter.load(Relaxed)
+    }
+
+    /// What was tried while the database was away is no secret of whoever disturbed it.
+    #[tokio::test]
+    async fn what_the_database_does_not_take_is_in_the_log() {
+        let folder = std::env::temp_dir().join(format!("ferrum-recorder-lost-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.log");
+        let recorder = Recorder::new(Arc::default());
+        recorder.log_to(Some(&path)).unwrap();
+        recorder.record(draft(Some("write"), Outcome::Allowed));
+        recorder.lose(&[draft(Some("write"), Outcome::Failed)], "it is away");
+        recorder.record(draft(Some("write"), Outcome::Allowed));
+        let found = super::super::log::verify(&[&path]).unwrap();
+        assert_eq!((found.verified.entries, found.unchained, found.missing), (2, 1, 0));
+        assert!(found.whole().valid);
+        let query =
+            super::super::Query { outcome: Some("failed".to_owned()), limit: 9, ..Default::default() };
+        let entries = super::super::log::page(&path, &query).unwrap();
+        let entry = entries[0].read().unwrap();
+        assert_eq!((entry.seq, entry.unchained, &*entry.actor, &*entry.prev), (0, true, "ann", ""));
+        assert_eq!(count(&recorder.counts.lost), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[tokio::test(start_paused = true)]

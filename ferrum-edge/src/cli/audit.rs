@@ -24,9 +24,14 @@ pub(super) struct AuditArgs {
     /// With --verify: this entry must still have this hash, as an earlier --verify or the audit log has it
     #[arg(long, value_name = "SEQ:HASH", requires = "verify")]
     expect: Option<Expect>,
-    /// Read this audit log instead of asking a gateway
+    /// Read this audit log instead of asking a gateway; may be given several times, for rotated files and for each of the
+    /// gateways on one database
     #[arg(long, value_name = "FILE", conflicts_with_all = ["admin", "db_url", "db_type"])]
-    file: Option<PathBuf>,
+    file: Vec<PathBuf>,
+    /// With --verify and --file: the files are only a part of what the gateways on one database wrote, so that entries
+    /// between those that are there are no failure
+    #[arg(long, requires = "verify", requires = "file")]
+    partial: bool,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
@@ -109,21 +114,8 @@ const PAGE: u64 = 500;
 
 /// Lists entries, or verifies their chain.
 pub(super) fn audit(args: &AuditArgs, registry: Registry) -> u8 {
-    let done = match (&args.file, args.verify) {
-        (Some(path), true) => verify(path).map_err(failed).and_then(|(verified, foreign)| {
-            if foreign > 0 {
-                print::error(format_args!("{foreign} lines of the file are not entries"));
-            }
-            let verified = serde_json::to_value(&verified).map_err(failed)?;
-            let found = args.expect.as_ref().map(|expect| {
-                let query =
-                    Query { before: Some(expect.seq.saturating_add(1)), limit: 1, ..Query::default() };
-                page(path, &query).map_err(failed).map(|lines| lines.first().map(Line::tip))
-            });
-            told(args, &verified, found.transpose()?.flatten())
-        }),
-        (Some(path), false) => of_file(args, path),
-        (None, is_verified) => args.admin.open_existing(registry).and_then(|admin| match is_verified {
+    let done = match (&*args.file, args.verify) {
+        ([], is_verified) => args.admin.open_existing(registry).and_then(|admin| match is_verified {
             true => {
                 let verified = admin.ask("GET", "/v1/audit/verify", None)?;
                 let found = args.expect.as_ref().map(|expect| {
@@ -136,8 +128,49 @@ pub(super) fn audit(args: &AuditArgs, registry: Registry) -> u8 {
             }
             false => listed(args, |path| admin.ask("GET", path, None)),
         }),
+        (_, true) => verify_files(args),
+        (_, false) => of_files(args),
     };
     done.unwrap_or_else(|code| code)
+}
+
+/// Verifies the chain in files.
+fn verify_files(args: &AuditArgs) -> Result<u8, u8> {
+    let checked = verify(&args.file).map_err(failed)?;
+    if checked.foreign > 0 {
+        print::error(format_args!("{} lines are not entries", checked.foreign));
+    }
+    if checked.unchained > 0 {
+        let count = checked.unchained;
+        print::error(format_args!("{count} entries are in no chain, because the database was away"));
+    }
+    if checked.missing > 0 {
+        print::error(format_args!(
+            "{} entries are not in these files. Give the files of all gateways on the database, each with --file, or say \
+             --partial",
+            checked.missing
+        ));
+    }
+    let verified = serde_json::to_value(&checked).map_err(failed)?;
+    let found = args.expect.as_ref().map(|expect| {
+        let query = Query { before: Some(expect.seq.saturating_add(1)), limit: 1, ..Query::default() };
+        newest(&args.file, &query).map(|lines| lines.first().map(Line::tip))
+    });
+    let code = told(args, &verified, found.transpose()?.flatten())?;
+    Ok(if checked.missing > 0 && !args.partial { FAILED } else { code })
+}
+
+/// The newest entries of files that fit, the newest first.
+fn newest(paths: &[PathBuf], query: &Query) -> Result<Vec<Line>, u8> {
+    let mut found = Vec::new();
+    for path in paths {
+        found.extend(page(path, query).map_err(failed)?);
+    }
+    // Those in no chain have a time only; of others the number says more.
+    found.sort_by_key(|line| std::cmp::Reverse((line.at, line.seq)));
+    found.dedup_by(|one, other| one.hash == other.hash);
+    found.truncate(query.limit);
+    Ok(found)
 }
 
 fn failed(error: impl std::fmt::Display) -> u8 {
@@ -202,7 +235,7 @@ fn listed(args: &AuditArgs, ask: impl Fn(&str) -> Result<Value, u8>) -> Result<u
     }
 }
 
-fn of_file(args: &AuditArgs, path: &std::path::Path) -> Result<u8, u8> {
+fn of_files(args: &AuditArgs) -> Result<u8, u8> {
     let filter = &args.filter;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let query = Query {
@@ -215,7 +248,7 @@ fn of_file(args: &AuditArgs, path: &std::path::Path) -> Result<u8, u8> {
         limit: usize::try_from(filter.count).unwrap_or(usize::MAX),
         ..Query::default()
     };
-    for line in page(path, &query).map_err(failed)? {
+    for line in newest(&args.file, &query)? {
         let entry = serde_json::from_str(&Line::with_hash(&line)).map_err(failed)?;
         show(&entry, args.output);
     }
@@ -241,7 +274,7 @@ fn text(entry: &Value) -> String {
         text => format!("{before}{text}"),
     };
     let words = [
-        field(&entry["seq"]),
+        if entry["unchained"] == true { "unchained".to_owned() } else { field(&entry["seq"]) },
         field(&entry["at"]),
         field(&entry["outcome"]),
         field(&entry["action"]),
