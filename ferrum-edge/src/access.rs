@@ -34,7 +34,7 @@ const MAX_BEARER_BYTES: usize = 8192;
 /// How those come who send a request.
 const ADMIN_API: &str = "admin-api";
 /// Seconds by which clocks may differ.
-const LEEWAY: u64 = 30;
+const LEEWAY: f64 = 30.0;
 
 /// Who may use the admin API. Nobody, until something is added.
 #[derive(Clone, Default)]
@@ -179,13 +179,24 @@ struct Header {
 
 #[derive(Deserialize)]
 struct Claims {
-    sub: String,
-    exp: u64,
-    #[serde(default)]
-    nbf: u64,
-    #[serde(default)]
+    sub: Option<String>,
+    exp: Option<NumericDate>,
+    nbf: Option<NumericDate>,
     iss: Option<String>,
-    role: Role,
+    role: Option<Role>,
+}
+
+/// Seconds since 1970 (RFC 7519 §2); a fraction of a second is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Deserialize)]
+#[serde(try_from = "f64")]
+struct NumericDate(f64);
+
+impl TryFrom<f64> for NumericDate {
+    type Error = &'static str;
+
+    fn try_from(seconds: f64) -> Result<Self, Self::Error> {
+        if seconds.is_finite() && seconds >= 0.0 { Ok(Self(seconds.floor())) } else { Err("no date") }
+    }
 }
 
 impl Jwt {
@@ -201,19 +212,24 @@ impl Jwt {
         if header.alg != "HS256" || header.crit.is_some() {
             return Err("Only HS256 tokens without critical extensions are taken");
         }
-        let claims: Claims =
-            part(claims).ok_or("The token lacks `sub`, `exp` or `role` (read, write or admin)")?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if claims.exp.saturating_add(LEEWAY) < now {
+        let claims: Claims = part(claims).ok_or(
+            "A claim of the token is of another kind: `sub` and `iss` are texts, `exp` and `nbf` seconds since 1970, \
+             `role` is read, write or admin",
+        )?;
+        let name = claims.sub.ok_or("The token lacks `sub`")?;
+        let ends = claims.exp.ok_or("The token lacks `exp`")?;
+        let role = claims.role.ok_or("The token lacks `role` (read, write or admin)")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        if ends.0 + LEEWAY < now.floor() {
             return Err("The token has expired");
         }
-        if claims.nbf > now + LEEWAY {
+        if claims.nbf.is_some_and(|begins| begins.0 > now + LEEWAY) {
             return Err("The token is not valid yet");
         }
         if self.issuer.is_some() && claims.iss != self.issuer {
             return Err("The token is of another issuer");
         }
-        Ok(Caller { name: claims.sub.into(), role: claims.role, source: ADMIN_API })
+        Ok(Caller { name: name.into(), role, source: ADMIN_API })
     }
 }
 

@@ -69,9 +69,24 @@ fn signed_tokens_tell_who_and_what() {
         (hs256, r#"{"sub":"ann","exp":4102444800,"nbf":4102444000,"role":"write"}"#, SECRET),
         (hs256, r#"{"sub":"ann","role":"write"}"#, SECRET),
         (hs256, r#"{"sub":"ann","exp":4102444800,"role":"root"}"#, SECRET),
+        (hs256, r#"{"sub":"ann","exp":-1.5,"role":"write"}"#, SECRET),
+        (hs256, r#"{"sub":"ann","exp":"4102444800","role":"write"}"#, SECRET),
+        (hs256, r#"{"sub":"ann","exp":99.5,"role":"write"}"#, SECRET),
         (hs256, r#"{"sub":"ann","exp":4102444800}"#, SECRET),
     ] {
         assert!(caller_of(jwt(header, claims, secret)).is_err(), "{header} {claims}");
+    }
+    // Python's `time.time() + 60` has a fraction (RFC 7519 §2), and what is missing is named.
+    let fraction = r#"{"sub":"ann","exp":4102444800.18,"nbf":1.5,"role":"write"}"#;
+    assert_eq!(caller_of(jwt(hs256, fraction, SECRET)).unwrap(), ann);
+    for (claims, told) in [
+        (r#"{"exp":4102444800,"role":"write"}"#, "lacks `sub`"),
+        (r#"{"sub":"ann","role":"write"}"#, "lacks `exp`"),
+        (r#"{"sub":"ann","exp":4102444800}"#, "lacks `role`"),
+        (r#"{"sub":"ann","exp":"soon","role":"write"}"#, "of another kind"),
+    ] {
+        let refused = caller_of(jwt(hs256, claims, SECRET)).unwrap_err();
+        assert!(refused.to_string().contains(told), "{claims}: {refused}");
     }
     // Without the signature.
     let token = jwt(hs256, good, SECRET);

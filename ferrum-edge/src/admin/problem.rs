@@ -94,7 +94,11 @@ fn told(error: &WriteError, status: Option<StatusCode>) -> Response {
         }
         WriteError::Seal { source, at } => {
             let dot = if at.is_empty() { "" } else { "." };
-            let path = Problem::new(format!("{at}{dot}credentials"), "");
+            let place = match source {
+                SealError::Credential { place, .. } => format!(".{place}"),
+                _ => String::new(),
+            };
+            let path = Problem::new(format!("{at}{dot}credentials{place}"), "");
             let errors = vec![
                 json!({ "pointer": pointer(&path), "detail": source.to_string(), "remedy": source.remedy() }),
             ];

@@ -48,6 +48,16 @@ pub enum SealError {
     /// The document is none of a consumer.
     #[error("this is not a consumer: {0}")]
     Document(&'static str),
+    /// A credential is not such as can be kept.
+    #[error("`{place}` has neither `{key}` alone nor `{hash}` alone, so it is no credential of this type")]
+    Credential {
+        /// Its type, and its number in a list, such as `key_auth[1]`.
+        place: String,
+        /// The name of the text.
+        key: &'static str,
+        /// The name of its hash.
+        hash: &'static str,
+    },
     /// Encryption is needed and there is no key for it.
     #[error("`{0}` has to be encrypted, and there is no key for it")]
     NoKey(String),
@@ -83,6 +93,7 @@ impl SealError {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Document(_) => "put a JSON object with an `id`",
+            Self::Credential { .. } => "put the text itself or its hash, and nothing beside it",
             Self::Reference(_) => "put the key itself; only its hash is stored",
             Self::NoKey(_) => {
                 "set `FERRUM_DB_ENCRYPTION_KEY` to 32 random bytes, such as `openssl rand -base64 32` gives, on every gateway"
@@ -239,10 +250,21 @@ impl Consumer {
             Some(Value::Object(credentials)) => credentials,
             Some(_) => return Err(SealError::Document("its `credentials` are no object")),
         };
+        let mut at = |name: &str, number: Option<usize>, value: &mut Value| {
+            work(name, value).map_err(|error| match error {
+                SealError::Credential { key, hash, .. } => {
+                    let number = number.map(|n| format!("[{n}]")).unwrap_or_default();
+                    SealError::Credential { place: format!("{name}{number}"), key, hash }
+                }
+                other => other,
+            })
+        };
         for (name, value) in credentials {
             match value {
-                Value::Array(values) => values.iter_mut().try_for_each(|value| work(name, value))?,
-                value => work(name, value)?,
+                Value::Array(values) => {
+                    values.iter_mut().enumerate().try_for_each(|(n, value)| at(name, Some(n), value))?;
+                }
+                value => at(name, None, value)?,
             }
         }
         Ok(())
@@ -270,12 +292,16 @@ fn canonical<'a>(kind: Option<&'static CredentialType>, name: &'a str) -> &'a st
 
 /// The hash of what stands at `key`, or the hash that stands there already; anything else might be a secret under a
 /// wrong name and is refused.
-fn hashed(fields: &Map<String, Value>, (key, into): (&str, &str)) -> Result<Map<String, Value>, SealError> {
+fn hashed(
+    fields: &Map<String, Value>,
+    (key, into): (&'static str, &'static str),
+) -> Result<Map<String, Value>, SealError> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|_| fields.len() == 1);
     let hash = match (text(key), text(into)) {
         (Some(secret), _) => sha256(secret.as_bytes()),
         (_, Some(hash)) if is_hash(hash) => hash.to_ascii_lowercase(),
-        _ => return Err(SealError::Document("what is to be hashed is neither the text nor its hash")),
+        // Where it stands is known by who looks through the document.
+        _ => return Err(SealError::Credential { place: String::new(), key, hash: into }),
     };
     Ok(Map::from_iter([(into.to_owned(), Value::String(hash))]))
 }

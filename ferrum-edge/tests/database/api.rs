@@ -362,6 +362,23 @@ fn what_is_served_is_told_and_targets_come_and_go() {
     is_problem(&api.delete(&path(left)), 404, "not_found");
     is_problem(&api.delete(&path(right)), 422, "invalid");
     is_problem(&api.send("PUT", "/v1/upstreams/group/targets/nowhere", &json!({})), 422, "invalid");
+    for (body, pointer) in [(json!({ "host": "127.0.0.2" }), "/host"), (json!({ "port": 1 }), "/port")] {
+        let refused = api.send("PUT", &path(right), &body);
+        is_problem(&refused, 422, "invalid");
+        assert_eq!(refused.json()["errors"][0]["pointer"], json!(pointer), "{refused:?}");
+    }
+    api.good("PUT", &path(right), &json!({ "host": "127.0.0.1", "port": right.port(), "weight": 6 }));
+    let [socket, service] = ["unix:%2Frun%2Fapp.sock", "srv:_http._tcp.shop.example.com"]
+        .map(|name| format!("/v1/upstreams/group/targets/{name}"));
+    for (place, host) in [(&socket, "unix:/run/app.sock"), (&service, "srv:_http._tcp.shop.example.com")] {
+        api.good("PUT", place, &json!({ "priority": 1 }));
+        api.good("PUT", place, &json!({ "priority": 2, "host": host }));
+        is_problem(&api.send("PUT", place, &json!({ "port": 80 })), 422, "invalid");
+        let items = api.get("/v1/upstreams/group/targets").json()["items"].clone();
+        let found = items.as_array().unwrap().iter().filter(|target| target["host"] == *host);
+        assert_eq!(found.map(|target| &target["priority"]).collect::<Vec<_>>(), [&json!(2)]);
+        assert!((200..300).contains(&api.delete(place).status));
+    }
     is_problem(&api.get("/v1/upstreams/none/targets"), 404, "not_found");
 }
 

@@ -59,8 +59,9 @@ fn a_rollback_says_whose_credentials_it_revives_and_can_leave_them() {
     let status = |key| running.client().get("/a/x", Some(key)).status;
     assert_eq!((status("ann-key"), status("new-key"), status("bob-key")), (401, 200, 401));
 
-    let kept = api.good("POST", "/v1/revisions/1/rollback?keep_credentials", &json!({}));
+    let kept = api.good("POST", "/v1/revisions/1/rollback?keep_credentials&details=true", &json!({}));
     assert_eq!(kept.json()["credentials_restored"], json!([]));
+    assert_eq!((&kept.json()["updated"], &kept.json()["changes"]), (&json!(0), &json!([])), "{kept:?}");
     assert_eq!((status("ann-key"), status("new-key")), (401, 200));
     // A consumer that comes back has none.
     let kept = api.good("POST", "/v1/revisions/3/rollback?keep_credentials=true", &json!({}));

@@ -35,13 +35,14 @@ fn a_key_is_kept_as_its_hash() {
 
 #[test]
 fn what_could_be_a_secret_under_a_wrong_name_is_refused() {
-    for wrong in [json!({"kye": "s"}), json!({"key": "s", "note": "s"}), json!({"key_sha256": "s"}), json!(7)]
-    {
-        assert!(matches!(
-            seal(&ann(json!({"key_auth": wrong})), &types(), &keys(OLD)),
-            Err(SealError::Document(_))
-        ));
+    for wrong in [json!({"kye": "s"}), json!({"key": "s", "note": "s"}), json!({"key_sha256": "s"})] {
+        let refused = seal(&ann(json!({"key_auth": ["k", wrong]})), &types(), &keys(OLD));
+        let Err(error @ SealError::Credential { .. }) = refused else { panic!("{wrong}: {refused:?}") };
+        let told = "`key_auth[1]` has neither `key` alone nor `key_sha256` alone, so it is no credential of this type";
+        assert_eq!(error.to_string(), told, "{wrong}");
     }
+    let number = seal(&ann(json!({"key_auth": 7})), &types(), &keys(OLD));
+    assert!(matches!(number, Err(SealError::Document(_) | SealError::Credential { .. })), "{number:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use gateway_core::config::catalog::Kind;
 use serde_json::{Map, Value};
 
+use crate::source::database::documents::Documents;
 use crate::store::{Change, Op, StoreError};
 
 /// Going back to an earlier revision.
@@ -17,10 +18,10 @@ pub(crate) struct Rollback {
 }
 
 /// The consumers among these steps back whose credentials differ from those of now. With `keep` they keep those of now,
-/// and none comes back; then the answer is empty.
+/// and none comes back; then the answer is empty, and steps that change nothing else are left out.
 pub(super) async fn credentials_of_now(
     change: &mut Change,
-    ops: &mut [Op],
+    ops: &mut Vec<Op>,
     keep: bool,
 ) -> Result<Vec<String>, StoreError> {
     let of_consumers = |op: &Op| op.key().0 == Kind::Consumers && op.document().is_some();
@@ -29,12 +30,11 @@ pub(super) async fn credentials_of_now(
         return Ok(ids);
     }
     let now = change.get_many(Kind::Consumers, &ids).await?;
-    let now: HashMap<String, Option<Value>> =
-        now.into_iter().map(|object| (object.id, credentials(&object.document))).collect();
+    let now: HashMap<String, String> = now.into_iter().map(|object| (object.id, object.document)).collect();
     let mut revived = Vec::new();
-    for op in ops {
+    for op in &mut *ops {
         let Op::Put { kind: Kind::Consumers, id, document } = op else { continue };
-        let present = now.get(id).cloned().flatten();
+        let present = now.get(id).and_then(|document| credentials(document));
         if credentials(document) == present {
             continue;
         }
@@ -46,6 +46,12 @@ pub(super) async fn credentials_of_now(
             *document = Value::Object(fields).to_string();
         }
     }
+    ops.retain(|op| match op {
+        Op::Put { kind: Kind::Consumers, id, document } => {
+            now.get(id).is_none_or(|now| !Documents::same(Kind::Consumers, now, document))
+        }
+        _ => true,
+    });
     Ok(revived)
 }
 
