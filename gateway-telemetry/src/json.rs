@@ -101,7 +101,8 @@ fn append(buffer: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     );
 }
 
-/// Appends text the way it stands within quotation marks (RFC 8259 §7).
+/// Appends text the way it stands within quotation marks (RFC 8259 §7). Control characters beyond ASCII are escaped, too: a
+/// terminal that shows a line would obey them.
 pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
     let text = &text[..text.len().min(MAX_TEXT)];
     if text.iter().all(|byte| matches!(byte, 0x20..=0x7e) && !matches!(byte, b'"' | b'\\')) {
@@ -109,12 +110,14 @@ pub fn escape(out: &mut Vec<u8>, text: &[u8]) {
         return;
     }
     for chunk in text.utf8_chunks() {
-        for byte in chunk.valid().bytes() {
-            match byte {
-                b'"' => out.extend_from_slice(b"\\\""),
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                0..=0x1f | 0x7f => append(out, format_args!("\\u{byte:04x}")),
-                _ => out.push(byte),
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => out.extend_from_slice(b"\\\""),
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+                    append(out, format_args!("\\u{:04x}", u32::from(c)));
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         if !chunk.invalid().is_empty() {

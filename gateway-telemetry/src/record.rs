@@ -354,10 +354,7 @@ fn headers(line: &mut impl Visit, exchange: &Exchange) {
         line.text("user_agent.original", agent);
     }
     if let Some(referer) = headers.get(REFERER) {
-        // Its query is somebody else's, with secrets of unknown names.
-        let referer = referer.as_bytes();
-        let end = memchr::memchr2(b'?', b'#', referer).unwrap_or(referer.len());
-        line.text("http.request.header.referer", &referer[..end]);
+        line.text("http.request.header.referer", redact::referer(referer.as_bytes()));
     }
 }
 

@@ -50,7 +50,7 @@ fn a_record_says_everything_but_secrets() {
         .header("authorization", "Bearer s3cret")
         .header("cookie", "session=s3cret")
         .header("x-request-id", "id-1")
-        .header("referer", "https://elsewhere.example/?reset=s3cret")
+        .header("referer", "https://ann:s3cret@elsewhere.example/?reset=s3cret")
         .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         .header("user-agent", "a \"strange\" agent");
     let exchange = exchange(request);

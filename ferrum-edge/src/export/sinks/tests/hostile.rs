@@ -21,6 +21,7 @@ fn values() -> Vec<http::HeaderValue> {
         b"] } ${client.address} %{x}",
         b"\xff\xfe\xc3",
         b"\xe2\x80\xa8\xc2\x85",
+        b"\xc2\x9b31mred\xc2\x80",
         b"</script>",
         b"\\n\\r\\u000a",
     ]
@@ -80,6 +81,10 @@ fn no_value_breaks_a_line_or_adds_a_field() {
             assert!(text.len() <= MAX_LINE, "{format} of {shown}: {} bytes", text.len());
             let control = text.iter().find(|byte| byte.is_ascii_control());
             assert_eq!(control, None, "{format} of {shown}");
+            // Terminals obey U+009B as well.
+            let lossy = String::from_utf8_lossy(&text);
+            let beyond = lossy.chars().find(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'));
+            assert_eq!(beyond.filter(|_| format != "combined"), None, "{format} of {shown}");
             if matches!(format, "json" | "ecs") {
                 assert_eq!(keys(&text), keys(&line(&sink, &plain)), "{format} of {shown}");
             }
