@@ -6,14 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 
+use crate::command::CommandError;
 use crate::plan::{Expect, ExpectBody, Load, Message, Method, Pace, Plan, Target, Timing};
 
 /// How much load, for how long, and what the answers must be.
 #[derive(Debug, Clone, Args)]
 pub struct LoadArgs {
-    /// Connections.
-    #[arg(short = 'c', long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    pub connections: u32,
+    /// Connections [default: 200]; `clients` has --steps instead.
+    #[arg(short = 'c', long, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub connections: Option<u32>,
     /// Requests in flight on each connection; HTTP/2, HTTP/3 and gRPC only.
     #[arg(short = 'm', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub streams: u32,
@@ -70,13 +71,13 @@ pub struct LoadArgs {
 /// Where results go.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OutputArgs {
-    /// Writes the result as JSON; `-` is standard output, in place of the text.
+    /// Writes the result as JSON, in a folder that is made if need be; `-` is standard output, in place of the text.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Writes a web page with charts.
+    /// Writes a web page with charts; as --json does.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Writes a Markdown table.
+    /// Writes a Markdown table; as --json does.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     /// No progress on standard error.
@@ -84,6 +85,7 @@ pub struct OutputArgs {
     pub quiet: bool,
 }
 
+const CONNECTIONS: u32 = 200;
 const LARGEST_PAYLOAD: usize = 64 * 1024 * 1024;
 /// A round of `compare`, the load before it, and how many there are.
 const SLICE: Duration = Duration::from_secs(1);
@@ -120,6 +122,24 @@ impl LoadArgs {
         self.rounds.unwrap_or(1)
     }
 
+    /// Connections.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.unwrap_or(CONNECTIONS)
+    }
+
+    /// Whether a test against this target can be as it is asked for.
+    ///
+    /// # Errors
+    /// What would have no effect.
+    pub fn suits(&self, target: &Target) -> Result<(), CommandError> {
+        if self.streams > 1 && !target.protocol.multiplexes() {
+            let why = "has one request in flight on a connection; -m is for HTTP/2, HTTP/3 and gRPC";
+            return Err(CommandError::Usage(format!("{} {why}", target.url())));
+        }
+        Ok(())
+    }
+
     /// The plan of one round against this target.
     #[must_use]
     pub fn plan(&self, target: Target) -> Plan {
@@ -133,7 +153,7 @@ impl LoadArgs {
         let mut plan = Plan::new(target);
         let streams = if plan.target.protocol.multiplexes() { self.streams } else { 1 };
         let pace = self.rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
-        plan.load = Load { connections: self.connections, streams, pace };
+        plan.load = Load { connections: self.connections(), streams, pace };
         plan.timing = Timing {
             warm_up: self.warm_up(),
             duration: self.duration(),

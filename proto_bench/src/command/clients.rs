@@ -30,6 +30,12 @@ pub struct Args {
 /// A target that cannot be read, or a result that cannot be written.
 pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
+    args.load.suits(&target)?;
+    if args.load.connections.is_some() {
+        return Err(CommandError::Usage(
+            "the numbers of connections are those of --steps, not -c".to_owned(),
+        ));
+    }
     let mut document = Document::begin(Kind::Clients);
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     let plans: Vec<_> = args

@@ -147,7 +147,7 @@ impl Bench<'_> {
             ("workers", "one for each proxy".to_owned()),
             (
                 "connections",
-                format!("{}; HTTP/2, HTTP/3 and gRPC {}", load.connections, args.multiplexed_connections),
+                format!("{}; HTTP/2, HTTP/3 and gRPC {}", load.connections(), args.multiplexed_connections),
             ),
             (
                 "slices",

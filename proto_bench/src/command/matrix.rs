@@ -71,7 +71,7 @@ fn begin(args: &Args, program: Option<&Path>) -> Document {
         document.versions.extend(peers::versions(&[(Peer::Gateway, program.to_owned())]));
     }
     let settings = [
-        ("connections", args.load.connections.to_string()),
+        ("connections", args.load.connections().to_string()),
         ("requests in flight a connection", format!("{} (HTTP/2, HTTP/3, gRPC only)", args.load.streams)),
         ("payload", format!("{} bytes", args.load.size)),
         (
@@ -107,7 +107,7 @@ fn direct_round(
 ) -> Result<(), CommandError> {
     let Some(target) = test.direct(&backend.ports) else { return Ok(()) };
     let mut plan = args.load.plan(target);
-    test.shape(&mut plan, args.load.connections, args.load.streams);
+    test.shape(&mut plan, args.load.connections(), args.load.streams);
     let watched = [watch(Role::Subject, "backend", backend.pid())];
     console.label(format!("{} direct", test.label()));
     let round = console.round(&plan, &watched)?;
@@ -125,7 +125,7 @@ fn gateway_round(
 ) -> Result<(), CommandError> {
     let listen = stand.port()?;
     let mut plan = args.load.plan(Stand::target(test, listen));
-    test.shape(&mut plan, args.load.connections, args.load.streams);
+    test.shape(&mut plan, args.load.connections(), args.load.streams);
     if matches!(entry(document, test, "gateway", &plan).verdict, Verdict::Unavailable(_)) {
         return Ok(());
     }

@@ -40,6 +40,7 @@ pub fn run(args: Args) -> Result<Ending, CommandError> {
     if args.h3 && target.protocol == Protocol::Http1 {
         (target.protocol, target.tls) = (Protocol::Http3, true);
     }
+    args.load.suits(&target)?;
     let plan = args.load.plan(target);
     let mut document = Document::begin(Kind::Run);
     document.notes = judge::limits_of(&plan);

@@ -32,6 +32,7 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let target = Target::parse(&args.target)?;
     let mut document = Document::begin(Kind::Sweep);
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
+    args.load.suits(&target)?;
     let mut plan = args.load.plan(target);
     let rates = if args.rates.is_empty() {
         plan.load.pace = Pace::Closed;

@@ -18,12 +18,14 @@ fn backend() -> Backend {
     Backend::start(&options, Identity::generate().expect("a certificate")).expect("free ports")
 }
 
-const SHORT: [&str; 8] = ["-d", "300ms", "-w", "0s", "-c", "4", "-t", "1"];
+const SHORT: [&str; 6] = ["-d", "300ms", "-w", "0s", "-t", "1"];
 
 /// Runs a command with windows of this length, and with longer ones where a machine that is busy with others let no answer
 /// come within them.
 fn with_answers(arguments: &[&str]) -> Output {
-    let mut output = proto_bench(&[arguments, &SHORT].concat());
+    // `clients` has steps instead.
+    let few: &[&str] = if arguments[0] == "clients" { &[] } else { &["-c", "4"] };
+    let mut output = proto_bench(&[arguments, few, &SHORT].concat());
     for duration in ["3s", "10s"] {
         let text = [&output.stdout[..], &output.stderr].concat();
         if output.status.code() == Some(4)
@@ -31,7 +33,7 @@ fn with_answers(arguments: &[&str]) -> Output {
         {
             let mut longer = SHORT;
             longer[1] = duration;
-            output = proto_bench(&[arguments, &longer].concat());
+            output = proto_bench(&[arguments, few, &longer].concat());
         }
     }
     output
@@ -63,7 +65,7 @@ fn a_void_row_ends_with_four_and_shows_no_figures() {
             answer(&mut stream, "503 Service Unavailable", &body);
         }
     });
-    let output = proto_bench(&[&["run", &format!("http://{address}/")][..], &SHORT].concat());
+    let output = proto_bench(&[&["run", &format!("http://{address}/"), "-c", "4"][..], &SHORT].concat());
     assert_eq!(output.status.code(), Some(4));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("VOID") && text.contains("status 503, expected 200"), "{text}");
@@ -76,6 +78,14 @@ fn usage_errors_end_with_two_and_others_with_one() {
     assert_eq!(proto_bench(&["run", "http://127.0.0.1:1/", "-c", "0"]).status.code(), Some(2));
     assert_eq!(proto_bench(&["run", "gopher://127.0.0.1:70"]).status.code(), Some(1));
     assert_eq!(proto_bench(&["report", "/nonexistent.json"]).status.code(), Some(1));
+    for arguments in
+        [&["run", "http://127.0.0.1:1", "-m", "5"][..], &["clients", "http://127.0.0.1:1", "-c", "7"]]
+    {
+        let output = proto_bench(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains(arguments[2]), "{arguments:?}: {told}");
+    }
 }
 
 #[test]
