@@ -32,7 +32,9 @@ mod waf;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use gateway_core::plugin::Registry;
 
 pub use spec::SpecArgs;
@@ -134,10 +136,25 @@ fn user() -> String {
         .map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
 }
 
+/// What the command line says. The variable `FERRUM_SPEC` may stand beside a file that is given by itself, the flag may not.
+fn parsed() -> Cli {
+    let matches = Cli::command().get_matches();
+    let is_flag =
+        |matches: &ArgMatches, name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if let Some((command @ ("run" | "check"), given)) = matches.subcommand()
+        && is_flag(given, "file")
+        && is_flag(given, "spec")
+    {
+        let why = format!("`{command}` takes FILE or --spec FILE, not both");
+        Cli::command().error(ErrorKind::ArgumentConflict, why).exit();
+    }
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 /// Does what the command line says, with the plugins of `registry`. For programs that add plugins of their own and
 /// want to be used like `ferrum-edge` otherwise.
 pub fn main(registry: Registry) -> ExitCode {
-    let code = match Cli::parse().command {
+    let code = match parsed().command {
         Command::Run(args) => run::run(args, registry),
         Command::Quickstart(args) => quickstart::quickstart(args, registry),
         Command::Serve(args) => serve::serve(args, registry),

@@ -118,6 +118,8 @@ pub struct ConfigStatus {
     pub revision: u64,
     /// When it was applied.
     pub applied_at: Option<SystemTime>,
+    /// How many reloads were carried out.
+    pub reloads: u64,
     /// How many were refused.
     pub refused: u64,
     /// When the last one was refused, and why, one problem a line.
@@ -232,6 +234,11 @@ impl Telemetry {
     /// Notes which settings the gateway uses only from its next start on.
     pub(crate) fn restart_needed(&self, settings: Vec<&'static str>) {
         self.configs().status.restart_needed = settings;
+    }
+
+    /// A reload is in use.
+    pub(crate) fn reloaded(&self) {
+        self.configs().status.reloads += 1;
     }
 
     /// What became of the configurations so far.

@@ -100,6 +100,7 @@ fn config(status: &ConfigStatus) -> Value {
     json!({
         "revision": status.revision,
         "applied_at": status.applied_at.map(time),
+        "reloads": status.reloads,
         "refused": status.refused,
         "last_refusal": refusal,
         "restart_needed": status.restart_needed,

@@ -304,6 +304,7 @@ impl Engine {
         self.shared.client_tls.refresh();
         let revision = staged.compiled.snapshot.revision;
         drop(self.publish(staged));
+        self.telemetry.reloaded();
         Ok(revision)
     }
 

@@ -77,13 +77,23 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
 #[derive(PartialEq, Eq)]
 struct State {
     revision: u64,
+    /// In database mode the revision is the database's, and stays; a gateway of an earlier version does not tell.
+    reloads: Option<u64>,
     refused: u64,
 }
 
 impl State {
     fn of(status: &Value) -> Self {
         let number = |name: &str| status["config"][name].as_u64().unwrap_or_default();
-        Self { revision: number("revision"), refused: number("refused") }
+        let reloads = status["config"]["reloads"].as_u64();
+        Self { revision: number("revision"), reloads, refused: number("refused") }
+    }
+
+    fn is_reloaded(&self, before: &Self) -> bool {
+        match (self.reloads, before.reloads) {
+            (Some(now), Some(before)) => now != before,
+            _ => self.revision != before.revision,
+        }
     }
 }
 
@@ -99,7 +109,7 @@ fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
             }
         };
         let now = State::of(&status);
-        if now.revision != before.revision {
+        if now.is_reloaded(before) {
             print::line(format_args!("Revision {} is in use.", now.revision));
             let fixed = status["config"]["restart_needed"].as_array();
             for setting in fixed.into_iter().flatten().filter_map(Value::as_str) {

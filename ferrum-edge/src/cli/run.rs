@@ -111,6 +111,10 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
     let flags = args.flags.settings();
     let spec = args.spec.or(args.file.clone());
     match args.mode {
+        Mode::File if args.database.is_given() => {
+            print::error("--db-url and --db-type are for --mode database; without it a file is served");
+            MISUSED
+        }
         Mode::File => {
             let Some(source) = spec.source(flags) else { return MISUSED };
             serve((&source, None), &args.flags, registry, |_| {})

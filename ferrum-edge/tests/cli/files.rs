@@ -35,6 +35,28 @@ fn a_file_of_settings_is_enough_beside_a_database() {
     assert_eq!(check(&spec(1, "one")), Some(3));
 }
 
+/// A flag that would be without effect is refused, in the place of a file that nobody meant.
+#[test]
+fn one_configuration_is_named_and_a_database_only_in_its_mode() {
+    let folder = Folder::new();
+    folder.write("ferrum.yaml", &spec(1, "one"));
+    folder.write("other.yaml", &spec(1, "two"));
+    let run = |arguments: &[&str]| {
+        let output = ferrum_edge(&folder).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for command in ["run", "check"] {
+        let (code, told) = run(&[command, "ferrum.yaml", "--spec", "other.yaml"]);
+        assert!(code == Some(2) && told.contains("not both"), "{command}: {code:?} {told}");
+    }
+    let beside = ferrum_edge(&folder).args(["check", "ferrum.yaml"]).env("FERRUM_SPEC", "none.yaml").output();
+    assert_eq!(beside.unwrap().status.code(), Some(0), "the variable is no flag");
+    for flag in [["--db-url", "sqlite:f.db"], ["--db-type", "sqlite"]] {
+        let (code, told) = run(&[&["run", "ferrum.yaml"], &flag[..]].concat());
+        assert!(code == Some(2) && told.contains("--mode database"), "{flag:?}: {code:?} {told}");
+    }
+}
+
 #[test]
 fn a_reload_while_the_file_is_written_never_takes_half_of_it() {
     let folder = Folder::new();
