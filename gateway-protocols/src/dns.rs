@@ -26,8 +26,9 @@ pub struct Dns {
 #[derive(Default)]
 struct Name {
     answer: ArcSwapOption<Answer>,
-    /// Held during a lookup; tasks without an answer wait for it, so that only one query is sent.
-    lookup: Mutex<()>,
+    /// Held during a lookup; tasks without an answer wait for it, so that only one query is sent. Why the last one failed, and
+    /// until when there is no other one.
+    lookup: Mutex<Option<(Instant, String)>>,
     refreshing: AtomicBool,
 }
 
@@ -35,6 +36,34 @@ struct Name {
 struct Answer {
     addresses: Box<[IpAddr]>,
     expires: Instant,
+}
+
+/// Where a connection leads that was made by a name.
+pub(crate) struct Residence {
+    dns: Arc<Dns>,
+    host: Arc<str>,
+    name: Arc<Name>,
+    ttl: Option<Duration>,
+    address: IpAddr,
+}
+
+impl Residence {
+    /// Whether the name still has this address, as far as is known. A name whose TTL is over is looked up again in the background;
+    /// so a connection in constant use doesn't stay with an address that was taken out.
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        let answer = self.name.answer.load();
+        let Some(answer) = &*answer else { return true };
+        if answer.expires <= now {
+            self.dns.refresh(self.host.clone(), self.name.clone(), self.ttl);
+        }
+        answer.addresses.contains(&self.address)
+    }
+}
+
+impl std::fmt::Debug for Residence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Residence({} at {})", self.host, self.address)
+    }
 }
 
 /// A lookup that failed.
@@ -58,15 +87,12 @@ pub enum DnsError {
 
 /// Names in the cache at most; names beyond that are resolved for each new connection.
 const MAX_NAMES: usize = 100_000;
-/// The lowest TTL, so that a record with TTL 0 does not cost a query per connection.
+/// The lowest TTL, so that a record with TTL 0, or a name that does not exist, does not cost a query per connection.
 const MIN_TTL: Duration = Duration::from_secs(1);
 /// The highest TTL.
 const MAX_TTL: Duration = Duration::from_secs(3600);
 /// How long an expired answer is still used while a lookup is under way.
 const STALE: Duration = Duration::from_secs(3600);
-
-/// The highest TTL of a negative answer: no such name, or no such record.
-const MAX_NEGATIVE_TTL: Duration = Duration::from_secs(30);
 
 impl Default for Dns {
     fn default() -> Self {
@@ -85,7 +111,8 @@ impl Dns {
             )),
         };
         let resolver = builder.and_then(|mut builder| {
-            builder.options_mut().negative_max_ttl = Some(MAX_NEGATIVE_TTL);
+            // Answers are cached here, for as long as the settings say.
+            builder.options_mut().cache_size = 0;
             builder.build()
         });
         let resolver = resolver
@@ -128,13 +155,35 @@ impl Dns {
                 return Ok(answer.with_port(port));
             }
         }
-        let _lookup = name.lookup.lock().await;
+        let mut failed = name.lookup.lock().await;
         if let Some(answer) = name.answer.load_full().filter(|answer| answer.expires > now) {
             return Ok(answer.with_port(port));
         }
-        let answer = Arc::new(self.lookup(host, ttl).await?);
+        if let Some((_, reason)) = failed.as_ref().filter(|(until, _)| *until > Instant::now()) {
+            return Err(DnsError::Failed { name: host.clone(), reason: reason.clone() });
+        }
+        let found = self.lookup(host, ttl).await;
+        *failed = match &found {
+            Err(DnsError::Failed { reason, .. }) => Some((Instant::now() + MIN_TTL, reason.clone())),
+            _ => None,
+        };
+        let answer = Arc::new(found?);
         name.answer.store(Some(answer.clone()));
         Ok(answer.with_port(port))
+    }
+
+    /// Where a connection leads that was made to this address of a host; `None` where the host is an address itself.
+    pub(crate) fn residence(
+        self: &Arc<Self>,
+        host: &Arc<str>,
+        address: IpAddr,
+        ttl: Option<Duration>,
+    ) -> Option<Arc<Residence>> {
+        if host.parse::<IpAddr>().is_ok() {
+            return None;
+        }
+        let name = self.name(host);
+        Some(Arc::new(Residence { dns: self.clone(), host: host.clone(), name, ttl, address }))
     }
 
     /// Looks up the SRV records of a service: its servers and the TTL. Empty if the records say that there is no such service.

@@ -83,7 +83,8 @@ pub(crate) enum Version {
 impl Quic {
     /// Whether it is of use to anybody.
     fn is_kept(&self, now: Instant) -> bool {
-        self.connection.is_open() && self.until.is_none_or(|until| until > now)
+        let is_wanted = self.until.is_none_or(|until| until > now);
+        self.connection.is_open() && is_wanted && self.connection.is_current(now)
     }
 }
 
@@ -112,8 +113,8 @@ impl Outbound {
     pub fn sweep(&self) {
         let Ok(mut pools) = self.inner.pools.try_borrow_mut() else { return };
         let now = Instant::now();
-        pools.idle.sweep(now, |kept| kept.is_open());
-        pools.multiplex.sweep(now, h2::Connection::is_open);
+        pools.idle.sweep(now, |kept| kept.is_open() && kept.is_current(now));
+        pools.multiplex.sweep(now, |shared| shared.is_open() && shared.is_current(now));
         pools.quic.retain(|_, several| {
             several.retain(|kept| kept.is_kept(now));
             !several.is_empty()
@@ -323,8 +324,10 @@ impl Inner {
 
     /// Keeps a connection for the next exchange.
     fn keep(&self, connection: Box<h1::Connection>, key: u64, rules: &PoolRules) {
-        if let Ok(mut pools) = self.pools.try_borrow_mut() {
-            let now = connection.since;
+        let now = connection.since;
+        if connection.is_current(now)
+            && let Ok(mut pools) = self.pools.try_borrow_mut()
+        {
             drop(pools.idle.put(key, connection, rules, now));
         }
     }
@@ -361,7 +364,14 @@ impl Inner {
             self.adopt(dialled, call);
             self.share(call, body, downstream).await
         } else {
-            h1::send(Box::new(h1::Connection::new(dialled.link)), self, call, &mut body, downstream).await
+            h1::send(
+                Box::new(h1::Connection::new(dialled.link, dialled.residence)),
+                self,
+                call,
+                &mut body,
+                downstream,
+            )
+            .await
         };
         sent.map(|mut answer| {
             answer.reused = false;

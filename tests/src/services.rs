@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::support::edge::Edge;
 use crate::support::h1::Talker;
+use crate::support::h2;
 use crate::support::names::{Names, Srv, Zone};
 use crate::support::soon;
 use crate::support::standing::Standing;
@@ -191,4 +192,74 @@ async fn streams_find_their_servers_too() {
     client.send("hello").await;
     client.expect("hello").await;
     drop(edge);
+}
+
+/// What a proxy's host, whose name is looked up for a second at a time, is now.
+fn named(names: &Names, port: u16, version: &str) -> Edge {
+    let spec = format!(
+        "proxies:\n  - {{id: a, listen_path: /, backend_scheme: http, backend_host: shop.test, backend_port: {port}, \
+         backend_http_version: '{version}'}}\n"
+    );
+    Edge::start_with(&names.setting(), &spec)
+}
+
+/// Connections that are kept and never idle for long go where the name leads now.
+#[tokio::test]
+async fn a_name_that_moves_takes_busy_connections_along() {
+    let names = Names::start(Zone::Address([127, 0, 0, 1]));
+    let one = Standing::start("one").await;
+    // The same port of another address of this machine.
+    let other = Standing::start_at(([127, 0, 0, 2], one.address.port()).into(), "other").await;
+    let edge = named(&names, one.address.port(), "1.1");
+    assert_eq!(answered_by(&edge).await, "one");
+    names.set(Zone::Address([127, 0, 0, 2]));
+    // Nothing but traffic has it looked up again.
+    let mut every = tokio::time::interval(Duration::from_millis(50));
+    let moving = async {
+        while answered_by(&edge).await != "other" {
+            every.tick().await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), moving).await.is_ok());
+    assert!(other.served() > 0);
+}
+
+/// The same over HTTP/2. What is under way ends where it began.
+#[tokio::test]
+async fn a_name_that_moves_takes_shared_connections_along() {
+    let names = Names::start(Zone::Address([127, 0, 0, 1]));
+    let one = Port::listen(None).await;
+    let port = one.address.port();
+    let mut first = h2::origin(one);
+    let mut second = h2::origin(Port::listen_on(([127, 0, 0, 2], port).into(), None).await);
+    let edge = named(&names, port, "2");
+    let mut long = edge.talker().await;
+    long.wire.send("GET /long HTTP/1.1\r\nhost: a.test\r\n\r\n").await;
+    let (_, mut respond) = soon(first.recv()).await.expect("a stream");
+    let mut under_way = respond.send_response(http::Response::new(()), false).expect("a head");
+    names.set(Zone::Address([127, 0, 0, 2]));
+    let mut every = tokio::time::interval(Duration::from_millis(50));
+    let moving = async {
+        loop {
+            every.tick().await;
+            let asking = edge.get("/");
+            let answering = async {
+                let (is_second, (_, mut respond)) = tokio::select! {
+                    stream = first.recv() => (false, stream.expect("a stream")),
+                    stream = second.recv() => (true, stream.expect("a stream")),
+                };
+                respond.send_response(http::Response::new(()), true).expect("a head");
+                is_second
+            };
+            if tokio::join!(asking, answering).1 {
+                return;
+            }
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), moving).await.is_ok());
+    h2::send(&mut under_way, b"the end", true).await.expect("it goes on");
+    let response = long.response(&Method::GET).await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    let body = long.body().await.expect("a body");
+    assert_eq!(body, b"the end");
 }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::{Inner, key};
 use crate::buffer::{self, HEAD_BYTES};
+use crate::dns::Residence;
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, HeadError, HeadLimits, ResponseHead};
 use crate::h1::send::{Sender, Stopped};
@@ -45,6 +46,8 @@ pub(crate) struct Connection {
     pub(super) since: Instant,
     /// Whether it has carried an exchange before.
     used: bool,
+    /// Where it leads, if the target was found by its name.
+    residence: Option<Arc<Residence>>,
 }
 
 /// Heads of targets may be this large; what they send is not in the operator's hands alone.
@@ -53,9 +56,14 @@ const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 
 const MAX_INTERIM: u32 = 16;
 
 impl Connection {
-    pub(crate) fn new(link: Link) -> Self {
+    pub(crate) fn new(link: Link, residence: Option<Arc<Residence>>) -> Self {
         let (buffer, room, since) = (BytesMut::new(), HEAD_BYTES, Instant::now());
-        Self { link, buffer, room, timer: Timer::default(), since, used: false }
+        Self { link, buffer, room, timer: Timer::default(), since, used: false, residence }
+    }
+
+    /// Whether its target's name still leads where it leads.
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        self.residence.as_ref().is_none_or(|residence| residence.is_current(now))
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.

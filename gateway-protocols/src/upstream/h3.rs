@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::dial_error::{DialError, QuicError};
 use super::h2::body_failure;
+use crate::dns::Residence;
 use crate::h2::Role;
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h3::body::{Rest, SendBody, SendError, rest};
@@ -37,6 +38,8 @@ struct Owned {
     link: Arc<Link>,
     /// Said with each request.
     alt_used: Option<String>,
+    /// Where it leads, if the target was found by its name.
+    residence: Option<Arc<Residence>>,
     /// A stream opened to see whether there is leave for one; nothing of it has been sent.
     spare: AtomicRefCell<Option<(quinn::SendStream, quinn::RecvStream)>>,
 }
@@ -52,13 +55,32 @@ const MAX_INTERIM: u32 = 16;
 /// Heads of targets may be this large.
 const MAX_FIELDS: usize = 64 << 10;
 
+/// A connection that was just made.
+pub(crate) struct Opened {
+    link: Arc<Link>,
+    alt_used: Option<String>,
+}
+
+impl Opened {
+    /// The address it was made to.
+    pub(crate) fn peer(&self) -> std::net::SocketAddr {
+        self.link.quic.remote_address()
+    }
+
+    /// The connection, which leads there.
+    pub(crate) fn at(self, residence: Option<Arc<Residence>>) -> Connection {
+        let Self { link, alt_used } = self;
+        Connection(Arc::new(Owned { link, alt_used, residence, spare: AtomicRefCell::default() }))
+    }
+}
+
 impl Connection {
     /// Connects to the first address that answers.
     pub(crate) async fn open(
         (addresses, name): (&[std::net::SocketAddr], &str),
         tls: Arc<rustls::ClientConfig>,
         alt_used: Option<String>,
-    ) -> Result<Self, QuicError> {
+    ) -> Result<Opened, QuicError> {
         let config = quic::client_config(tls).map_err(QuicError::Config)?;
         let mut last = QuicError::Config("the name has no address".into());
         for address in addresses {
@@ -71,7 +93,7 @@ impl Connection {
         Err(last)
     }
 
-    fn begin(quic: quinn::Connection, alt_used: Option<String>) -> Self {
+    fn begin(quic: quinn::Connection, alt_used: Option<String>) -> Opened {
         let link = Link::new(quic, Role::Client, MAX_FIELDS);
         let told = Settings { max_field_section: Some(MAX_FIELDS as u64), connect_protocol: false };
         let attending = peer::attend(link.clone(), told);
@@ -79,7 +101,12 @@ impl Connection {
             attending.await;
             tracing::debug!("an HTTP/3 connection to a target ended");
         });
-        Self(Arc::new(Owned { link, alt_used, spare: AtomicRefCell::default() }))
+        Opened { link, alt_used }
+    }
+
+    /// Whether its target's name still leads where it leads.
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        self.0.residence.as_ref().is_none_or(|residence| residence.is_current(now))
     }
 
     /// Whether streams can still be opened on it.

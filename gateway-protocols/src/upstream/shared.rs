@@ -132,7 +132,10 @@ impl Inner {
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(dialled) => Ok(h2::Connection::open_on(dialled.link, &to.rules.http2, self.waiters(to.key))),
+            Ok(Dialled { link, residence, .. }) => {
+                let opened = h2::Connection::open_on(link, &to.rules.http2, self.waiters(to.key));
+                Ok(opened.at(residence))
+            }
             Err(error) => Err(error),
         };
         made.map(|connection| {
@@ -160,7 +163,8 @@ impl Inner {
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.backend.pool;
-        let connection = h2::Connection::open_on(dialled.link, &rules.http2, self.waiters(key(call)));
+        let Dialled { link, residence, .. } = dialled;
+        let connection = h2::Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(residence);
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.

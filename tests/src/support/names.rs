@@ -14,6 +14,8 @@ pub(crate) type Srv = (u16, u16, u16, &'static str);
 pub(crate) enum Zone {
     /// With these records, each for a second.
     Servers(Vec<Srv>),
+    /// With this address, for a second.
+    Address([u8; 4]),
     /// That it fails.
     Fails,
     /// That there is no such name.
@@ -70,6 +72,7 @@ impl Names {
 impl State {
     fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
         const SRV: [u8; 2] = [0, 33];
+        const A: [u8; 2] = [0, 1];
         // Labels up to the empty one, then type and class.
         let mut end = 12;
         while *query.get(end)? != 0 {
@@ -78,7 +81,15 @@ impl State {
         let question = query.get(12..end + 5)?;
         let is_service = question.get(question.len() - 4..question.len() - 2)? == SRV;
         let zone = self.zone.lock().unwrap().clone();
+        let is_address = question.get(question.len() - 4..question.len() - 2)? == A;
+        if let (Zone::Address(address), true) = (&zone, is_address) {
+            let head = [0x85, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+            let record = [0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4];
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            return Some([query.get(..2)?, &head, question, &record, address].concat());
+        }
         let (code, servers) = match zone {
+            Zone::Address(_) => (0, Vec::new()),
             Zone::Fails => (2, Vec::new()),
             Zone::Unknown => (3, Vec::new()),
             Zone::Servers(servers) => (0, if is_service { servers } else { Vec::new() }),

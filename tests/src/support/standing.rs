@@ -36,6 +36,11 @@ impl Standing {
         Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)), name, true).await
     }
 
+    /// An origin at this address.
+    pub(crate) async fn start_at(address: SocketAddr, name: &str) -> Self {
+        Self::start_on(address, name, false).await
+    }
+
     async fn start_on(address: SocketAddr, name: &str, abrupt: bool) -> Self {
         let port = Port::listen_on(address, None).await;
         let address = port.address;

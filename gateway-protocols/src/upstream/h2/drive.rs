@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::dns::Residence;
 use crate::h2::Role;
 use crate::h2::connection::{self, Extra, LimitWatch, RequestLine, Rules};
 use crate::h2::handle::{Cell, Handle};
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     most: usize,
     /// Rung when one of its streams ends, for those who wait for room.
     pub(crate) waiters: Arc<Notify>,
+    /// Where it leads, if the target was found by its name.
+    residence: Option<Arc<Residence>>,
 }
 
 fn rules(rules: &Http2Rules) -> Rules {
@@ -76,7 +79,18 @@ impl Connection {
             let mut shut = false;
             drop(tokio::time::timeout(LINGER, poll_fn(|cx| driver.wire.poll_close(cx, &mut shut))).await);
         });
-        Self { cell, most, waiters }
+        Self { cell, most, waiters, residence: None }
+    }
+
+    /// The same, which leads there.
+    pub(crate) fn at(mut self, residence: Option<Arc<Residence>>) -> Self {
+        self.residence = residence;
+        self
+    }
+
+    /// Whether its target's name still leads where it leads.
+    pub(crate) fn is_current(&self, now: Instant) -> bool {
+        self.residence.as_ref().is_none_or(|residence| residence.is_current(now))
     }
 
     /// Has somebody told how many streams the target allows from now on.
@@ -130,7 +144,12 @@ impl Clone for Connection {
         if let Ok(mut connection) = self.cell.try_borrow_mut() {
             connection.owners += 1;
         }
-        Self { cell: self.cell.clone(), most: self.most, waiters: self.waiters.clone() }
+        Self {
+            cell: self.cell.clone(),
+            most: self.most,
+            waiters: self.waiters.clone(),
+            residence: self.residence.clone(),
+        }
     }
 }
 
