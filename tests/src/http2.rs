@@ -106,6 +106,38 @@ async fn a_header_list_that_is_too_large_is_answered_and_recorded() {
     assert_eq!((record.status(), record.reason()), (431, "headers_too_large"));
 }
 
+/// A deny rule's regex sees the whole value, whatever byte is in it, in either version of HTTP.
+#[tokio::test]
+async fn a_guard_is_not_passed_by_with_an_odd_byte() {
+    const GUARD: &str = "proxies:\n  - {id: a, listen_path: /, backend_scheme: http, backend_host: 127.0.0.1, \
+        backend_port: 1}\nplugin_configs:\n  - {id: no, plugin_name: request_termination, proxy_id: a, config: \
+        {status_code: 403}, when: {any: [{headers: {user-agent: {regex: '.*evil.*'}}}, {query: {q: {regex: \
+        '.*evil.*'}}}, {cookies: {q: {regex: '.*evil.*'}}}]}}\n";
+    let edge = Edge::start(GUARD);
+    for (path, name, value) in [
+        ("/?q=evil%ff", "x-a", &b"1"[..]),
+        ("/?q=%0aevil%0a", "x-a", b"1"),
+        ("/", "user-agent", b"evil\xff"),
+        ("/", "user-agent", b"\xe4\xbdevil"),
+        ("/", "cookie", b"a=b; q=\xffevil"),
+    ] {
+        let mut talker = edge.talker().await;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: a.test\r\n{name}: ");
+        talker.wire.send([head.as_bytes(), value, b"\r\n\r\n"].concat()).await;
+        let answer = talker.response(&http::Method::GET).await.unwrap();
+        assert_eq!(answer.status(), 403, "{path} {name}: {value:x?}");
+        let mut wire = client(&edge, &[]).await;
+        let (to, from) = (&b"\x82\x86\x04"[..], b"\x01\x06a.test");
+        let length = |bytes: &[u8]| [u8::try_from(bytes.len()).unwrap()];
+        let field = [&[0], &length(name.as_bytes())[..], name.as_bytes(), &length(value), value].concat();
+        let block = [to, &length(path.as_bytes()), path.as_bytes(), from, &field].concat();
+        wire.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)).await;
+        let answer = next(&mut wire).await;
+        assert_eq!(&answer.payload[..5], b"\x08\x03403", "{path} {name}: {value:x?}");
+    }
+    assert_eq!(edge.get("/?q=good%ff").await.0.status(), 502, "others go to the target");
+}
+
 #[tokio::test]
 async fn a_malformed_request_is_reset_and_recorded() {
     let mut edge = Edge::start(FIXED);

@@ -152,6 +152,24 @@ async fn limits_are_enforced() {
     assert_eq!(pass.get(&long, &[]).await.status, 200);
 }
 
+/// What PHP takes for a field is inspected as one.
+#[tokio::test]
+async fn a_part_that_is_a_file_to_some_readers_only_is_inspected() {
+    let trial = trial(json!({}));
+    for (parameters, status) in [
+        ("name=\"q\"; filename=\"x.txt\"", 200),
+        ("name=\"q\"; filename*=UTF-8''x.txt", 400),
+        ("name=\"q\"; filename =\"x.txt\"", 400),
+        ("name=\"q\"; a='; filename=x; b='", 400),
+    ] {
+        let body = format!(
+            "--B\r\nContent-Disposition: form-data; {parameters}\r\n\r\n1 union select 2,3 from x\r\n--B--\r\n"
+        );
+        let fields = [("content-type", "multipart/form-data; boundary=B")];
+        assert_eq!(trial.request("POST", "/", &fields, body).await.status, status, "{parameters}");
+    }
+}
+
 #[tokio::test]
 async fn rules_are_left_out_for_some_requests() {
     let config = json!({"exclusions": [
