@@ -116,7 +116,7 @@ pub(super) fn all() -> Vec<Endpoint> {
         asked(M::GET, "/v1/proxies/{id}/effective", "What is served for a proxy, everything it inherits included.", (read, &[], A::Document), || get(effective::effective)),
         sent(Body::Action, 200, asked(M::POST, actions::PATH, "Has the plugins of this name do something on this gateway, such as `response_cache` `purge`. `ferrum-edge plugins` lists what they can do.", (write, ACTION, A::Document), || post(actions::act))),
         asked(M::GET, "/v1/upstreams/{id}/targets", "The targets of an upstream.", (read, &[], A::Page), || get(targets::list)),
-        sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target `host:port`.", (write, WRITE, A::Upstream), || put(targets::put))),
+        sent(Body::Target, 200, asked(M::PUT, "/v1/upstreams/{id}/targets/{target}", "Adds or changes the target: `host:port`, `unix:%2Fpath` or `srv:NAME`.", (write, WRITE, A::Upstream), || put(targets::put))),
         asked(M::DELETE, "/v1/upstreams/{id}/targets/{target}", "Takes a target out.", (write, WRITE, A::Upstream), || delete(targets::delete)),
         asked(M::GET, records::PATH, "Access records of this gateway as they come, one JSON object a line, until the client goes.", (read, RECORDS, A::Records), || get(records::follow)),
         asked(M::GET, traffic::PATH, "Counts by proxy and target of this gateway, since somebody began to ask for them; `ferrum-edge top` shows them.", (read, &[], A::Traffic), || get(traffic::look)),

@@ -8,7 +8,7 @@ use ferrum_edge::store::{Location, Options, Store};
 use serde_json::json;
 
 use crate::client::{Answer, target, until};
-use crate::place::{Api, Folder, Running, consumer, protected, proxy, text};
+use crate::place::{Api, Folder, Running, WRITE, consumer, protected, proxy, text};
 
 fn ask(api: &mut Api, (method, path): (&str, &str), tag: &str, body: &serde_json::Value) -> Answer {
     api.ask(method, path, &format!("if-match: {tag}\r\n"), body.to_string().as_bytes())
@@ -181,6 +181,44 @@ fn references_stay_references_and_are_answered_where_that_is_permitted() {
     let running = with("");
     assert_eq!(running.client().get("/a/x", None).status, 503);
     assert_eq!(running.broken(), ["plugin_configs/answer", "proxies/a"]);
+}
+
+/// Who may write objects must not read the files of the gateway's user, such as the token of whoever may do more.
+#[test]
+fn files_that_objects_name_are_permitted_by_the_operator() {
+    let folder = Folder::new();
+    let (public, secret) = (folder.path().join("public"), folder.path().join("secret"));
+    for (place, text) in [(&public, "for all"), (&secret, "admin token")] {
+        std::fs::create_dir(place).unwrap();
+        std::fs::write(place.join("a.txt"), text).unwrap();
+    }
+    std::os::unix::fs::symlink(&secret, public.join("link")).unwrap();
+    let files = |root: &Path| {
+        json!({
+            "id": "files", "plugin_name": "static_files", "proxy_id": "a",
+            "config": { "root": root.display().to_string() },
+        })
+    };
+    let with = |permitted: &str| {
+        let references = permitted.parse().unwrap();
+        Running::on(Database { references, ..Running::database(folder.location()) })
+    };
+    let running = with(&format!("file:{}", public.display()));
+    let mut api = running.api();
+    api.good("PUT", "/v1/proxies/a", &proxy("a", "/a", target("with files")));
+    for root in [&secret, &public.join("link"), &public.join("../secret"), folder.path()] {
+        let refused = api.with(WRITE).send("PUT", "/v1/plugin_configs/files", &files(root));
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert_eq!(refused.json()["errors"][0]["pointer"], json!("/config/root"), "{refused:?}");
+        assert!(refused.text.contains("FERRUM_DB_REFERENCES"), "{refused:?}");
+    }
+    api.with(WRITE).good("PUT", "/v1/plugin_configs/files", &files(&public));
+    assert_eq!(running.client().get("/a/a.txt", None).text, "for all");
+    drop((running, api));
+    // A gateway that does not permit it serves nothing by it.
+    let running = with("");
+    assert_eq!(running.client().get("/a/a.txt", None).status, 503);
+    assert_eq!(running.broken(), ["plugin_configs/files", "proxies/a"]);
 }
 
 /// An answer says what its own request wrote, however soon somebody else writes the same object.

@@ -421,13 +421,15 @@ async fn walk(
 /// go by an empty name. Settings may be shared by proxies without authentication, where nothing else is to be expected.
 fn too_early<'m>(hooks: &Hooks, members: &'m [Member]) -> impl Iterator<Item = Problem> + 'm {
     let last_auth = hooks.authenticate.last().map(|seat| usize::from(seat.place));
+    // Request hooks between two plugins that identify callers run once both were asked.
+    let first_auth = hooks.authenticate.first().map(|seat| seat.place);
     let settings: Vec<Problem> = hooks
         .asks
         .iter()
         .filter_map(|(place, setting)| {
             let (config, _) = members.get(usize::from(*place).checked_sub(1)?)?;
-            let why = match last_auth {
-                Some(last) if usize::from(*place) <= last => "the plugin runs before the caller is known",
+            let why = match first_auth {
+                Some(first) if *place < first => "the plugin runs before the caller is known",
                 None if matches!(config.scope, Scope::Proxy(_)) && setting.ends_with(".when") => {
                     "no plugin of this proxy identifies callers"
                 }

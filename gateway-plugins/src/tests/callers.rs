@@ -70,6 +70,22 @@ fn settings_that_go_by_the_caller_are_refused_before_authentication() {
     assert_eq!(problems("redirect", &early, &json!({ "location": "/${request.host}" }), true), "");
 }
 
+/// All plugins that identify callers are asked before the request hooks behind the first of them.
+#[test]
+fn between_two_plugins_that_identify_callers_the_caller_is_known() {
+    let spec = json!({
+        "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t.test", "backend_port": 80, "auth_mode": "multi" }],
+        "plugin_configs": [
+            { "id": "k", "plugin_name": "key_auth", "proxy_id": "a" },
+            { "id": "b", "plugin_name": "basic_auth", "proxy_id": "a" },
+            { "id": "r", "plugin_name": "redirect", "proxy_id": "a", "after": "key_auth",
+              "config": { "location": "/${consumer.username}" } },
+        ],
+    });
+    let trial = Trial::of_spec(PLUGINS, &spec.to_string(), &World::default());
+    assert_eq!(trial.why_closed(), [""; 0]);
+}
+
 #[test]
 fn without_authentication_a_condition_on_callers_is_refused_and_an_empty_name_is_not() {
     let groups =

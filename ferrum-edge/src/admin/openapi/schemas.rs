@@ -171,7 +171,7 @@ fn audit_entry() -> Value {
     } });
     let required = ["seq", "at", "host", "actor", "source", "action", "outcome", "prev", "hash"];
     json!({ "type": "object", "required": required, "properties": {
-        "seq": { "type": "integer", "minimum": 1, "description": "Counts from 1, without gaps." },
+        "seq": { "type": "integer", "minimum": 0, "description": "Counts from 1, without gaps; 0 where it is `unchained`." },
         "at": { "type": "string", "format": "date-time" },
         "host": { "type": "string", "description": "The machine that wrote it." },
         "actor": { "type": "string", "description": "The token's name, the subject of a JWT, or the user of the command line." },
@@ -184,6 +184,7 @@ fn audit_entry() -> Value {
         "status": { "type": "integer" },
         "reason": { "type": "string", "description": "Why it was refused or failed." },
         "note": text, "revision": count,
+        "unchained": { "type": "boolean", "description": "It is in the log of one gateway only, with `seq` 0, because the database was away." },
         "changes": { "type": "array", "items": change },
         "changes_left_out": count,
         "suppressed": { "type": "integer", "description": "Refused attempts before it that have no entry, because there were too many." },
