@@ -41,6 +41,8 @@ struct Caddy<'o> {
     accounts: usize,
     /// Groups of handles so far.
     groups: usize,
+    /// Directives in the order in which they run.
+    order: Vec<String>,
 }
 
 impl<'o> Caddy<'o> {
@@ -55,6 +57,7 @@ impl<'o> Caddy<'o> {
             asks_certificates: false,
             accounts: 0,
             groups: 0,
+            order: sites::ORDER.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
 
@@ -155,10 +158,7 @@ impl Caddy<'_> {
                         "it is about Caddy's own process or its certificates",
                     );
                 }
-                ("order", _) => {
-                    let why = "directives run in Caddy's usual order here";
-                    self.out.lost(line.at, line.text(), why, "write them in a `route` block");
-                }
+                ("order", _) => self.ordered(line),
                 _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
             }
         }
@@ -166,6 +166,28 @@ impl Caddy<'_> {
 }
 
 impl Caddy<'_> {
+    /// `order NAME first|last` and `order NAME before|after OTHER`.
+    fn ordered(&mut self, line: &Line) {
+        let (name, way, other) = (line.word(1), line.word(2), line.word(3));
+        self.order.retain(|known| known != name);
+        let beside = self.order.iter().position(|known| known == other);
+        let at = match (way, beside) {
+            ("first", _) => Some(0),
+            ("last", _) => Some(self.order.len()),
+            ("before", Some(at)) => Some(at),
+            ("after", Some(at)) => Some(at + 1),
+            _ => None,
+        };
+        self.order.insert(at.unwrap_or(self.order.len()), name.to_owned());
+        match at {
+            Some(_) => self.out.done(line.at, line.text()),
+            None => {
+                let why = "the directive beside it is not known: it runs last";
+                self.out.lost(line.at, line.text(), why, "write them in a `route` block");
+            }
+        }
+    }
+
     /// The global option `servers`.
     fn servers(&mut self, line: &Line) {
         for inner in line.inner() {

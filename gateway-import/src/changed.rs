@@ -3,6 +3,8 @@
 //! Caddy and HAProxy ask their conditions of the request as the rules before left it; the gateway chooses a proxy, and asks who
 //! calls, by what the client sent. [`seen`] says a condition on the changed request as one on the client's.
 
+mod quotient;
+
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
 
@@ -21,6 +23,8 @@ pub(crate) enum What {
     Path(String),
     /// A prefix is taken away, whatever its case. `sure`: all requests that get here have it.
     Strip { prefix: String, sure: bool },
+    /// A text is put before the path.
+    Prepend(String),
     /// The path becomes one of these where there is no file of its own name.
     Fallback(Vec<String>),
     /// The path changes in a way that is not known.
@@ -73,7 +77,7 @@ impl What {
     /// The same where it is not known whether it is made.
     pub(crate) fn unknown(self) -> Self {
         match self {
-            Self::Path(_) | Self::Strip { .. } | Self::Fallback(_) => Self::AnyPath,
+            Self::Path(_) | Self::Strip { .. } | Self::Prepend(_) | Self::Fallback(_) => Self::AnyPath,
             Self::NoHeader(name) | Self::Header(name, _) => Self::AnyHeader(name),
             Self::Method(_) => Self::AnyMethod,
             other => other,
@@ -94,7 +98,10 @@ impl What {
 
     /// Whether the path is changed by this.
     pub(crate) fn is_of_path(&self) -> bool {
-        matches!(self, Self::Path(_) | Self::Strip { .. } | Self::Fallback(_) | Self::AnyPath)
+        matches!(
+            self,
+            Self::Path(_) | Self::Strip { .. } | Self::Prepend(_) | Self::Fallback(_) | Self::AnyPath
+        )
     }
 
     /// Whether `static_files` can be told of this change of the path.
@@ -189,6 +196,11 @@ impl What {
         let fits = |path: &str| whole(&regex).map(|regex| regex.is_match(path));
         match self {
             Self::Path(path) => Some(holds(fits(path)?)),
+            Self::Prepend(before) => {
+                let rests = quotient::rests(inner(&regex)?, before)?;
+                let each = rests.into_iter().map(|rest| Some(Cond::path("regex", &checked(rest)?)));
+                Some(Cond::any(each.collect::<Option<Vec<_>>>()?))
+            }
             // Whether there is a file is not known: what is asked for by its own name is told in both cases.
             Self::Fallback(others) => {
                 if others.iter().any(|other| !other.starts_with('/') || other.contains(['{', '?', '*'])) {

@@ -78,7 +78,8 @@ impl Haproxy<'_, '_> {
         for section in &sections {
             match section.kind.as_str() {
                 "global" => self.global(section),
-                "frontend" | "listen" | "backend" | "defaults" | "userlist" => {}
+                "frontend" | "listen" | "backend" | "userlist" => {}
+                "defaults" => self.known(section),
                 "resolvers" => {
                     let what = format!("resolvers {}", section.name);
                     self.out.needless(section.at, what, "it is read where servers are looked up there");
@@ -265,9 +266,11 @@ impl Haproxy<'_, '_> {
             Some(name) => self.backend(&name, &acls.changes),
             None if section.kind == "listen" => {
                 let mut own = section.clone();
-                own.lines.retain(|line| {
-                    !matches!(line.name(), "http-request" | "http-response" | "tcp-request" | "redirect")
-                });
+                let is_rule = |line: &Line| {
+                    matches!(line.name(), "http-request" | "http-response" | "tcp-request" | "redirect")
+                };
+                own.lines.retain(|line| !is_rule(line));
+                own.defaults.retain(|line| !is_rule(line));
                 Some(self.backend_steps(&own, &acls.changes))
             }
             None => None,

@@ -6,6 +6,7 @@
 
 mod blocks;
 mod dump;
+mod fields;
 mod files;
 mod guards;
 mod location;

@@ -198,7 +198,7 @@ fn ends_escaped(text: &str) -> bool {
 }
 
 /// Whether a regex has alternatives that are in no group.
-fn has_top_choice(regex: &str) -> bool {
+pub(crate) fn has_top_choice(regex: &str) -> bool {
     let (mut depth, mut in_class, mut escaped) = (0_usize, false, false);
     for c in regex.chars() {
         if escaped {

@@ -304,6 +304,14 @@ impl Traefik<'_> {
                 }
             }
         }
+        let turn = |name: &str| all.plugins.iter().position(|plug| plug.name == name);
+        if let (Some(rewrite), Some(asked)) = (turn("rewrite"), turn("forward_auth"))
+            && rewrite < asked
+        {
+            let what = format!("{what}: middlewares");
+            let why = "the authentication server is told the path that the client sent, not the changed one";
+            self.out.partial(router.at, what, why, "");
+        }
         all
     }
 

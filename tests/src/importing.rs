@@ -12,5 +12,6 @@ mod haproxy;
 mod importers;
 mod kong;
 mod nginx;
+mod nginx_guards;
 mod routes;
 mod server;

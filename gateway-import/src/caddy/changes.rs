@@ -38,6 +38,12 @@ pub(super) fn changed_target(name: &str, words: &[&str]) -> Vec<What> {
     match (name, words) {
         ("rewrite", [to]) => {
             let path = to.split('?').next().unwrap_or_default();
+            let own = ["{path}", "{uri}", "{http.request.uri.path}", "{http.request.uri}"];
+            let before = own.iter().find_map(|own| path.strip_suffix(own));
+            if let Some(before) = before.filter(|it| it.starts_with('/') && !it.contains('{')) {
+                let query = to.contains('?').then_some(What::AnyQuery);
+                return std::iter::once(What::Prepend(before.to_owned())).chain(query).collect();
+            }
             let path = match path.contains('{') || !path.starts_with('/') {
                 // `?a=b` alone leaves the path.
                 _ if path.is_empty() => None,

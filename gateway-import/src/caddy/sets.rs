@@ -41,6 +41,7 @@ pub(super) fn matcher_set(set: &Node) -> Option<Cond> {
                     .collect();
                 matchers::query(&pairs)
             }
+            "remote_ip" if value.get("forwarded").and_then(Node::bool) == Some(true) => return None,
             "remote_ip" | "client_ip" => matchers::clients(&value.texts("ranges"))?,
             "protocol" => match value.str()? {
                 scheme @ ("http" | "https") => Cond::is(json!({ "scheme": scheme })),

@@ -15,7 +15,7 @@ use crate::steps::{Ending, Step, ends, place, walk};
 use crate::text;
 
 /// Directives in the order in which they run, wherever they are written.
-const ORDER: &[&str] = &[
+pub(super) const ORDER: &[&str] = &[
     "import (not read)",
     "bind",
     "handle_errors",
@@ -219,7 +219,7 @@ impl Caddy<'_> {
         let rank = |line: &Line| {
             // `handle_path` is a `handle`.
             let name = if line.name() == "handle_path" { "handle" } else { line.name() };
-            let position = ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+            let position = self.order.iter().position(|known| known == name).unwrap_or(self.order.len());
             let matcher = line.arguments().first().filter(|it| it.starts_with(['/', '@']));
             let path =
                 matcher.and_then(|it| if it.starts_with('/') { Some(it.clone()) } else { named_path(it) });
@@ -360,8 +360,8 @@ impl Caddy<'_> {
                 Some(matchers::query(&pairs.collect::<Vec<_>>()))
             }
             "remote_ip" | "client_ip" => {
-                let ranges: Vec<String> = arguments.iter().filter(|it| *it != "forwarded").cloned().collect();
-                matchers::clients(&ranges)
+                // With `forwarded`, it is the address that the request names.
+                if first? == "forwarded" { None } else { matchers::clients(arguments) }
             }
             "protocol" => match first? {
                 scheme @ ("http" | "https") => Some(Cond::is(json!({ "scheme": scheme }))),

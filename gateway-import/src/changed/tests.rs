@@ -32,6 +32,15 @@ fn a_prefix_that_was_taken_away_is_put_before_what_is_asked() {
 }
 
 #[test]
+fn a_text_that_was_put_before_is_taken_off_what_is_asked() {
+    let v2 = [always(What::Prepend("/v2".to_owned()))];
+    assert_eq!(seen(path("(?i)/v2/admin/.*"), &v2), Some(path("(?i)/admin/.*")));
+    assert_eq!(seen(path("/admin/.*"), &v2), Some(Cond::Never));
+    assert_eq!(seen(path(".*/v2/x"), &v2), Some(path(".*/v2/x").or(path("/x"))));
+    assert_eq!(seen(path("/[a-z]2/x"), &v2), None);
+}
+
+#[test]
 fn what_is_fixed_is_known() {
     let changes = [always(What::Path("/admin/x".to_owned()))];
     assert_eq!(seen(path("/admin/.*"), &changes), Some(Cond::Always));

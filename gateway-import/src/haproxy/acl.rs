@@ -154,7 +154,8 @@ impl Acls {
     fn asked(&self, words: &[&str], reader: &mut Reader<'_>) -> Term {
         let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
         let Some(test) = Test::read(rest, reader) else { return Term::Unknown };
-        let mut converters = fetch.split(',');
+        let parts = super::maps::split(fetch);
+        let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
         let mut test = test;
         for converter in converters {
@@ -288,9 +289,18 @@ impl Test {
                 self.host(how)
             }
             "req.hdr" | "hdr" | "req.fhdr" | "fhdr" => {
-                let field = argument.split(',').next().unwrap_or_default().to_ascii_lowercase();
-                let is_whole = matches!(base, "req.fhdr" | "fhdr");
-                self.field(if is_whole { Field::Lines } else { Field::Values }, &field, how)
+                let (field, which) = argument.split_once(',').unwrap_or((argument, ""));
+                let is_line = matches!(base, "req.fhdr" | "fhdr");
+                // Of which value more than the whole of it is asked can't be said of the first or last one.
+                let is_exact = matches!(how, "" | "str") && !self.values.is_empty();
+                let kind = match which.trim() {
+                    "" if is_line => Field::Lines,
+                    "" => Field::Values,
+                    "1" if is_exact && !is_line => Field::First,
+                    "-1" if is_exact && !is_line => Field::Last,
+                    _ => return None,
+                };
+                self.field(kind, &field.trim().to_ascii_lowercase(), how)
             }
             "req.hdr_cnt" | "hdr_cnt" => None,
             "cook" | "req.cook" => self.field(Field::Cookies, argument, how),
@@ -429,6 +439,10 @@ impl Test {
 enum Field {
     /// The values of a header, with commas between them.
     Values,
+    /// The first of those.
+    First,
+    /// The last of those.
+    Last,
     /// The lines of a header.
     Lines,
     /// Cookies, between which HAProxy takes commas, too.
@@ -440,7 +454,9 @@ enum Field {
 impl Field {
     fn there(self, name: &str) -> Cond {
         match self {
-            Self::Values | Self::Lines => Cond::is(json!({ "headers": { name: { "present": true } } })),
+            Self::Values | Self::First | Self::Last | Self::Lines => {
+                Cond::is(json!({ "headers": { name: { "present": true } } }))
+            }
             Self::Cookies => cookie_header(&format!(r"(?:.*[;,])?\s*{}\s*=.*", text::literal(name))),
             Self::Parameters => {
                 let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
@@ -457,6 +473,8 @@ impl Field {
         let name_of = text::literal(name);
         match self {
             Self::Values => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})(?:\s*,.*)?")),
+            Self::First => headers(format!(r"{flag}(?:{regex})(?:\s*,.*)?")),
+            Self::Last => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})")),
             Self::Lines => headers(format!("{flag}(?:.*, )?(?:{regex})(?:, .*)?")),
             Self::Cookies => {
                 let regex = format!(r#"(?:.*[;,])?\s*{name_of}\s*=\s*"?{flag}(?:{regex})"?\s*(?:[;,].*)?"#);

@@ -12,7 +12,12 @@ pub(super) fn changed_target(action: &str, words: &[&str]) -> Vec<What> {
         ("set-pathq" | "set-uri", Some(to)) => {
             vec![What::Path(to.split('?').next().unwrap_or_default().to_owned()), What::AnyQuery]
         }
-        ("set-path" | "replace-path", _) => vec![What::AnyPath],
+        ("set-path", None) => {
+            let before = words.first().and_then(|to| to.strip_suffix("%[path]"));
+            let before = before.filter(|it| it.starts_with('/') && !it.contains('%'));
+            vec![before.map_or(What::AnyPath, |before| What::Prepend(before.to_owned()))]
+        }
+        ("replace-path", _) => vec![What::AnyPath],
         _ => vec![What::AnyPath, What::AnyQuery, What::AnyHeader("host".to_owned())],
     }
 }

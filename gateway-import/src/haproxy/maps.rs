@@ -83,7 +83,7 @@ fn called(text: &str) -> (&str, &str) {
 }
 
 /// Splits at commas that are in no parentheses.
-fn split(text: &str) -> Vec<String> {
+pub(super) fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0_u32);
     for c in text.chars() {
         match c {

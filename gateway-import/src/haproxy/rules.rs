@@ -53,7 +53,8 @@ impl Haproxy<'_, '_> {
     pub(super) fn rules(&mut self, section: &Section, acls: &mut Acls) -> Vec<Step> {
         let mut steps = Vec::new();
         // What requests are counted, for how long.
-        let tracked = section.lines.iter().find(|line| line.word(1).starts_with("track-sc"));
+        let tracked =
+            section.rules(&["http-request", "tcp-request"]).find(|line| line.word(1).starts_with("track-sc"));
         let named = tracked.and_then(|line| {
             let at = line.words.iter().position(|word| word == "table")?;
             self.tables.get(line.word(at + 1))
@@ -61,19 +62,17 @@ impl Haproxy<'_, '_> {
         let own = section.lines.iter().find(|line| line.name() == "stick-table");
         let table = named.or(own).or_else(|| self.tables.get(&section.name));
         let period = table.and_then(rate_period);
-        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
+        for line in section.rules(&["tcp-request"]) {
             self.tcp_request(line, acls, &mut steps);
         }
-        for line in section.lines.iter().filter(|line| line.name() == "http-request") {
+        for line in section.rules(&["http-request"]) {
             self.http_request(line, acls, period.as_deref(), &mut steps);
         }
         for line in section.lines.iter().filter(|line| line.name() == "redirect") {
             let words = line.arguments();
             self.redirect(line, words, acls, &mut steps);
         }
-        for line in
-            section.lines.iter().filter(|line| matches!(line.name(), "http-response" | "http-after-response"))
-        {
+        for line in section.rules(&["http-response", "http-after-response"]) {
             self.http_response(line, acls, &mut steps);
         }
         steps

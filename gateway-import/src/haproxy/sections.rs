@@ -1,5 +1,7 @@
 //! The grammar of haproxy.cfg: sections of lines of words.
 
+use std::collections::HashMap;
+
 use crate::error::Failure;
 use crate::report::At;
 use crate::text;
@@ -58,6 +60,11 @@ impl Section {
         self.said(words).first().copied()
     }
 
+    /// The rules of these kinds: those of its defaults, and then its own.
+    pub(super) fn rules<'s>(&'s self, kinds: &'s [&str]) -> impl Iterator<Item = &'s Line> {
+        self.defaults.iter().chain(&self.lines).filter(move |line| kinds.contains(&line.name()))
+    }
+
     /// Whether it carries bytes rather than HTTP.
     pub(super) fn is_tcp(&self) -> bool {
         self.first(&["mode"]).is_none_or(|mode| mode.word(1) != "http")
@@ -88,6 +95,8 @@ const KINDS: &[&str] = &[
 pub(super) fn parse((name, file): (&str, u16), source: &str) -> Result<Vec<Section>, Failure> {
     let mut sections: Vec<Section> = Vec::new();
     let mut defaults: Vec<Line> = Vec::new();
+    // Those that sections name with `from`.
+    let mut named: HashMap<String, Vec<Line>> = HashMap::new();
     for (n, line) in source.lines().enumerate() {
         let number = u32::try_from(n + 1).unwrap_or(0);
         if n > MAX_LINES {
@@ -97,16 +106,15 @@ pub(super) fn parse((name, file): (&str, u16), source: &str) -> Result<Vec<Secti
         let Some(first) = words.first() else { continue };
         let at = At { file, line: number, column: 0 };
         if KINDS.contains(&first.as_str()) {
+            let from = words.iter().position(|word| word == "from").and_then(|n| words.get(n + 1));
+            let chosen = from.map(|from| named.get(from).cloned().unwrap_or_default());
+            let name = words.get(1).filter(|word| *word != "from").cloned().unwrap_or_default();
             if first == "defaults" {
-                defaults.clear();
+                defaults = chosen.clone().unwrap_or_default();
+                named.insert(name.clone(), defaults.clone());
             }
-            sections.push(Section {
-                at,
-                kind: first.clone(),
-                name: words.get(1).cloned().unwrap_or_default(),
-                lines: Vec::new(),
-                defaults: defaults.clone(),
-            });
+            let defaults = chosen.unwrap_or_else(|| defaults.clone());
+            sections.push(Section { at, kind: first.clone(), name, lines: Vec::new(), defaults });
             continue;
         }
         let Some(section) = sections.last_mut() else {
@@ -126,6 +134,7 @@ pub(super) fn parse((name, file): (&str, u16), source: &str) -> Result<Vec<Secti
         let line = Line { at, words };
         if section.kind == "defaults" {
             defaults.push(line.clone());
+            named.entry(section.name.clone()).or_default().push(line.clone());
         }
         section.lines.push(line);
     }

@@ -57,7 +57,7 @@ impl Haproxy<'_, '_> {
     /// Settings of `ip_restriction`; `None` when the port may not be opened.
     fn stream_clients(&mut self, section: &Section, acls: &Acls) -> Option<Option<Value>> {
         let mut clients: Option<Value> = None;
-        for line in section.lines.iter().filter(|line| line.name() == "tcp-request") {
+        for line in section.rules(&["tcp-request"]) {
             let words = line.arguments();
             let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
             let action = words.get(1).map_or("", String::as_str);
@@ -128,7 +128,7 @@ impl Haproxy<'_, '_> {
             self.out.lost(section.at, what, format_args!("its backend `{backend}` has no servers"), "");
             return;
         };
-        let guards = own.kind == "backend" && own.lines.iter().any(|line| line.name() == "tcp-request");
+        let guards = own.kind == "backend" && own.rules(&["tcp-request"]).next().is_some();
         if guards
             && self.out.guard(
                 own.at,

@@ -127,6 +127,8 @@ impl Ingress<'_> {
         for rule in spec.each("rules") {
             let host = rule.text_of("host").unwrap_or("").to_ascii_lowercase();
             for path in rule.path(&["http", "paths"]).map_or(&[][..], Node::items) {
+                // Its type is that of the main Ingress's path.
+                path.get("pathType");
                 places.extend(path.get("backend").map(|backend| (host.clone(), Some(path), backend)));
             }
         }

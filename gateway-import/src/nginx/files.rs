@@ -3,13 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::blocks::Directive;
-use super::location::Way;
+use super::location::{Location, Way};
 use super::rewrite::Rewritten;
 use super::serve::Passed;
 use super::server::Site;
+use super::values::Test;
 use super::{Nginx, first, innermost};
 use crate::cond::Cond;
 use crate::draft::{To, set};
+use crate::report::At;
 
 impl<'d> Nginx<'_> {
     /// Files beneath `root` or `alias`, by `try_files` and `index`.
@@ -61,13 +63,28 @@ impl<'d> Nginx<'_> {
             );
             return answer(To::Closed);
         }
-        let config = folder_config(levels, &path.display().to_string());
+        let mut config = folder_config(levels, &path.display().to_string());
+        self.guarded_index(site, (at, place), &mut config);
         self.out.done(at, &what);
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
         match tried {
             Some(tried) => self.tried(site, (place, tried), config, strips),
             None => files_of(config, strips),
+        }
+    }
+
+    /// Takes away the files of `index` that another location guards: nginx looks for the location of such a file.
+    fn guarded_index(&mut self, site: &Site<'d>, (at, place): (At, &str), config: &mut Map<String, Value>) {
+        let names: Vec<String> = match config.get("index").and_then(Value::as_array) {
+            Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            None => vec!["index.html".to_owned()],
+        };
+        let Some(first) = names.iter().position(|name| site.guards_index(name)) else { return };
+        let why = "another location guards the file; folders with it are answered 404";
+        if self.out.guard(at, format_args!("{place}: index {}", names[first]), why, "") {
+            set(config, "index", json!(names[..first]));
+            config.shift_remove("listing");
         }
     }
 
@@ -170,9 +187,17 @@ impl<'d> Nginx<'_> {
             return None;
         }
         let file = last.split('?').next().unwrap_or(last);
+        // nginx looks for the location of the last file, whose guards hold.
+        let guarded = site.guarded(file).map(|location| location.directive.to_string());
+        if let (false, Some(guarded)) = (file.contains('$'), guarded) {
+            let why = format!("its last file is guarded by `{guarded}`");
+            if self.out.guard(tried.at, &what, why, "") {
+                return Some(closed);
+            }
+        }
         // A last file that only falls back to a location by its ending is that location's.
         let is_handled = site.locations.iter().any(|location| match &location.way {
-            Way::Regex(regex, ignores) => super::values::Test::Regex(regex, *ignores).fits_text(file),
+            Way::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(file),
             _ => false,
         });
         match known {
@@ -187,6 +212,61 @@ impl<'d> Nginx<'_> {
             }
         }
     }
+}
+
+impl<'d> Site<'d> {
+    /// A location that guards this path, or may.
+    fn guarded(&self, path: &str) -> Option<&Location<'d>> {
+        let takes = |location: &&Location<'d>| {
+            is_guarded(location)
+                && match &location.way {
+                    Way::Exact(own) => own == path,
+                    Way::Prefix(own) => path.starts_with(own.as_str()),
+                    Way::Regex(regex, ignores) => Test::Regex(regex, *ignores).fits_text(path),
+                    Way::Named(_) => false,
+                }
+        };
+        match self.led_to(path, true) {
+            Some(location) => Some(location).filter(|location| is_guarded(location)),
+            None => self.all_locations().into_iter().find(takes),
+        }
+    }
+
+    /// Whether a location guards files of this name in a folder of another one.
+    fn guards_index(&self, name: &str) -> bool {
+        self.all_locations().into_iter().filter(|location| is_guarded(location)).any(|location| {
+            match &location.way {
+                Way::Exact(own) => own.rsplit('/').next() == Some(name),
+                Way::Prefix(own) => {
+                    own.rsplit('/').next().is_some_and(|last| !last.is_empty() && name.starts_with(last))
+                }
+                Way::Regex(regex, ignores) => {
+                    let test = Test::Regex(regex, *ignores);
+                    test.fits_text(&format!("/{name}")) || test.fits_text(&format!("/x/{name}"))
+                }
+                Way::Named(_) => false,
+            }
+        })
+    }
+
+    fn all_locations(&self) -> Vec<&Location<'d>> {
+        let mut made: Vec<&Location<'d>> = self.locations.iter().collect();
+        let mut at = 0;
+        while let Some(location) = made.get(at).copied() {
+            made.extend(&location.inner);
+            at += 1;
+        }
+        made
+    }
+}
+
+/// Whether a location keeps requests out, or may. `internal` lets in what nginx itself leads there.
+fn is_guarded(location: &Location<'_>) -> bool {
+    let guards = |it: &Directive| {
+        let name = it.name.as_str();
+        super::guards::NAMES.contains(&name) && name != "internal" || matches!(name, "return" | "if")
+    };
+    location.directive.block.iter().any(guards)
 }
 
 fn files_of(config: Map<String, Value>, strips: bool) -> Passed {

@@ -200,6 +200,13 @@ impl<'d> Nginx<'_> {
             self.serve(site, &taken, (levels, &way, &Rewritten::Break(path)), items);
             return;
         }
+        // Without a flag, the directives behind it look at the new path.
+        if flag.is_empty() && is_looked_at(levels, directive, &path) {
+            let why = "directives behind it look at the new path, which is not known beforehand; what it takes is closed";
+            self.out.closed(directive.at, what, why, TODO);
+            items.push(Item::new(&taken, To::Closed, "rewrite"));
+            return;
+        }
         self.search_again(site, &taken, (&path, directive, jumps), (&what, items));
     }
 
@@ -413,4 +420,31 @@ pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
         made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
     }
     made
+}
+
+/// Whether a directive behind a `rewrite`, in its block or in those that its `if` stands in, may look at the new path.
+fn is_looked_at(levels: &[&Directive], rewrite: &Directive, path: &str) -> bool {
+    let mut last: &Directive = rewrite;
+    for level in levels.iter().rev() {
+        let behind = level.block.iter().skip_while(|it| !std::ptr::eq(*it, last)).skip(1);
+        for directive in behind {
+            match (directive.name.as_str(), directive.arguments.first()) {
+                ("break", _) => return false,
+                ("return" | "if", _) => return true,
+                ("rewrite", Some(regex)) => {
+                    let known = path.split(['?', '$']).next().unwrap_or_default();
+                    let is_other = known == path && !Test::Regex(regex, false).fits_text(path);
+                    if !is_other {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if level.name != "if" {
+            return false;
+        }
+        last = level;
+    }
+    false
 }

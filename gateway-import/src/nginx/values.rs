@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
+use super::fields;
 use crate::cond::Cond;
 use crate::text;
 
@@ -252,7 +253,7 @@ impl Test<'_> {
         self.fits(text)
     }
 
-    fn fits(&self, text: &str) -> bool {
+    pub(super) fn fits(&self, text: &str) -> bool {
         match self {
             Self::Same(wanted, true) => text.eq_ignore_ascii_case(wanted),
             Self::Same(wanted, false) => text == *wanted,
@@ -316,25 +317,12 @@ impl Test<'_> {
             }
             _ => {}
         }
-        let (kind, name) = match (family("http_"), family("arg_"), family("cookie_")) {
-            (Some(name), ..) => ("headers", name.replace('_', "-")),
-            (_, Some(name), _) => ("query", name.to_owned()),
-            (.., Some(name)) => ("cookies", name.to_owned()),
-            _ => return None,
-        };
-        let field = |how: Value| Cond::is(json!({ kind: { name.clone(): how } }));
-        Some(match self {
-            Self::Same("", _) => field(json!({ "present": false })).or(field(json!({ "exact": "" }))),
-            Self::Same(value, true) => field(json!({ "exact": value, "ignore_case": true })),
-            Self::Same(value, false) => field(json!({ "exact": value })),
-            Self::Regex(regex, ignores) => {
-                let whole = flagged(regex, *ignores)?;
-                let found = field(json!({ "regex": whole }));
-                // An empty value is what is not there.
-                if self.fits("") { found.or(field(json!({ "present": false }))) } else { found }
-            }
-            Self::True => field(json!({ "regex": ".+" })).and(field(json!({ "exact": "0" })).negate()),
-        })
+        match (family("http_"), family("arg_"), family("cookie_")) {
+            (Some(name), ..) => fields::header(self, &name.replace('_', "-")),
+            (_, Some(name), _) => fields::parameter(self, name),
+            (.., Some(name)) => fields::cookie(self, name),
+            _ => None,
+        }
     }
 
     fn either(&self, text: &str, when: &Value) -> Option<Cond> {

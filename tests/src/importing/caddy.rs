@@ -317,6 +317,13 @@ http://two.test:@PORT@ {
 	respond @word 405
 	reverse_proxy @A@
 }
+http://before.test:@PORT@ {
+	rewrite /in/* /secret{uri}
+	rewrite /api/* /v2{path}
+	respond /secret/* 403
+	respond /v2/api/a* 404
+	reverse_proxy @A@
+}
 http://both.test:@PORT@ {
 	route {
 		request_header /in/* X-Path inner
@@ -331,7 +338,7 @@ async fn changed(format: Format) {
     compare(Case {
         format,
         config: &format!("{HEAD}{CHANGED}"),
-        hosts: &["pub.test", "route.test", "head.test", "two.test", "both.test"],
+        hosts: &["pub.test", "route.test", "head.test", "two.test", "both.test", "before.test"],
         paths: &[
             "/",
             "/admin/x",
@@ -407,5 +414,35 @@ http://*.open.test:@PORT@ {
             ..Case::default()
         },
     )
+    .await;
+}
+
+/// The order in which directives run may be another one.
+#[tokio::test]
+async fn another_order() {
+    compare(Case {
+        format: Format::Caddyfile,
+        config: r#"
+{
+	admin off
+	auto_https off
+	http_port @PORT@
+	order respond before rewrite
+	order request_header first
+}
+http://a.test:@PORT@ {
+	rewrite /x /y
+	respond /y 403
+	respond /x 404
+	@role header X-Role admin
+	request_header X-Role guest
+	redir @role /admin
+	reverse_proxy @A@
+}
+"#,
+        paths: &["/", "/x", "/y"],
+        fields: &["", "x-role: admin"],
+        ..Case::default()
+    })
     .await;
 }

@@ -258,6 +258,7 @@ frontend web
   http-request del-header X-Internal
   http-request set-header X-Role guest
   http-request set-path /admin/x if { path_beg /pub }
+  http-request set-path /admin%[path] if { path_beg /x }
   http-request set-header Host internal.test if { hdr(host) in.test }
   http-request deny deny_status 404 if is_admin { hdr(host) direct.test }
   use_backend inner if { req.hdr(X-Internal) -m found }
@@ -298,12 +299,16 @@ frontend web
   acl nosy req.cook(adm) -m found
   acl key cook(key) -i sesame
   acl line req.fhdr(x-line) one
+  acl last req.hdr(x-ip,-1) 10.0.0.1
+  acl first hdr(x-ip,1) 10.0.0.2
   acl evil hdr(user-agent) -m sub -i curlbad
   http-request deny if debug
   http-request deny deny_status 404 if nosy
   http-request deny deny_status 405 if key
   http-request deny deny_status 410 if line
   http-request deny deny_status 429 if evil
+  http-request deny deny_status 401 if { path /last } !last
+  http-request deny deny_status 404 if { path /first } !first
   default_backend web
 backend web
   server w1 @A@
@@ -317,6 +322,8 @@ backend web
                 "/?debug=11",
                 "/?xdebug=1",
                 "/?debug=%31",
+                "/last",
+                "/first",
             ],
             fields: &[
                 "",
@@ -326,6 +333,8 @@ backend web
                 "cookie: key=sesames",
                 "x-line: two\r\nx-line: one",
                 "x-line: two\r\nx-line: ones",
+                "x-ip: 10.0.0.1, 10.0.0.2",
+                "x-ip: 10.0.0.2\r\nx-ip: 10.0.0.1",
                 "user-agent: a CurlBad\u{ff}",
             ],
             ..Case::default()
@@ -362,5 +371,41 @@ backend c
             ..Case::default()
         },
     )
+    .await;
+}
+
+/// Rules of `defaults` that a section names hold for it, too.
+#[tokio::test]
+async fn rules_of_defaults() {
+    let times = "  mode http\n  timeout connect 2s\n  timeout client 10s\n  timeout server 10s\n";
+    let config = format!(
+        r#"
+defaults base
+{times}
+  http-request deny deny_status 404 if {{ path /x }}
+  http-request set-header X-Base 1
+defaults more
+{times}
+  http-request deny deny_status 405 if {{ path /z }}
+defaults others
+{times}
+  http-request deny if {{ path /w }}
+frontend web from base
+  bind 127.0.0.1:@PORT@
+  http-request deny if {{ path /y }}
+  use_backend a if {{ hdr(x-base) 1 }} {{ path /a /z }}
+  default_backend b
+backend a from more
+  server s @A@
+backend b from others
+  server s @B@
+"#
+    );
+    compare(Case {
+        format: Format::Haproxy,
+        config: &config,
+        paths: &["/", "/a", "/x", "/y", "/z", "/w"],
+        ..Case::default()
+    })
     .await;
 }
