@@ -36,8 +36,8 @@ pub(super) enum Kept {
 
 /// Bytes of a shared text.
 const MAX_SHARED_TEXT: usize = 4096;
-/// Operations between two looks at the clock.
-const OPERATIONS_A_LOOK: u64 = 128;
+/// Operations between two looks at the clock. One may be a digest of a whole body, so that they are few.
+const OPERATIONS_A_LOOK: u64 = 16;
 /// Functions that a script may have.
 const MAX_FUNCTIONS: usize = 1000;
 /// Variables that a function may have at a time.

@@ -71,7 +71,8 @@ pub struct Gateway {
     pub overload: Option<Overload>,
     /// Timeouts on the client's side.
     pub client_timeouts: Option<ClientTimeouts>,
-    /// Addresses and CIDR blocks whose forwarding headers and PROXY protocol headers are believed. Default none.
+    /// Addresses and CIDR blocks whose forwarding headers (`Forwarded`, `X-Forwarded-*`, `X-Real-IP`, `Client-Cert`) and PROXY
+    /// protocol headers are believed; those of others are removed. Default none.
     #[schemars(length(max = 1000))]
     pub trusted_proxies: Option<Vec<String>>,
     /// Adds RFC 7239 `Forwarded` beside `X-Forwarded-*`. Default false.
