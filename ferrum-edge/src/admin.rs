@@ -16,6 +16,7 @@ mod history;
 mod json;
 mod listener;
 mod openapi;
+mod peer;
 mod problem;
 mod query;
 mod records;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "admin")]
 pub(crate) mod admin;
+#[cfg(feature = "admin")]
+mod admin_listeners;
 #[cfg(feature = "database")]
 mod database;
 pub(crate) mod engine;
@@ -129,7 +131,7 @@ impl Gateway {
             orders: orders.into(),
             draining: AtomicBool::new(false),
             #[cfg(feature = "admin")]
-            admin_listeners: admin::Listeners::default(),
+            admin_listeners: admin_listeners::AdminListeners::default(),
             revision: watch::Sender::new(revision),
             pending: Arc::default(),
         });

@@ -181,7 +181,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Command::Version(args) => reference::version(&args),
         Command::Completions { shell } => reference::completions::<Cli>(shell),
     };
-    logs::flush();
+    crate::export::program_log::flush();
     ExitCode::from(code)
 }
 

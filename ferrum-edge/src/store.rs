@@ -24,6 +24,7 @@
 //!   store never has to be opened anew.
 
 mod audit;
+mod author;
 mod change;
 mod error;
 mod gathered;
@@ -46,7 +47,8 @@ use tokio::sync::watch::{Receiver, Sender};
 use tokio::task::JoinHandle;
 
 pub(crate) use audit::MAX_AUDIT_PAGE;
-pub use change::{Author, Change};
+pub use author::Author;
+pub use change::Change;
 pub use error::StoreError;
 pub(crate) use gathered::Gathered;
 pub use history::{Changed, Counts, Difference, Followed, MAX_REVISIONS, Mark, RevisionInfo};

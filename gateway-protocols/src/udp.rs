@@ -25,17 +25,18 @@ mod ready;
 mod restart;
 mod retry;
 mod session;
+mod stray;
 mod transcript;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
 
 use crate::worker::Worker;
-pub(crate) use connections::Known;
 use dtls::DtlsRules;
 use port::Port;
 pub(crate) use questions::QUEUE;
 pub use questions::{DatagramId, DatagramSession, Question, Told, Wanted};
+pub(crate) use stray::Known;
 
 /// Serves a port until the task is ended.
 ///

@@ -6,6 +6,7 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 
+use super::peer::Peer;
 use super::problem::Code;
 use super::query::pairs;
 use crate::access::Caller;
@@ -14,15 +15,6 @@ use crate::audit::{Draft, Outcome, Who};
 
 /// What callers without a valid token are called.
 const UNKNOWN: &str = "unknown";
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Peer {
-    /// An address with a port, or the process behind a Unix socket.
-    pub(super) address: Option<String>,
-    /// The subject of the certificate that was shown.
-    pub(super) certificate: Option<String>,
-}
 
 /// What somebody tries, as far as it is known before an answer.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::attempt::Peer;
+use super::peer::Peer;
 use crate::app::unix_socket::SocketFile;
 
 /// A listener of the admin API.

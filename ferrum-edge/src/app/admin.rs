@@ -2,15 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gateway_core::config::model::Settings;
 use gateway_protocols::downstream::bind::{self, Inherited};
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
 use super::Gateway;
 use super::error::StartError;
@@ -47,24 +45,6 @@ impl AdminSockets {
             unix_socket::bind(path, (SOCKET_MODE, sharing)).map_err(failed)
         });
         Ok((Self { tcp, unix: unix.transpose()? }, inherited))
-    }
-}
-
-/// What is listened on, with the task that accepts.
-#[derive(Default)]
-pub(super) struct Listeners(Mutex<Vec<(Arc<Listener>, AbortHandle)>>);
-
-impl Listeners {
-    /// Copies of the TCP sockets.
-    pub(super) fn copies(&self) -> Vec<OwnedFd> {
-        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let tcp = listeners.iter().filter(|(listener, _)| matches!(**listener, Listener::Tcp(..)));
-        tcp.filter_map(|(listener, _)| listener.as_fd().try_clone_to_owned().ok()).collect()
-    }
-
-    fn close(&self) {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.drain(..).for_each(|(_, task)| task.abort());
     }
 }
 
@@ -132,7 +112,6 @@ impl Gateway {
         let tasks = admin.engine.shared.tasks.clone();
         let start = move || crate::admin::serve(accepted.clone(), admin.clone());
         let task = handle.spawn(tasks.supervise("admin_accept", start));
-        let mut listeners = self.engine().admin_listeners.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push((listener, task.abort_handle()));
+        self.engine().admin_listeners.add(listener, task.abort_handle());
     }
 }

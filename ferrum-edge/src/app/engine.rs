@@ -19,6 +19,8 @@ use gateway_protocols::worker::{Order, Shared};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
+#[cfg(feature = "admin")]
+use super::admin_listeners::AdminListeners;
 use super::error::{ReloadError, StartError};
 use super::listeners::{self, Addresses, NewPorts, Ports, StreamPorts, give};
 use super::tls::{AdminTls, Frontend};
@@ -46,7 +48,7 @@ pub(crate) struct Engine {
     pub(super) draining: AtomicBool,
     /// Where the admin API is listened for.
     #[cfg(feature = "admin")]
-    pub(super) admin_listeners: super::admin::Listeners,
+    pub(super) admin_listeners: AdminListeners,
     pub(super) revision: watch::Sender<u64>,
     /// What is staged and neither published nor discarded.
     pub(super) pending: Arc<AtomicUsize>,

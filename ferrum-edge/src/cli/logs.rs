@@ -2,14 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
-use std::time::Duration;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::Verbosity;
-use crate::export::program_log::{self, ProgramLog};
+use crate::export::program_log::ProgramLog;
 use gateway_telemetry::json::Rfc3339;
 
 /// Times as in the access log.
@@ -20,9 +19,6 @@ impl FormatTime for Utc {
         write!(w, "{}", Rfc3339(std::time::SystemTime::now()))
     }
 }
-
-/// How long the end of the program waits for its last log lines to be written.
-const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Logs to standard error from here on: for people on a terminal, JSON lines otherwise. Panics are logged, too.
 ///
@@ -66,11 +62,6 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
         location,
         message = panic.payload_as_str().unwrap_or("panicked")
     );
-}
-
-/// Waits a moment for the log's last lines, before the program ends.
-pub(super) fn flush() {
-    program_log::flush(LAST_LINES);
 }
 
 /// What is logged. Not an `EnvFilter`: one word needs no language of patterns.

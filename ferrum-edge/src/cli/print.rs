@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use super::FAILED;
+use crate::export::program_log;
 
 /// Prints a line. A reader that went away (`| head`) is no failure of ours.
 pub(super) fn line(text: impl fmt::Display) {
@@ -28,7 +29,7 @@ pub(super) fn notice(text: impl fmt::Display) {
 
 /// Prints a line for people on standard error, after what was logged before.
 pub(super) fn error(text: impl fmt::Display) {
-    super::logs::flush();
+    program_log::flush();
     let written = writeln!(io::stderr().lock(), "{text}");
     // There is nowhere left to complain to.
     drop(written);

@@ -21,6 +21,8 @@ const MAX_WAITING_BYTES: usize = 1 << 20;
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Before writing again to an output that takes nothing now and can't be waited for.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
+/// How long whoever ends the program waits for its last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The log of this process: a subscriber is installed once a process, too.
 static LOG: OnceLock<ProgramLog> = OnceLock::new();
@@ -65,10 +67,10 @@ pub(crate) fn counts() -> Counts {
     LOG.get().map(ProgramLog::counts).unwrap_or_default()
 }
 
-/// Waits until everything logged so far is written, but not longer than `most`.
-pub(crate) fn flush(most: Duration) {
+/// Waits a moment until everything logged so far is written.
+pub(crate) fn flush() {
     if let Some(log) = LOG.get() {
-        log.flush(most);
+        log.flush(LAST_LINES);
     }
 }
 

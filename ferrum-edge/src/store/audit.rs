@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::change::{Author, Change};
+use super::author::Author;
+use super::change::Change;
 use super::gathered::Gathered;
 use super::link::failure::Failure;
 use super::link::{Cells, Link};

@@ -11,6 +11,7 @@ pub(super) use settle::CHANNEL;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::author::Author;
 use super::gathered::Gathered;
 use super::history::Counts;
 use super::link::failure::Failure;
@@ -33,15 +34,6 @@ const STATEMENT_BYTES: usize = 2 << 20;
 const IDLE_MILLIS: u32 = 60_000;
 /// Rows of history that are pruned with a commit, beside as many as twice what it wrote.
 const PRUNED: u64 = 2000;
-
-/// Who changes something.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Author {
-    /// As the audit names it.
-    pub name: String,
-    /// How it came: `admin`, `cli`, ….
-    pub source: String,
-}
 
 /// A change that has begun; dropping it takes everything back.
 pub struct Change {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::StoreError;
+use super::author::Author;
 use super::link::failure::Failure;
 use super::link::{Cells, Link};
 use super::object::{Kind, Object, Op};
@@ -38,7 +39,7 @@ pub struct RevisionInfo {
     /// When: milliseconds since 1970 UTC, by the clock of the gateway that wrote it.
     pub at: u64,
     /// Who.
-    pub author: super::Author,
+    pub author: Author,
     /// Why.
     pub note: String,
     /// How much.
@@ -171,7 +172,7 @@ fn info(row: &Cells) -> Result<RevisionInfo, Failure> {
     Ok(RevisionInfo {
         revision: row.int(0)?,
         at: row.int(1)?,
-        author: super::Author { name: row.text(2)?, source: row.text(3)? },
+        author: Author { name: row.text(2)?, source: row.text(3)? },
         note: row.text(4)?,
         counts: Counts { created: row.int(5)?, updated: row.int(6)?, deleted: row.int(7)? },
     })

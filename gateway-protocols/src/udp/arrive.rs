@@ -13,13 +13,15 @@ use gateway_core::stream::pipeline;
 use gateway_core::stream::session::Session as Seen;
 use gateway_core::stream::table::{Transport, rules};
 
-use super::connections::{Found, Stray};
+use super::connections::Found;
 use super::hello::Hello;
 use super::initial::{Asked, Opening, is_short};
 use super::leg::Leg;
 use super::port::Port;
 use super::questions::slot_of;
-use super::session::{Session, Stage, Whence};
+use super::session::{Session, Stage};
+use super::stray::Stray;
+use super::stray::Whence;
 
 /// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
 pub(super) const MAX_HANDSHAKES: usize = 1024;

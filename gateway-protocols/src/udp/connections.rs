@@ -6,11 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dashmap::DashMap;
 use tokio::sync::mpsc;
 
 use super::initial::{Id, Long, is_short};
-use super::session::Whence;
+use super::stray::{Known, Stray};
 
 /// Ids kept of a session.
 const MAX_IDS: usize = 8;
@@ -18,16 +17,6 @@ const MAX_IDS: usize = 8;
 const QUEUE: usize = 1024;
 /// The lengths an id may have.
 const LENGTHS: std::ops::RangeInclusive<usize> = 1..=20;
-
-/// A datagram that reached the wrong worker.
-pub(super) struct Stray {
-    pub(super) whence: Whence,
-    pub(super) datagram: Box<[u8]>,
-}
-
-/// Whose session an id belongs to, by port and id.
-#[derive(Default)]
-pub(crate) struct Known(DashMap<(u16, Id), (u64, mpsc::Sender<Stray>)>);
 
 /// One worker's view of the sessions on a port.
 pub(super) struct Connections {

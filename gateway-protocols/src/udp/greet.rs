@@ -15,7 +15,7 @@ use super::leg::{Emit, Leg};
 use super::peer_chain::PeerChain;
 use super::port::Port;
 use super::retry::Retry;
-use super::session::Whence;
+use super::stray::Whence;
 use super::transcript::Transcript;
 
 /// A client's engine that has heard what came before the hello with the cookie.

@@ -17,12 +17,14 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot};
 
 use super::arrive::Arrivals;
-use super::connections::{Connections, Stray};
+use super::connections::Connections;
 use super::dtls::DtlsRules;
 use super::leg::{Dead, Leg};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
-use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage, Whence};
+use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage};
+use super::stray::Stray;
+use super::stray::Whence;
 use crate::worker::Worker;
 
 /// One worker's share of a UDP port.

@@ -10,7 +10,7 @@ use gateway_core::stream::table::Transport;
 use super::hello::Hello;
 use super::port::Port;
 use super::questions::slot_of;
-use super::session::Whence;
+use super::stray::Whence;
 
 /// The first and last type of a record with a whole header; other first bytes are DTLS 1.3's short one.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=26;

@@ -1,7 +1,7 @@
 //! One datagram session: its two legs, its socket to the target, its account.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,11 @@ use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
 use super::offer::Offer;
+use super::stray::Whence;
 use tokio::sync::oneshot;
 
 use crate::dns::Dns;
 use crate::tls::client::server_name;
-
-/// Where a client is, and which of our addresses it spoke to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Whence {
-    pub(super) client: SocketAddr,
-    pub(super) local: Option<IpAddr>,
-}
 
 /// A session in the table.
 pub(super) struct Session {

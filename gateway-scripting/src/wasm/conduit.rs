@@ -17,7 +17,7 @@ use gateway_core::http::reply::{Cause, Reply};
 use gateway_core::plugin::World;
 use gateway_core::plugin::world::meters::Counter;
 use http::{HeaderMap, Response, StatusCode};
-use wasmtime::{InstancePre, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder};
+use wasmtime::{InstancePre, Linker, Memory, Store, StoreLimits, StoreLimitsBuilder};
 
 use super::engine::{Compiled, clockwork, ticks};
 use super::settings::{OnError, Rules};
@@ -61,12 +61,6 @@ struct Guest {
     /// The response that the module makes.
     own: HeaderMap,
     body: Option<Bytes>,
-}
-
-/// Whether a module is written for this interface.
-pub(super) fn is_one(module: &Module) -> bool {
-    let has = |name: &str| module.get_export(name).is_some();
-    has("on_request") && has("memory") && !module.exports().any(|it| it.name().starts_with("proxy_"))
 }
 
 impl Conduit {

@@ -79,10 +79,16 @@ pub(crate) enum Interface {
     Conduit,
 }
 
+/// Whether a module is written for Conduit's interface.
+fn is_for_conduit(module: &wasmtime::Module) -> bool {
+    let has = |name: &str| module.get_export(name).is_some();
+    has("on_request") && has("memory") && !module.exports().any(|it| it.name().starts_with("proxy_"))
+}
+
 impl Interface {
     /// Whether a module is called by Conduit's interface.
     pub(super) fn is_conduit(self, module: &wasmtime::Module) -> Result<bool, Problems> {
-        let is_one = super::conduit::is_one(module);
+        let is_one = is_for_conduit(module);
         if self == Self::Conduit && !is_one {
             let message = "is `conduit`, but the module does not export `on_request` and `memory`, or is for Proxy-Wasm";
             return Err(Problems::one("config.interface", message));
