@@ -96,22 +96,15 @@ pub(crate) fn walk(
                     continue;
                 }
                 let taken = cond.clone().and(when.clone());
-                if taken != Cond::Never
-                    && let Some(after) = walk(inner, &taken, plugins.clone(), items)
-                {
-                    let rest: Vec<Step> = steps
-                        .iter()
-                        .skip(n + 1)
-                        .filter(|step| !matches!(step, Step::Inner { group: other, .. } if group.is_some() && other == group))
-                        .cloned()
-                        .collect();
-                    let rest = if *ends { Vec::new() } else { rest };
-                    if let Some(last) = walk(&rest, &taken, after, items) {
-                        items.push(Item {
-                            cond: taken,
-                            ending: Ending::answer(At::default(), 200, ""),
-                            plugins: last,
-                        });
+                if taken != Cond::Never {
+                    // Those who go on behind it take the way of everybody else, but for other ways of its group.
+                    let is_other = |step: &&Step| !matches!(step, Step::Inner { group: other, .. } if group.is_some() && other == group);
+                    let behind =
+                        steps.iter().skip(n + 1).filter(is_other).take(if *ends { 0 } else { usize::MAX });
+                    let whole: Vec<Step> = inner.iter().chain(behind).cloned().collect();
+                    if let Some(last) = walk(&whole, &taken, plugins.clone(), items) {
+                        let ending = Ending::answer(At::default(), 200, "");
+                        items.push(Item { cond: taken, ending, plugins: last });
                     }
                 }
                 if *when == Cond::Always {

@@ -105,9 +105,12 @@ impl Caddy<'_> {
     fn routes(&mut self, routes: &[Node], depth: usize, changes: &mut Vec<Change>) -> Vec<Step> {
         let mut steps = Vec::new();
         // Of the routes of one group, a request passes one.
-        let mut taken: HashMap<&str, Cond> = HashMap::new();
+        let mut taken: HashMap<&str, (Cond, Vec<Change>)> = HashMap::new();
         for route in routes {
-            let cond = self.matched_sets(route).and_then(|cond| seen(cond, changes));
+            let of_group = route.text_of("group").and_then(|group| taken.get(group)).map(|(_, made)| made);
+            let others: Vec<Change> =
+                changes.iter().filter(|it| of_group.is_none_or(|made| !made.contains(it))).cloned().collect();
+            let cond = self.matched_sets(route).and_then(|cond| seen(cond, &others));
             let Some(cond) = cond.filter(|_| depth < 16) else {
                 let why = "its matcher can't be translated; all that gets here is closed";
                 if self.out.guard(route.at, "route", why, "write it with `matches`") {
@@ -122,8 +125,9 @@ impl Caddy<'_> {
                 self.json_handler(handler, &mut inner, depth, &mut inner_changes);
             }
             let mut own = cond.clone();
-            if let Some(group) = route.text_of("group") {
-                let before = taken.entry(group).or_insert(Cond::Never);
+            let mut group =
+                route.text_of("group").map(|it| taken.entry(it).or_insert((Cond::Never, Vec::new())));
+            if let Some((before, _)) = &mut group {
                 own = own.and(before.clone().negate());
                 *before = before.clone().or(cond.clone());
             }
@@ -131,7 +135,12 @@ impl Caddy<'_> {
             // Those who go on behind it are changed.
             if !is_end && !ends(&inner) {
                 let more = inner_changes.split_off(changes.len()).into_iter();
-                changes.extend(more.map(|it| Change::new(own.clone().and(it.when), it.what)));
+                let more: Vec<Change> =
+                    more.map(|it| Change::new(own.clone().and(it.when), it.what)).collect();
+                if let Some((_, made)) = &mut group {
+                    made.extend(more.iter().cloned());
+                }
+                changes.extend(more);
             }
             let group = route.text_of("group").map(str::to_owned);
             steps.push(Step::Inner { cond, steps: inner, group, ends: is_end });

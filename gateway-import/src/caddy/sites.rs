@@ -234,19 +234,34 @@ impl Caddy<'_> {
             .collect();
         sort(&mut ranked);
         let lines: Vec<&Line> = ranked.into_iter().map(|(_, line)| line).collect();
-        self.in_order(&lines, scope)
+        self.in_order(&lines, scope, true)
     }
 
-    /// Directives as steps, as they are written.
-    pub(super) fn in_order(&mut self, lines: &[&Line], scope: &mut Scope) -> Vec<Step> {
+    /// Directives as steps, as they are written. Where Caddy sorts them, only the first `rewrite` that fits is used.
+    pub(super) fn in_order(&mut self, lines: &[&Line], scope: &mut Scope, is_sorted: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         self.groups += 1;
         let group = self.groups.to_string();
         // Of the blocks of one group, a request passes one.
         let mut taken = Cond::Never;
+        let (mut rewritten, mut before) = (Cond::Never, None);
         for line in lines {
             let (cond, arguments) = self.matched(line, scope);
-            let cond = cond.and_then(|cond| seen(cond, &scope.changes));
+            let is_rewrite = is_sorted && line.name() == "rewrite";
+            // It is asked of the path before any of them.
+            let changes = match is_rewrite {
+                true => before.get_or_insert_with(|| scope.changes.clone()),
+                false => &mut scope.changes,
+            };
+            let cond = cond.and_then(|cond| seen(cond, changes));
+            let cond = cond.map(|cond| match is_rewrite {
+                true => {
+                    let first = cond.clone().and(rewritten.clone().negate());
+                    rewritten = rewritten.clone().or(cond);
+                    first
+                }
+                false => cond,
+            });
             let name = line.name();
             let Some(cond) = cond else {
                 // Which requests are meant is not known: what follows can't be either.
@@ -419,7 +434,7 @@ impl Caddy<'_> {
             }
             let lines: Vec<&Line> =
                 line.inner().iter().filter(|line| !line.name().starts_with('@')).collect();
-            inner.extend(self.in_order(&lines, &mut inner_scope));
+            inner.extend(self.in_order(&lines, &mut inner_scope, false));
         } else {
             inner.extend(self.directives(line.inner(), &mut inner_scope));
         }

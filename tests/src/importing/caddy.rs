@@ -324,6 +324,19 @@ http://before.test:@PORT@ {
 	respond /v2/api/a* 404
 	reverse_proxy @A@
 }
+http://first.test:@PORT@ {
+	rewrite /api/* /admin/x
+	rewrite /admin/* /open
+	handle /in/* {
+		handle /in/x {
+			respond /never 410
+		}
+		request_header X-Inner yes
+	}
+	respond /admin/* 403
+	respond /in/in/* 404
+	reverse_proxy @A@
+}
 http://both.test:@PORT@ {
 	route {
 		request_header /in/* X-Path inner
@@ -338,7 +351,7 @@ async fn changed(format: Format) {
     compare(Case {
         format,
         config: &format!("{HEAD}{CHANGED}"),
-        hosts: &["pub.test", "route.test", "head.test", "two.test", "both.test", "before.test"],
+        hosts: &["pub.test", "route.test", "head.test", "two.test", "both.test", "before.test", "first.test"],
         paths: &[
             "/",
             "/admin/x",
