@@ -1,5 +1,7 @@
 //! What Caddy's directives and handlers change about a request, for the matchers behind them.
 
+use serde_json::{Value, json};
+
 use super::responses::header_rule;
 use super::tokens::Line;
 use crate::changed::What;
@@ -33,14 +35,25 @@ pub(super) fn changed_headers(line: &Line, words: &[&str]) -> Vec<What> {
     header_lines(line, words).into_iter().map(changed).collect()
 }
 
+/// What a new path puts before the path as it is by then.
+fn put_before(path: &str) -> Option<&str> {
+    let own = ["{path}", "{uri}", "{http.request.uri.path}", "{http.request.uri}"];
+    let before = own.iter().find_map(|own| path.strip_suffix(own))?;
+    Some(before).filter(|it| it.starts_with('/') && !it.contains('{'))
+}
+
+/// The same as settings of `rewrite`: a template would have the path that the client sent.
+pub(super) fn prepended(path: &str) -> Option<Value> {
+    let to = format!("{}${{1}}", put_before(path)?.replace('$', "$$"));
+    Some(json!({ "regex": [{ "from": "^(.*)$", "to": to }] }))
+}
+
 /// What `rewrite` and `uri` change.
 pub(super) fn changed_target(name: &str, words: &[&str]) -> Vec<What> {
     match (name, words) {
         ("rewrite", [to]) => {
             let path = to.split('?').next().unwrap_or_default();
-            let own = ["{path}", "{uri}", "{http.request.uri.path}", "{http.request.uri}"];
-            let before = own.iter().find_map(|own| path.strip_suffix(own));
-            if let Some(before) = before.filter(|it| it.starts_with('/') && !it.contains('{')) {
+            if let Some(before) = put_before(path) {
                 let query = to.contains('?').then_some(What::AnyQuery);
                 return std::iter::once(What::Prepend(before.to_owned())).chain(query).collect();
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::changes::{changed_by_tries, changed_headers, changed_target};
+use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
 use super::responses::{encode, header_rules};
 use super::sites::{Scope, strip};
 use super::tokens::Line;
@@ -212,10 +212,12 @@ impl Caddy<'_> {
                     );
                 }
                 let whole = if keeps { path } else { to };
-                matchers::template(whole)
-                    .filter(|path| path.starts_with('/') || path.starts_with("${request.path}"))
-                    .map(|path| if path.starts_with('/') { path } else { format!("/{path}") })
-                    .map(|path| Plug::new("rewrite", json!({ "path": path })))
+                let whole = prepended(whole).or_else(|| {
+                    let path = matchers::template(whole)?;
+                    let path = if path.starts_with("${request.path}") { format!("/{path}") } else { path };
+                    path.starts_with('/').then(|| json!({ "path": path }))
+                });
+                whole.map(|config| Plug::new("rewrite", config))
             }
             ("uri", ["strip_prefix", prefix]) if !prefix.contains('{') => {
                 Some(strip(prefix.trim_end_matches('/')))

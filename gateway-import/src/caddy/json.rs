@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::changes::{changed_by_headers, changed_by_rewrite};
+use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::proxy::Found;
 use super::proxy::Proxying;
 use super::{Caddy, matchers, sets};
@@ -421,7 +421,12 @@ fn rewritten(handler: &Node) -> Option<Value> {
         match key.as_str() {
             "handler" => {}
             "uri" => {
-                let path = matchers::template(value.str()?.trim_end_matches("?{http.request.uri.query}"))?;
+                let path = value.str()?.trim_end_matches("?{http.request.uri.query}");
+                if let Some(Value::Object(config)) = prepended(path) {
+                    made.extend(config);
+                    continue;
+                }
+                let path = matchers::template(path)?;
                 set(&mut made, "path", path.starts_with('/').then_some(path)?);
             }
             "strip_path_prefix" => {

@@ -13,8 +13,7 @@ pub(super) fn changed_target(action: &str, words: &[&str]) -> Vec<What> {
             vec![What::Path(to.split('?').next().unwrap_or_default().to_owned()), What::AnyQuery]
         }
         ("set-path", None) => {
-            let before = words.first().and_then(|to| to.strip_suffix("%[path]"));
-            let before = before.filter(|it| it.starts_with('/') && !it.contains('%'));
+            let before = words.first().and_then(|to| put_before(to));
             vec![before.map_or(What::AnyPath, |before| What::Prepend(before.to_owned()))]
         }
         ("replace-path", _) => vec![What::AnyPath],
@@ -33,4 +32,9 @@ pub(super) fn changed_header(action: &str, words: &[&str]) -> Option<What> {
         ("set-header", [_, value]) if !value.contains('%') => What::Header(name, (*value).to_owned()),
         _ => What::AnyHeader(name),
     })
+}
+
+/// What a new path puts before the path as it is by then.
+pub(super) fn put_before(to: &str) -> Option<&str> {
+    to.strip_suffix("%[path]").filter(|before| before.starts_with('/') && !before.contains('%'))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
-use super::changes::{changed_header, changed_target};
+use super::changes::{changed_header, changed_target, put_before};
 use super::sections::{Line, Section, rate_period};
 use crate::changed::What;
 use crate::cond::Cond;
@@ -328,6 +328,11 @@ impl Haproxy<'_, '_> {
         steps: &mut Vec<Step>,
     ) {
         let made = match (action, words) {
+            // A template would have the path that the client sent.
+            ("set-path", [to]) if put_before(to).is_some() => put_before(to).map(|before| {
+                let to = format!("{}${{1}}", before.replace('$', "$$"));
+                json!({ "regex": [{ "from": "^(.*)$", "to": to }] })
+            }),
             ("set-path" | "set-pathq" | "set-uri", [to]) => {
                 template(to).filter(|to| to.starts_with('/')).map(|path| json!({ "path": path }))
             }
