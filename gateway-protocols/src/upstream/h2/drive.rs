@@ -102,7 +102,7 @@ impl Connection {
     }
 
     /// Whether streams can still be opened on it.
-    pub(crate) fn is_open(&mut self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.cell.try_borrow().is_ok_and(|connection| connection.is_open())
     }
 
