@@ -290,6 +290,16 @@ async fn a_deadline_is_kept() {
     }
 }
 
+/// Whoever is turned away at the gateway's limits is told so in gRPC as well.
+#[tokio::test]
+async fn a_gateway_at_its_limits_speaks_grpc() {
+    let mut stand = Stand::with("  limits: {max_requests: 1}", Kind::H2, "").await;
+    let (_held, _up) = stand.call("Held", &[]).await;
+    let _serving = stand.serve().await;
+    let (answer, _) = stand.call("Refused", &[]).await;
+    assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
+}
+
 #[tokio::test]
 async fn refusals_speak_grpc() {
     for kind in KINDS {

@@ -126,8 +126,14 @@ fn terminated(model: &Model, problems: &mut Problems) {
         };
         if let Some(reason) = reason {
             let path = format!("proxies.{}.frontend_tls", proxy.id);
-            problems.add(path, reason).remedy =
-                Some("add a certificate it can use to `gateway.tls.certificates`".to_owned());
+            let is_optional = rules.client_ca_path.is_some() && !rules.client_cert_required;
+            let remedy = match proxy.backend.scheme {
+                Scheme::Udp | Scheme::Dtls if is_optional => {
+                    "set `gateway.tls.client_cert_required: true`, or serve DTLS by a gateway that asks for no certificate"
+                }
+                _ => "add a certificate it can use to `gateway.tls.certificates`",
+            };
+            problems.add(path, reason).remedy = Some(remedy.to_owned());
         }
     }
 }

@@ -264,6 +264,10 @@ impl<U: Upstream> Pipeline<U> {
         reached: &mut Reached,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
+        let exchange = &mut end.exchange;
+        // Refusals, too, are said as the caller understands them.
+        exchange.dialect =
+            Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
         let Some(place) = self.overload.exchange() else {
             return Err(Box::new(Reply::new(Cause::Overloaded).header(RETRY_AFTER, A_SECOND)));
         };
@@ -403,8 +407,6 @@ fn switching(end: &mut Ending<'_>, logged: &[HeaderName]) -> Option<Switching> {
 fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>, Box<Reply>> {
     let settings = &*snapshot.settings;
     let exchange = &mut end.exchange;
-    exchange.dialect =
-        Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
     let timeout = exchange.dialect.timeout(&exchange.request.headers);
     exchange.deadline = timeout.map(|timeout| exchange.started + timeout);
     exchange.host = guard::check(exchange, &settings.limits)?;

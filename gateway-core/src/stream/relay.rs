@@ -57,6 +57,8 @@ pub enum End {
     Refused,
     /// An end broke the rules of its protocol.
     Violated,
+    /// A message was larger than it may be.
+    TooLarge,
 }
 
 impl End {
@@ -71,6 +73,7 @@ impl End {
             Self::Drained => "drained",
             Self::Refused => "message_refused",
             Self::Violated => "protocol_violated",
+            Self::TooLarge => "message_too_large",
         }
     }
 }

@@ -96,7 +96,13 @@ impl Carrier for Outbound {
         let left = match end {
             End::ClientReset => target,
             End::TargetReset => &mut client.link,
-            End::Closed | End::Idle | End::Lifetime | End::Drained | End::Refused | End::Violated => {
+            End::Closed
+            | End::Idle
+            | End::Lifetime
+            | End::Drained
+            | End::Refused
+            | End::Violated
+            | End::TooLarge => {
                 return end;
             }
         };

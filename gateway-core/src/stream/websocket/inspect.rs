@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::close_handshake::{self, Half, Halfway};
 use super::frame::{self, CLOSE, Scanner};
 use super::message::{BINARY, Broken, Messages, Said, TEXT};
-use super::{Codes, FAILED, GOING_AWAY, Rules, Switched};
+use super::{Codes, FAILED, GOING_AWAY, Rules, Switched, TOO_BIG};
 use crate::plugin::chain::Decided;
 use crate::plugin::seat::Around;
 use crate::plugin::{Chain, Decision, PLUGIN_TIMEOUT};
@@ -210,7 +210,7 @@ impl<'r> Way<'r> {
     /// Hands what is whole to the plugins; false when nothing is.
     fn read_along(&mut self, reads: &Reads<'r>) -> Result<bool, Stop> {
         let broken = |Broken(code): Broken| Stop {
-            end: End::Violated,
+            end: if code == TOO_BIG { End::TooLarge } else { End::Violated },
             codes: Some(match self.direction {
                 Direction::Up => Codes { client: code, target: GOING_AWAY },
                 Direction::Down => Codes { client: FAILED, target: code },

@@ -56,7 +56,7 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
         End::Idle | End::Lifetime | End::Drained => Codes::both(GOING_AWAY),
         End::TargetReset => Codes { client: FAILED, target: GOING_AWAY },
         // The target sees that the client went without a Close frame, which is the truth.
-        End::Closed | End::ClientReset | End::Refused | End::Violated => return end,
+        End::Closed | End::ClientReset | End::Refused | End::Violated | End::TooLarge => return end,
     };
     let halves = Halfway {
         up: Half::of_tunnel(std::mem::take(&mut up.watch), &mut up),
