@@ -4,6 +4,7 @@
 
 mod changes;
 mod handlers;
+mod headers;
 mod json;
 mod matchers;
 mod order;

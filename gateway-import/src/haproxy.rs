@@ -3,6 +3,7 @@
 mod acl;
 mod backend;
 mod changes;
+mod fetch;
 mod maps;
 mod rules;
 mod sections;

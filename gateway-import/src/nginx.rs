@@ -4,17 +4,20 @@
 //! say it. What the rewrite directives and the access rules decide for some of a location's requests becomes proxies in
 //! front of it.
 
+mod asked;
 mod blocks;
 mod dump;
 mod fields;
 mod files;
 mod guards;
+mod item;
 mod location;
 mod plugins;
 mod rewrite;
 mod serve;
 mod server;
 mod settings;
+mod site;
 mod stream;
 mod upstream;
 mod values;
@@ -288,7 +291,7 @@ impl<'f> Nginx<'f> {
             || guards::NAMES.contains(&name)
             || plugins::NAMES.contains(&name)
             || settings::NAMES.contains(&name)
-            || serve::HANDLERS.contains(&name)
+            || blocks::HANDLERS.contains(&name)
             || name == guards::UNREAD;
         let is_off = matches!(name, "access_log" | "proxy_redirect" | "proxy_cache")
             && directive.arguments.first().is_some_and(|it| it == "off");

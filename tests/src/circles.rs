@@ -14,11 +14,6 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "gateway-protocols",
-        &["udp/connections", "udp/session"],
-        "QUIC's connection ids lead to sessions, and a session gives its ids back when it ends",
-    ),
-    (
-        "gateway-protocols",
         &["udp/arrive", "udp/port"],
         "a port's loop has new clients admitted, which opens sessions in the loop",
     ),
@@ -77,32 +72,42 @@ impl<'t> Graph<'t> {
         self.files.contains_key(&path).then_some(path)
     }
 
-    /// What a file imports from its own crate.
+    /// What a file imports from its own crate, and what it names by its path.
     fn read(&self, path: &str) -> Vec<Import> {
         let own = self.parts(path);
+        let lines = &self.files[path].lines;
         let mut imports = Vec::new();
-        for (tree, is_reexport) in statements(&self.files[path].lines) {
+        for (tree, is_reexport) in statements(lines) {
             for (written, name) in leaves(&tree) {
-                let mut rest = written.as_slice();
-                let mut base = own.clone();
-                match rest.first().map(String::as_str) {
-                    Some("crate") => (base, rest) = (Vec::new(), &rest[1..]),
-                    Some("self") => rest = &rest[1..],
-                    Some("super") => {
-                        while rest.first().is_some_and(|part| part == "super") {
-                            base.pop();
-                            rest = &rest[1..];
-                        }
-                    }
-                    // A module of this file; everything else is another crate's.
-                    Some(first) if self.file(&[base.clone(), vec![first.to_owned()]].concat()).is_some() => {}
-                    _ => continue,
-                }
-                base.extend(rest.iter().cloned());
-                imports.push(Import { path: base, name, is_reexport });
+                imports.extend(self.rooted(&own, &written).map(|path| Import { path, name, is_reexport }));
             }
         }
+        for written in paths(lines) {
+            let path = self.rooted(&own, &written);
+            imports.extend(path.map(|path| Import { path, name: String::new(), is_reexport: false }));
+        }
         imports
+    }
+
+    /// A path as it is written in the module `own`, from the crate's root. `None` when it is another crate's.
+    fn rooted(&self, own: &[String], written: &[String]) -> Option<Vec<String>> {
+        let mut rest = written;
+        let mut base = own.to_vec();
+        match rest.first().map(String::as_str) {
+            Some("crate") => (base, rest) = (Vec::new(), &rest[1..]),
+            Some("self") => rest = &rest[1..],
+            Some("super") => {
+                while rest.first().is_some_and(|part| part == "super") {
+                    base.pop();
+                    rest = &rest[1..];
+                }
+            }
+            // A module of this file; everything else is another crate's.
+            Some(first) if self.file(&[base.clone(), vec![first.to_owned()]].concat()).is_some() => {}
+            _ => return None,
+        }
+        base.extend(rest.iter().cloned());
+        Some(base)
     }
 
     /// The file in which what is imported is declared.
@@ -187,6 +192,33 @@ fn statements(lines: &[&str]) -> Vec<(String, bool)> {
             tree.push_str(part.trim());
         }
         is_open = !end;
+    }
+    found
+}
+
+/// Paths of the own crate that are written out in code: `crate::a::B`, `super::b::C`.
+fn paths(lines: &[&str]) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut in_import = false;
+    for line in lines {
+        in_import |= import_of(line).is_some();
+        for start in ["crate::", "super::"] {
+            for (at, _) in line.match_indices(start).filter(|_| !in_import) {
+                if line[..at].ends_with("(in ") {
+                    // How far something is visible.
+                    continue;
+                }
+                let before = line[..at].chars().next_back();
+                // `super::super::a` is found at its first part; `$crate` is the crate that a macro is from.
+                if before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | ':' | '$' | '"' | '`')) {
+                    continue;
+                }
+                let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
+                let written = line[at..].split(|c| !is_part(c)).next().unwrap_or_default();
+                found.push(written.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect());
+            }
+        }
+        in_import &= !line.contains(';');
     }
     found
 }
@@ -313,6 +345,14 @@ fn circles_are_found() {
         ("c", ""),
     ];
     assert_eq!(circles(&through), ["a/x b"]);
+    // A path that is written out is as good as an import.
+    let written = [
+        root,
+        ("a", "fn f(b: &crate::b::B) {}"),
+        ("b", "fn g() -> u8 { super::c::h() }"),
+        ("c", "use crate::a::A;"),
+    ];
+    assert_eq!(circles(&written), ["a b c"]);
     // Comments import nothing.
     assert_eq!(
         circles(&[

@@ -2,20 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::responses::header_rule;
+use super::headers::{header_lines, header_rule};
 use super::tokens::Line;
 use crate::changed::What;
 use crate::tree::Node;
-
-/// The changes of headers of a line or its block.
-pub(super) fn header_lines<'l>(line: &'l Line, words: &[&'l str]) -> Vec<Vec<&'l str>> {
-    let mut all: Vec<Vec<&str>> = Vec::new();
-    if !words.is_empty() {
-        all.push(words.to_vec());
-    }
-    all.extend(line.inner().iter().map(|inner| inner.words.iter().map(String::as_str).collect()));
-    all
-}
 
 /// What `request_header` changes; nothing where it is another directive.
 pub(super) fn changed_headers(line: &Line, words: &[&str]) -> Vec<What> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::changes::{changed_by_tries, changed_headers, changed_target, prepended};
-use super::responses::{encode, header_rules};
+use super::responses::{encode, fixed, header_rules};
 use super::sites::{Scope, strip};
 use super::tokens::Line;
 use super::{Caddy, matchers};
@@ -184,7 +184,7 @@ impl Caddy<'_> {
         }
         let body = if line.name() == "error" { "" } else { body };
         if (200..600).contains(&status) {
-            super::json::fixed(line.at, status, body)
+            fixed(line.at, status, body)
         } else {
             Ending::new(line.at, To::Closed)
         }

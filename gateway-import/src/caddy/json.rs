@@ -7,27 +7,16 @@ use serde_json::{Map, Value, json};
 use super::changes::{changed_by_headers, changed_by_rewrite, prepended};
 use super::proxy::Found;
 use super::proxy::Proxying;
+use super::responses::fixed;
 use super::{Caddy, matchers, sets};
 use crate::changed::{Change, seen};
 use crate::cond::Cond;
 use crate::draft::{Plug, To, set};
 use crate::error::Failure;
 use crate::ports::{Port, Ports};
-use crate::report::At;
 use crate::steps::{Ending, Item, Step, ends, place, walk};
 use crate::text;
 use crate::tree::Node;
-
-/// An answer with a body, whose media type Caddy takes from what it looks like.
-pub(super) fn fixed(at: At, status: u16, body: &str) -> Ending {
-    let text = body.trim();
-    let wrapped =
-        text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
-    if wrapped && serde_json::from_str::<Value>(text).is_ok() {
-        return Ending::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
-    }
-    Ending::answer(at, status, body)
-}
 
 impl Caddy<'_> {
     pub(super) fn document(&mut self, name: &str, document: &Node) -> Result<(), Failure> {

@@ -34,3 +34,25 @@ pub(super) fn sort(lines: &mut [(Rank, &Line)]) {
         }
     }
 }
+
+/// Whether Caddy makes one block of two neighbours: they have the same matcher.
+pub(super) fn is_joined(previous: &Line, line: &Line) -> bool {
+    matches!(line.name(), "handle" | "handle_path") && previous.words == line.words
+}
+
+/// Whether a directive without its matcher can be left out without harm.
+pub(super) fn is_harmless(name: &str) -> bool {
+    matches!(
+        name,
+        "header"
+            | "encode"
+            | "log"
+            | "push"
+            | "skip_log"
+            | "log_skip"
+            | "templates"
+            | "tracing"
+            | "map"
+            | "vars"
+    )
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::responses::header_rule;
+use super::headers::header_rule;
 use super::tokens::Line;
 use super::{Caddy, matchers};
 use crate::draft::{Plug, To, is_service, set, target};

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::changes::header_lines;
+use super::headers::{header_lines, header_rule};
 use super::tokens::Line;
 use super::{Caddy, matchers};
-use crate::draft::Plug;
+use crate::draft::{Plug, To};
+use crate::report::At;
+use crate::steps::Ending;
 
 impl Caddy<'_> {
     /// `handle_errors [STATUS…] { respond BODY }`: a page for errors. Anything else in it guards nothing, and is left out.
@@ -72,26 +74,13 @@ pub(super) fn header_rules(line: &Line, words: &[&str], is_request: bool) -> (Ve
     (rules, bad)
 }
 
-/// One change of a header. `Some(None)` where nothing is to be done.
-pub(super) fn header_rule(words: &[&str], is_request: bool) -> Option<Option<Value>> {
-    let (name, rest) = words.split_first()?;
-    if *name == "defer" {
-        return Some(None);
+/// An answer with a body, whose media type Caddy takes from what it looks like.
+pub(super) fn fixed(at: At, status: u16, body: &str) -> Ending {
+    let text = body.trim();
+    let wrapped =
+        text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']');
+    if wrapped && serde_json::from_str::<Value>(text).is_ok() {
+        return Ending::new(at, To::Answer(status, "application/json".to_owned(), body.to_owned()));
     }
-    if let Some(name) = name.strip_prefix('-') {
-        return (!name.contains('*'))
-            .then(|| Some(json!({ "operation": "remove", "target": "header", "key": name })));
-    }
-    let [value] = rest else { return None };
-    let value = matchers::template(value)?;
-    let (operation, name) = match (name.strip_prefix('+'), name.strip_prefix('?'), name.strip_prefix('>')) {
-        (Some(name), ..) => ("append", name),
-        (_, Some(name), _) => ("add", name),
-        (.., Some(name)) => ("set", name),
-        _ => ("set", *name),
-    };
-    if is_request && name.eq_ignore_ascii_case("host") {
-        return None;
-    }
-    Some(Some(json!({ "operation": operation, "target": "header", "key": name, "value": value })))
+    Ending::answer(at, status, body)
 }

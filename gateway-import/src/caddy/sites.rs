@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::order::{Rank, sort};
+use super::order::{Rank, is_harmless, is_joined, sort};
 use super::tokens::Line;
 use super::{Caddy, matchers};
 use crate::changed::{Change, What, seen};
@@ -245,7 +245,9 @@ impl Caddy<'_> {
         // Of the blocks of one group, a request passes one.
         let mut taken = Cond::Never;
         let (mut rewritten, mut before) = (Cond::Never, None);
+        let mut previous: Option<&Line> = None;
         for line in lines {
+            let joins = previous.replace(line).is_some_and(|previous| is_joined(previous, line));
             let (cond, arguments) = self.matched(line, scope);
             let is_rewrite = is_sorted && line.name() == "rewrite";
             // It is asked of the path before any of them.
@@ -265,7 +267,7 @@ impl Caddy<'_> {
             let name = line.name();
             let Some(cond) = cond else {
                 // Which requests are meant is not known: what follows can't be either.
-                if self.is_harmless(name) {
+                if is_harmless(name) {
                     self.out.lost(line.at, line.text(), "its matcher can't be translated", "use `when`");
                     continue;
                 }
@@ -278,29 +280,12 @@ impl Caddy<'_> {
                 continue;
             };
             if matches!(name, "handle" | "route" | "handle_path") {
-                self.block(line, (cond, &group), (scope, &mut taken), &mut steps);
+                self.block((line, joins), (cond, &group), (scope, &mut taken), &mut steps);
             } else {
                 self.directive(line, (cond, &arguments), scope, &mut steps);
             }
         }
         steps
-    }
-
-    /// Whether a directive without its matcher can be left out without harm.
-    fn is_harmless(&self, name: &str) -> bool {
-        matches!(
-            name,
-            "header"
-                | "encode"
-                | "log"
-                | "push"
-                | "skip_log"
-                | "log_skip"
-                | "templates"
-                | "tracing"
-                | "map"
-                | "vars"
-        )
     }
 
     /// A directive's matcher and its other arguments; `None` when the matcher can't be translated.
@@ -410,10 +395,10 @@ impl Caddy<'_> {
         }
     }
 
-    /// `handle`, `handle_path` and `route`.
+    /// `handle`, `handle_path` and `route`. One that joins the one before it runs for the same requests, after it.
     fn block(
         &mut self,
-        line: &Line,
+        (line, joins): (&Line, bool),
         (cond, group): (Cond, &str),
         (scope, taken): (&mut Scope, &mut Cond),
         steps: &mut Vec<Step>,
@@ -439,7 +424,7 @@ impl Caddy<'_> {
             inner.extend(self.directives(line.inner(), &mut inner_scope));
         }
         let is_route = line.name() == "route";
-        let own = if is_route { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
+        let own = if is_route || joins { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
         if !is_route {
             *taken = taken.clone().or(cond.clone());
         }
@@ -450,6 +435,10 @@ impl Caddy<'_> {
             }
         }
         self.out.done(line.at, line.text());
+        if let (true, Some(Step::Inner { steps: before, .. })) = (joins, steps.last_mut()) {
+            before.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
+            return;
+        }
         let group = (!is_route).then(|| group.to_owned());
         steps.push(Step::Inner { cond, steps: inner, group, ends: false });
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::fetch::split;
 use super::sections::Line;
 use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
@@ -154,7 +155,7 @@ impl Acls {
     fn asked(&self, words: &[&str], reader: &mut Reader<'_>) -> Term {
         let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
         let Some(test) = Test::read(rest, reader) else { return Term::Unknown };
-        let parts = super::maps::split(fetch);
+        let parts = split(fetch);
         let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
         let mut test = test;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::acl::Test;
+use super::fetch::split;
 use crate::cond::Cond;
 use crate::files::Reader;
 
@@ -80,24 +81,6 @@ fn called(text: &str) -> (&str, &str) {
         Some((name, rest)) => (name, rest.strip_suffix(')').unwrap_or(rest)),
         None => (text, ""),
     }
-}
-
-/// Splits at commas that are in no parentheses.
-pub(super) fn split(text: &str) -> Vec<String> {
-    let (mut parts, mut depth) = (vec![String::new()], 0_u32);
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        match (c, depth, parts.last_mut()) {
-            (',', 0, _) => parts.push(String::new()),
-            (c, _, Some(part)) => part.push(c),
-            _ => {}
-        }
-    }
-    parts
 }
 
 #[cfg(test)]

@@ -226,3 +226,17 @@ impl Tokens<'_> {
         word
     }
 }
+
+/// Directives that say where requests go.
+pub(super) const HANDLERS: &[&str] = &[
+    "proxy_pass",
+    "grpc_pass",
+    "fastcgi_pass",
+    "uwsgi_pass",
+    "scgi_pass",
+    "memcached_pass",
+    "stub_status",
+    "content_by_lua_block",
+    "empty_gif",
+    "dav_methods",
+];

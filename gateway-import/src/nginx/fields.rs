@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::values::{Test, flagged};
+use super::asked::{Test, flagged};
 use crate::cond::Cond;
 use crate::text;
 

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::asked::Test;
 use super::blocks::Directive;
+use super::item::{self, Rewritten};
 use super::location::{Location, Way};
-use super::rewrite::Rewritten;
 use super::serve::Passed;
-use super::server::Site;
-use super::values::Test;
+use super::site::Site;
 use super::{Nginx, first, innermost};
 use crate::cond::Cond;
 use crate::draft::{To, set};
@@ -163,7 +163,7 @@ impl<'d> Nginx<'_> {
                 return Some(closed);
             };
             let levels = [site.http, site.directive, location.directive];
-            let inner = super::rewrite::place(site, &levels);
+            let inner = item::place(site, &levels);
             for directive in &location.directive.block {
                 self.known(&inner, directive);
             }

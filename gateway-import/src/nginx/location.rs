@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::Nginx;
+use super::asked::flagged;
 use super::blocks::Directive;
-use super::{Nginx, values};
 use crate::cond::Cond;
 use crate::text;
 
@@ -165,7 +166,7 @@ impl<'d> Nginx<'_> {
         }
         for location in locations {
             let Way::Regex(regex, ignores) = &location.way else { continue };
-            let Some(whole) = values::flagged(regex, *ignores) else {
+            let Some(whole) = flagged(regex, *ignores) else {
                 let why = "this regex is none here: it looks around, refers back, or is too large";
                 let what = format!("location {}", location.directive.arguments.join(" "));
                 // Which requests it takes is not known, so that any of them may be its.

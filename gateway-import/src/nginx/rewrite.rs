@@ -2,49 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::blocks::Directive;
+use super::asked::{Test, flagged};
+use super::blocks::{Directive, HANDLERS};
+use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, Way};
-use super::server::Site;
-use super::values::{Test, flagged};
+use super::site::Site;
 use super::{Nginx, first};
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::To;
 use crate::text;
 
 /// Rewrites that lead from location to location.
 const MAX_JUMPS: usize = 8;
-
-/// Requests and what becomes of them; the first item that takes a request has it.
-#[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) base: Base,
-    pub(super) to: To,
-    pub(super) label: String,
-    pub(super) settings: serde_json::Map<String, Value>,
-    pub(super) plugins: Vec<Plug>,
-}
-
-impl Item {
-    pub(super) fn new(base: &Base, to: To, label: &str) -> Self {
-        Self {
-            base: base.clone(),
-            to,
-            label: label.to_owned(),
-            settings: serde_json::Map::new(),
-            plugins: Vec::new(),
-        }
-    }
-}
-
-/// Whether a request's path was rewritten before it is passed on, to which template.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rewritten {
-    No,
-    /// By the location that passes it on.
-    Break(String),
-    /// On the way to that location.
-    Last(String),
-}
 
 /// What is closed because of a directive.
 const TODO: &str = "write it with `matches`, `rewrite` or `redirect`, then remove `request_termination`";
@@ -308,7 +277,7 @@ impl<'d> Nginx<'_> {
         let before = self.vars_here.clone();
         let goes_on = self.script(site, &taken, (&inner, jumps), items);
         self.vars_here = before;
-        let serves = directive.block.iter().any(|it| super::serve::HANDLERS.contains(&it.name.as_str()));
+        let serves = directive.block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         let others = directive
             .block
             .iter()
@@ -411,15 +380,6 @@ fn site_regex(name: &str) -> Option<String> {
     };
     let end = if path.is_empty() { "(?:[:/].*)?".to_owned() } else { format!("{}.*", text::literal(path)) };
     Some(format!("(?i)https?://{host}{end}"))
-}
-
-/// What a level is called in findings.
-pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
-    let mut made = site.place.clone();
-    for level in levels.iter().filter(|level| matches!(level.name.as_str(), "location" | "if")) {
-        made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
-    }
-    made
 }
 
 /// Whether a directive behind a `rewrite`, in its block or in those that its `if` stands in, may look at the new path.

@@ -3,27 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::Nginx;
-use super::blocks::Directive;
+use super::blocks::{Directive, HANDLERS};
+use super::item::{Item, Rewritten, place};
 use super::location::{Base, Turn, Way};
-use super::rewrite::{Item, Rewritten, place};
-use super::server::Site;
+use super::site::Site;
 use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
 use crate::text;
-
-/// Directives that say where requests go.
-pub(super) const HANDLERS: &[&str] = &[
-    "proxy_pass",
-    "grpc_pass",
-    "fastcgi_pass",
-    "uwsgi_pass",
-    "scgi_pass",
-    "memcached_pass",
-    "stub_status",
-    "content_by_lua_block",
-    "empty_gif",
-    "dav_methods",
-];
 
 /// Where to, and what the proxy says besides.
 pub(super) struct Passed {

@@ -3,62 +3,13 @@
 use serde_json::{Value, json};
 
 use super::blocks::Directive;
-use super::location::{Location, Turn, Way};
-use super::{Nginx, first, said, values};
+use super::item::Item;
+use super::location::{Turn, Way};
+use super::site::Site;
+use super::{Nginx, first, said};
 use crate::draft::{set, with_facet};
 use crate::ports::{Port, Ports};
 use crate::text;
-
-/// A server of `http`.
-pub(super) struct Site<'d> {
-    pub(super) directive: &'d Directive,
-    pub(super) place: String,
-    pub(super) called: String,
-    pub(super) names: Vec<String>,
-    pub(super) locations: Vec<Location<'d>>,
-    /// Hosts and scheme of each kind of request that comes here, as keys of a match.
-    pub(super) facets: Vec<Value>,
-    pub(super) http: &'d Directive,
-}
-
-impl<'d> Site<'d> {
-    /// Where a path that begins so goes, for a rewrite that looks for another location. `None` when more than one may take it.
-    pub(super) fn led_to(&self, path: &str, is_whole: bool) -> Option<&Location<'d>> {
-        let fits = |location: &&&Location<'d>| match &location.way {
-            Way::Exact(own) => is_whole && own == path,
-            Way::Prefix(own) => path.starts_with(own.as_str()),
-            _ => false,
-        };
-        let all: Vec<&Location<'d>> = self.locations.iter().collect();
-        let exact = all.iter().filter(fits).find(|it| matches!(it.way, Way::Exact(_)));
-        if let Some(exact) = exact {
-            return Some(exact);
-        }
-        let length = |location: &Location<'d>| match &location.way {
-            Way::Prefix(own) => own.len(),
-            _ => 0,
-        };
-        let best = *all.iter().filter(fits).max_by_key(|location| length(location))?;
-        // A path that goes on may be a longer location's, or a regex's.
-        let may_be_other = all.iter().any(|other| match &other.way {
-            Way::Exact(own) | Way::Prefix(own) => {
-                !is_whole && own.len() > path.len() && own.starts_with(path)
-            }
-            Way::Regex(regex, ignores) if is_whole => values::Test::Regex(regex, *ignores).fits_text(path),
-            Way::Regex(..) => true,
-            Way::Named(_) => false,
-        });
-        let has_regexes = all.iter().any(|it| matches!(it.way, Way::Regex(..)));
-        let is_sure = !may_be_other
-            || best.before_regexes && has_regexes && {
-                !all.iter().any(|other| {
-                    matches!(&other.way, Way::Exact(own) | Way::Prefix(own)
-                if !is_whole && own.len() > path.len() && own.starts_with(path))
-                })
-            };
-        (is_sure && best.inner.is_empty()).then_some(best)
-    }
-}
 
 /// A port that a server listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +207,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// What no location of a server takes: files of its root, or nothing.
-    fn bare(&mut self, site: &Site<'d>, items: &mut Vec<super::rewrite::Item>) {
+    fn bare(&mut self, site: &Site<'d>, items: &mut Vec<Item>) {
         let rest =
             Turn { base: super::location::Base::all(), levels: Vec::new(), way: Way::Prefix("/".to_owned()) };
         let levels = [site.http, site.directive];
@@ -266,7 +217,7 @@ impl<'d> Nginx<'_> {
             let why = "what no location takes is answered 404; nginx looks for files of its own there";
             self.out.needless(site.directive.at, &site.place, why);
             let answer = crate::draft::To::Answer(404, "text/plain".to_owned(), String::new());
-            items.push(super::rewrite::Item::new(&rest.base, answer, "rest"));
+            items.push(Item::new(&rest.base, answer, "rest"));
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::asked::{Test, flagged};
 use super::blocks::Directive;
 use super::fields;
 use crate::cond::Cond;
@@ -236,36 +237,7 @@ fn networks(source: &str, block: &[Directive]) -> Option<Cases> {
     Some(Cases(cases))
 }
 
-/// What is asked of a value.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Test<'t> {
-    /// It is this; true where case does not matter.
-    Same(&'t str, bool),
-    /// A regex is found in it; true where case does not matter.
-    Regex(&'t str, bool),
-    /// It is neither empty nor `0`.
-    True,
-}
-
 impl Test<'_> {
-    /// Whether a plain text passes.
-    pub(super) fn fits_text(&self, text: &str) -> bool {
-        self.fits(text)
-    }
-
-    pub(super) fn fits(&self, text: &str) -> bool {
-        match self {
-            Self::Same(wanted, true) => text.eq_ignore_ascii_case(wanted),
-            Self::Same(wanted, false) => text == *wanted,
-            Self::Regex(regex, ignores) => regex::RegexBuilder::new(regex)
-                .case_insensitive(*ignores)
-                .size_limit(1 << 20)
-                .build()
-                .is_ok_and(|regex| regex.is_match(text)),
-            Self::True => !matches!(text, "" | "0"),
-        }
-    }
-
     /// When a variable of nginx's own passes.
     fn of(&self, name: &str) -> Option<Cond> {
         let family = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
@@ -378,12 +350,6 @@ impl Test<'_> {
             _ => None,
         }
     }
-}
-
-/// A regex over a whole value, where it is one here too.
-pub(super) fn flagged(regex: &str, ignores_case: bool) -> Option<String> {
-    let made = format!("{}{}", if ignores_case { "(?i)" } else { "" }, text::anywhere(regex));
-    text::is_regex(&made).then_some(made)
 }
 
 /// The texts that a regex of plain text and one group of alternatives stands for, where it matches whole texts.

@@ -1,6 +1,6 @@
 //! The static configuration that a Compose file gives Traefik: by the flags of its command, or by variables.
 
-use super::labels::{dynamic, put};
+use super::labels::{Exposed, dynamic, put};
 use crate::draft::Import;
 use crate::report::At;
 use crate::tree::{Kind, Node};
@@ -31,17 +31,6 @@ pub(super) fn resolved(out: &mut Import, documents: Vec<(bool, Node)>) -> (Vec<N
         made.push(dynamic(out, document, exposed));
     }
     (made, is_closed)
-}
-
-/// Which containers Traefik serves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Exposed {
-    /// Those that are not labelled otherwise.
-    All,
-    /// Those that are labelled so.
-    Labelled,
-    /// It is not known which.
-    Unknown,
 }
 
 fn exposed(out: &mut Import, fixed: &[Node]) -> Exposed {

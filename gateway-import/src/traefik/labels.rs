@@ -1,12 +1,22 @@
 //! Labels of a Compose file as the tree that a dynamic file would be.
 
-use super::flags::Exposed;
 use crate::draft::Import;
 use crate::report::At;
 use crate::tree::{Kind, Node};
 
 /// Labels of one configuration.
 const MAX_LABELS: usize = 50_000;
+
+/// Which containers Traefik serves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Exposed {
+    /// Those that are not labelled otherwise.
+    All,
+    /// Those that are labelled so.
+    Labelled,
+    /// It is not known which.
+    Unknown,
+}
 
 /// The dynamic configuration that the labels of a Compose file's services make.
 pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> Node {

@@ -459,3 +459,47 @@ http://a.test:@PORT@ {
     })
     .await;
 }
+
+/// Two neighbours with one matcher are one block: what the second guards is guarded.
+#[tokio::test]
+async fn neighbours_with_one_matcher_are_joined() {
+    compare(Case {
+        format: Format::Caddyfile,
+        config: r#"
+{
+	admin off
+	auto_https off
+	http_port @PORT@
+}
+http://a.test:@PORT@ {
+	handle /a/* {
+		header X-First yes
+	}
+	handle /a/* {
+		respond /a/admin 403
+		header X-Second yes
+	}
+	handle_path /b/* {
+		respond /admin 403
+	}
+	handle_path /b/* {
+		respond "b"
+	}
+	handle /c/* {
+		respond /c/x "first"
+	}
+	handle {
+		respond "others"
+	}
+	handle /c/* {
+		respond /c/y 403
+		reverse_proxy @A@
+	}
+	reverse_proxy @A@
+}
+"#,
+        paths: &["/", "/a/x", "/a/admin", "/b/admin", "/b/x", "/c/x", "/c/y", "/c/z"],
+        ..Case::default()
+    })
+    .await;
+}

@@ -1,0 +1,19 @@
+//! Sample fetches with their converters, as HAProxy writes them.
+
+/// Splits at commas that are in no parentheses.
+pub(super) fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0_u32);
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match (c, depth, parts.last_mut()) {
+            (',', 0, _) => parts.push(String::new()),
+            (c, _, Some(part)) => part.push(c),
+            _ => {}
+        }
+    }
+    parts
+}

@@ -1,0 +1,40 @@
+//! What is asked of a value, as nginx compares it.
+
+use crate::text;
+
+/// What is asked of a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Test<'t> {
+    /// It is this; true where case does not matter.
+    Same(&'t str, bool),
+    /// A regex is found in it; true where case does not matter.
+    Regex(&'t str, bool),
+    /// It is neither empty nor `0`.
+    True,
+}
+
+impl Test<'_> {
+    /// Whether a plain text passes.
+    pub(super) fn fits_text(&self, text: &str) -> bool {
+        self.fits(text)
+    }
+
+    pub(super) fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Same(wanted, true) => text.eq_ignore_ascii_case(wanted),
+            Self::Same(wanted, false) => text == *wanted,
+            Self::Regex(regex, ignores) => regex::RegexBuilder::new(regex)
+                .case_insensitive(*ignores)
+                .size_limit(1 << 20)
+                .build()
+                .is_ok_and(|regex| regex.is_match(text)),
+            Self::True => !matches!(text, "" | "0"),
+        }
+    }
+}
+
+/// A regex over a whole value, where it is one here too.
+pub(super) fn flagged(regex: &str, ignores_case: bool) -> Option<String> {
+    let made = format!("{}{}", if ignores_case { "(?i)" } else { "" }, text::anywhere(regex));
+    text::is_regex(&made).then_some(made)
+}

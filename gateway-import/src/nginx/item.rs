@@ -1,0 +1,49 @@
+//! Requests of a server and what becomes of them.
+
+use serde_json::Value;
+
+use super::blocks::Directive;
+use super::location::Base;
+use super::site::Site;
+use crate::draft::{Plug, To};
+
+/// Requests and what becomes of them; the first item that takes a request has it.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) base: Base,
+    pub(super) to: To,
+    pub(super) label: String,
+    pub(super) settings: serde_json::Map<String, Value>,
+    pub(super) plugins: Vec<Plug>,
+}
+
+impl Item {
+    pub(super) fn new(base: &Base, to: To, label: &str) -> Self {
+        Self {
+            base: base.clone(),
+            to,
+            label: label.to_owned(),
+            settings: serde_json::Map::new(),
+            plugins: Vec::new(),
+        }
+    }
+}
+
+/// Whether a request's path was rewritten before it is passed on, to which template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rewritten {
+    No,
+    /// By the location that passes it on.
+    Break(String),
+    /// On the way to that location.
+    Last(String),
+}
+
+/// What a level is called in findings.
+pub(super) fn place(site: &Site<'_>, levels: &[&Directive]) -> String {
+    let mut made = site.place.clone();
+    for level in levels.iter().filter(|level| matches!(level.name.as_str(), "location" | "if")) {
+        made.push_str(&format!(", {} {}", level.name, level.arguments.join(" ")));
+    }
+    made
+}

@@ -1,0 +1,58 @@
+//! A server and its locations, for what stands in them.
+
+use serde_json::Value;
+
+use super::asked::Test;
+use super::blocks::Directive;
+use super::location::{Location, Way};
+
+/// A server of `http`.
+pub(super) struct Site<'d> {
+    pub(super) directive: &'d Directive,
+    pub(super) place: String,
+    pub(super) called: String,
+    pub(super) names: Vec<String>,
+    pub(super) locations: Vec<Location<'d>>,
+    /// Hosts and scheme of each kind of request that comes here, as keys of a match.
+    pub(super) facets: Vec<Value>,
+    pub(super) http: &'d Directive,
+}
+
+impl<'d> Site<'d> {
+    /// Where a path that begins so goes, for a rewrite that looks for another location. `None` when more than one may take it.
+    pub(super) fn led_to(&self, path: &str, is_whole: bool) -> Option<&Location<'d>> {
+        let fits = |location: &&&Location<'d>| match &location.way {
+            Way::Exact(own) => is_whole && own == path,
+            Way::Prefix(own) => path.starts_with(own.as_str()),
+            _ => false,
+        };
+        let all: Vec<&Location<'d>> = self.locations.iter().collect();
+        let exact = all.iter().filter(fits).find(|it| matches!(it.way, Way::Exact(_)));
+        if let Some(exact) = exact {
+            return Some(exact);
+        }
+        let length = |location: &Location<'d>| match &location.way {
+            Way::Prefix(own) => own.len(),
+            _ => 0,
+        };
+        let best = *all.iter().filter(fits).max_by_key(|location| length(location))?;
+        // A path that goes on may be a longer location's, or a regex's.
+        let may_be_other = all.iter().any(|other| match &other.way {
+            Way::Exact(own) | Way::Prefix(own) => {
+                !is_whole && own.len() > path.len() && own.starts_with(path)
+            }
+            Way::Regex(regex, ignores) if is_whole => Test::Regex(regex, *ignores).fits_text(path),
+            Way::Regex(..) => true,
+            Way::Named(_) => false,
+        });
+        let has_regexes = all.iter().any(|it| matches!(it.way, Way::Regex(..)));
+        let is_sure = !may_be_other
+            || best.before_regexes && has_regexes && {
+                !all.iter().any(|other| {
+                    matches!(&other.way, Way::Exact(own) | Way::Prefix(own)
+                if !is_whole && own.len() > path.len() && own.starts_with(path))
+                })
+            };
+        (is_sure && best.inner.is_empty()).then_some(best)
+    }
+}
