@@ -204,17 +204,18 @@ fn paths(lines: &[&str]) -> Vec<Vec<String>> {
         in_import |= import_of(line).is_some();
         for start in ["crate::", "super::"] {
             for (at, _) in line.match_indices(start).filter(|_| !in_import) {
-                if line[..at].ends_with("(in ") {
+                let (before, from) = line.split_at(at);
+                if before.ends_with("(in ") {
                     // How far something is visible.
                     continue;
                 }
-                let before = line[..at].chars().next_back();
+                let before = before.chars().next_back();
                 // `super::super::a` is found at its first part; `$crate` is the crate that a macro is from.
                 if before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | ':' | '$' | '"' | '`')) {
                     continue;
                 }
                 let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
-                let written = line[at..].split(|c| !is_part(c)).next().unwrap_or_default();
+                let written = from.split(|c| !is_part(c)).next().unwrap_or_default();
                 found.push(written.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect());
             }
         }
