@@ -102,6 +102,8 @@ pub(crate) struct Gateway {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Reads its log until the end.
+    reading: Option<thread::JoinHandle<()>>,
 }
 
 impl Gateway {
@@ -125,7 +127,7 @@ impl Gateway {
         let log = Arc::new(Mutex::new(String::new()));
         let (started, starts) = mpsc::channel();
         let kept = log.clone();
-        thread::spawn(move || {
+        let reading = thread::spawn(move || {
             for line in lines.by_ref().map_while(Result::ok) {
                 kept.lock().unwrap().push_str(&format!("{line}\n"));
                 if let Ok(record) = serde_json::from_str::<Value>(&line)
@@ -143,7 +145,7 @@ impl Gateway {
         });
         let record = starts.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("{}", log.lock().unwrap()));
         let address = |name: &str| record[name].as_str().unwrap().parse().unwrap();
-        Self { http: address("http"), admin: address("admin"), child, log }
+        Self { http: address("http"), admin: address("admin"), child, log, reading: Some(reading) }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -171,6 +173,10 @@ impl Gateway {
             code = status.and_then(|status| status.code());
             status.is_some()
         });
+        // What it wrote last may not be read yet.
+        if let Some(reading) = self.reading.take() {
+            reading.join().unwrap();
+        }
         code
     }
 
