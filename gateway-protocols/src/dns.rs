@@ -39,7 +39,7 @@ struct Answer {
 }
 
 /// Where a connection leads that was made by a name.
-pub(crate) struct Residence {
+pub(crate) struct ResolvedAddress {
     dns: Arc<Dns>,
     host: Arc<str>,
     name: Arc<Name>,
@@ -47,7 +47,7 @@ pub(crate) struct Residence {
     address: IpAddr,
 }
 
-impl Residence {
+impl ResolvedAddress {
     /// Whether the name still has this address, as far as is known. A name whose TTL is over is looked up again in the background;
     /// so a connection in constant use doesn't stay with an address that was taken out.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
@@ -60,9 +60,9 @@ impl Residence {
     }
 }
 
-impl std::fmt::Debug for Residence {
+impl std::fmt::Debug for ResolvedAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Residence({} at {})", self.host, self.address)
+        write!(f, "ResolvedAddress({} at {})", self.host, self.address)
     }
 }
 
@@ -173,17 +173,17 @@ impl Dns {
     }
 
     /// Where a connection leads that was made to this address of a host; `None` where the host is an address itself.
-    pub(crate) fn residence(
+    pub(crate) fn resolved(
         self: &Arc<Self>,
         host: &Arc<str>,
         address: IpAddr,
         ttl: Option<Duration>,
-    ) -> Option<Arc<Residence>> {
+    ) -> Option<Arc<ResolvedAddress>> {
         if host.parse::<IpAddr>().is_ok() {
             return None;
         }
         let name = self.name(host);
-        Some(Arc::new(Residence { dns: self.clone(), host: host.clone(), name, ttl, address }))
+        Some(Arc::new(ResolvedAddress { dns: self.clone(), host: host.clone(), name, ttl, address }))
     }
 
     /// Looks up the SRV records of a service: its servers and the TTL. Empty if the records say that there is no such service.

@@ -23,12 +23,12 @@ pub fn deadline(after: Duration) -> Instant {
 
 /// When something last moved, seen from another place.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastMoved(Arc<AtomicU64>);
+pub(crate) struct LastActivity(Arc<AtomicU64>);
 
 /// From where those moments are counted.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-impl LastMoved {
+impl LastActivity {
     /// Something moves now.
     pub(crate) fn note(&self) {
         let nanos = Instant::now().saturating_duration_since(*START).as_nanos();

@@ -365,7 +365,7 @@ impl Inner {
             self.share(call, body, downstream).await
         } else {
             h1::send(
-                Box::new(h1::Connection::new(dialled.link, dialled.residence)),
+                Box::new(h1::Connection::new(dialled.link, dialled.resolved)),
                 self,
                 call,
                 &mut body,

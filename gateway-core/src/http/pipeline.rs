@@ -265,7 +265,7 @@ impl<U: Upstream> Pipeline<U> {
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
         let exchange = &mut end.exchange;
-        // Refusals, too, are said as the caller understands them.
+        // Known before anything is refused, so that a gRPC caller gets a gRPC status.
         exchange.dialect =
             Dialect::of(&exchange.request.method, &exchange.request.headers, exchange.upgrade.is_some());
         let Some(place) = self.overload.exchange() else {

@@ -82,7 +82,7 @@ fn a_canary_has_the_guards_of_its_main_ingress() {
         assert_eq!(names("canary."), ["ip_restriction", "forward_auth"]);
         assert_eq!(names("canary."), names("main."));
     }
-    // What guards it can't be told without its main Ingress, or where that is closed.
+    // Without its main Ingress, or where that is closed, the guards of a canary are not known.
     let lone = import(&manifest("canary", &canary)).expect("an import");
     assert_eq!(plugins(&lone, "127.0.0.1")[0].1["config"]["status_code"], 503);
     assert!(lone.report.losses().any(|it| it.outcome == crate::Outcome::Closed));

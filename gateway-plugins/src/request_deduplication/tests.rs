@@ -176,7 +176,7 @@ async fn other_credentials_do_not_get_the_answer() {
         assert_eq!(status(&path, &[("idempotency-key", &key)]).await, 422, "{name}");
     }
     assert_eq!(trial.asked().len(), 5);
-    // The anonymous consumer is nobody; who has shown a key may get a new token between two attempts.
+    // Nobody has recognised the anonymous consumer. A caller that was recognised by its key may have a new token at the second attempt.
     assert_eq!(status("/", &of("cookie", "of alice")).await, 201);
     assert_eq!(status("/", &of("cookie", "of bob")).await, 422);
     let known = |token| [("idempotency-key", "k"), ("x-api-key", "of-u"), ("authorization", token)];

@@ -78,8 +78,7 @@ pub(crate) async fn serve(
         Err(_) => return,
     };
     let settings = worker.snapshot().settings.clone();
-    let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
-    let mut ends = Ends { peer, local, trusted };
+    let mut ends = Ends::new(peer, local, &settings);
     if settings.accept_proxy_protocol
         && entrance.stream_port().is_none()
         && !Box::pin(announced(&worker, &mut tcp, &mut ends, &settings)).await
@@ -97,8 +96,8 @@ pub(crate) async fn serve(
             let (accepted, timeout) = (Instant::now(), settings.client_timeouts.handshake);
             if config.max_early_data_size > 0 {
                 drop(settings);
-                let whence = (peer, local, trusted);
-                return Box::pin(serve_early(&worker, (tcp, config, timeout), whence, &entry)).await;
+                let ends = (peer, local, trusted);
+                return Box::pin(serve_early(&worker, (tcp, config, timeout), ends, &entry)).await;
             }
             let acceptor = TlsAcceptor::from(config);
             let accepting = acceptor.accept(Rewound::from(tcp));

@@ -23,6 +23,7 @@ use tokio::task::coop::has_budget_remaining;
 use super::Entry;
 use super::accept::before_and_after;
 use super::h2::slots::Slots;
+use super::proxied::Ends;
 use crate::h2::Role;
 use crate::h3::frame::MAX_VARINT;
 use crate::h3::link::Link;
@@ -92,15 +93,15 @@ async fn connection(
     let deadline = deadline(settings.client_timeouts.handshake);
     // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
     let early = settings.tls.early_data && incoming.remote_address_validated();
-    let ends = Ends::new(incoming.remote_address(), (incoming.local_ip(), port), &settings);
+    let began = ends(incoming.remote_address(), (incoming.local_ip(), port), &settings);
     let accepting = accept((incoming, rules), early);
     let (quic, shaking) = match tokio::time::timeout_at(deadline, accepting).await {
         Ok(Ok(accepted)) => accepted,
-        Ok(Err(error)) => return failed(&worker, &ends, &error),
+        Ok(Err(error)) => return failed(&worker, &began, &error),
         // Whoever says no more may never have been there.
         Err(_) => return,
     };
-    let Ends { peer, local, trusted } = Ends::new(quic.remote_address(), (quic.local_ip(), port), &settings);
+    let Ends { peer, local, trusted } = ends(quic.remote_address(), (quic.local_ip(), port), &settings);
     let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
@@ -134,19 +135,10 @@ async fn connection(
     link.close(Code::NO_ERROR, "");
 }
 
-/// Whose connection it is.
-struct Ends {
-    peer: SocketAddr,
-    local: SocketAddr,
-    trusted: bool,
-}
-
-impl Ends {
-    fn new(peer: SocketAddr, (local, port): (Option<IpAddr>, u16), settings: &Global) -> Self {
-        let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
-        let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
-        Self { peer, local, trusted }
-    }
+/// Whose connection it is. The address of ours is not known on every system.
+fn ends(peer: SocketAddr, (local, port): (Option<IpAddr>, u16), settings: &Global) -> Ends {
+    let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
+    Ends::new(peer, local, settings)
 }
 
 /// Records a failed handshake. Its client's address is not proved.

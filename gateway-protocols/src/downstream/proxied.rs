@@ -22,6 +22,11 @@ pub(super) struct Ends {
 }
 
 impl Ends {
+    pub(super) fn new(peer: SocketAddr, local: SocketAddr, settings: &Settings) -> Self {
+        let trusted = settings.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+        Self { peer, local, trusted }
+    }
+
     /// Reads the header a trusted proxy has to send, and not one byte more. Anybody else's connection is refused: its
     /// header, or its absence, can't be told from a lie.
     ///

@@ -100,7 +100,7 @@ impl Slot {
         self.until = None;
     }
 
-    /// Something moved in the other direction: an exchange of messages goes on, though one side has nothing to say.
+    /// Data was sent: a stream on which one side sends and the other one is silent is not idle.
     pub(crate) fn moved_opposite(&mut self) {
         if self.until.is_some() && !self.idle.is_zero() {
             self.until = Some(Instant::now() + self.idle);

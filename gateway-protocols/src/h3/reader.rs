@@ -14,11 +14,12 @@ use tokio::time::Instant;
 
 use super::frame::{Event, Frames, Place};
 use super::link::{Link, lost};
+use super::writer::Writer;
 use super::{Code, Fault, StreamError};
 use crate::h2::Role;
 use crate::h2::head::{Fields, RequestHead, Unreadable};
 use crate::qpack::{self, Listed};
-use crate::timer::{LastMoved, Timer};
+use crate::timer::{LastActivity, Timer};
 
 /// Octets taken from QUIC at a time.
 const READ: usize = 64 << 10;
@@ -49,8 +50,8 @@ pub(crate) struct Reader {
     ahead: Option<Bytes>,
     fate: Option<StreamError>,
     timer: Timer,
-    /// When the other direction last moved.
-    opposite: LastMoved,
+    /// When the other direction last moved, where both last as long as either does.
+    opposite: Option<LastActivity>,
 }
 
 /// What a target said.
@@ -76,8 +77,7 @@ impl From<StreamError> for NoRequest {
 }
 
 impl Reader {
-    /// `opposite` is what its writer says.
-    pub(crate) fn new(stream: RecvStream, link: Arc<Link>, opposite: LastMoved) -> Self {
+    pub(crate) fn new(stream: RecvStream, link: Arc<Link>) -> Self {
         let frames = Frames::new(Place::Request, link.role, link.max_fields);
         Self {
             stream,
@@ -90,7 +90,7 @@ impl Reader {
             ahead: None,
             fate: None,
             timer: Timer::default(),
-            opposite,
+            opposite: None,
         }
     }
 
@@ -186,6 +186,11 @@ impl Reader {
             self.ahead = Some(data);
         }
         Poll::Ready(())
+    }
+
+    /// Waits for a body for as long as what is sent on the same stream moves, too.
+    pub(crate) fn lasts_with(&mut self, writer: &mut Writer) {
+        self.opposite = Some(writer.activity());
     }
 
     /// The next piece of the body; `None` at its end, before trailers.
@@ -338,8 +343,9 @@ impl Reader {
                     }
                     loop {
                         ready!(self.timer.poll_elapsed(cx));
-                        // An exchange of messages goes on, though one side has nothing to say.
-                        let opposite = self.opposite.get().filter(|_| self.stage == Stage::Body);
+                        // A stream on which one side sends and the other one is silent is not idle.
+                        let opposite = self.opposite.as_ref().and_then(LastActivity::get);
+                        let opposite = opposite.filter(|_| self.stage == Stage::Body);
                         let until = opposite.map(|moved| moved + timeout);
                         if until.is_none_or(|until| until <= Instant::now()) {
                             return Poll::Ready(Err(StreamError::Late));

@@ -19,7 +19,7 @@ use super::{Code, StreamError};
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h2::head::{is_of_connection, is_secret};
 use crate::qpack;
-use crate::timer::{LastMoved, Timer};
+use crate::timer::{LastActivity, Timer};
 
 /// Pieces of a body up to so many octets are copied behind their frame's head: one piece costs QUIC less than two.
 const JOINED: usize = 4 << 10;
@@ -44,7 +44,8 @@ pub(crate) struct Writer {
     /// What is said when it ends early.
     code: Code,
     timer: Timer,
-    moved: LastMoved,
+    /// Noted where a reader asks for it.
+    activity: Option<LastActivity>,
 }
 
 impl Writer {
@@ -61,7 +62,7 @@ impl Writer {
             ended: false,
             code,
             timer: Timer::default(),
-            moved: LastMoved::default(),
+            activity: None,
         }
     }
 
@@ -78,9 +79,9 @@ impl Writer {
         }
     }
 
-    /// When something last went out.
-    pub(crate) fn moved(&self) -> LastMoved {
-        self.moved.clone()
+    /// When something last goes out, from now on.
+    pub(super) fn activity(&mut self) -> LastActivity {
+        self.activity.get_or_insert_default().clone()
     }
 
     /// What is said when the message ends early from now on.
@@ -179,7 +180,9 @@ impl Writer {
             match pin!(self.stream.write_chunks(&mut self.queue[self.at..])).poll(cx) {
                 Poll::Ready(Ok(written)) => {
                     self.timer.clear();
-                    self.moved.note();
+                    if let Some(activity) = &self.activity {
+                        activity.note();
+                    }
                     self.at += written.chunks;
                     self.queued = self.queued.saturating_sub(written.bytes);
                 }

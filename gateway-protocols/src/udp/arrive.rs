@@ -20,8 +20,8 @@ use super::leg::Leg;
 use super::port::Port;
 use super::questions::slot_of;
 use super::session::{Session, Stage};
+use super::stray::AddressPair;
 use super::stray::Stray;
-use super::stray::Whence;
 
 /// Handshakes under way at a time; one that would be beyond takes the oldest one's place.
 pub(super) const MAX_HANDSHAKES: usize = 1024;
@@ -34,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Clients whose proxy is not known yet.
 #[derive(Default)]
-pub(super) struct Arrivals(HashMap<Whence, Arrival>);
+pub(super) struct Arrivals(HashMap<AddressPair, Arrival>);
 
 struct Arrival {
     opening: Opening,
@@ -44,11 +44,11 @@ struct Arrival {
 
 impl Arrivals {
     /// What a client asks for; its datagrams are kept for as long as that takes.
-    fn ask(&mut self, whence: Whence, datagram: &[u8], now: Instant) -> Asked {
+    fn ask(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> Asked {
         if let Some(hello) = Hello::read(datagram) {
             return hello.server_name().map_or(Asked::Unknown, Asked::Name);
         }
-        if let Some(arrival) = self.0.get_mut(&whence) {
+        if let Some(arrival) = self.0.get_mut(&pair) {
             if arrival.datagrams.len() >= MAX_FIRST_WORDS {
                 return Asked::More;
             }
@@ -61,14 +61,14 @@ impl Arrivals {
         let mut opening = Opening::default();
         let asked = opening.take(datagram);
         if asked == Asked::More && self.0.len() < MAX_ARRIVALS {
-            self.0.insert(whence, Arrival { opening, datagrams: vec![datagram.to_vec()], since: now });
+            self.0.insert(pair, Arrival { opening, datagrams: vec![datagram.to_vec()], since: now });
         }
         asked
     }
 
     /// The datagrams a client had to wait with.
-    fn take(&mut self, whence: Whence) -> Vec<Vec<u8>> {
-        self.0.remove(&whence).map(|arrival| arrival.datagrams).unwrap_or_default()
+    fn take(&mut self, pair: AddressPair) -> Vec<Vec<u8>> {
+        self.0.remove(&pair).map(|arrival| arrival.datagrams).unwrap_or_default()
     }
 
     /// Forgets those who never came to the point.
@@ -79,28 +79,28 @@ impl Arrivals {
 
 impl Port {
     /// A datagram of a client that has no session.
-    pub(super) fn arrive(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
+    pub(super) fn arrive(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
         let mut name = None;
         if snapshot.streams.asks_for_name(Transport::Udp, self.number) {
-            if is_short(datagram) && self.moved(whence, datagram, now) {
+            if is_short(datagram) && self.moved(pair, datagram, now) {
                 return;
             }
-            match self.arrivals.ask(whence, datagram, now) {
+            match self.arrivals.ask(pair, datagram, now) {
                 Asked::Name(asked) => name = asked,
                 Asked::Unknown => {}
                 Asked::More => return,
             }
         }
-        let waited = self.arrivals.take(whence);
+        let waited = self.arrivals.take(pair);
         let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else {
-            let seen = self.seen(whence, name);
+            let seen = self.seen(pair, name);
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
         if rules(route).is_some_and(|rules| rules.frontend_tls) {
-            return self.greet((whence, name), route, datagram, now);
+            return self.greet((pair, name), route, datagram, now);
         }
-        let Some(key) = self.begin((whence, name), route, Leg::Plain, now) else { return };
+        let Some(key) = self.begin((pair, name), route, Leg::Plain, now) else { return };
         for datagram in waited.iter().map(Vec::as_slice).chain([datagram]) {
             self.forward(key, datagram, now);
         }
@@ -109,38 +109,38 @@ impl Port {
     /// Begins a session for a new client; `None` when there are as many as there may be.
     pub(super) fn begin(
         &mut self,
-        (whence, name): (Whence, Option<String>),
+        (pair, name): (AddressPair, Option<String>),
         route: &Arc<Route>,
         client: Leg,
         now: Instant,
     ) -> Option<u64> {
         let protocol = if matches!(client, Leg::Plain) { "udp" } else { "dtls" };
         if !self.worker.shared().overload.admits(route.proxy.load_priority) {
-            let seen = self.seen(whence, name);
+            let seen = self.seen(pair, name);
             pipeline::refuse(self.worker.recorder().as_ref(), protocol, seen, "overloaded");
             return None;
         }
         let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
-            let seen = port.seen(whence, name.clone());
+            let seen = port.seen(pair, name.clone());
             Flow::begin(port.worker.recorder().clone(), route.clone(), seen, (protocol, &snapshot.consumers))
         };
         let mut begun = flow(self);
-        if begun.is_none() && self.yield_place(whence) {
+        if begun.is_none() && self.yield_place(pair) {
             begun = flow(self);
         }
         let Some(flow) = begun else {
             self.worker.connection_refused();
             return None;
         };
-        let session = Session::new(whence, client, flow, now);
+        let session = Session::new(pair, client, flow, now);
         let (idle, plain) = (session.idle, session.client.is_ready());
         let slot = self.sessions.insert(session);
         if self.generations.len() <= slot {
             self.generations.resize(slot + 1, 0);
         }
         let key = u64::from(self.generations[slot]) << 32 | slot as u64;
-        self.join(whence, key);
+        self.join(pair, key);
         self.expiry.push_back((now + idle, key));
         if plain {
             self.open(key);
@@ -151,13 +151,13 @@ impl Port {
     }
 
     /// The client as plugins and records see it.
-    fn seen(&self, whence: Whence, name: Option<String>) -> Seen {
+    fn seen(&self, pair: AddressPair, name: Option<String>) -> Seen {
         let local =
-            SocketAddr::new(whence.local.unwrap_or_else(|| self.wire.local.ip()), self.wire.local.port());
-        let from = whence.client.ip().to_canonical();
+            SocketAddr::new(pair.local.unwrap_or_else(|| self.wire.local.ip()), self.wire.local.port());
+        let from = pair.client.ip().to_canonical();
         let snapshot = self.worker.snapshot();
         let trusted = snapshot.settings.trusted_proxies.iter().any(|net| net.contains(&from));
-        let mut seen = Seen::new(Arc::new(Client::new(whence.client, local, trusted, None)));
+        let mut seen = Seen::new(Arc::new(Client::new(pair.client, local, trusted, None)));
         seen.server_name = name.map(Arc::from);
         seen.unproven = true;
         seen
@@ -182,25 +182,25 @@ impl Port {
 
     /// Finds the session of a QUIC client whose address has changed, by the id in its datagram; it may be another
     /// worker's. False when nobody knows it.
-    fn moved(&mut self, whence: Whence, datagram: &[u8], now: Instant) -> bool {
+    fn moved(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) -> bool {
         match self.connections.find(datagram) {
-            Some(Found::Here(key)) => self.follow(key, whence, datagram, now),
+            Some(Found::Here(key)) => self.follow(key, pair, datagram, now),
             // A full queue loses the datagram, as UDP may.
-            Some(Found::There(way)) => way.try_send(Stray { whence, datagram: datagram.into() }).is_ok(),
+            Some(Found::There(way)) => way.try_send(Stray { pair, datagram: datagram.into() }).is_ok(),
             None => false,
         }
     }
 
     /// Goes on with a session from another address.
-    fn follow(&mut self, key: u64, whence: Whence, datagram: &[u8], now: Instant) -> bool {
+    fn follow(&mut self, key: u64, pair: AddressPair, datagram: &[u8], now: Instant) -> bool {
         if !self.is_current(key) {
             return false;
         }
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return false };
-        if session.whence != whence {
-            self.by_client.remove(&session.whence);
-            session.whence = whence;
-            self.by_client.insert(whence, key);
+        if session.pair != pair {
+            self.by_client.remove(&session.pair);
+            session.pair = pair;
+            self.by_client.insert(pair, key);
         }
         self.forward(key, datagram, now);
         true
@@ -209,7 +209,7 @@ impl Port {
     /// Takes what reached another worker though its session is here.
     pub(super) fn take_stray(&mut self, stray: &Stray) {
         if let Some(Found::Here(key)) = self.connections.find(&stray.datagram) {
-            self.follow(key, stray.whence, &stray.datagram, Instant::now());
+            self.follow(key, stray.pair, &stray.datagram, Instant::now());
         }
     }
 

@@ -15,7 +15,7 @@ use super::leg::{Emit, Leg};
 use super::peer_chain::PeerChain;
 use super::port::Port;
 use super::retry::Retry;
-use super::stray::Whence;
+use super::stray::AddressPair;
 use super::transcript::Transcript;
 
 /// A client's engine that has heard what came before the hello with the cookie.
@@ -30,13 +30,13 @@ impl Port {
     /// Answers a client's first hello with a cookie, and begins a session at the second.
     pub(super) fn greet(
         &mut self,
-        (whence, name): (Whence, Option<String>),
+        (pair, name): (AddressPair, Option<String>),
         route: &Arc<Route>,
         datagram: &[u8],
         now: Instant,
     ) {
         let Some(hello) = Hello::read(datagram) else { return };
-        let claim = Claim { hello: &hello, client: whence.client };
+        let claim = Claim { hello: &hello, client: pair.client };
         let asked = hello.server_name().flatten();
         let only_13 = hello.offers_13();
         let Some(server) = self.dtls.server((asked.as_deref(), only_13), now) else { return };
@@ -49,7 +49,7 @@ impl Port {
         } else if let Some(hash) = claim.proven_hash() {
             retried(&claim, hash, client, transcript)
         } else {
-            return self.challenge(whence, &claim, client, datagram);
+            return self.challenge(pair, &claim, client, datagram);
         };
         let Some(Proven { mut client, proof, second }) = proven else { return };
         client.begun_with(*hello.random);
@@ -57,13 +57,13 @@ impl Port {
         if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
             return;
         }
-        let Some(key) = self.begin((whence, name), route, client, now) else { return };
+        let Some(key) = self.begin((pair, name), route, client, now) else { return };
         let datagram = second.as_deref().unwrap_or(datagram);
         proof.during(&hello, || self.forward(key, datagram, now));
     }
 
     /// Asks a client to come back with a cookie. The engine that says so is dropped.
-    fn challenge(&self, whence: Whence, claim: &Claim<'_, '_>, mut client: Leg, datagram: &[u8]) {
+    fn challenge(&self, pair: AddressPair, claim: &Claim<'_, '_>, mut client: Leg, datagram: &[u8]) {
         let Some(fresh) = claim.fresh() else { return };
         let wire = &self.wire;
         // Whatever is wrong with it, there is nobody to tell: the address may be anybody's.
@@ -71,10 +71,10 @@ impl Port {
             client.receive(datagram, &mut |emit| {
                 let Emit::Wire(bytes) = emit else { return };
                 match Retry::read(bytes) {
-                    None => wire.reply(whence, bytes),
+                    None => wire.reply(pair, bytes),
                     Some(retry) => {
                         if let Some(bytes) = retry.answer(claim) {
-                            wire.reply(whence, &bytes);
+                            wire.reply(pair, &bytes);
                         }
                     }
                 }

@@ -23,8 +23,8 @@ use super::leg::{Dead, Leg};
 use super::questions::{Question, slot_of};
 use super::ready::ReadySet;
 use super::session::{Outlet, OutletOpener, REFUSED, Session, Stage};
+use super::stray::AddressPair;
 use super::stray::Stray;
-use super::stray::Whence;
 use crate::worker::Worker;
 
 /// One worker's share of a UDP port.
@@ -34,9 +34,9 @@ pub(super) struct Port {
     pub(super) dtls: Arc<DtlsRules>,
     pub(super) wire: Wire,
     pub(super) sessions: Slab<Session>,
-    pub(super) by_client: HashMap<Whence, u64>,
+    pub(super) by_client: HashMap<AddressPair, u64>,
     /// Handshakes from the addresses of sessions, whose clients may have begun anew.
-    pub(super) beside: HashMap<Whence, u64>,
+    pub(super) beside: HashMap<AddressPair, u64>,
     pub(super) arrivals: Arrivals,
     pub(super) connections: Connections,
     strays: mpsc::Receiver<Stray>,
@@ -80,13 +80,13 @@ const TICK: Duration = Duration::from_millis(100);
 
 impl Wire {
     /// Sends to a client, from the address it spoke to.
-    pub(super) fn reply(&self, whence: Whence, bytes: &[u8]) {
+    pub(super) fn reply(&self, pair: AddressPair, bytes: &[u8]) {
         let transmit = Transmit {
-            destination: whence.client,
+            destination: pair.client,
             ecn: None,
             contents: bytes,
             segment_size: None,
-            src_ip: whence.local,
+            src_ip: pair.local,
         };
         // A full buffer loses the datagram, as UDP may.
         let _sent =
@@ -192,14 +192,14 @@ impl Port {
     fn take_batch(&mut self, bytes: &[u8], metas: &[RecvMeta]) {
         let now = Instant::now();
         for (slot, meta) in bytes.chunks(self.scratch.slot).zip(metas) {
-            let whence = Whence { client: meta.addr, local: meta.dst_ip };
+            let pair = AddressPair { client: meta.addr, local: meta.dst_ip };
             if meta.len == 0 {
                 // A datagram without payload is one all the same.
-                self.take_request(whence, &[], now);
+                self.take_request(pair, &[], now);
             }
             // The kernel may have joined datagrams of one client; each is `stride` long, the last one less.
             for datagram in slot[..meta.len].chunks(meta.stride.max(1)) {
-                self.take_request(whence, datagram, now);
+                self.take_request(pair, datagram, now);
             }
         }
     }
@@ -212,11 +212,11 @@ impl Port {
         wire.socket.try_io(Interest::READABLE, || wire.state.recv((&wire.socket).into(), &mut slices, metas))
     }
 
-    fn take_request(&mut self, whence: Whence, datagram: &[u8], now: Instant) {
-        match self.by_client.get(&whence) {
-            Some(key) if self.is_sealed(*key) => self.take_sealed(whence, *key, datagram, now),
+    fn take_request(&mut self, pair: AddressPair, datagram: &[u8], now: Instant) {
+        match self.by_client.get(&pair) {
+            Some(key) if self.is_sealed(*key) => self.take_sealed(pair, *key, datagram, now),
             Some(key) => self.forward(*key, datagram, now),
-            None => self.arrive(whence, datagram, now),
+            None => self.arrive(pair, datagram, now),
         }
     }
 
@@ -224,13 +224,13 @@ impl Port {
     pub(super) fn forward(&mut self, key: u64, datagram: &[u8], now: Instant) {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let was_ready = session.client.is_ready();
-        let (wire, whence) = (&self.wire, session.whence);
-        let result = session.take_request((datagram, now), &mut |bytes| wire.reply(whence, bytes));
+        let (wire, pair) = (&self.wire, session.pair);
+        let result = session.take_request((datagram, now), &mut |bytes| wire.reply(pair, bytes));
         let (is_ready, has_ids) = (session.client.is_ready(), session.ids.is_some());
         match result {
             Err(reason) => self.end(key, reason),
             Ok(()) if !was_ready && is_ready => {
-                self.settle(whence, key);
+                self.settle(pair, key);
                 self.open(key);
             }
             Ok(()) if has_ids => self.learn(key, datagram),
@@ -318,7 +318,7 @@ impl Port {
         // Level-triggered: what is left comes again, and where there are several most have one datagram at a time.
         let turns = if self.sessions.len() > 1 { 1 } else { PER_TARGET };
         let session = &mut self.sessions[slot_of(key)];
-        let (wire, whence) = (&self.wire, session.whence);
+        let (wire, pair) = (&self.wire, session.pair);
         for _ in 0..turns {
             let Stage::Open(open) = &session.stage else { return };
             let received = open.socket.recv(&mut self.scratch.target);
@@ -329,7 +329,7 @@ impl Port {
                     if let Some(ids) = session.ids.as_deref_mut() {
                         self.connections.reply(ids, datagram, key);
                     }
-                    session.take_reply(datagram, &mut |bytes| wire.reply(whence, bytes))
+                    session.take_reply(datagram, &mut |bytes| wire.reply(pair, bytes))
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(REFUSED),
@@ -350,8 +350,8 @@ impl Port {
             let session = &mut self.sessions[slot_of(key)];
             let Some(wake) = session.wake() else { continue };
             if wake <= now {
-                let (wire, whence) = (&self.wire, session.whence);
-                if let Err(reason) = session.tick(now, &mut |bytes| wire.reply(whence, bytes)) {
+                let (wire, pair) = (&self.wire, session.pair);
+                if let Err(reason) = session.tick(now, &mut |bytes| wire.reply(pair, bytes)) {
                     self.end(key, reason);
                     continue;
                 }
@@ -389,11 +389,11 @@ impl Port {
         let Some(session) = self.sessions.try_remove(slot_of(key)) else { return };
         let generation = &mut self.generations[slot_of(key)];
         *generation = generation.wrapping_add(1);
-        self.leave(session.whence, key);
+        self.leave(session.pair, key);
         if let Some(ids) = &session.ids {
             self.connections.forget(ids);
         }
-        let (wire, whence) = (&self.wire, session.whence);
-        session.end(reason, &mut |bytes| wire.reply(whence, bytes));
+        let (wire, pair) = (&self.wire, session.pair);
+        session.end(reason, &mut |bytes| wire.reply(pair, bytes));
     }
 }

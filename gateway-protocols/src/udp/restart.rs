@@ -10,7 +10,7 @@ use gateway_core::stream::table::Transport;
 use super::hello::Hello;
 use super::port::Port;
 use super::questions::slot_of;
-use super::stray::Whence;
+use super::stray::AddressPair;
 
 /// The first and last type of a record with a whole header; other first bytes are DTLS 1.3's short one.
 const TYPES: std::ops::RangeInclusive<u8> = 20..=26;
@@ -28,58 +28,58 @@ impl Port {
     }
 
     /// A datagram from the address of a DTLS session.
-    pub(super) fn take_sealed(&mut self, whence: Whence, key: u64, datagram: &[u8], now: Instant) {
-        let beside = self.beside.get(&whence).copied();
+    pub(super) fn take_sealed(&mut self, pair: AddressPair, key: u64, datagram: &[u8], now: Instant) {
+        let beside = self.beside.get(&pair).copied();
         if let Some(hello) = Hello::read(datagram) {
             let known = [Some(key), beside].into_iter().flatten();
             let mut known = known.filter(|key| self.random(*key) == Some(hello.random));
             return match known.next() {
                 // Said again, as its answer was lost.
                 Some(key) => self.forward(key, datagram, now),
-                None => self.greet_again(whence, &hello, datagram, now),
+                None => self.greet_again(pair, &hello, datagram, now),
             };
         }
         let Some(beside) = beside else { return self.forward(key, datagram, now) };
         // What is not sealed belongs to a handshake. Of the rest nobody knows whose it is but who can open it.
         self.forward(beside, datagram, now);
-        if !is_plain(datagram) && self.by_client.get(&whence) == Some(&key) {
+        if !is_plain(datagram) && self.by_client.get(&pair) == Some(&key) {
             self.forward(key, datagram, now);
         }
     }
 
-    fn greet_again(&mut self, whence: Whence, hello: &Hello<'_>, datagram: &[u8], now: Instant) {
+    fn greet_again(&mut self, pair: AddressPair, hello: &Hello<'_>, datagram: &[u8], now: Instant) {
         let snapshot = self.worker.snapshot();
         let asks = snapshot.streams.asks_for_name(Transport::Udp, self.number);
         let name = hello.server_name().flatten().filter(|_| asks);
         let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else { return };
         if gateway_core::stream::table::rules(route).is_some_and(|rules| rules.frontend_tls) {
-            self.greet((whence, name), route, datagram, now);
+            self.greet((pair, name), route, datagram, now);
         }
     }
 
     /// Registers a new session by its client's address, or beside the one that has it.
-    pub(super) fn join(&mut self, whence: Whence, key: u64) {
-        if let Entry::Vacant(place) = self.by_client.entry(whence) {
+    pub(super) fn join(&mut self, pair: AddressPair, key: u64) {
+        if let Entry::Vacant(place) = self.by_client.entry(pair) {
             place.insert(key);
-        } else if let Some(before) = self.beside.insert(whence, key) {
+        } else if let Some(before) = self.beside.insert(pair, key) {
             self.end(before, "handshake_displaced");
         }
     }
 
     /// A handshake is done: where it was beside a session, that one ends.
-    pub(super) fn settle(&mut self, whence: Whence, key: u64) {
-        if self.beside.get(&whence) != Some(&key) {
+    pub(super) fn settle(&mut self, pair: AddressPair, key: u64) {
+        if self.beside.get(&pair) != Some(&key) {
             return;
         }
-        self.beside.remove(&whence);
-        if let Some(before) = self.by_client.insert(whence, key) {
+        self.beside.remove(&pair);
+        if let Some(before) = self.by_client.insert(pair, key) {
             self.end(before, RESTARTED);
         }
     }
 
     /// Ends the session that keeps its restarted client out because there may be no more; true when there was one.
-    pub(super) fn yield_place(&mut self, whence: Whence) -> bool {
-        let before = self.beside.get(&whence).or_else(|| self.by_client.get(&whence)).copied();
+    pub(super) fn yield_place(&mut self, pair: AddressPair) -> bool {
+        let before = self.beside.get(&pair).or_else(|| self.by_client.get(&pair)).copied();
         if let Some(before) = before {
             self.end(before, RESTARTED);
         }
@@ -87,16 +87,16 @@ impl Port {
     }
 
     /// Takes a session off its client's address; one beside it takes its place.
-    pub(super) fn leave(&mut self, whence: Whence, key: u64) {
-        if self.beside.get(&whence) == Some(&key) {
-            self.beside.remove(&whence);
+    pub(super) fn leave(&mut self, pair: AddressPair, key: u64) {
+        if self.beside.get(&pair) == Some(&key) {
+            self.beside.remove(&pair);
         }
-        if self.by_client.get(&whence) != Some(&key) {
+        if self.by_client.get(&pair) != Some(&key) {
             return;
         }
-        match self.beside.remove(&whence) {
-            Some(beside) => drop(self.by_client.insert(whence, beside)),
-            None => drop(self.by_client.remove(&whence)),
+        match self.beside.remove(&pair) {
+            Some(beside) => drop(self.by_client.insert(pair, beside)),
+            None => drop(self.by_client.remove(&pair)),
         }
     }
 }

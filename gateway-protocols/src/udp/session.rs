@@ -19,7 +19,7 @@ use super::connections::Ids;
 use super::dtls::{self, Verifier};
 use super::leg::{Dead, Emit, Leg};
 use super::offer::Offer;
-use super::stray::Whence;
+use super::stray::AddressPair;
 use tokio::sync::oneshot;
 
 use crate::dns::Dns;
@@ -27,7 +27,7 @@ use crate::tls::client::server_name;
 
 /// A session in the table.
 pub(super) struct Session {
-    pub(super) whence: Whence,
+    pub(super) pair: AddressPair,
     pub(super) client: Leg,
     pub(super) stage: Stage,
     pub(super) last: Instant,
@@ -73,13 +73,13 @@ const MAX_WAITING: usize = 16;
 const MAX_IDLE: Duration = Duration::from_secs(3600);
 
 impl Session {
-    pub(super) fn new(whence: Whence, client: Leg, flow: Flow, now: Instant) -> Self {
+    pub(super) fn new(pair: AddressPair, client: Leg, flow: Flow, now: Instant) -> Self {
         let rules = rules(flow.route());
         let idle = rules.and_then(|rules| rules.idle_timeout).unwrap_or(MAX_IDLE);
         let amplification = rules.and_then(|rules| rules.max_response_amplification);
         let ids = rules.is_some_and(|rules| rules.passthrough).then(Box::default);
         let (stage, early) = (Stage::Greeting(Box::new(flow)), Vec::new());
-        Self { whence, client, stage, last: now, idle, amplification, taken: 0, given: 0, ids, early }
+        Self { pair, client, stage, last: now, idle, amplification, taken: 0, given: 0, ids, early }
     }
 
     /// A datagram came from the client. `reply` sends to the client.

@@ -9,14 +9,14 @@ use super::initial::Id;
 
 /// Where a client is, and which of our addresses it spoke to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Whence {
+pub(super) struct AddressPair {
     pub(super) client: SocketAddr,
     pub(super) local: Option<IpAddr>,
 }
 
 /// A datagram that reached the wrong worker.
 pub(super) struct Stray {
-    pub(super) whence: Whence,
+    pub(super) pair: AddressPair,
     pub(super) datagram: Box<[u8]>,
 }
 

@@ -18,7 +18,7 @@ use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::dial_error::DialError;
 use super::{Version, h3, socket, wanted};
-use crate::dns::{Dns, DnsError, Residence};
+use crate::dns::{Dns, DnsError, ResolvedAddress};
 use crate::link::{Link, Rewound};
 use crate::recorder::ConnectionRecorder;
 use crate::tls::client::{ClientConfigs, server_name};
@@ -108,7 +108,7 @@ pub(crate) struct Dialled {
     pub(crate) version: Version,
     pub(crate) phases: Phases,
     /// Where it leads, if the target was found by its name.
-    pub(crate) residence: Option<Arc<Residence>>,
+    pub(crate) resolved: Option<Arc<ResolvedAddress>>,
 }
 
 impl Dialler {
@@ -153,8 +153,8 @@ impl Dialler {
             let name = rules.server_name.as_deref().unwrap_or(&to.host);
             let begun = Instant::now();
             let opened = h3::Connection::open((&addresses, name), Arc::new(config), to.alt_used()).await?;
-            let residence = self.residence(to, opened.peer());
-            let connection = opened.at(residence);
+            let resolved = self.resolved(to, opened.peer());
+            let connection = opened.at(resolved);
             phases.connect = Some(begun.elapsed());
             self.tell(to, phases);
             Ok(connection)
@@ -166,10 +166,10 @@ impl Dialler {
     async fn connect(&self, to: &Destination) -> Result<Dialled, DialError> {
         let mut phases = Phases::default();
         let tcp = self.tcp(to, &mut phases).await?;
-        let residence = tcp.peer_addr().ok().and_then(|address| self.residence(to, address));
+        let resolved = tcp.peer_addr().ok().and_then(|address| self.resolved(to, address));
         let Some(rules) = &to.tls else {
             let version = if to.http == Some(BackendHttp::Http2) { Version::Http2 } else { Version::Http1 };
-            return Ok(Dialled { link: Link::Tcp(tcp), version, phases, residence });
+            return Ok(Dialled { link: Link::Tcp(tcp), version, phases, resolved });
         };
         let begun = Instant::now();
         let config = self.tls.of(rules, to.http)?;
@@ -182,14 +182,14 @@ impl Dialler {
         if to.http == Some(BackendHttp::Http2) && version != Version::Http2 {
             return Err(DialError::NoHttp2);
         }
-        Ok(Dialled { link, version, phases, residence })
+        Ok(Dialled { link, version, phases, resolved })
     }
 
-    fn residence(&self, to: &Destination, address: SocketAddr) -> Option<Arc<Residence>> {
+    fn resolved(&self, to: &Destination, address: SocketAddr) -> Option<Arc<ResolvedAddress>> {
         if to.dns_override.is_some() {
             return None;
         }
-        self.dns.residence(&to.host, address.ip(), to.dns_ttl)
+        self.dns.resolved(&to.host, address.ip(), to.dns_ttl)
     }
 
     /// Tries the target's addresses in turn.

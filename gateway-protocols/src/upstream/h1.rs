@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::{Inner, key};
 use crate::buffer::{self, HEAD_BYTES};
-use crate::dns::Residence;
+use crate::dns::ResolvedAddress;
 use crate::h1::body::Decoder;
 use crate::h1::head::{self, HeadError, HeadLimits, ResponseHead};
 use crate::h1::send::{Sender, Stopped};
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     /// Whether it has carried an exchange before.
     used: bool,
     /// Where it leads, if the target was found by its name.
-    residence: Option<Arc<Residence>>,
+    resolved: Option<Arc<ResolvedAddress>>,
 }
 
 /// Heads of targets may be this large; what they send is not in the operator's hands alone.
@@ -56,14 +56,14 @@ const LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, fields: 256, target: 0 
 const MAX_INTERIM: u32 = 16;
 
 impl Connection {
-    pub(crate) fn new(link: Link, residence: Option<Arc<Residence>>) -> Self {
+    pub(crate) fn new(link: Link, resolved: Option<Arc<ResolvedAddress>>) -> Self {
         let (buffer, room, since) = (BytesMut::new(), HEAD_BYTES, Instant::now());
-        Self { link, buffer, room, timer: Timer::default(), since, used: false, residence }
+        Self { link, buffer, room, timer: Timer::default(), since, used: false, resolved }
     }
 
     /// Whether its target's name still leads where it leads.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
-        self.residence.as_ref().is_none_or(|residence| residence.is_current(now))
+        self.resolved.as_ref().is_none_or(|resolved| resolved.is_current(now))
     }
 
     /// Whether a kept connection can carry another exchange. A target that closed, or spoke unasked, can't.

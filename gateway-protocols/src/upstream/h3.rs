@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::dial_error::{DialError, QuicError};
 use super::h2::body_failure;
-use crate::dns::Residence;
+use crate::dns::ResolvedAddress;
 use crate::h2::Role;
 use crate::h2::connection::{Extra, RequestLine};
 use crate::h3::body::{Rest, SendBody, SendError, rest};
@@ -39,7 +39,7 @@ struct Owned {
     /// Said with each request.
     alt_used: Option<String>,
     /// Where it leads, if the target was found by its name.
-    residence: Option<Arc<Residence>>,
+    resolved: Option<Arc<ResolvedAddress>>,
     /// A stream opened to see whether there is leave for one; nothing of it has been sent.
     spare: AtomicRefCell<Option<(quinn::SendStream, quinn::RecvStream)>>,
 }
@@ -68,9 +68,9 @@ impl Opened {
     }
 
     /// The connection, which leads there.
-    pub(crate) fn at(self, residence: Option<Arc<Residence>>) -> Connection {
+    pub(crate) fn at(self, resolved: Option<Arc<ResolvedAddress>>) -> Connection {
         let Self { link, alt_used } = self;
-        Connection(Arc::new(Owned { link, alt_used, residence, spare: AtomicRefCell::default() }))
+        Connection(Arc::new(Owned { link, alt_used, resolved, spare: AtomicRefCell::default() }))
     }
 }
 
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Whether its target's name still leads where it leads.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
-        self.0.residence.as_ref().is_none_or(|residence| residence.is_current(now))
+        self.0.resolved.as_ref().is_none_or(|resolved| resolved.is_current(now))
     }
 
     /// Whether streams can still be opened on it.
@@ -163,7 +163,7 @@ impl Connection {
             // The target went away while its leave was awaited; nothing has been sent.
             return Err(Refusal::Lost(quinn::ConnectionError::LocallyClosed));
         }
-        Ok((Reader::new(recv, link.clone(), writer.moved()), writer))
+        Ok((Reader::new(recv, link.clone()), writer))
     }
 }
 
@@ -183,7 +183,7 @@ pub(crate) async fn send<D: Downstream>(
     // Not when the attempt began: finding a connection has a timeout of its own, and takes nothing of the answer's.
     let started = Instant::now();
     let timeouts = &call.timeouts;
-    let (reader, mut writer) = match connection.stream(timeouts.connect).await {
+    let (mut reader, mut writer) = match connection.stream(timeouts.connect).await {
         Ok(stream) => stream,
         Err(Refusal::Full) => return Err(DialError::Full.into_failure(body)),
         Err(Refusal::Lost(error)) => {
@@ -212,6 +212,9 @@ pub(crate) async fn send<D: Downstream>(
         return Err(failure.source("the target takes no head as large as this"));
     }
     writer.request(&line, call.headers, &extra);
+    if !body.is_empty() {
+        reader.lasts_with(&mut writer);
+    }
     let upload = Some(Upload { body: SendBody::new(body, timeouts.idle), writer });
     let link = connection.0.link.clone();
     let mut exchange = Exchange { reader, upload, connection };

@@ -132,9 +132,9 @@ impl Inner {
         let dial = dial;
         let made = match self.dialler.dial(to).await {
             Ok(dialled) if dialled.version == Version::Http1 => Err(DialError::NoHttp2),
-            Ok(Dialled { link, residence, .. }) => {
+            Ok(Dialled { link, resolved, .. }) => {
                 let opened = h2::Connection::open_on(link, &to.rules.http2, self.waiters(to.key));
-                Ok(opened.at(residence))
+                Ok(opened.at(resolved))
             }
             Err(error) => Err(error),
         };
@@ -163,8 +163,8 @@ impl Inner {
     /// Takes a connection made by somebody who did not know that it would be shared.
     pub(super) fn adopt(self: &Arc<Self>, dialled: Dialled, call: &Call<'_>) {
         let rules = &call.backend.pool;
-        let Dialled { link, residence, .. } = dialled;
-        let connection = h2::Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(residence);
+        let Dialled { link, resolved, .. } = dialled;
+        let connection = h2::Connection::open_on(link, &rules.http2, self.waiters(key(call))).at(resolved);
         if let Ok(mut pools) = self.pools.try_borrow_mut() {
             let (room, watched) = (connection.max_streams(), connection.clone());
             // Refused where the pool is full of others; then this one simply closes.

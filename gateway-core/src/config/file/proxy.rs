@@ -120,7 +120,7 @@ pub struct Proxy {
     pub backend_tls_server_name: Option<String>,
     /// An address used instead of looking the target's name up.
     pub dns_override: Option<String>,
-    /// Seconds a looked-up address is used. Default what the name server says.
+    /// Seconds a looked-up address is used, also by kept connections. Default what the name server says.
     #[schemars(range(min = 1, max = 86_400))]
     pub dns_cache_ttl_seconds: Option<Seconds>,
     /// How several authentication plugins combine. Default `single`.

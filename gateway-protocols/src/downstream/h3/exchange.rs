@@ -37,7 +37,7 @@ pub(super) async fn work(worker: &Worker, link: Arc<Link>, job_slot: Arc<JobSlot
         let Arrival { send, recv, client } = job_slot.job().await;
         let snapshot: &Snapshot = snapshots.load();
         let writer = Writer::new(send, link.clone(), Code::INTERNAL_ERROR);
-        let mut reader = Reader::new(recv, link.clone(), writer.moved());
+        let mut reader = Reader::new(recv, link.clone());
         let timeout = snapshot.settings.client_timeouts.header;
         match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
             Ok(head) => exchange(worker, snapshot, (head, reader, writer), client).await,
@@ -68,7 +68,7 @@ async fn request_body(head: &RequestHead, mut reader: Reader, idle: Duration) ->
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (mut head, mut reader, writer): (RequestHead, Reader, Writer),
+    (mut head, mut reader, mut writer): (RequestHead, Reader, Writer),
     client: Arc<Client>,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
@@ -81,7 +81,12 @@ async fn exchange(
             reader.tunnel();
             (Body::empty(), Some(reader))
         }
-        false => (request_body(&head, reader, idle).await, None),
+        false => {
+            if !is_usually_bodiless(head.request.method()) {
+                reader.lasts_with(&mut writer);
+            }
+            (request_body(&head, reader, idle).await, None)
+        }
     };
     let mut exchange = Box::new(Exchange::new(head.request.map(|()| body), client));
     exchange.upgrade = upgrade.then_some(HeaderValue::from_static("websocket"));

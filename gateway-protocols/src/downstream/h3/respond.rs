@@ -1,7 +1,7 @@
 //! Responses on a stream.
 
-use std::future::{Future, poll_fn};
-use std::task::{Poll, ready};
+use std::future::{Future, pending, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use gateway_core::http::body::Body;
@@ -84,19 +84,21 @@ impl Downstream for Responder {
         self.answered = true;
         writer.response(parts.status, &parts.headers, &extra);
         let mut sending = SendBody::new(if bodiless { Body::empty() } else { body }, self.idle);
-        let (mut stopped, mut is_over) = (None, false);
+        let mut stopped = None;
         let sent = poll_fn(|cx| {
             if let Poll::Ready(sent) = sending.poll_send(cx, writer) {
                 return Poll::Ready(sent);
             }
             // A client that wants no more of it no longer waits, also while there is nothing to send.
-            let stopped = stopped.get_or_insert_with(|| Box::pin(writer.stopped()));
-            if is_over {
-                return Poll::Pending;
-            }
-            let why = ready!(stopped.as_mut().poll(cx));
-            is_over = true;
-            if why.is_some() { Poll::Ready(Err(SendError::Stream)) } else { Poll::Pending }
+            let stopped = stopped.get_or_insert_with(|| {
+                let stopped = writer.stopped();
+                Box::pin(async {
+                    if stopped.await.is_none() {
+                        pending::<()>().await;
+                    }
+                })
+            });
+            stopped.as_mut().poll(cx).map(|()| Err(SendError::Stream))
         });
         let cut = match sent.await {
             Ok(()) => None,

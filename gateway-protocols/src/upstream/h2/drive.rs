@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::dns::Residence;
+use crate::dns::ResolvedAddress;
 use crate::h2::Role;
 use crate::h2::connection::{self, Extra, LimitWatch, RequestLine, Rules};
 use crate::h2::handle::{Cell, Handle};
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     /// Rung when one of its streams ends, for those who wait for room.
     pub(crate) waiters: Arc<Notify>,
     /// Where it leads, if the target was found by its name.
-    residence: Option<Arc<Residence>>,
+    resolved: Option<Arc<ResolvedAddress>>,
 }
 
 fn rules(rules: &Http2Rules) -> Rules {
@@ -79,18 +79,18 @@ impl Connection {
             let mut shut = false;
             drop(tokio::time::timeout(LINGER, poll_fn(|cx| driver.wire.poll_close(cx, &mut shut))).await);
         });
-        Self { cell, most, waiters, residence: None }
+        Self { cell, most, waiters, resolved: None }
     }
 
     /// The same, which leads there.
-    pub(crate) fn at(mut self, residence: Option<Arc<Residence>>) -> Self {
-        self.residence = residence;
+    pub(crate) fn at(mut self, resolved: Option<Arc<ResolvedAddress>>) -> Self {
+        self.resolved = resolved;
         self
     }
 
     /// Whether its target's name still leads where it leads.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
-        self.residence.as_ref().is_none_or(|residence| residence.is_current(now))
+        self.resolved.as_ref().is_none_or(|resolved| resolved.is_current(now))
     }
 
     /// Has somebody told how many streams the target allows from now on.
@@ -148,7 +148,7 @@ impl Clone for Connection {
             cell: self.cell.clone(),
             most: self.most,
             waiters: self.waiters.clone(),
-            residence: self.residence.clone(),
+            resolved: self.resolved.clone(),
         }
     }
 }
