@@ -82,7 +82,7 @@ fn record(c: &mut Criterion) {
             });
         });
         c.bench_function(&format!("scrape/{PROXIES} proxies, {name}"), |b| {
-            b.iter(|| prometheus::render(&telemetry, snapshot, (1, &tasks)).len());
+            b.iter(|| prometheus::render(&telemetry, snapshot, 1, &tasks).len());
         });
     }
 }

@@ -108,7 +108,7 @@ impl Access {
             Role::Write => "write token",
             Role::Admin => "admin token",
         };
-        self.push(token, role, (name.into(), ADMIN_API));
+        self.push(token, role, name.into(), ADMIN_API);
         Ok(())
     }
 
@@ -118,11 +118,11 @@ impl Access {
     /// When it is too short.
     pub(crate) fn add_command(&mut self, token: &str, user: &str) -> Result<(), AccessError> {
         long_enough(token, MIN_TOKEN_BYTES)?;
-        self.push(token, Role::Admin, (user.into(), "command-line"));
+        self.push(token, Role::Admin, user.into(), "command-line");
         Ok(())
     }
 
-    fn push(&mut self, token: &str, role: Role, (name, source): (Arc<str>, &'static str)) {
+    fn push(&mut self, token: &str, role: Role, name: Arc<str>, source: &'static str) {
         self.tokens.push(StaticToken { digest: sha256(token.as_bytes()), role, name, source });
     }
 

@@ -73,13 +73,15 @@ impl Gateway {
         let empty = Snapshot::empty(model.settings.clone());
         let compiled = compiler.compile(&model, &empty, tokio::time::Instant::now());
         let control = Control::new().map_err(StartError::Thread)?;
-        Self::launch((compiler, compiled), control, (Ports::All, inherited))
+        Self::launch(compiler, compiled, control, Ports::All, inherited)
     }
 
     fn launch(
-        (mut compiler, compiled): (Compiler, Compiled),
+        mut compiler: Compiler,
+        compiled: Compiled,
         control: Control,
-        (ports, mut inherited): (Ports, Inherited),
+        ports: Ports,
+        mut inherited: Inherited,
     ) -> Result<Self, StartError> {
         let settings = compiled.snapshot.settings.clone();
         limit_collected(settings.limits.max_collected_body_bytes);
@@ -87,7 +89,7 @@ impl Gateway {
         let frontend = Arc::new(Frontend::new(&settings.tls)?);
         let admin_tls = AdminTls::new(settings.admin_tls.as_ref())?;
         engine::congestion_is_known(&compiled.put)?;
-        let listeners = Listeners::bind(&settings, &frontend, (workers, &mut inherited))?;
+        let listeners = Listeners::bind(&settings, &frontend, workers, &mut inherited)?;
         let sinks =
             Sinks::build(&settings.log_sinks, compiler.registry().world()).map_err(StartError::LogSinks)?;
         let pushes = Pushes::build(&settings.metrics_push, compiler.registry().world())
@@ -99,11 +101,8 @@ impl Gateway {
         compiler.registry().world().use_redis(settings.redis.as_ref());
         compiler.adopt(&compiled);
         let streams = StreamPorts::default();
-        let stream_ports = streams.prepare(
-            (&compiled.snapshot, &compiled.put),
-            (&frontend, workers, &mut inherited),
-            ports,
-        )?;
+        let stream_ports =
+            streams.prepare(&compiled.snapshot, &compiled.put, &frontend, workers, &mut inherited, ports)?;
         // Nobody would accept what comes to the others.
         drop(inherited);
         let revision = compiled.snapshot.revision;

@@ -70,8 +70,8 @@ impl<'s> Explained<'s> {
         let host = said.or_else(|| question.url.authority().map(Authority::as_str));
         let target = question.url.path_and_query().map_or("/", |target| target.as_str());
         let (way, malformed) = match path::normalise(target, snapshot.settings.merge_slashes) {
-            Ok(clean) => respelled(Way::of(snapshot, question, (&clean.text, host)), clean.oddities),
-            Err(reply) => (Way::lost(snapshot, question, (target, host)), Some(reply)),
+            Ok(clean) => respelled(Way::of(snapshot, question, &clean.text, host), clean.oddities),
+            Err(reply) => (Way::lost(snapshot, question, target, host), Some(reply)),
         };
         let Way { target, exchange, found, .. } = way;
         let path = path_of(&target).to_owned();
@@ -79,7 +79,7 @@ impl<'s> Explained<'s> {
             let Traffic::Http(rules) = &route.proxy.traffic else { return None };
             let rule = losers::taken_by(rules, &exchange)?;
             Some(Chosen {
-                urls: urls(route, rules, (&target, matched)),
+                urls: urls(route, rules, &target, matched),
                 plugins: plugins(route, &exchange),
                 answered_by: answered_by(route, &exchange),
                 why: losers::reason(rules, rule, &path),
@@ -124,8 +124,8 @@ struct Way<'s> {
 }
 
 impl<'s> Way<'s> {
-    fn of(snapshot: &'s Snapshot, question: &'s Question, (target, host): (&str, Option<&'s str>)) -> Self {
-        let mut way = Self::lost(snapshot, question, (target, host));
+    fn of(snapshot: &'s Snapshot, question: &'s Question, target: &str, host: Option<&'s str>) -> Self {
+        let mut way = Self::lost(snapshot, question, target, host);
         let holds = |condition: &Condition| condition.holds(&way.exchange);
         let found = snapshot.routes.find(host, path_of(target), holds);
         way.found = found.map(|found| (found.route, found.matched));
@@ -133,8 +133,8 @@ impl<'s> Way<'s> {
     }
 
     /// A request that no proxy is looked for.
-    fn lost(snapshot: &'s Snapshot, question: &'s Question, (target, host): (&str, Option<&'s str>)) -> Self {
-        let exchange = exchange(question, (target, host), &snapshot.settings);
+    fn lost(snapshot: &'s Snapshot, question: &'s Question, target: &str, host: Option<&'s str>) -> Self {
+        let exchange = exchange(question, target, host, &snapshot.settings);
         Self { snapshot, question, host, target: target.to_owned(), exchange, found: None }
     }
 }
@@ -152,7 +152,7 @@ fn respelled(way: Way<'_>, oddities: Oddities) -> (Way<'_>, Option<Box<Reply>>) 
         Err(reply) => return (way, Some(reply)),
     };
     let query = way.target.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default();
-    let other = Way::of(way.snapshot, way.question, (&format!("{spelled}{query}"), way.host));
+    let other = Way::of(way.snapshot, way.question, &format!("{spelled}{query}"), way.host);
     match other.found {
         None => (other, None),
         Some((found, _)) if Arc::ptr_eq(found, route) => (other, None),
@@ -184,7 +184,7 @@ impl Chosen<'_> {
 }
 
 /// The request as the conditions of proxies see it.
-fn exchange(question: &Question, (target, host): (&str, Option<&str>), settings: &Settings) -> Exchange {
+fn exchange(question: &Question, target: &str, host: Option<&str>, settings: &Settings) -> Exchange {
     let mut request = http::Request::new(Body::empty());
     *request.method_mut() = question.method.clone();
     request.headers_mut().clone_from(&question.headers);
@@ -246,7 +246,7 @@ fn answered_by(route: &Route, exchange: &Exchange) -> Option<Value> {
 }
 
 /// What each target would be asked for.
-fn urls(route: &Route, rules: &HttpRules, (target, matched): (&str, usize)) -> Vec<String> {
+fn urls(route: &Route, rules: &HttpRules, target: &str, matched: usize) -> Vec<String> {
     let scheme = route.proxy.backend.scheme.as_str();
     let list = route.targets.list().iter().map(|one| {
         let prefix = one.rules.path.as_deref().or(rules.backend_path.as_deref());

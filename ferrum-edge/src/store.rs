@@ -346,7 +346,7 @@ impl Store {
         let limit = self.core.options.max_diff;
         reading!(self, |link| {
             let head = read::head(link, read::HEAD).await?;
-            history::diff(link, head, (from, to), limit).await
+            history::diff(link, head, from, to, limit).await
         })
     }
 

@@ -82,13 +82,13 @@ impl<'o> Caddy<'o> {
 ///
 /// # Errors
 /// When its grammar is broken, or it has no site.
-pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let file = out.report.file(name);
-    let lines = tokens::parse((name, file), text)?;
+    let lines = tokens::parse(name, file, text)?;
     let folder = Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned();
     let mut reader = Reader::new(files);
     let mut imports = Imports { snippets: HashMap::new(), reader: &mut reader, count: 0 };
-    let mut lines = imports.expand(out, (lines, &folder), 0)?;
+    let mut lines = imports.expand(out, lines, &folder, 0)?;
     environment(out, &mut lines);
     let mut caddy = Caddy::new(out);
     // Without braces, the first line is the only site's address.
@@ -124,7 +124,7 @@ pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn F
 ///
 /// # Errors
 /// When it is something else.
-pub(crate) fn import_json(out: &mut Import, (name, text): (&str, &str)) -> Result<(), Failure> {
+pub(crate) fn import_json(out: &mut Import, name: &str, text: &str) -> Result<(), Failure> {
     let file = out.report.file(name);
     let document = crate::tree::one(name, file, text)?;
     let mut caddy = Caddy::new(out);

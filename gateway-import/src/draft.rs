@@ -132,22 +132,22 @@ impl Import {
 
     /// Notes what means the same here.
     pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
-        self.note(Outcome::Converted, at, (what, "", ""));
+        self.note(Outcome::Converted, at, what, "", "");
     }
 
     /// Notes what needs no counterpart.
     pub(crate) fn needless(&mut self, at: At, what: impl fmt::Display, why: &str) {
-        self.note(Outcome::Needless, at, (what, why, ""));
+        self.note(Outcome::Needless, at, what, why, "");
     }
 
     /// Notes what differs for some requests.
     pub(crate) fn partial(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Partial, at, (what, why, todo));
+        self.note(Outcome::Partial, at, what, why, todo);
     }
 
     /// Notes what is not translated.
     pub(crate) fn lost(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Lost, at, (what, why, todo));
+        self.note(Outcome::Lost, at, what, why, todo);
     }
 
     /// Notes something that guards and can't be translated; says whether what it guarded has to be closed.
@@ -159,27 +159,29 @@ impl Import {
         todo: &str,
     ) -> bool {
         let outcome = if self.open { Outcome::Opened } else { Outcome::Closed };
-        self.note(outcome, at, (what, why, todo));
+        self.note(outcome, at, what, why, todo);
         !self.open
     }
 
     /// Notes what is not translated, or differs, where the importer is.
     pub(crate) fn miss(&mut self, what: impl fmt::Display, why: impl fmt::Display) {
-        self.note(Outcome::Lost, self.here, (what, why, ""));
+        self.note(Outcome::Lost, self.here, what, why, "");
     }
 
     fn note(
         &mut self,
         outcome: Outcome,
         at: At,
-        (what, why, todo): (impl fmt::Display, impl fmt::Display, &str),
+        what: impl fmt::Display,
+        why: impl fmt::Display,
+        todo: &str,
     ) {
-        self.report.add(outcome, at, (what.to_string(), why.to_string(), todo.to_owned()));
+        self.report.add(outcome, at, what.to_string(), why.to_string(), todo.to_owned());
     }
 
     /// Notes something that is closed whatever is asked for: it leads nowhere that could be opened.
     pub(crate) fn closed(&mut self, at: At, what: impl fmt::Display, why: impl fmt::Display, todo: &str) {
-        self.note(Outcome::Closed, at, (what, why, todo));
+        self.note(Outcome::Closed, at, what, why, todo);
     }
 
     /// A plugin config of one proxy.

@@ -70,7 +70,7 @@ struct Listener {
 ///
 /// # Errors
 /// When it has no static listeners.
-pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), Failure> {
     let file = out.report.file(name);
     let document = tree::one(name, file, source)?;
     let Some(resources) = document.get("static_resources") else {
@@ -146,6 +146,14 @@ fn http_ports(listener: &Node) -> Vec<(bool, u16, String)> {
     serving.map(|chain| (chain.get("transport_socket").is_some(), number, address.to_owned())).collect()
 }
 
+/// Where a stream comes in.
+struct StreamPlace<'a> {
+    port: u64,
+    is_tls: bool,
+    /// The server names that it is for; none is all.
+    names: &'a [String],
+}
+
 impl Envoy<'_> {
     fn listener(&mut self, listener: &Node) {
         let name = listener.text_of("name").unwrap_or("listener").to_owned();
@@ -160,7 +168,7 @@ impl Envoy<'_> {
             self.listener_filter(&what, filter);
         }
         for chain in listener.each("filter_chains") {
-            self.chain(&what, chain, (&address, port));
+            self.chain(&what, chain, &address, port);
         }
         self.out.done(listener.at, what);
     }
@@ -182,7 +190,7 @@ impl Envoy<'_> {
     }
 
     /// The filters of a chain, for the names it is for.
-    fn chain(&mut self, what: &str, chain: &Node, (address, port): (&str, u64)) {
+    fn chain(&mut self, what: &str, chain: &Node, address: &str, port: u64) {
         let tls = chain.get("transport_socket");
         let matches = chain.get("filter_chain_match");
         let names = matches.map_or_else(Vec::new, |it| it.texts("server_names"));
@@ -210,7 +218,8 @@ impl Envoy<'_> {
                 }
                 "TcpProxy" | "tcp_proxy" => {
                     let alone = filters.len() == 1 && !others;
-                    self.stream((what, filter), config, (port, tls.is_some(), &names), alone);
+                    let place = StreamPlace { port, is_tls: tls.is_some(), names: &names };
+                    self.stream(what, filter, config, place, alone);
                 }
                 // Those of a stream that come before its proxy make it closed there.
                 _ => {
@@ -252,13 +261,8 @@ impl Envoy<'_> {
         }
     }
 
-    fn stream(
-        &mut self,
-        (what, filter): (&str, &Node),
-        config: &Node,
-        (port, is_tls, names): (u64, bool, &[String]),
-        alone: bool,
-    ) {
+    fn stream(&mut self, what: &str, filter: &Node, config: &Node, place: StreamPlace<'_>, alone: bool) {
+        let StreamPlace { port, is_tls, names } = place;
         let backend =
             config.text_of("cluster").map(str::to_owned).and_then(|name| self.cluster(&name, filter.at));
         let Some(Backend { to: To::Upstream { id: upstream, is_tls: to_tls }, .. }) =

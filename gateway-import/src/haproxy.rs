@@ -48,9 +48,9 @@ struct Bind {
 ///
 /// # Errors
 /// When the text is not made of HAProxy's sections.
-pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let file = out.report.file(name);
-    let sections = sections::parse((name, file), text)?;
+    let sections = sections::parse(name, file, text)?;
     let tables = sections.iter().filter_map(|section| {
         let table = section.lines.iter().find(|line| line.name() == "stick-table")?;
         Some((section.name.clone(), table.clone()))

@@ -177,7 +177,7 @@ impl Ingress<'_> {
         if let Some(backend) = spec.get("defaultBackend") {
             let main = canary::Main { common: common.clone(), path: None, redirects_plain: false };
             self.mains.entry((String::new(), "/".to_owned())).or_insert(main);
-            let route = self.route(&what, (namespace, name), backend, &common);
+            let route = self.route(&what, namespace, name, backend, &common);
             self.place(Route { listen_path: Some("/".to_owned()), ..route }, &common, false);
         }
         for rule in spec.each("rules") {
@@ -197,12 +197,12 @@ impl Ingress<'_> {
                 let main = canary::Main { common: common.clone(), path: Some(path.clone()), redirects_plain };
                 let text = path.text_of("path").unwrap_or("/").to_owned();
                 self.mains.entry((host.clone(), text)).or_insert(main);
-                let mut route = self.route(&what, (namespace, name), backend, &common);
+                let mut route = self.route(&what, namespace, name, backend, &common);
                 if !host.is_empty() {
                     route.hosts = vec![host.clone()];
                 }
                 self.path(&what, path, &host, &common, &mut route);
-                self.share(&what, (namespace, &host, path), &common, &mut route);
+                self.share(&what, namespace, &host, path, &common, &mut route);
                 self.place(route, &common, redirects_plain);
             }
             if let Some(root) = &common.app_root {
@@ -266,13 +266,7 @@ impl Ingress<'_> {
     }
 
     /// A route to a backend.
-    fn route(
-        &mut self,
-        what: &str,
-        (namespace, name): (&str, &str),
-        backend: &Node,
-        common: &Common,
-    ) -> Route {
+    fn route(&mut self, what: &str, namespace: &str, name: &str, backend: &Node, common: &Common) -> Route {
         let mut to = match &common.redirect {
             _ if common.is_closed => To::Closed,
             Some(redirect) => To::Redirect(redirect.clone()),

@@ -61,7 +61,7 @@ const SILENT: &[&str] = &["_format_version", "_transform", "_comment", "_info", 
 ///
 /// # Errors
 /// When it is something else.
-pub(crate) fn import(out: &mut Import, (file, text): (&str, &str)) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, file: &str, text: &str) -> Result<(), Failure> {
     let at = out.report.file(file);
     let document = &tree::one(file, at, text)?;
     if document.get("_format_version").is_none() {
@@ -349,7 +349,7 @@ impl Kong {
         if let Some(custom) = text(consumer, "custom_id").filter(|custom| *custom != username) {
             set(&mut made, "custom_id", custom);
         }
-        let (credentials, known_as) = plugins::credentials(&mut self.out, (&place, username), consumer);
+        let (credentials, known_as) = plugins::credentials(&mut self.out, &place, username, consumer);
         if let Some(known_as) = known_as {
             set(&mut made, "custom_id", known_as);
         }
@@ -424,7 +424,7 @@ impl Kong {
     }
 
     fn plugin(&mut self, place: &str, plugin: &Node, at: plugins::Where<'_>) {
-        plugins::plugin(&mut self.out, (place, plugin), at);
+        plugins::plugin(&mut self.out, place, plugin, at);
     }
 }
 

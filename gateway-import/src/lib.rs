@@ -101,14 +101,14 @@ pub fn import(
     }
     let mut out = Import::new(options);
     match format {
-        Format::Nginx => nginx::import(&mut out, (name, text), files)?,
-        Format::Kong => kong::import(&mut out, (name, text))?,
-        Format::Caddyfile => caddy::import(&mut out, (name, text), files)?,
-        Format::CaddyJson => caddy::import_json(&mut out, (name, text))?,
+        Format::Nginx => nginx::import(&mut out, name, text, files)?,
+        Format::Kong => kong::import(&mut out, name, text)?,
+        Format::Caddyfile => caddy::import(&mut out, name, text, files)?,
+        Format::CaddyJson => caddy::import_json(&mut out, name, text)?,
         Format::Traefik => traefik::import(&mut out, sources)?,
-        Format::Haproxy => haproxy::import(&mut out, (name, text), files)?,
-        Format::Envoy => envoy::import(&mut out, (name, text))?,
-        Format::OpenApi => openapi::import(&mut out, (name, text))?,
+        Format::Haproxy => haproxy::import(&mut out, name, text, files)?,
+        Format::Envoy => envoy::import(&mut out, name, text)?,
+        Format::OpenApi => openapi::import(&mut out, name, text)?,
         Format::Ingress => ingress::import(&mut out, sources)?,
     }
     if out.proxies.len() > MAX_PROXIES {

@@ -176,9 +176,9 @@ const HANDLED: &[&str] = &[
 ///
 /// # Errors
 /// When the text is not made of nginx's blocks and directives.
-pub(crate) fn import(out: &mut Import, (name, text): (&str, &str), files: &dyn Files) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, name: &str, text: &str, files: &dyn Files) -> Result<(), Failure> {
     let mut reader = Reader::new(files);
-    let directives = dump::read(out, (name, text), &mut reader)?;
+    let directives = dump::read(out, name, text, &mut reader)?;
     let folder = match out.report.files.iter().find(|file| file.ends_with("nginx.conf")) {
         Some(main) => Path::new(&**main).parent().unwrap_or_else(|| Path::new("")).to_owned(),
         None => Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned(),

@@ -19,7 +19,7 @@ const TODO: &str = "add consumers with credentials, or an issuer, then remove `r
 ///
 /// # Errors
 /// When it is none of version 3.
-pub(crate) fn import(out: &mut Import, (name, source): (&str, &str)) -> Result<(), Failure> {
+pub(crate) fn import(out: &mut Import, name: &str, source: &str) -> Result<(), Failure> {
     let file = out.report.file(name);
     let document = tree::one(name, file, source)?;
     let version = document.get("openapi").and_then(Node::plain).unwrap_or_default();
@@ -271,7 +271,7 @@ mod tests {
 
     fn made(text: &str) -> Result<Import, Failure> {
         let mut out = Import::new(Options::default());
-        import(&mut out, ("api.yaml", text)).map(|()| out)
+        import(&mut out, "api.yaml", text).map(|()| out)
     }
 
     #[test]

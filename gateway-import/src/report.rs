@@ -151,7 +151,7 @@ const ORDER: [Outcome; 6] = [
 ];
 
 impl Report {
-    pub(crate) fn add(&mut self, outcome: Outcome, at: At, (what, why, todo): (String, String, String)) {
+    pub(crate) fn add(&mut self, outcome: Outcome, at: At, what: String, why: String, todo: String) {
         let file = self.files.get(usize::from(at.file)).cloned().unwrap_or_else(|| Arc::from(""));
         let todo = if todo.is_empty() { outcome.todo().to_owned() } else { todo };
         let finding = Finding { outcome, file, line: at.line, what, why, todo };

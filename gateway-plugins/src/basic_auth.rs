@@ -130,8 +130,8 @@ impl Plugin for BasicAuth {
         let mut problems = Problems::default();
         let answers = Answers::new(&config.realm, config.hide_credentials, &mut problems);
         let Some(answers) = answers else { return Err(problems) };
-        let files = ("config.htpasswd_files", config.htpasswd_files);
-        let users = Watched::new(world, files, MAX_FILE, Users::add_lines)?;
+        let users =
+            Watched::new(world, "config.htpasswd_files", config.htpasswd_files, MAX_FILE, Users::add_lines)?;
         let decoy = Decoy::default();
         users.get().any().into_iter().for_each(|stored| decoy.learn(stored));
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -199,7 +199,7 @@ impl Authenticate for BasicAuth {
             self.counts.refused.add(1);
             return Claim::Refused(self.answers.wrong());
         }
-        Claim::wait(self.check(exchange, (user, password), known, decoy))
+        Claim::wait(self.check(exchange, user, password, known, decoy))
     }
 
     fn hide(&self, exchange: &mut Exchange) {
@@ -212,7 +212,8 @@ impl BasicAuth {
     async fn check(
         &self,
         exchange: &mut Exchange,
-        (user, password): (String, Vec<u8>),
+        user: String,
+        password: Vec<u8>,
         known: Option<Known>,
         decoy: Option<Arc<Stored>>,
     ) -> Finding {

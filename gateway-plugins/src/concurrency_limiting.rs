@@ -164,7 +164,7 @@ impl OnResponse for ConcurrencyLimiting {
             if from_target || failed {
                 let now = Instant::now();
                 let peak = self.limiter.peak();
-                if let Some(limit) = adaptive.observe((now - begun, failed), peak, now) {
+                if let Some(limit) = adaptive.observe(now - begun, failed, peak, now) {
                     self.limiter.set_limit(limit);
                 }
             }

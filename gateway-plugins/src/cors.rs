@@ -115,7 +115,7 @@ impl Plugin for Cors {
             ("allowed_methods", &config.allowed_methods, true),
         ];
         for (name, list, forbidden) in lists {
-            check_any((name, list), forbidden, &mut problems);
+            check_any(name, list, forbidden, &mut problems);
         }
         if config.allowed_origins.is_empty() {
             problems.add("config.allowed_origins", "no origin is allowed");
@@ -155,7 +155,7 @@ impl Plugin for Cors {
 }
 
 /// `*` stands alone, and not beside credentials: every page could act as whoever is logged in.
-fn check_any((name, list): (&str, &[String]), forbidden: bool, problems: &mut Problems) {
+fn check_any(name: &str, list: &[String], forbidden: bool, problems: &mut Problems) {
     let any = list.iter().position(|it| it == ANY);
     let Some(n) = any else { return };
     let path = format!("config.{name}[{n}]");

@@ -207,7 +207,7 @@ impl OnResponse for ErrorPages {
             }
         }
         let Some((choice, _)) = best else { return Step::Next };
-        let text = choice.page.render(&shared::facts_with(exchange, seat, (status, response.headers())));
+        let text = choice.page.render(&shared::facts_with(exchange, seat, status, response.headers()));
         let headers = response.headers_mut();
         shared::forget_bytes(headers);
         for name in OF_THE_BODY {

@@ -287,8 +287,8 @@ impl Core {
         }
         let rest = visit.session.mode().request;
         let mut line = change::Line::default();
-        let message = (&mut exchange.request.headers, &mut exchange.body);
-        self.rest(visit, Way::Request, rest, message, &mut line).await?;
+        self.rest(visit, Way::Request, rest, &mut exchange.request.headers, &mut exchange.body, &mut line)
+            .await?;
         if line.path.is_some() {
             exchange.forward_path = line.path;
         }
@@ -321,8 +321,7 @@ impl Core {
         let mut body = std::mem::take(response.body_mut());
         let mut line = change::Line::default();
         let rest = visit.session.mode().response;
-        let message = (response.headers_mut(), &mut body);
-        let done = self.rest(visit, Way::Response, rest, message, &mut line).await;
+        let done = self.rest(visit, Way::Response, rest, response.headers_mut(), &mut body, &mut line).await;
         *response.body_mut() = body;
         done?;
         if let Some(status) = line.status {
@@ -338,7 +337,8 @@ impl Core {
         visit: &Arc<Visit>,
         way: Way,
         rest: Rest,
-        (headers, body): (&mut HeaderMap, &mut Body),
+        headers: &mut HeaderMap,
+        body: &mut Body,
         line: &mut change::Line,
     ) -> Result<(), Box<Reply>> {
         if body.is_empty() || rest.is_nothing() || visit.is_over() {
@@ -351,15 +351,15 @@ impl Core {
                 forget_tag(headers);
             }
             let inner = std::mem::take(body);
-            let parts = (is_streamed, rest.trailers);
-            *body = Body::stream(Streamed::new(inner, (self.clone(), visit.clone()), way, parts));
+            let streamed = Streamed::new(inner, self.clone(), visit.clone(), way, is_streamed, rest.trailers);
+            *body = Body::stream(streamed);
             return Ok(());
         }
         let (bytes, trailers) = match body.collect(self.rules.max_body).await {
             Ok(read) => read,
             Err(BodyError::Refused(reply)) => return Err(reply),
             Err(BodyError::TooLarge { .. }) if rest.body == BodyMode::BufferedPartial => {
-                return self.partly(visit, way, (headers, body), line).await;
+                return self.partly(visit, way, headers, body, line).await;
             }
             Err(error) => return Err(unread(&error, way)),
         };
@@ -386,7 +386,8 @@ impl Core {
         &self,
         visit: &Visit,
         way: Way,
-        (headers, body): (&mut HeaderMap, &mut Body),
+        headers: &mut HeaderMap,
+        body: &mut Body,
         line: &mut change::Line,
     ) -> Result<(), Box<Reply>> {
         let first = body.peek(self.rules.max_body).await.map_err(|error| unread(&error, way))?;

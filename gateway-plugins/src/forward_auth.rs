@@ -166,7 +166,7 @@ impl OnResponse for ForwardAuth {
 
 impl ForwardAuth {
     fn identity(&self, answer: &HeaderMap, seat: Seat<'_>) -> Option<Arc<Identity>> {
-        answer::caller(answer, (self.caller.as_ref()?, self.groups.as_ref()), seat.consumers())
+        answer::caller(answer, self.caller.as_ref()?, self.groups.as_ref(), seat.consumers())
     }
 
     /// The header of an answer that lets the request pass, which has its fields then; or what the client gets.

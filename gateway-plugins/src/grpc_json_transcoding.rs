@@ -217,7 +217,7 @@ impl OnRequest for GrpcJsonTranscoding {
             let status = Status::new(3, "the body is compressed");
             return Step::reply(refusal(&status, StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        Step::wait(self.call(exchange, seat, binding, (path, query)))
+        Step::wait(self.call(exchange, seat, binding, path, query))
     }
 }
 
@@ -228,13 +228,14 @@ impl GrpcJsonTranscoding {
         exchange: &mut Exchange,
         seat: Seat<'_>,
         binding: &Binding,
-        (path, query): (String, Option<String>),
+        path: String,
+        query: Option<String>,
     ) -> Verdict {
         let body = match exchange.body.collect(self.writing.limit).await {
             Ok((body, _)) => body,
             Err(error) => return Verdict::Reply(error.into_reply()),
         };
-        let message = match bind::message(binding, (&path, query.as_deref()), &body, self.reading) {
+        let message = match bind::message(binding, &path, query.as_deref(), &body, self.reading) {
             Ok(message) => message,
             Err(why) => {
                 let status = Status::new(3, why);
@@ -286,7 +287,7 @@ impl GrpcJsonTranscoding {
         let message = answer::next(&mut rest, self.writing.limit).map_err(internal)?;
         let message = message.filter(|_| rest.is_empty());
         let message = message.ok_or_else(|| Status::new(13, "the answer is not one message"))?;
-        let written = answer::written(&message, (&called.output, called.field.as_ref()), &self.writing);
+        let written = answer::written(&message, &called.output, called.field.as_ref(), &self.writing);
         written.map(Bytes::from).map_err(internal)
     }
 
@@ -295,13 +296,13 @@ impl GrpcJsonTranscoding {
             Ok(body) => (StatusCode::OK, body),
             Err(status) => (status.http(), status.json().to_string().into()),
         };
-        finish(response, status, (Body::full(body), JSON));
+        finish(response, status, Body::full(body), JSON);
         Verdict::Next
     }
 }
 
 /// Puts an answer in the place of a gRPC response.
-fn finish(response: &mut Response<Body>, status: StatusCode, (body, content_type): (Body, HeaderValue)) {
+fn finish(response: &mut Response<Body>, status: StatusCode, body: Body, content_type: HeaderValue) {
     let headers = response.headers_mut();
     for name in ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-encoding", "trailer"] {
         headers.remove(name);
@@ -331,7 +332,7 @@ impl OnResponse for GrpcJsonTranscoding {
         let early = Status::of(response.headers(), &called.output).filter(|status| status.code != 0);
         if let Some(status) = early {
             let body = Body::full(status.json().to_string());
-            finish(response, status.http(), (body, JSON));
+            finish(response, status.http(), body, JSON);
             return Step::Next;
         }
         if !called.is_streamed {
@@ -348,7 +349,7 @@ impl OnResponse for GrpcJsonTranscoding {
             status,
         };
         let body = std::mem::take(response.body_mut()).transform(streamed);
-        finish(response, StatusCode::OK, (body, if called.lines { LINES } else { JSON }));
+        finish(response, StatusCode::OK, body, if called.lines { LINES } else { JSON });
         Step::Next
     }
 }

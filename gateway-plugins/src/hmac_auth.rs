@@ -298,8 +298,13 @@ impl HmacAuth {
         let second = signed.second(message).ok_or(Fault::Date)?;
         self.judge_date(second, now)?;
         let text = signed.text(message)?;
-        let pair = (text.as_bytes(), signed.signature.as_slice());
-        let identity = keys::shared(&signed.username, signed.hash.algorithm(), pair, seat)?;
+        let identity = keys::shared(
+            &signed.username,
+            signed.hash.algorithm(),
+            text.as_bytes(),
+            signed.signature.as_slice(),
+            seat,
+        )?;
         let digests = self.digests(message, &covered)?;
         self.use_once(&signed.username, &signed.signature, now)?;
         Ok((identity, digests))
@@ -334,8 +339,13 @@ impl HmacAuth {
         }
         let (base, covered) = signed.base(message)?;
         require(&covered, &self.config.required_components)?;
-        let pair = (base.as_bytes(), signed.signature.as_slice());
-        let identity = self.keys.verify(&signed.key_id, signed.method, pair, seat)?;
+        let identity = self.keys.verify(
+            &signed.key_id,
+            signed.method,
+            base.as_bytes(),
+            signed.signature.as_slice(),
+            seat,
+        )?;
         let digests = self.digests(message, &covered)?;
         if self.config.replay_protection {
             let nonce = signed.nonce.as_deref().filter(|nonce| !nonce.is_empty()).ok_or(Fault::Replay)?;

@@ -220,7 +220,7 @@ impl Plugin for IpRestriction {
             let one = |(n, url): (usize, &String)| {
                 let entries = world.meters().gauge(ENTRIES, &["plugin_config", "url"], &[owner, url]);
                 let place = format!("config.{setting}[{n}]");
-                Remote::new((&place, url), &config, (world, &counts, entries), &mut problems)
+                Remote::new(&place, url, &config, world, &counts, entries, &mut problems)
             };
             urls.iter().enumerate().filter_map(one).collect()
         };

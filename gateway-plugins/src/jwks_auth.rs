@@ -167,7 +167,6 @@ impl Plugin for JwksAuth {
             // Between two fetches the keys would be too old, and every request refused.
             return Err(Problems::one("config.max_stale_secs", "is less than `jwks_refresh_interval_secs`"));
         }
-        let clock = (config.signed.leeway_seconds.0, config.signed.require_exp);
         let mut problems = Problems::default();
         let mut providers: Vec<Provider> = Vec::new();
         for (n, written) in config.providers.into_iter().enumerate() {
@@ -175,7 +174,7 @@ impl Plugin for JwksAuth {
             if providers.iter().any(|other| other.issuer == written.issuer) {
                 problems.add(format!("{at}.issuer"), "this issuer is there twice");
             }
-            match Provider::new(written, world, (clock, pace), &at) {
+            match Provider::new(written, world, &config.signed, pace, &at) {
                 Ok(provider) => providers.push(provider),
                 Err(more) => problems.extend(more.0),
             }

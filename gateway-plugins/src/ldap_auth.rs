@@ -114,7 +114,7 @@ impl Authenticate for LdapAuth {
         let is_plain = user.trim() == user && !user.contains("  ");
         match String::from_utf8(password) {
             Ok(password) if is_plain && !password.is_empty() => {
-                Claim::wait(self.check(exchange, seat, (user, password), print))
+                Claim::wait(self.check(exchange, seat, user, password, print))
             }
             _ => {
                 self.counts.refused.add(1);
@@ -133,7 +133,8 @@ impl LdapAuth {
         &self,
         exchange: &mut Exchange,
         seat: Seat<'_>,
-        (user, password): (String, String),
+        user: String,
+        password: String,
         print: Print,
     ) -> Finding {
         let unavailable = |reason, detail| Finding::Refused(Answers::unavailable(reason, detail));

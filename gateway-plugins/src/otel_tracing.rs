@@ -130,7 +130,7 @@ impl Plugin for OtelTracing {
         let is_disabled =
             world.variable("OTEL_SDK_DISABLED").is_some_and(|text| text.eq_ignore_ascii_case("true"));
         let encoding = exporter.encoding();
-        let recorder = (!is_disabled).then(|| Recorder::new(exporter, world, (limits, pace)));
+        let recorder = (!is_disabled).then(|| Recorder::new(exporter, world, limits, pace));
         Ok(Self {
             propagators: propagators.into(),
             accept_context: config.accept_context,
@@ -158,19 +158,15 @@ impl Plugin for OtelTracing {
         // It captures no plugin: the plugin's end is what ends it.
         let (name, batches, exporter) =
             (recorder.name.clone(), recorder.batches.clone(), recorder.exporter.clone());
-        let how = (recorder.pace, recorder.counts.clone());
+        let (pace, counts) = (recorder.pace, recorder.counts.clone());
         starter.task("export", move |control| {
-            deliver::run(name.clone(), batches.clone(), exporter.clone(), how.clone(), control)
+            deliver::run(name.clone(), batches.clone(), exporter.clone(), pace, counts.clone(), control)
         });
     }
 }
 
 impl Recorder {
-    fn new(
-        exporter: Exporter,
-        world: &World,
-        (limits, pace): (gateway_telemetry::batch::Limits, Pace),
-    ) -> Self {
+    fn new(exporter: Exporter, world: &World, limits: gateway_telemetry::batch::Limits, pace: Pace) -> Self {
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count = |outcome| world.meters().counter(SPANS, &["plugin_config", "outcome"], &[owner, outcome]);
         let queue_full = count("queue_full");
@@ -327,14 +323,13 @@ impl OnEnd for OtelTracing {
         if !trace.context.sampled && !self.sampler.wants(record, has_failed) {
             return;
         }
-        let with = (self, Clock::new());
         for tried in &trace.attempts {
-            recorder.push(|out| spans::attempt(out, with, (trace, tried), (record, seat)));
+            recorder.push(|out| spans::attempt(out, self, Clock::new(), trace, tried, record, seat));
         }
         for waited in record.exchange.waits() {
-            recorder.push(|out| spans::wait(out, with, trace, (waited, seat)));
+            recorder.push(|out| spans::wait(out, self, Clock::new(), trace, waited, seat));
         }
-        recorder.push(|out| spans::exchange(out, with, trace, record));
+        recorder.push(|out| spans::exchange(out, self, Clock::new(), trace, record));
     }
 }
 
@@ -360,7 +355,7 @@ impl OnUnrouted for OtelTracing {
             return;
         };
         if trace.context.sampled || self.sampler.wants(record, false) {
-            recorder.push(|out| spans::exchange(out, (self, Clock::new()), trace, record));
+            recorder.push(|out| spans::exchange(out, self, Clock::new(), trace, record));
         }
     }
 }
@@ -387,7 +382,7 @@ impl OnClose for OtelTracing {
             return;
         };
         if trace.context.sampled || self.sampler.wants_session(record) {
-            recorder.push(|out| spans::session(out, (self, Clock::new()), trace, (record, seat)));
+            recorder.push(|out| spans::session(out, self, Clock::new(), trace, record, seat));
         }
     }
 }

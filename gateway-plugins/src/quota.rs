@@ -124,7 +124,7 @@ impl Plugin for Quota {
             Arc::new(File { world, path, every: save_interval, failed: count(FAILED) })
         });
         let latest = world.kept("latest", Latest::default);
-        let table = table(world, &latest, (entries, count(EVICTED)), file.as_deref())?;
+        let table = table(world, &latest, entries, count(EVICTED), file.as_deref())?;
         let shared = config.redis.take().map(|redis| {
             Arc::new(Shared {
                 link: Arc::new(Link::new(&redis, world)),
@@ -175,7 +175,8 @@ impl Plugin for Quota {
 fn table(
     world: &World,
     latest: &Latest,
-    (entries, evicted): (usize, Counter),
+    entries: usize,
+    evicted: Counter,
     file: Option<&File>,
 ) -> Result<Arc<Table>, Problems> {
     let mut latest = latest.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -289,7 +290,7 @@ impl Quota {
 
     /// Takes with the other gateways, or as `on_error` says.
     async fn ask(&self, shared: &Shared, key: u64, asks: &[Ask], now: u64) -> Outcome {
-        if let Ok((used, refused)) = shared.take(key, asks, (self.cost, now)).await {
+        if let Ok((used, refused)) = shared.take(key, asks, self.cost, now).await {
             return Outcome::Counted(self.counted(asks, &used, refused, now));
         }
         match shared.link.on_error() {

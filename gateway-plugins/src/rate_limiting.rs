@@ -89,7 +89,7 @@ impl Plugin for RateLimiting {
         let table = world.kept(&format!("table of {entries}"), make);
         let shared = config.redis.take().map(|redis| {
             let leases = lease.map(|lease| (usize::try_from(config.max_keys).unwrap_or(usize::MAX), lease));
-            together::Together::new(&redis, world, (&limits, leases))
+            together::Together::new(&redis, world, &limits, leases)
         });
         Ok(Self {
             shared,
@@ -142,10 +142,10 @@ impl OnRequest for RateLimiting {
             let counted = self.admit(key, cost, exchange.started);
             return self.settle(exchange, seat, Outcome::Counted(counted)).map_or(Step::Next, Step::reply);
         };
-        match shared.at_once(self, (key, cost), exchange.started) {
+        match shared.at_once(self, key, cost, exchange.started) {
             Known::Outcome(outcome) => self.settle(exchange, seat, outcome).map_or(Step::Next, Step::reply),
             Known::Ask(most) => Step::wait(async move {
-                let counted = shared.ask(self, (key, cost, most), exchange.started).await;
+                let counted = shared.ask(self, key, cost, most, exchange.started).await;
                 self.settle(exchange, seat, counted).map_or(Verdict::Next, Verdict::reply)
             }),
         }
@@ -183,8 +183,15 @@ impl OnResponse for RateLimiting {
             self.charge(counted, said - counted.cost);
         }
         if !self.dry_run {
-            let which = (self.fields, &self.policy);
-            answer::write(which, &self.limits, counted.tightest, response.headers_mut());
+            let (tightest, standing) = counted.tightest;
+            answer::write(
+                self.fields,
+                &self.policy,
+                &self.limits,
+                tightest,
+                standing,
+                response.headers_mut(),
+            );
         }
         Step::Next
     }
@@ -202,9 +209,9 @@ impl OnConnect for RateLimiting {
         };
         Gate::Wait(Box::pin(async move {
             let cost = self.costs.of_session();
-            let outcome = match shared.at_once(self, (key, cost), session.started) {
+            let outcome = match shared.at_once(self, key, cost, session.started) {
                 Known::Outcome(outcome) => outcome,
-                Known::Ask(most) => shared.ask(self, (key, cost, most), session.started).await,
+                Known::Ask(most) => shared.ask(self, key, cost, most, session.started).await,
             };
             let passed = match outcome {
                 Outcome::Counted(counted) => counted.passed,

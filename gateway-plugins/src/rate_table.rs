@@ -81,7 +81,7 @@ impl Rule {
     /// How a key stands that owes this much, where so many are asked for.
     pub(crate) fn standing(self, passed: bool, owed: Duration, many: u64) -> Standing {
         let owed = u64::try_from(owed.as_nanos()).unwrap_or(u64::MAX);
-        standing(passed, owed, (self, self.cost(many)), 0)
+        standing(passed, owed, self, self.cost(many), 0)
     }
 
     /// How long a whole burst takes to come back.
@@ -142,7 +142,7 @@ impl Table {
         let (before, passed) = self.update(id(key, rule), now, fits);
         let whole = if passed { before.max(now) + cost } else { before };
         // Where it passed, the next one is asked for; else the same again.
-        standing(passed, whole, (rule, if passed { rule.cost(1) } else { cost }), now)
+        standing(passed, whole, rule, if passed { rule.cost(1) } else { cost }, now)
     }
 
     /// How the key stands, without taking anything.
@@ -152,7 +152,7 @@ impl Table {
         let set = self.set(id);
         let whole = set.find(id).map_or(0, |n| set.times[n].load(Acquire));
         let passed = whole.max(now).saturating_add(cost) - now <= rule.capacity;
-        standing(passed, whole, (rule, cost), now)
+        standing(passed, whole, rule, cost, now)
     }
 
     /// Takes so many even where nothing is left, so that nothing more passes.
@@ -244,7 +244,7 @@ impl Set {
     }
 }
 
-fn standing(passed: bool, whole: u64, (rule, cost): (Rule, u64), now: u64) -> Standing {
+fn standing(passed: bool, whole: u64, rule: Rule, cost: u64, now: u64) -> Standing {
     let owed = whole.saturating_sub(now);
     let left = rule.capacity.saturating_sub(owed);
     let retry = owed.saturating_add(cost).saturating_sub(rule.capacity);

@@ -134,9 +134,9 @@ impl Plugin for RequestMirror {
     fn start(self: &Arc<Self>, starter: &mut Starter<'_>) {
         // It captures no plugin: the plugin's end is what ends it.
         let (queue, client) = (self.queue.clone(), self.client.clone());
-        let (limits, counts) = ((self.max_in_flight, self.timeout), self.counts.clone());
+        let (max_in_flight, timeout, counts) = (self.max_in_flight, self.timeout, self.counts.clone());
         starter.task("send", move |control| {
-            queue::send(queue.clone(), client.clone(), limits, counts.clone(), control)
+            queue::send(queue.clone(), client.clone(), max_in_flight, timeout, counts.clone(), control)
         });
     }
 }

@@ -62,8 +62,11 @@ impl OnRequest for RequestTransformer {
         }
         Step::wait(async move {
             let causes = [Cause::BodyTooLarge, Cause::BadRequest, Cause::BadRequest];
-            let message = (&mut exchange.request.headers, &mut exchange.body);
-            match self.rules.apply_body(message, body_values, causes).await {
+            match self
+                .rules
+                .apply_body(&mut exchange.request.headers, &mut exchange.body, body_values, causes)
+                .await
+            {
                 Changed::Yes | Changed::No => Verdict::Next,
                 Changed::Refused(reply) => Verdict::Reply(reply),
             }

@@ -186,8 +186,8 @@ impl Plugin for ResponseCache {
                 Arc::new(Disk::new(path.join(owner), limits, world, TierMeters::new(world, Tier::Disk)))
             }),
             remote: redis.map(|(name, object)| {
-                let limits = (object.min(limits.object), limits.variants);
-                Arc::new(Remote::new(&name, limits, world, TierMeters::new(world, Tier::Redis)))
+                let (object, meters) = (object.min(limits.object), TierMeters::new(world, Tier::Redis));
+                Arc::new(Remote::new(&name, object, limits.variants, world, meters))
             }),
             recipe: recipe.as_bytes().into(),
         };

@@ -72,7 +72,7 @@ impl OnResponse for ResponseTransformer {
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
     ) -> Step<'a> {
-        let facts = shared::facts_with(exchange, seat, (response.status(), response.headers()));
+        let facts = shared::facts_with(exchange, seat, response.status(), response.headers());
         let made = self.rules.header_values(&facts).and_then(|it| Ok((it, self.rules.body_values(&facts)?)));
         let Ok((headers, body)) = made else {
             return Step::reply(Reply::new(Cause::UpstreamGarbage).reason("value_not_usable"));
@@ -95,7 +95,7 @@ impl OnResponse for ResponseTransformer {
         Step::wait(async move {
             let mut taken = std::mem::take(response.body_mut());
             let causes = [Cause::UpstreamGarbage; 3];
-            let changed = self.rules.apply_body((response.headers_mut(), &mut taken), body, causes).await;
+            let changed = self.rules.apply_body(response.headers_mut(), &mut taken, body, causes).await;
             *response.body_mut() = taken;
             match changed {
                 Changed::No => Verdict::Next,

@@ -106,7 +106,8 @@ pub(crate) fn facts<'a>(exchange: &'a Exchange, seat: Seat<'a>) -> Facts<'a> {
 pub(crate) fn facts_with<'a>(
     exchange: &'a Exchange,
     seat: Seat<'a>,
-    (status, headers): (StatusCode, &'a HeaderMap),
+    status: StatusCode,
+    headers: &'a HeaderMap,
 ) -> Facts<'a> {
     Facts { response: Some((status, headers)), ..facts(exchange, seat) }
 }

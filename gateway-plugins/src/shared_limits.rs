@@ -97,13 +97,8 @@ impl SharedLimits {
     }
 
     /// Asks, and waits for the answer for as long as the settings say.
-    pub(crate) async fn ask(
-        &self,
-        key: u64,
-        rules: &[Rule],
-        (mode, many): (Mode, u64),
-    ) -> Result<Answer, Away> {
-        let command = self.command(key, rules, (mode.word(), many));
+    pub(crate) async fn ask(&self, key: u64, rules: &[Rule], mode: Mode, many: u64) -> Result<Answer, Away> {
+        let command = self.command(key, rules, mode.word(), many);
         answer(self.link.ask(command).await?, rules).map(|(answer, _)| answer)
     }
 
@@ -112,19 +107,20 @@ impl SharedLimits {
         &self,
         key: u64,
         rules: &[Rule],
-        (many, most): (u64, u64),
+        many: u64,
+        most: u64,
     ) -> Result<(Answer, u64), Away> {
-        let command = self.command(key, rules, ("lease", many));
+        let command = self.command(key, rules, "lease", many);
         let command = command.arg(many.to_string()).arg(most.to_string());
         answer(self.link.ask(command).await?, rules)
     }
 
     /// Asks, and does not wait. False where nothing could be asked.
-    pub(crate) fn tell(&self, key: u64, rules: &[Rule], (mode, many): (Mode, u64)) -> bool {
-        self.link.tell(self.command(key, rules, (mode.word(), many)))
+    pub(crate) fn tell(&self, key: u64, rules: &[Rule], mode: Mode, many: u64) -> bool {
+        self.link.tell(self.command(key, rules, mode.word(), many))
     }
 
-    fn command(&self, key: u64, rules: &[Rule], (mode, many): (&str, u64)) -> Command {
+    fn command(&self, key: u64, rules: &[Rule], mode: &str, many: u64) -> Command {
         // What is in braces decides where a cluster keeps a key: all limits of one caller are together.
         let prefix = self.link.prefix();
         let name = |(n, rule): (usize, &Rule)| {

@@ -205,7 +205,7 @@ impl OnRequest for StaticFiles {
         }
         if self.shared.root.age(now) <= REOPEN {
             let known = known.as_ref().map(|held| &held.file);
-            match self.shared.find(&wanted, known, (now, Wait::Never)) {
+            match self.shared.find(&wanted, known, now, Wait::Never) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 found => return self.answer(exchange, found).map_or(Step::Next, Step::Reply),
             }
@@ -261,7 +261,7 @@ impl StaticFiles {
             if shared.root.age(now) > REOPEN {
                 shared.root.reopen(now)?;
             }
-            shared.find(&wanted, known.as_ref().map(|held| &held.file), (now, Wait::May))
+            shared.find(&wanted, known.as_ref().map(|held| &held.file), now, Wait::May)
         });
         let reply = match looked.await {
             Ok(found) => self.answer(exchange, found),
@@ -292,8 +292,7 @@ impl StaticFiles {
     }
 
     fn file(&self, exchange: &Exchange, file: &File, from: &str) -> Box<Reply> {
-        let request = (exchange.method(), &exchange.request.headers);
-        let response = self.answers.file(file, request, &self.world);
+        let response = self.answers.file(file, exchange.method(), &exchange.request.headers, &self.world);
         self.counts.add(match response.status().as_u16() {
             304 => "not_modified",
             404 => "not_found",
@@ -358,7 +357,7 @@ impl Shared {
     }
 
     /// Looks for what answers, and keeps it in memory where it is small.
-    fn find(&self, wanted: &Wanted, known: Option<&File>, (now, wait): (Instant, Wait)) -> io::Result<Found> {
+    fn find(&self, wanted: &Wanted, known: Option<&File>, now: Instant, wait: Wait) -> io::Result<Found> {
         let found = self.places.find(&self.root, wanted, known, wait)?;
         if let (Found::File(file), Some(memory)) = (&found, &self.memory)
             && matches!(file.content, Content::Memory(_))

@@ -214,7 +214,8 @@ impl Rules {
     /// compressed.
     pub(crate) async fn apply_body(
         &self,
-        (headers, body): (&mut HeaderMap, &mut Body),
+        headers: &mut HeaderMap,
+        body: &mut Body,
         values: Vec<Option<Value>>,
         causes: [Cause; 3],
     ) -> Changed {

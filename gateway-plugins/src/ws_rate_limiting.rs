@@ -281,14 +281,15 @@ impl WsRateLimiting {
 
     /// Takes a message's share of each limit; says how long until there is room where there is none.
     fn take(&self, key: u64, length: usize, now: Instant) -> Option<Duration> {
-        take(&self.table, [self.messages, self.bytes], (key, length), now)
+        take(&self.table, [self.messages, self.bytes], key, length, now)
     }
 }
 
 fn take(
     table: &Table,
     [messages, bytes]: [Option<Rule>; 2],
-    (key, length): (u64, usize),
+    key: u64,
+    length: usize,
     now: Instant,
 ) -> Option<Duration> {
     if let Some(rule) = messages {
@@ -319,7 +320,7 @@ async fn wait_for_room(
     let until = Instant::now() + MAX_WAIT;
     loop {
         let now = Instant::now();
-        let Some(wait) = take(&table, rules, (key, payload.len()), now) else {
+        let Some(wait) = take(&table, rules, key, payload.len(), now) else {
             return Decision::Forward(payload);
         };
         if now + wait > until {

@@ -88,13 +88,13 @@ impl Prober {
             Probe::Tcp => self.connect(target).await.map(drop),
             Probe::Udp { payload } => self.datagram(target, payload).await,
             Probe::Http { path, healthy_status_codes, tls: encrypted } => {
-                let link = self.link(target, (*encrypted, tls), BackendHttp::Http1).await?;
+                let link = self.link(target, *encrypted, tls, BackendHttp::Http1).await?;
                 let host = target.host_header(if *encrypted { 443 } else { 80 });
                 let status = http::get(link, host, path).await?;
                 healthy_status_codes.contains(&status).then_some(()).ok_or(ProbeError::Status(status))
             }
             Probe::Grpc { service, tls: encrypted } => {
-                let link = self.link(target, (*encrypted, tls), BackendHttp::Http2).await?;
+                let link = self.link(target, *encrypted, tls, BackendHttp::Http2).await?;
                 let scheme = if *encrypted { "https" } else { "http" };
                 grpc::check(link, scheme, &target.authority, service).await
             }
@@ -126,7 +126,8 @@ impl Prober {
     async fn link(
         &self,
         target: &Target,
-        (encrypted, rules): (bool, Option<&BackendTls>),
+        encrypted: bool,
+        rules: Option<&BackendTls>,
         http: BackendHttp,
     ) -> Result<Link, ProbeError> {
         let tcp = self.connect(target).await?;

@@ -58,7 +58,8 @@ impl<V> SharedTable<V> {
     pub(crate) fn change<T>(
         &self,
         key: &[u8],
-        (ttl, renews): (Option<Duration>, bool),
+        ttl: Option<Duration>,
+        renews: bool,
         change: impl FnOnce(Option<&V>) -> (Option<V>, T),
     ) -> T {
         let now = Instant::now();
@@ -107,7 +108,7 @@ mod tests {
     fn a_full_table_forgets_and_never_grows() {
         let table = SharedTable::new(160);
         for n in 0..10_000_u32 {
-            table.change(&n.to_be_bytes(), (None, false), |_| (Some(n), ()));
+            table.change(&n.to_be_bytes(), None, false, |_| (Some(n), ()));
         }
         assert!(table.len() <= 160, "{}", table.len());
     }
@@ -116,7 +117,7 @@ mod tests {
     fn a_value_that_is_over_is_gone_and_a_change_keeps_the_end() {
         let table = SharedTable::new(10);
         let add = |ttl| {
-            table.change(b"k", (ttl, false), |known| {
+            table.change(b"k", ttl, false, |known| {
                 let sum = known.copied().unwrap_or(0) + 1;
                 (Some(sum), sum)
             })

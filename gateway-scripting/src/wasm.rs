@@ -43,7 +43,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use crate::shared_table::SharedTable;
 use conduit::Conduit;
 use filter::Filter;
-use host::{Context, Line, Parts, Side, Way};
+use host::{Context, Directions, Line, Parts, Side, Way};
 use queues::Queues;
 use settings::{Config, Rules};
 use stream::{Opened, Opening, Tap};
@@ -67,7 +67,7 @@ struct Sees {
     exchanges: bool,
     streams: bool,
     /// What the client of a stream sends, and what its target sends.
-    bytes: (bool, bool),
+    bytes: Directions,
 }
 
 const FAILURES: Metric = Metric {
@@ -287,10 +287,10 @@ impl OnBytes for Wasm {
     fn on_bytes<'a>(
         &'a self,
         client: Stream<'a>,
-        about: (&'a Session, &'a Cut),
+        session: &'a Session,
+        cut: &'a Cut,
         seat: Seat<'a>,
     ) -> Stream<'a> {
-        let (session, cut) = about;
         let (Runs::ProxyWasm { sees, .. }, Some(Visiting(visit))) =
             (&self.0, session.state.of::<Visiting>(seat))
         else {

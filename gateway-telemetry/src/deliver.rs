@@ -85,7 +85,8 @@ pub async fn run<D: Deliver>(
     name: String,
     batches: Arc<Batches>,
     to: Arc<D>,
-    (pace, counts): (Pace, Counts),
+    pace: Pace,
+    counts: Counts,
     mut control: TaskControl,
 ) -> Result<(), String> {
     let mut sender = Sender { name, to, pace, counts, failing: false };

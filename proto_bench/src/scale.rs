@@ -83,7 +83,7 @@ pub fn run(options: &Options, watched: &[Watched], tell: &mut Tell<'_>) -> Resul
         let (written, during_writes) = write_under_load(options, present..next, watched)?;
         present = next;
         tell(&format!("{present} proxies, load"));
-        let (plan, outcome) = load(options, present, (options.warm_up, options.duration), watched)?;
+        let (plan, outcome) = load(options, present, options.warm_up, options.duration, watched)?;
         let steady = Round::new(&plan, &outcome);
         tell(&format!("{present} proxies, refusals"));
         let refusals = probe::refusals(options, present).map_err(ScaleError::Gateway)?;
@@ -125,7 +125,7 @@ fn write_under_load(
             written
         })
     };
-    let outcome = load_while_writing(options, present, watched, (&stop, &begun));
+    let outcome = load_while_writing(options, present, watched, &stop, &begun);
     // If the load could not run, the writer must not wait for it.
     stop.now();
     let written = writing.join().map_err(|_| ScaleError::Writer)??;
@@ -137,7 +137,8 @@ fn load_while_writing(
     options: &Options,
     present: u64,
     watched: &[Watched],
-    (stop, begun): (&Arc<Stop>, &AtomicBool),
+    stop: &Arc<Stop>,
+    begun: &AtomicBool,
 ) -> Result<(Plan, Outcome), ScaleError> {
     let plan = plan(options, Duration::ZERO, LONGEST_WRITE);
     let mut tell = |progress| {
@@ -153,7 +154,8 @@ fn load_while_writing(
 fn load(
     options: &Options,
     present: u64,
-    (warm_up, duration): (Duration, Duration),
+    warm_up: Duration,
+    duration: Duration,
     watched: &[Watched],
 ) -> Result<(Plan, Outcome), ScaleError> {
     let plan = plan(options, warm_up, duration);

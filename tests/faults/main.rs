@@ -198,7 +198,7 @@ impl Program {
         let descriptors = if rng.once_in(2) { FEW_DESCRIPTORS } else { 0 };
         let own_names = names.is_some();
         let plan = Plan { folder: folder.path.clone(), database, descriptors, clock, own_names };
-        let mut run = Run::start(rng, plan, (relay, names), self.counts.clone())?;
+        let mut run = Run::start(rng, plan, relay, names, self.counts.clone())?;
         let possible = fault::possible(&run, folder.has_disk());
         for _ in 0..=run.rng.below(FAULTS) {
             let fault = *run.rng.pick(&possible);

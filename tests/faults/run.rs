@@ -75,7 +75,8 @@ impl Run {
     pub(crate) fn start(
         rng: Rng,
         plan: Plan,
-        (relay, names): (Option<Relay>, Option<Names>),
+        relay: Option<Relay>,
+        names: Option<Names>,
         counts: Arc<Counts>,
     ) -> Result<Self, Violation> {
         let certificates = Certificates::new(&plan.folder);
@@ -155,7 +156,7 @@ impl Run {
         let mut rng = Rng::new(self.rng.next());
         self.wait("no write is taken while it says it is ready", || {
             let version = self.next_version.fetch_add(1, Ordering::Relaxed);
-            write_one(&self.shared, (&mut rng, SINGLE), Some(version)) == Outcome::Acknowledged
+            write_one(&self.shared, &mut rng, SINGLE, Some(version)) == Outcome::Acknowledged
         })?;
         let opens = |consumer: u32, version: u64| {
             let mut client = Client::new(http);
@@ -275,13 +276,13 @@ fn write(shared: &Shared, rng: &mut Rng, version: u64) {
             let mut model = shared.model.lock().unwrap();
             PAIR.iter().for_each(|number| model.wrote(*number, Some(version), outcome));
         }
-        1 => _ = write_one(shared, (rng, 0), None),
-        _ => _ = write_one(shared, (rng, 0), Some(version)),
+        1 => _ = write_one(shared, rng, 0, None),
+        _ => _ = write_one(shared, rng, 0, Some(version)),
     }
 }
 
 /// Puts or deletes one consumer: this one, or with 0 any.
-fn write_one(shared: &Shared, (rng, which): (&mut Rng, u32), version: Version) -> Outcome {
+fn write_one(shared: &Shared, rng: &mut Rng, which: u32, version: Version) -> Outcome {
     let any = u32::try_from(rng.below(SINGLE.into())).unwrap_or_default();
     let number = if which == 0 { any } else { which };
     let path = format!("/v1/consumers/c{number}");

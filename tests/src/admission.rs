@@ -225,8 +225,8 @@ async fn plugins_that_ask_other_servers_decide_in_every_protocol() {
         );
         let edge = h3::edge_with("", &spec(&origin, &text));
         for _ in 0..20 {
-            assert_eq!(ask(&edge, Way::H2, NOTHING).await.0, 200, "{plugin}");
-            let (status, _) = ask(&edge, Way::H1, ("/guarded", good.1, "")).await;
+            assert_eq!(ask(&edge, Way::H2, "/", &[], "").await.0, 200, "{plugin}");
+            let (status, _) = ask(&edge, Way::H1, "/guarded", good.1, "").await;
             assert_eq!(status, 503, "{plugin}");
         }
         assert!(since.elapsed() < std::time::Duration::from_secs(20), "{plugin}: {:?}", since.elapsed());
@@ -240,7 +240,7 @@ async fn what_clients_are_told_is_the_same_in_every_protocol() {
         - {id: s, plugin_name: security_headers, scope: global, config: {frame_options: DENY, hsts: {}}}\n";
     let edge = h3::edge_with("", &spec(&origin, plugins));
     for way in [Way::H1, Way::H2, Way::H2Tls, Way::H3, Way::Grpc] {
-        let (_, fields) = ask(&edge, way, ("/", &[("origin", "https://shop.example")], "")).await;
+        let (_, fields) = ask(&edge, way, "/", &[("origin", "https://shop.example")], "").await;
         let field = |name: &str| fields.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         assert_eq!(field("access-control-allow-origin"), "https://shop.example", "{way:?}");
         assert_eq!(field("access-control-allow-credentials"), "true", "{way:?}");
@@ -251,7 +251,7 @@ async fn what_clients_are_told_is_the_same_in_every_protocol() {
         );
         let is_tls = matches!(way, Way::H2Tls | Way::H3);
         assert_eq!(!field("strict-transport-security").is_empty(), is_tls, "{way:?}");
-        let (_, fields) = ask(&edge, way, ("/", &[("origin", "https://evil.example")], "")).await;
+        let (_, fields) = ask(&edge, way, "/", &[("origin", "https://evil.example")], "").await;
         assert!(!fields.contains_key("access-control-allow-origin"), "{way:?}");
     }
 }
@@ -262,7 +262,7 @@ async fn responses_larger_than_they_may_be_do_not_look_whole() {
     let plugin = "  - {id: p, plugin_name: response_size_limiting, scope: global, config: {max_bytes: 8}}\n";
     let edge = h3::edge_with("", &spec(&origin, plugin));
     for way in WITH_BODIES {
-        assert_eq!(ask(&edge, way, NOTHING).await.0, 502, "{way:?}");
+        assert_eq!(ask(&edge, way, "/", &[], "").await.0, 502, "{way:?}");
     }
 }
 
@@ -286,7 +286,7 @@ async fn every_attack_by_token_is_refused() {
         // The second time it might be remembered.
         for way in [Way::H1, Way::H2] {
             let authorization = format!("Bearer {token}");
-            let (status, fields) = ask(&edge, way, ("/", &[("authorization", &authorization)], "")).await;
+            let (status, fields) = ask(&edge, way, "/", &[("authorization", &authorization)], "").await;
             let expected = if name.starts_with("good") { 200 } else { 401 };
             assert_eq!(status, expected, "{name}: {fields:?}");
             refused += usize::from(status == 401);
@@ -294,7 +294,7 @@ async fn every_attack_by_token_is_refused() {
     }
     assert_eq!((origin.served(), refused), (6, 68));
     let huge = format!("Bearer {}", "a".repeat(20_000));
-    assert_eq!(ask(&edge, Way::H1, ("/", &[("authorization", &huge)], "")).await.0, 401);
+    assert_eq!(ask(&edge, Way::H1, "/", &[("authorization", &huge)], "").await.0, 401);
 }
 
 #[tokio::test]
@@ -314,7 +314,7 @@ async fn wrong_logins_do_not_hold_up_other_traffic() {
         let user = if n % 2 == 0 { "Basic YW5uOndyb25n" } else { "Basic Ym9iOndyb25n" };
         let (edge, under_way) = (&edge, &under_way);
         async move {
-            let status = ask(edge, Way::H1, ("/", &[("authorization", user)], "")).await.0;
+            let status = ask(edge, Way::H1, "/", &[("authorization", user)], "").await.0;
             under_way.set(under_way.get() - 1);
             status
         }
@@ -323,7 +323,7 @@ async fn wrong_logins_do_not_hold_up_other_traffic() {
         let mut beside = 0;
         // As long as passwords are checked, and never so long that a test could not end.
         while under_way.get() > 0 {
-            assert_eq!(ask(&edge, Way::H1, ("/open", &[], "")).await.0, 200);
+            assert_eq!(ask(&edge, Way::H1, "/open", &[], "").await.0, 200);
             beside += usize::from(under_way.get() > 0);
         }
         beside
@@ -355,8 +355,8 @@ async fn a_slow_authorization_server_costs_its_time_and_nothing_else() {
     for n in 0..5 {
         let token = format!("Bearer t{n}");
         let fields = [("authorization", token.as_str())];
-        let guarded = ask(&edge, Way::H1, ("/guarded", &fields, ""));
-        let (guarded, open) = tokio::join!(guarded, ask(&edge, Way::H2, NOTHING));
+        let guarded = ask(&edge, Way::H1, "/guarded", &fields, "");
+        let (guarded, open) = tokio::join!(guarded, ask(&edge, Way::H2, "/", &[], ""));
         assert_eq!((guarded.0, open.0), (503, 200));
     }
     assert!(since.elapsed() < std::time::Duration::from_secs(20), "{:?}", since.elapsed());

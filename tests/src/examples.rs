@@ -95,7 +95,7 @@ async fn grpc() -> u16 {
     at
 }
 
-async fn holds(name: &str, example: &str, (origin, grpc): (&Standing, u16)) {
+async fn holds(name: &str, example: &str, origin: &Standing, grpc: u16) {
     let folder = crate::support::tls::authority().folder().join(format!("example-{name}"));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("GeoLite2-Country.mmdb"), include_bytes!("admission/countries.mmdb"))
@@ -127,7 +127,7 @@ async fn the_examples_of_plugins_do_what_they_say() {
     let (origin, grpc) = (Standing::start("o").await, grpc().await);
     let mut seen = Vec::new();
     for entry in ferrum_edge::plugins().entries().iter().filter(|entry| !entry.example.is_empty()) {
-        holds(entry.name, entry.example, (&origin, grpc)).await;
+        holds(entry.name, entry.example, &origin, grpc).await;
         seen.push(entry.name);
     }
     let mut needed = Vec::new();

@@ -12,7 +12,7 @@ use crate::support::{h2 as two, h3, soon, tls};
 const RULES: &str = "hedging: {delay_ms: 100, budget_percent: 50";
 
 /// An upstream of two targets that are spoken to as their proxy's fields say.
-fn spec((one, two): (&str, &str), rules: &str) -> String {
+fn spec(one: &str, two: &str, rules: &str) -> String {
     let (host, fields): (Vec<&str>, Vec<&str>) = one
         .split(", ")
         .partition(|field| field.starts_with("backend_host") || field.starts_with("backend_port"));
@@ -35,7 +35,7 @@ async fn the_slower_target_is_given_up_over_each_version() {
         for slow_first in [true, false] {
             let ((mut one, first), (mut two, second)) =
                 (Origin::listen(kind).await, Origin::listen(kind).await);
-            let mut edge = Edge::start(&spec((&first, &second), &format!("{RULES}}}")));
+            let mut edge = Edge::start(&spec(&first, &second, &format!("{RULES}}}")));
             let ask =
                 Ask { method: Method::GET, path: "/x?y", headers: &[("x-a", "b")], body: Will::Nothing };
             let mut client = Client::ask(&edge, kind, ask).await;
@@ -97,7 +97,7 @@ async fn unary_grpc_calls_that_are_named() {
     let ((mut one, first), (mut two, second)) =
         (Origin::listen(Kind::H2).await, Origin::listen(Kind::H2).await);
     let rules = format!("{RULES}, grpc_methods: [shop.Catalog/Get]}}");
-    let mut edge = Edge::start(&spec((&first, &second), &rules));
+    let mut edge = Edge::start(&spec(&first, &second, &rules));
     let io = connect(edge.http(), None).await;
     let (mut requests, connection) = soon(h2::client::handshake(io)).await.unwrap();
     tokio::spawn(async move { drop(connection.await) });

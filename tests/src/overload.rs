@@ -55,7 +55,7 @@ async fn the_least_important_is_refused_while_memory_is_short() {
     for path in ["/low", "/normal", "/high"] {
         assert_eq!(status(&edge, path).await, 200, "{path}");
     }
-    edge.reload_with(("1000000000000", "1000"), &spec(port));
+    edge.reload_with("1000000000000", "1000", &spec(port));
     until(&edge, "/normal", 503).await;
     assert_eq!(status(&edge, "/low").await, 503);
     assert_eq!(status(&edge, "/high").await, 200);
@@ -77,7 +77,7 @@ async fn the_least_important_is_refused_while_memory_is_short() {
     assert!(metrics.contains("\nferrum_overload_level 3\n"), "{metrics}");
     assert!(metrics.contains("\nferrum_overload_memory_limit_bytes 1000\n"), "{metrics}");
     // And back by itself.
-    edge.reload_with(("max_memory_bytes: 1000", "max_memory_bytes: 0"), &spec(port));
+    edge.reload_with("max_memory_bytes: 1000", "max_memory_bytes: 0", &spec(port));
     until(&edge, "/low", 200).await;
     assert!(shown("/v1/status").await.contains(r#""level":"normal""#));
     assert!(!shown("/metrics").await.contains("\nferrum_overload_memory_limit_bytes"));

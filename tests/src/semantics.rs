@@ -13,12 +13,7 @@ fn spec(backend: &str) -> String {
 }
 
 /// Asks without a body; the answer's head and body.
-async fn ask(
-    edge: &Edge,
-    kind: Kind,
-    (method, path): (&str, &str),
-    headers: &[(&str, &str)],
-) -> (Got, String) {
+async fn ask(edge: &Edge, kind: Kind, method: &str, path: &str, headers: &[(&str, &str)]) -> (Got, String) {
     let method: Method = method.parse().unwrap();
     let mut client = Client::ask(edge, kind, Ask { method, path, headers, body: Will::Nothing }).await;
     let got = client.head().await.unwrap();
@@ -51,12 +46,12 @@ async fn expectations_nobody_knows_are_refused() {
     let mut edge = Edge::start(&spec(&origin.backend()));
     for kind in KINDS {
         for expectation in ["200-ok", "100-continue, 200-ok", ""] {
-            let (got, _) = ask(&edge, kind, ("GET", "/"), &[("expect", expectation)]).await;
+            let (got, _) = ask(&edge, kind, "GET", "/", &[("expect", expectation)]).await;
             assert_eq!(got.status, 417, "{kind:?} {expectation:?}");
             let record = edge.records.next().await;
             assert_eq!((record.status(), record.reason()), (417, "expectation_failed"));
         }
-        let (got, _) = ask(&edge, kind, ("GET", "/"), &[("expect", "100-Continue")]).await;
+        let (got, _) = ask(&edge, kind, "GET", "/", &[("expect", "100-Continue")]).await;
         assert_eq!(got.status, 200, "{kind:?}");
         edge.records.next().await;
     }
@@ -76,18 +71,18 @@ async fn the_gateway_answers_for_itself() {
     let record = edge.records.next().await;
     assert_eq!((record.status(), record.reason()), (200, "options"));
     for kind in KINDS {
-        let (got, body) = ask(&edge, kind, ("OPTIONS", "/"), &[("max-forwards", "0")]).await;
+        let (got, body) = ask(&edge, kind, "OPTIONS", "/", &[("max-forwards", "0")]).await;
         assert_eq!((got.status, got.field("allow"), body.as_str()), (200, METHODS, ""), "{kind:?}");
     }
     assert_eq!(origin.served(), 0, "none of them was for the target");
     for kind in KINDS {
         for (sent, expected) in [("1", "max-forwards: 0\n"), ("10", "max-forwards: 9\n")] {
-            let (got, body) = ask(&edge, kind, ("OPTIONS", "/"), &[("max-forwards", sent)]).await;
+            let (got, body) = ask(&edge, kind, "OPTIONS", "/", &[("max-forwards", sent)]).await;
             assert_eq!(got.status, 200);
             assert!(body.contains(expected), "{kind:?} {sent}: {body}");
         }
         // It is for OPTIONS and TRACE only.
-        let (_, body) = ask(&edge, kind, ("GET", "/"), &[("max-forwards", "0")]).await;
+        let (_, body) = ask(&edge, kind, "GET", "/", &[("max-forwards", "0")]).await;
         assert!(body.contains("max-forwards: 0\n"), "{body}");
     }
 }
@@ -97,8 +92,8 @@ async fn who_may_get_may_ask_for_the_head() {
     let origin = Standing::start("o").await;
     let edge = Edge::start(&spec(&format!("allowed_methods: [GET, POST], {}", origin.backend())));
     for kind in KINDS {
-        assert_eq!(ask(&edge, kind, ("HEAD", "/"), &[]).await.0.status, 200, "{kind:?}");
-        let (got, _) = ask(&edge, kind, ("DELETE", "/"), &[]).await;
+        assert_eq!(ask(&edge, kind, "HEAD", "/", &[]).await.0.status, 200, "{kind:?}");
+        let (got, _) = ask(&edge, kind, "DELETE", "/", &[]).await;
         assert_eq!((got.status, got.field("allow")), (405, "GET, HEAD, POST"), "{kind:?}");
     }
 }

@@ -237,6 +237,32 @@ fn only_the_app_names_all_crates() {
     none("only app.rs names all the crates", wrong.map(|source| source.path).collect());
 }
 
+/// Whether a function on this line takes a tuple that it takes apart: its parts have no names where it is called.
+fn takes_a_tuple(line: &str) -> bool {
+    line.match_indices("): (").any(|(end, _)| {
+        let Some((lead, pattern)) = line.get(..end).and_then(|before| before.rsplit_once('(')) else {
+            return false;
+        };
+        let is_name = |part: &str| part.chars().all(|c| c.is_alphanumeric() || c == '_');
+        let is_pattern = pattern.split(", ").all(|part| is_name(part.trim_start_matches("mut ")));
+        let lead = lead.trim_start();
+        is_pattern && (lead.is_empty() || lead.contains("fn ") && lead.trim_end().ends_with([',', '(']))
+    })
+}
+
+#[test]
+fn parameters_have_names() {
+    let mut offenders = Vec::new();
+    for source in sources() {
+        let lines = source.text.lines().enumerate().filter(|(_, line)| takes_a_tuple(line));
+        offenders.extend(lines.map(|(n, line)| format!("{}:{}: {}", source.path, n + 1, line.trim())));
+    }
+    none("a parameter is no tuple: give its parts names, or make them a struct", offenders);
+    let function = format!("{} add((mut a, b): (u8, u8)) {{", "fn");
+    assert!(takes_a_tuple("    (worker, snapshot): (&Worker, &Snapshot),") && takes_a_tuple(&function));
+    assert!(!takes_a_tuple("    let (a, b): (u8, u8) = c;"));
+}
+
 #[test]
 fn nothing_is_unsafe() {
     let word = ["unsafe", " "].concat();

@@ -59,7 +59,8 @@ impl Attempt {
     pub(super) fn ended(
         &self,
         recorder: &Recorder,
-        (caller, response): (Option<&Caller>, &Response),
+        caller: Option<&Caller>,
+        response: &Response,
         writes: bool,
     ) {
         let status = response.status();

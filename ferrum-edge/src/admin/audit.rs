@@ -81,7 +81,7 @@ async fn of_log<T: Send + 'static>(
 fn query(asked: Option<&str>) -> Result<Query, Refused> {
     let mut pairs = pairs(asked);
     let query = Query {
-        limit: page_size(&mut pairs, (DEFAULT_PAGE, MAX_AUDIT_PAGE))?,
+        limit: page_size(&mut pairs, DEFAULT_PAGE, MAX_AUDIT_PAGE)?,
         before: number(&mut pairs, "before")?,
         since: time(&mut pairs, "since")?,
         until: time(&mut pairs, "until")?,

@@ -34,7 +34,7 @@ pub(super) async fn batch(
             deletions(gone, &mut steps)?;
         }
         puts(document, &mut steps)?;
-        write(&asked, (pairs(query.as_deref()), &headers), (steps, Vec::new())).await
+        write(&asked, pairs(query.as_deref()), &headers, steps, Vec::new()).await
     };
     answer(batched.await)
 }
@@ -66,7 +66,7 @@ pub(super) async fn import(
         let mut steps = Vec::new();
         puts(document, &mut steps)?;
         let prune = if keep { Vec::new() } else { Kind::ALL.to_vec() };
-        write(&asked, (pairs, &headers), (steps, prune)).await
+        write(&asked, pairs, &headers, steps, prune).await
     };
     answer(imported.await)
 }
@@ -98,8 +98,10 @@ pub(super) async fn export(asked: Asked, RawQuery(query): RawQuery) -> Response 
 
 async fn write(
     asked: &Asked,
-    (mut pairs, headers): (Vec<(String, String)>, &HeaderMap),
-    (steps, prune): (Vec<(String, Step)>, Vec<Kind>),
+    mut pairs: Vec<(String, String)>,
+    headers: &HeaderMap,
+    steps: Vec<(String, Step)>,
+    prune: Vec<Kind>,
 ) -> Result<Response, Refused> {
     let validate_only = switch(&mut pairs, "validate_only")?;
     let details = switch(&mut pairs, "details")?;
@@ -107,7 +109,7 @@ async fn write(
     nothing_else(&pairs)?;
     let expected = expected(headers)?;
     let request = Request { steps, prune, rollback: None, expected, validate_only, note };
-    let written = asked.reconciler.write(asked.by(), request).await;
+    let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let headers = [(REVISION, written.revision.to_string())];
     let response = (headers, Json(summary(&written, validate_only, details))).into_response();
@@ -164,7 +166,7 @@ fn puts(document: Map<String, Value>, steps: &mut Vec<(String, Step)>) -> Result
             let at = format!("{section}[{n}]");
             let Value::Object(document) = item else { return Err(bad(&format!("{at} is not an object"))) };
             let Some(id) = own_id(&document)? else { return Err(bad(&format!("{at} has no `id`"))) };
-            once(&mut seen, (kind, &id), &at)?;
+            once(&mut seen, kind, &id, &at)?;
             steps.push((at, Step::Put { kind, id, document, only: Precondition::Any }));
         }
     }
@@ -183,7 +185,7 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
             let at = format!("delete.{section}[{n}]");
             let id = id.as_str().and_then(|id| id.parse::<Id>().ok());
             let Some(id) = id else { return Err(bad(&format!("{at} is not a valid id"))) };
-            once(&mut seen, (kind, &id), &at)?;
+            once(&mut seen, kind, &id, &at)?;
             steps.push((at, Step::Delete { kind, id, only: Precondition::Present }));
         }
     }
@@ -194,7 +196,7 @@ fn deletions(gone: Value, steps: &mut Vec<(String, Step)>) -> Result<(), Refused
 type Seen = std::collections::HashSet<(Kind, Id)>;
 
 /// Refuses an object that was named already.
-fn once(seen: &mut Seen, (kind, id): (Kind, &Id), at: &str) -> Result<(), Refused> {
+fn once(seen: &mut Seen, kind: Kind, id: &Id, at: &str) -> Result<(), Refused> {
     match seen.insert((kind, id.clone())) {
         true => Ok(()),
         false => Err(bad(&format!("{at}: the {} `{id}` is listed twice", kind.singular()))),

@@ -37,7 +37,7 @@ pub(super) async fn list(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let listed = async {
         let mut pairs = pairs(query.as_deref());
         let before = number(&mut pairs, "before")?;
-        let limit = page_size(&mut pairs, (DEFAULT_REVISIONS, MAX_REVISIONS))?;
+        let limit = page_size(&mut pairs, DEFAULT_REVISIONS, MAX_REVISIONS)?;
         nothing_else(&pairs)?;
         let found = asked.reconciler.store().revisions(before, limit).await;
         let revisions = found.map_err(|error| Box::new(store(&error)))?;
@@ -110,7 +110,7 @@ pub(super) async fn rollback(
             validate_only,
             note,
         };
-        let written = asked.reconciler.write(asked.by(), request).await;
+        let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
         let written = written.map_err(|error| Box::new(refused(&error)))?;
         let headers = [(REVISION, written.revision.to_string())];
         let mut summary = summary(&written, validate_only, details);

@@ -33,7 +33,7 @@ fn openapi(all: Vec<Endpoint>) -> Value {
             let operations = paths.entry(path.clone()).or_insert_with(|| json!({}));
             let method = endpoint.method.as_str().to_lowercase();
             let id = format!("{method}{}", name(&path));
-            operations[&method] = operation((&endpoint, tag(&path)), kind, &id);
+            operations[&method] = operation(&endpoint, tag(&path), kind, &id);
         }
     }
     let mut document = json!({
@@ -113,7 +113,7 @@ fn type_of(kind: Kind) -> &'static str {
     }
 }
 
-fn operation((endpoint, tag): (&Endpoint, &str), kind: Option<Kind>, id: &str) -> Value {
+fn operation(endpoint: &Endpoint, tag: &str, kind: Option<Kind>, id: &str) -> Value {
     let mut operation = json!({
         "operationId": id,
         "tags": [tag],

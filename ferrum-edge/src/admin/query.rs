@@ -47,7 +47,8 @@ pub(super) fn number(pairs: &mut Vec<(String, String)>, name: &str) -> Result<Op
 /// How many things a page has: `limit`, at most `most`.
 pub(super) fn page_size(
     pairs: &mut Vec<(String, String)>,
-    (default, most): (usize, usize),
+    default: usize,
+    most: usize,
 ) -> Result<usize, Refused> {
     let Some(limit) = number(pairs, "limit")? else { return Ok(default) };
     let limit = usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit));

@@ -62,7 +62,7 @@ pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: N
             (None, *refused)
         }
     };
-    attempt.ended(&gate.admin.engine.audit, (caller.as_ref(), &response), true);
+    attempt.ended(&gate.admin.engine.audit, caller.as_ref(), &response, true);
     response
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn gate_of_running(State(gate): State<Gate>, request: Request, 
     };
     // Questions that change nothing need no more than the role read.
     if gate.role > Role::Read || !response.status().is_success() {
-        attempt.ended(&gate.admin.engine.audit, (caller.as_ref(), &response), false);
+        attempt.ended(&gate.admin.engine.audit, caller.as_ref(), &response, false);
     }
     response
 }
@@ -116,10 +116,14 @@ impl Asked {
     }
 
     /// Who changes something, for the history and for the audit.
-    pub(super) fn by(&self) -> (Author, Draft) {
+    pub(super) fn author(&self) -> Author {
         let Caller { name, source, .. } = &self.caller;
-        let author = Author { name: name.to_string(), source: (*source).to_owned() };
-        (author, self.attempt.draft(&self.caller))
+        Author { name: name.to_string(), source: (*source).to_owned() }
+    }
+
+    /// What the audit says of the change that is asked for.
+    pub(super) fn draft(&self) -> Draft {
+        self.attempt.draft(&self.caller)
     }
 
     /// Whether the caller may also do what needs this role, for answers that differ by it.

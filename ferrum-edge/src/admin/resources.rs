@@ -46,7 +46,7 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
     let kind = kind(of)?;
     let mut pairs = pairs(query.as_deref());
     let after = value(&mut pairs, "after");
-    let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
+    let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
     // Who may see no credentials may not try whether they are these either.
     let about_secrets = |key: &str| key.split('.').next() == Some("credentials");
     if kind == Kind::Consumers && pairs.iter().any(|(key, _)| about_secrets(key)) {
@@ -105,13 +105,13 @@ pub(super) async fn create(
 /// `PUT /v1/{kind}/{id}`: creates or replaces.
 pub(super) async fn put(asked: Asked, named: Named, body: Bytes) -> Response {
     let put = |(kind, id), document, only| Step::Put { kind, id, document, only };
-    answer(changed(&asked, named, (&body, Precondition::Any), put).await)
+    answer(changed(&asked, named, &body, Precondition::Any, put).await)
 }
 
 /// `PATCH /v1/{kind}/{id}`: a merge patch (RFC 7396).
 pub(super) async fn patch(asked: Asked, named: Named, body: Bytes) -> Response {
     let merge = |(kind, id), patch, only| Step::Merge { kind, id, patch, only };
-    answer(changed(&asked, named, (&body, Precondition::Present), merge).await)
+    answer(changed(&asked, named, &body, Precondition::Present, merge).await)
 }
 
 /// `DELETE /v1/{kind}/{id}`.
@@ -128,7 +128,8 @@ pub(super) async fn delete(asked: Asked, Named { path, query, headers }: Named) 
 async fn changed(
     asked: &Asked,
     Named { path, query, headers }: Named,
-    (body, otherwise): (&Bytes, Precondition),
+    body: &Bytes,
+    otherwise: Precondition,
     step: impl FnOnce((Kind, Id), Map<String, Value>, Precondition) -> Step,
 ) -> Result<Response, Refused> {
     let (kind, id) = key(&path)?;
@@ -169,7 +170,7 @@ pub(super) async fn one(asked: &Asked, query: Option<&str>, step: Step) -> Resul
         validate_only,
         note,
     };
-    let written = asked.reconciler.write(asked.by(), request).await;
+    let written = asked.reconciler.write(asked.author(), asked.draft(), request).await;
     let written = written.map_err(|error| Box::new(refused(&error)))?;
     let done = written.ops.first().map(|(done, _)| *done);
     let revision = HeaderValue::from(written.revision);

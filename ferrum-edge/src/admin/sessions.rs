@@ -88,7 +88,7 @@ async fn listed(engine: &Engine, query: Option<&str>) -> Result<Response, Refuse
     let mut pairs = pairs(query);
     let filter = Arc::new(Filter::take(&mut pairs));
     let after = After::of(value(&mut pairs, "after"))?;
-    let limit = page_size(&mut pairs, (DEFAULT_PAGE, MAX_PAGE))?;
+    let limit = page_size(&mut pairs, DEFAULT_PAGE, MAX_PAGE)?;
     nothing_else(&pairs)?;
     let sessions = &engine.shared.sessions;
     let (found, behind) = match after {

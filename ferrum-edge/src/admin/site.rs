@@ -26,7 +26,7 @@ pub(super) async fn guard(State(engine): State<Arc<Engine>>, request: Request, n
         Some(detail) => {
             engine.telemetry.control.admin_sites_refused.fetch_add(1, Ordering::Relaxed);
             let response = problem(StatusCode::FORBIDDEN, "foreign_site", detail);
-            Attempt::of(&request).ended(&engine.audit, (None, &response), true);
+            Attempt::of(&request).ended(&engine.audit, None, &response, true);
             response
         }
     }

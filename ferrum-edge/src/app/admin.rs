@@ -42,7 +42,7 @@ impl AdminSockets {
         let tcp = settings.admin.map(&mut bound).transpose()?;
         let unix = settings.admin_socket.as_deref().map(|path| {
             let failed = |source| StartError::Socket { path: path.to_owned(), source };
-            unix_socket::bind(path, (SOCKET_MODE, sharing)).map_err(failed)
+            unix_socket::bind(path, SOCKET_MODE, sharing).map_err(failed)
         });
         Ok((Self { tcp, unix: unix.transpose()? }, inherited))
     }
@@ -75,7 +75,7 @@ impl Gateway {
     pub fn serve_admin_socket(&self, path: &Path) -> Result<(), StartError> {
         let failed = |source| StartError::Socket { path: path.to_owned(), source };
         let sharing = self.engine().snapshot().settings.share_ports.into();
-        let unix = unix_socket::bind(path, (SOCKET_MODE, sharing)).map_err(failed)?;
+        let unix = unix_socket::bind(path, SOCKET_MODE, sharing).map_err(failed)?;
         self.serve_admin_on(AdminSockets { tcp: None, unix: Some(unix) }).map(drop).map_err(failed)
     }
 

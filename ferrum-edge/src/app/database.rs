@@ -24,7 +24,7 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
-        Self::start_database_on(settings, (database, registry), Inherited::default())
+        Self::start_database_on(settings, database, registry, Inherited::default())
     }
 
     /// As [`Gateway::start_database`], on sockets of another process, as [`Gateway::start_on`].
@@ -33,10 +33,11 @@ impl Gateway {
     /// As [`Gateway::start_database`].
     pub fn start_database_on(
         settings: Arc<Settings>,
-        of: (Database, Registry),
+        database: Database,
+        registry: Registry,
         inherited: Inherited,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, of, (Ports::Possible, inherited))
+        Self::launch_database(settings, database, registry, Ports::Possible, inherited)
     }
 
     /// As [`Gateway::start_database`], without opening the ports of stream proxies: answers for the database only.
@@ -45,22 +46,24 @@ impl Gateway {
         database: Database,
         registry: Registry,
     ) -> Result<Self, StartError> {
-        Self::launch_database(settings, (database, registry), (Ports::Closed, Inherited::default()))
+        Self::launch_database(settings, database, registry, Ports::Closed, Inherited::default())
     }
 
     fn launch_database(
         settings: Arc<Settings>,
-        (database, registry): (Database, Registry),
-        ports: (Ports, Inherited),
+        database: Database,
+        registry: Registry,
+        ports: Ports,
+        inherited: Inherited,
     ) -> Result<Self, StartError> {
         let control = Control::new().map_err(StartError::Thread)?;
         let stopped = || StartError::Thread(io::ErrorKind::NotConnected.into());
         let opening = database.open(settings, registry);
         let (opened, loaded) = control.wait(opening).ok_or_else(stopped)??;
         let (compiled, rest) = loaded.split();
-        let mut gateway = Self::launch((rest.compiler, compiled), control, ports)?;
+        let mut gateway = Self::launch(rest.compiler, compiled, control, ports, inherited)?;
         let engine = gateway.engine.clone();
-        let start = async move { Reconciler::start(engine, opened, (rest.catalog, rest.mark)) };
+        let start = async move { Reconciler::start(engine, opened, rest.catalog, rest.mark) };
         let reconciler = gateway.control.wait(start).ok_or_else(stopped)?;
         gateway.reconciler = Some(reconciler);
         Ok(gateway)

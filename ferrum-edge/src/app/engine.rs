@@ -111,7 +111,7 @@ impl Engine {
     pub(crate) fn metrics(&self) -> String {
         let shared = &self.shared;
         let mut page =
-            prometheus::render(&self.telemetry, &self.snapshot(), (shared.connections(), &shared.tasks));
+            prometheus::render(&self.telemetry, &self.snapshot(), shared.connections(), &shared.tasks);
         self.meters.write(&mut page);
         page
     }
@@ -160,8 +160,11 @@ impl Engine {
     fn bind(&self, compiler: &mut Compiler, compiled: Compiled, ports: Ports) -> Result<Staged, StartError> {
         let bound = match compiled.streams_changed {
             true => self.streams.prepare(
-                (&compiled.snapshot, &compiled.put),
-                (&self.frontend, self.workers(), &mut Inherited::default()),
+                &compiled.snapshot,
+                &compiled.put,
+                &self.frontend,
+                self.workers(),
+                &mut Inherited::default(),
                 ports,
             ),
             false => Ok(NewPorts::default()),

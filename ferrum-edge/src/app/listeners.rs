@@ -48,11 +48,12 @@ impl Listeners {
     pub(super) fn bind(
         settings: &Settings,
         frontend: &Frontend,
-        (workers, inherited): (usize, &mut Inherited),
+        workers: usize,
+        inherited: &mut Inherited,
     ) -> Result<Self, StartError> {
         let sharing = settings.share_ports.into();
         let sending = sending(settings)?;
-        let mut bound = |name, at| bind_for(name, at, (workers, sharing), inherited);
+        let mut bound = |name, at| bind_for(name, at, workers, sharing, inherited);
         let http: Vec<_> = settings.http_addresses().map(|at| bound("http", at)).collect::<Result<_, _>>()?;
         let https: Vec<_> =
             settings.https_addresses().map(|at| bound("https", at)).collect::<Result<_, _>>()?;
@@ -71,7 +72,7 @@ impl Listeners {
         if !quic.is_empty() {
             frontend.serve_quic(settings)?;
         }
-        let (unix, file) = unix_for_workers(settings, (workers, sharing))?;
+        let (unix, file) = unix_for_workers(settings, workers, sharing)?;
         Ok(Self { http, https, quic, unix, file, sending })
     }
 
@@ -135,11 +136,12 @@ impl Listeners {
 /// The one Unix socket for HTTP, once for each worker.
 fn unix_for_workers(
     settings: &Settings,
-    (workers, sharing): (usize, Sharing),
+    workers: usize,
+    sharing: Sharing,
 ) -> Result<(Vec<UnixListener>, Option<SocketFile>), StartError> {
     let Some((path, mode)) = &settings.http_socket else { return Ok((Vec::new(), None)) };
     let failed = |source| StartError::Socket { path: path.clone(), source };
-    let (first, file) = unix_socket::bind(path, (*mode, sharing)).map_err(failed)?;
+    let (first, file) = unix_socket::bind(path, *mode, sharing).map_err(failed)?;
     let mut sockets = Vec::with_capacity(workers);
     for _ in 1..workers {
         sockets.push(first.try_clone().map_err(failed)?);
@@ -181,8 +183,11 @@ impl StreamPorts {
     /// not be opened before. Nothing changes until [`StreamPorts::apply`].
     pub(super) fn prepare(
         &self,
-        (snapshot, put): (&Snapshot, &[Arc<Route>]),
-        (frontend, workers, inherited): (&Frontend, usize, &mut Inherited),
+        snapshot: &Snapshot,
+        put: &[Arc<Route>],
+        frontend: &Frontend,
+        workers: usize,
+        inherited: &mut Inherited,
         ports: Ports,
     ) -> Result<NewPorts, StartError> {
         if ports == Ports::Closed || self.closed.load(Ordering::Relaxed) {
@@ -194,16 +199,17 @@ impl StreamPorts {
         let asked: HashSet<(Transport, u16)> = put.iter().flat_map(|route| places(route)).collect();
         let gone = open.difference(&wanted).copied().collect();
         let mut new = NewPorts { gone, sending: sending(&snapshot.settings)?, ..NewPorts::default() };
-        for &place in &wanted {
-            let bound = certified(snapshot, frontend, place).and_then(|()| match open.contains(&place) {
+        for &(transport, port) in &wanted {
+            let is_open = open.contains(&(transport, port));
+            let bound = certified(snapshot, frontend, transport, port).and_then(|()| match is_open {
                 true => Ok(()),
-                false => new.bind(place, &snapshot.settings, (workers, inherited)),
+                false => new.bind(transport, port, &snapshot.settings, workers, inherited),
             });
             match bound {
                 Ok(()) => {}
                 // What somebody else's port is doesn't stand in the way of a change of another's.
-                Err(error) if ports == Ports::All && asked.contains(&place) => return Err(error),
-                Err(error) => tracing::error!(port = place.1, %error, "a stream proxy's port stays closed"),
+                Err(error) if ports == Ports::All && asked.contains(&(transport, port)) => return Err(error),
+                Err(error) => tracing::error!(port, %error, "a stream proxy's port stays closed"),
             }
         }
         Ok(new)
@@ -266,15 +272,17 @@ impl NewPorts {
 
     fn bind(
         &mut self,
-        (transport, port): (Transport, u16),
+        transport: Transport,
+        port: u16,
         settings: &Settings,
-        (workers, inherited): (usize, &mut Inherited),
+        workers: usize,
+        inherited: &mut Inherited,
     ) -> Result<(), StartError> {
         let address = SocketAddr::new(settings.stream_address, port);
         let sharing = settings.share_ports.into();
         match transport {
             Transport::Tcp => {
-                let sockets = bind_for("a stream proxy", address, (workers, sharing), inherited)?;
+                let sockets = bind_for("a stream proxy", address, workers, sharing, inherited)?;
                 self.tcp.insert(port, sockets);
             }
             Transport::Udp => {
@@ -292,7 +300,8 @@ impl NewPorts {
 fn certified(
     snapshot: &Snapshot,
     frontend: &Frontend,
-    (transport, port): (Transport, u16),
+    transport: Transport,
+    port: u16,
 ) -> Result<(), StartError> {
     for route in snapshot.streams.on(transport, port) {
         let terminates = rules(route).is_some_and(|rules| rules.frontend_tls);
@@ -341,10 +350,11 @@ pub(super) fn known(congestion: &Congestion, setting: &str) -> Result<(), StartE
 fn bind_for(
     listener: &'static str,
     address: SocketAddr,
-    (workers, sharing): (usize, Sharing),
+    workers: usize,
+    sharing: Sharing,
     inherited: &mut Inherited,
 ) -> Result<Vec<TcpListener>, StartError> {
-    bind::tcp_for_workers(address, (workers, sharing), inherited).map_err(|source| StartError::Bind {
+    bind::tcp_for_workers(address, workers, sharing, inherited).map_err(|source| StartError::Bind {
         listener,
         address,
         source,

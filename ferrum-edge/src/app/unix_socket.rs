@@ -61,7 +61,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 ///
 /// # Errors
 /// When somebody listens there, without sharing, when something else is there, or when it can't be created.
-pub(crate) fn bind(path: &Path, (mode, sharing): (u32, Sharing)) -> io::Result<(UnixListener, SocketFile)> {
+pub(crate) fn bind(path: &Path, mode: u32, sharing: Sharing) -> io::Result<(UnixListener, SocketFile)> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else"));

@@ -83,7 +83,7 @@ pub(crate) fn compare(draft: &mut Draft, before: &Known, after: &Known) {
         let (was, is) = (before.get(key), after.get(key));
         if was != is {
             let text = |value: Option<&Value>| value.map(Value::to_string);
-            all.add(&key.0, &key.1, (text(was).as_deref(), text(is).as_deref()));
+            all.add(&key.0, &key.1, text(was).as_deref(), text(is).as_deref());
         }
     }
     draft.gathered(all, |_, document| serde_json::from_str(document).unwrap_or_default());

@@ -90,7 +90,7 @@ fn purge(args: &PurgeArgs) -> u8 {
         }
     }
     let done = if args.soft { "marked stale" } else { "removed" };
-    act(&args.common, ("purge", &purge), |result| {
+    act(&args.common, "purge", &purge, |result| {
         let count = result["purged"].as_u64().unwrap_or_default();
         let noun = if count == 1 { "response" } else { "responses" };
         format!("{count} {noun} {done}")
@@ -99,7 +99,7 @@ fn purge(args: &PurgeArgs) -> u8 {
 
 fn warm(args: &WarmArgs) -> u8 {
     let input = if args.urls.is_empty() { json!({}) } else { json!({ "urls": args.urls }) };
-    act(&args.common, ("warm", &input), |result| {
+    act(&args.common, "warm", &input, |result| {
         let count = result["queued"].as_u64().unwrap_or_default();
         let noun = if count == 1 { "URL is" } else { "URLs are" };
         format!("{count} {noun} being fetched")
@@ -107,7 +107,7 @@ fn warm(args: &WarmArgs) -> u8 {
 }
 
 /// Has the caches do something, and prints what came of it.
-fn act(args: &Common, (action, input): (&str, &Value), say: impl Fn(&Value) -> String) -> u8 {
+fn act(args: &Common, action: &str, input: &Value, say: impl Fn(&Value) -> String) -> u8 {
     let mut path = format!("/v1/plugins/response_cache/actions/{action}");
     if let Some(config) = &args.config {
         let config = percent_encoding::utf8_percent_encode(config, percent_encoding::NON_ALPHANUMERIC);

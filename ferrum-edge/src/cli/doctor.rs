@@ -89,7 +89,8 @@ impl Findings {
     fn warning(
         &mut self,
         check: &'static str,
-        (about, message): (impl Into<String>, impl Into<String>),
+        about: impl Into<String>,
+        message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
         let (about, message, remedy) = (about.into(), message.into(), remedy.into());
@@ -99,7 +100,8 @@ impl Findings {
     fn error(
         &mut self,
         check: &'static str,
-        (about, message): (impl Into<String>, impl Into<String>),
+        about: impl Into<String>,
+        message: impl Into<String>,
         remedy: impl Into<String>,
     ) {
         let (about, message, remedy) = (about.into(), message.into(), remedy.into());
@@ -134,21 +136,21 @@ pub(super) fn doctor(args: &DoctorArgs, registry: Registry) -> u8 {
             for problem in &problems.0 {
                 let remedy =
                     problem.shown_remedy().unwrap_or("correct it; `ferrum-edge check` shows the same");
-                findings.error("configuration", (problem.path.as_str(), problem.message.as_str()), remedy);
+                findings.error("configuration", problem.path.as_str(), problem.message.as_str(), remedy);
             }
         }
     }
     let settings = model.as_ref().map(|model| model.settings.clone()).unwrap_or_default();
     // What runs from the database is found there; the file has the settings of the gateway as a whole.
     if is_database {
-        model = of_database(args, (&mut findings, &settings), registry.clone());
+        model = of_database(args, &mut findings, &settings, registry.clone());
     }
     let has_datagrams = settings.http3 || model.as_ref().is_some_and(system::has_datagrams);
-    system::look(&mut findings, &settings, (Path::new("/"), has_datagrams));
+    system::look(&mut findings, &settings, Path::new("/"), has_datagrams);
     certificates::look(&mut findings, &settings, model.as_ref());
     if let Some(model) = &model {
         for warning in warnings::of(model, &registry) {
-            findings.warning("configuration", (warning.path, warning.message), warning.remedy);
+            findings.warning("configuration", warning.path, warning.message, warning.remedy);
         }
         if !args.offline {
             beyond(&mut findings, model, Duration::from_millis(args.timeout.0.max(1)));
@@ -165,14 +167,15 @@ fn beyond(findings: &mut Findings, model: &Model, timeout: Duration) {
             network::look(findings, model, timeout).await;
             redis::look(findings, model, timeout).await;
         }),
-        Err(error) => findings.error("network", ("", error.to_string()), "free memory or descriptors"),
+        Err(error) => findings.error("network", "", error.to_string(), "free memory or descriptors"),
     }
 }
 
 /// Looks at the database, and hands out what is in it.
 fn of_database(
     args: &DoctorArgs,
-    (findings, settings): (&mut Findings, &Settings),
+    findings: &mut Findings,
+    settings: &Settings,
     registry: Registry,
 ) -> Option<Model> {
     let location = match args.database.location() {
@@ -181,7 +184,7 @@ fn of_database(
     };
     let at = location.to_string();
     if let Err((message, remedy)) = store(findings, &location) {
-        findings.error("store", (at, message), remedy);
+        findings.error("store", at, message, remedy);
         return None;
     }
     let database = match Database::for_tools(location, Access::default()) {
@@ -194,7 +197,7 @@ fn of_database(
     let gateway = match Gateway::start_closed(closed.into(), database, registry) {
         Ok(gateway) => gateway,
         Err(error) => {
-            findings.error("store", (at, error.to_string()), "correct it");
+            findings.error("store", at, error.to_string(), "correct it");
             return None;
         }
     };
@@ -202,7 +205,7 @@ fn of_database(
     for (id, route) in &snapshot.quarantined {
         for problem in route.quarantine.iter().flat_map(|problems| &problems.0) {
             let message = format!("the proxy is closed and answers 503: {problem}");
-            findings.error("configuration", (format!("proxies.{id}"), message), "correct the object");
+            findings.error("configuration", format!("proxies.{id}"), message, "correct the object");
         }
     }
     Some(snapshot.model())
@@ -211,7 +214,7 @@ fn of_database(
 fn refused(findings: &mut Findings, problems: &Problems) -> Option<Model> {
     for problem in &problems.0 {
         let remedy = problem.shown_remedy().unwrap_or("correct it");
-        findings.error("store", (problem.path.as_str(), problem.message.as_str()), remedy);
+        findings.error("store", problem.path.as_str(), problem.message.as_str(), remedy);
     }
     None
 }
@@ -237,7 +240,7 @@ fn store(findings: &mut Findings, location: &Location) -> Result<(), (String, &'
         if let Some(broken) = store.audit_verified().await.map_err(told)?.broken {
             let message = format!("the chain is broken at entry {}: {}", broken.seq, broken.why);
             let remedy = "find out who wrote to the database; compare it with the audit log";
-            findings.error("audit", (location.to_string(), message), remedy);
+            findings.error("audit", location.to_string(), message, remedy);
         }
         Ok(())
     })

@@ -108,7 +108,7 @@ pub(super) fn dump(args: &DumpArgs, registry: Registry) -> u8 {
 pub(super) fn diff(args: &DiffArgs, registry: Registry) -> u8 {
     told(args.admin.open_existing(registry).and_then(|admin| {
         let document = read(&args.file, args.keep_references)?;
-        let answer = send(&admin, "/v1/import?validate_only&details", (&args.file, &document))?;
+        let answer = send(&admin, "/v1/import?validate_only&details", &args.file, &document)?;
         let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
         for change in changes {
             let sign = match change["action"].as_str() {
@@ -143,7 +143,7 @@ fn put(args: &ApplyArgs, prune: bool, registry: Registry) -> u8 {
             true => format!("/v1/import?note={note}{check}"),
             false => format!("/v1/batch?note={note}{check}"),
         };
-        let answer = send(&admin, &path, (&args.file, &document))?;
+        let answer = send(&admin, &path, &args.file, &document)?;
         let number = |key: &str| answer[key].as_u64().unwrap_or_default();
         print::line(format_args!(
             "revision {}: {} created, {} updated, {} deleted, {} unchanged{}",
@@ -181,7 +181,7 @@ fn read(path: &Path, keeps_references: bool) -> Result<Value, u8> {
 }
 
 /// Sends a file's document; problems are told by the file's lines.
-fn send(admin: &Admin, path: &str, (file, document): (&Path, &Value)) -> Result<Value, u8> {
+fn send(admin: &Admin, path: &str, file: &Path, document: &Value) -> Result<Value, u8> {
     let answer = admin.exchange("POST", path, Some(document)).map_err(|error| {
         print::error(format_args!("The gateway does not answer: {error}"));
         FAILED

@@ -127,7 +127,7 @@ pub(super) struct Offer {
 impl Offer {
     /// Listens beside the pid file. Where that fails the next gateway listens on sockets of its own.
     pub(super) fn start(engine: &Arc<Engine>, pid_file: &Path) -> Option<Self> {
-        let bound = unix_socket::bind(&beside(pid_file, ".sock"), (MODE, Sharing::Allowed));
+        let bound = unix_socket::bind(&beside(pid_file, ".sock"), MODE, Sharing::Allowed);
         let bound = bound.and_then(|(listener, mut file)| {
             file.place()?;
             Ok((UnixListener::from_std(listener)?, file))

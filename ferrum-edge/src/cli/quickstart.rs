@@ -48,7 +48,7 @@ pub(super) fn quickstart(args: QuickstartArgs, registry: Registry) -> u8 {
     };
     let text = spec(demo.address);
     let source = Source { spec: Spec::Text { name: "quickstart.yaml", text }, flags: args.flags.settings() };
-    serve((&source, None), &args.flags, registry, |addresses| welcome(addresses, demo.address))
+    serve(&source, None, &args.flags, registry, |addresses| welcome(addresses, demo.address))
 }
 
 /// The configuration with the port the demo upstream got.

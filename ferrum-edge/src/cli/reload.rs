@@ -63,7 +63,7 @@ pub(super) fn reload(args: &ReloadArgs, registry: &Registry) -> u8 {
         return FAILED;
     }
     match before {
-        Ok(before) => wait((&admin, &address), &State::of(&before)),
+        Ok(before) => wait(&admin, &address, &State::of(&before)),
         Err(error) => {
             print::error(format_args!(
                 "Told the process, but nobody answers at {address} ({error}); its log says whether it reloaded."
@@ -98,7 +98,7 @@ impl State {
 }
 
 /// Looks until the status shows what became of the reload.
-fn wait((admin, address): (&Admin, &AdminAddress), before: &State) -> u8 {
+fn wait(admin: &Admin, address: &AdminAddress, before: &State) -> u8 {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let status = match status(admin) {

@@ -117,7 +117,7 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
         }
         Mode::File => {
             let Some(source) = spec.source(flags) else { return MISUSED };
-            serve((&source, None), &args.flags, registry, |_| {})
+            serve(&source, None, &args.flags, registry, |_| {})
         }
         Mode::Database if args.flags.deny_warnings => {
             print::error(
@@ -128,7 +128,7 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
         Mode::Database => {
             let source = spec.settings(flags);
             match args.database.database() {
-                Ok(database) => serve((&source, Some(database)), &args.flags, registry, |_| {}),
+                Ok(database) => serve(&source, Some(database), &args.flags, registry, |_| {}),
                 Err(problems) => {
                     print::error(&problems);
                     BAD_CONFIG
@@ -140,7 +140,8 @@ pub(super) fn run(args: RunArgs, registry: Registry) -> u8 {
 
 /// Runs a source until told to stop; `started` is told where it listens.
 pub(super) fn serve(
-    (source, database): (&Source, Option<Database>),
+    source: &Source,
+    database: Option<Database>,
     flags: &Flags,
     registry: Registry,
     started: impl FnOnce(&Addresses),
@@ -170,7 +171,7 @@ pub(super) fn serve(
         let code = runtime.block_on(async {
             // Before anything listens: a signal that comes early must not end the process uncleanly.
             let signals = Signals::new()?;
-            let process = match Process::start((source, database), flags, (model, registry)) {
+            let process = match Process::start(source, database, flags, model, registry) {
                 Ok(process) => process,
                 Err(error) => {
                     print::error(error);
@@ -293,9 +294,11 @@ const DRAIN_STEP: Duration = Duration::from_millis(5);
 
 impl<'s> Process<'s> {
     fn start(
-        (source, database): (&'s Source, Option<Database>),
+        source: &'s Source,
+        database: Option<Database>,
         flags: &Flags,
-        (model, registry): (Model, Registry),
+        model: Model,
+        registry: Registry,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let settings = model.settings.clone();
         if settings.admin_require_token && database.is_none() && access_given()?.is_empty() {
@@ -316,7 +319,7 @@ impl<'s> Process<'s> {
         let mut pid_file = flags.pid_file.as_deref().map(PidFile::write).transpose()?;
         let gateway = match database {
             Some(database) => {
-                Gateway::start_database_on(settings.clone(), (database, registry.clone()), inherited)?
+                Gateway::start_database_on(settings.clone(), database, registry.clone(), inherited)?
             }
             None => Gateway::start_on(model, registry.clone(), inherited)?,
         };

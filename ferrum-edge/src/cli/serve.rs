@@ -59,7 +59,7 @@ pub(super) fn serve(args: ServeArgs, registry: Registry) -> u8 {
     logs::init(args.verbosity);
     let source =
         Source { spec: Spec::Text { name: "serve.json", text: spec.to_string() }, flags: Vec::new() };
-    run::serve((&source, None), &Flags::default(), registry, |addresses| welcome(addresses, root))
+    run::serve(&source, None, &Flags::default(), registry, |addresses| welcome(addresses, root))
 }
 
 fn welcome(addresses: &Addresses, root: &str) {

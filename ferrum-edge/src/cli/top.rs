@@ -77,9 +77,9 @@ pub(super) fn top(args: &TopArgs) -> u8 {
     };
     let events = follow(&admin, args.slower.0);
     let shown = match args.once {
-        true => once(args, &admin, (first, &events), interval),
+        true => once(args, &admin, first, &events, interval),
         false => ratatui::try_init().map_err(|error| error.to_string()).and_then(|terminal| {
-            let shown = watch(terminal, &admin, (first, &events), interval);
+            let shown = watch(terminal, &admin, first, &events, interval);
             ratatui::restore();
             shown
         }),
@@ -108,7 +108,8 @@ fn look(admin: &Admin) -> Result<Look, String> {
 fn once(
     args: &TopArgs,
     admin: &Admin,
-    (first, events): (Look, &Receiver<Value>),
+    first: Look,
+    events: &Receiver<Value>,
     interval: Duration,
 ) -> Result<(), String> {
     let until = Instant::now() + interval;
@@ -144,7 +145,8 @@ fn once(
 fn watch(
     mut terminal: DefaultTerminal,
     admin: &Admin,
-    (mut before, events): (Look, &Receiver<Value>),
+    mut before: Look,
+    events: &Receiver<Value>,
     interval: Duration,
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();

@@ -54,7 +54,7 @@ impl Losers {
             .take_while(|(distance, ..)| *distance < Distance::Neither)
             .take(MAX_NEAR)
             .map(|(distance, id, (rules, rule))| {
-                (id.to_string(), why(distance, (rules, rule), winner, exchange))
+                (id.to_string(), why(distance, rules, rule, winner, exchange))
             })
             .collect();
         Self { others: count - near.len(), near }
@@ -123,7 +123,8 @@ fn begins_alike(rule: &Match, path: &str) -> bool {
 
 fn why(
     distance: Distance,
-    (rules, rule): (&HttpRules, &Match),
+    rules: &HttpRules,
+    rule: &Match,
     winner: Option<Winner<'_>>,
     exchange: &Exchange,
 ) -> String {

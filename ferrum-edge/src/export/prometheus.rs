@@ -23,7 +23,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub const MAX_TARGET_SERIES: usize = 10_000;
 
 /// Everything, as text.
-pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, (connections, tasks): (usize, &Tasks)) -> String {
+pub fn render(telemetry: &Telemetry, snapshot: &Snapshot, connections: usize, tasks: &Tasks) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     exchanges(&mut page, telemetry);
     connections_and_sessions(&mut page, telemetry, connections);

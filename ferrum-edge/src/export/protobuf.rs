@@ -45,7 +45,7 @@ pub(crate) fn of(text: &str, telemetry: &Telemetry) -> Vec<u8> {
         for point in &family.points {
             let labels = written(&point.labels);
             let native = natives.get(&(family.name, labels.clone()));
-            message.message(4, |it| one(it, &family, point, (native, &exemplars, &labels)));
+            message.message(4, |it| one(it, &family, point, native, &exemplars, &labels));
         }
         varint(&mut out, message.0.len() as u64);
         out.extend_from_slice(&message.0);
@@ -88,7 +88,9 @@ fn one(
     it: &mut Message,
     family: &Family<'_>,
     point: &Point,
-    (native, exemplars, labels): (Option<&MergedNative>, &HashMap<String, Exemplar>, &str),
+    native: Option<&MergedNative>,
+    exemplars: &HashMap<String, Exemplar>,
+    labels: &str,
 ) {
     for (name, value) in &point.labels {
         it.message(1, |it| {

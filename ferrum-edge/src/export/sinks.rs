@@ -322,7 +322,7 @@ impl Sink {
         let (handle, control) = TaskControl::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let sending =
-            deliver::run(self.name(), self.batches.clone(), to, (self.pace(), self.counts.clone()), control);
+            deliver::run(self.name(), self.batches.clone(), to, self.pace(), self.counts.clone(), control);
         let thread = thread::Builder::new().name("log-sink".to_owned()).spawn(move || {
             // It comes to nothing else.
             drop(runtime.block_on(sending));
@@ -337,9 +337,10 @@ impl Sink {
         running.handle = Some(handle);
         let Ok(config) = self.rules.name.parse::<Id>() else { return };
         let name = TaskName { owner: Owner { plugin: Arc::from("access_log"), config }, task: "send" };
-        let (batches, how, called) = (self.batches.clone(), (self.pace(), self.counts.clone()), self.name());
+        let (batches, called) = (self.batches.clone(), self.name());
+        let (pace, counts) = (self.pace(), self.counts.clone());
         let run = move |control| -> gateway_core::plugin::world::tasks::Run {
-            Box::pin(deliver::run(called.clone(), batches.clone(), to.clone(), how.clone(), control))
+            Box::pin(deliver::run(called.clone(), batches.clone(), to.clone(), pace, counts.clone(), control))
         };
         tasks.run(name, Box::new(run), control);
     }

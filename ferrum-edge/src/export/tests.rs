@@ -88,7 +88,7 @@ fn telemetry(workers: usize) -> Telemetry {
 
 /// The page as a scraper reads it: sample to value; the page must be well-formed.
 fn scrape(telemetry: &Telemetry, snapshot: &Snapshot) -> HashMap<String, f64> {
-    let page = prometheus::render(telemetry, snapshot, (3, &Tasks::default()));
+    let page = prometheus::render(telemetry, snapshot, 3, &Tasks::default());
     let mut samples = HashMap::new();
     let mut metric: Option<&str> = None;
     for line in page.lines() {
@@ -214,7 +214,7 @@ fn each_proxy_has_native_histograms_that_begin_with_it() {
     let mut found = counts(&telemetry);
     found.sort();
     assert_eq!(found, [("kept".to_owned(), 3, 2), ("new".to_owned(), 1, 1)]);
-    let text = prometheus::render(&telemetry, &configurations.compiled.snapshot, (0, &Tasks::default()));
+    let text = prometheus::render(&telemetry, &configurations.compiled.snapshot, 0, &Tasks::default());
     let binary = protobuf::of(&text, &telemetry);
     for family in [metric::PROXY_DURATION.name, metric::PROXY_UPSTREAM_DURATION.name] {
         assert_eq!(protobuf::tests::natives_of(&binary, family), 2, "{family}");
@@ -303,7 +303,7 @@ fn thirty_thousand_proxies_fit_a_scrape() {
         }
     }
     let began = Instant::now();
-    let page = prometheus::render(&telemetry, snapshot, (0, &Tasks::default()));
+    let page = prometheus::render(&telemetry, snapshot, 0, &Tasks::default());
     let rendered = began.elapsed();
     let open = open_metrics::of(&page, &telemetry);
     let binary = protobuf::of(&page, &telemetry);

@@ -92,7 +92,7 @@ impl Database {
             Some(path) => mirror_at(path, &store).await,
             None => None,
         };
-        let loaded = load(&store, &documents, (settings, &registry), mirror.as_ref()).await?;
+        let loaded = load(&store, &documents, settings, &registry, mirror.as_ref()).await?;
         match (&loaded.stale, &mirror) {
             (Some(cause), _) => tracing::error!(
                 cause,
@@ -143,7 +143,7 @@ struct Live {
 
 impl Reconciler {
     /// Takes over what was loaded, and follows the store from now on. Has to be called on the control runtime.
-    pub(crate) fn start(engine: Arc<Engine>, opened: Opened, (catalog, mark): (Catalog, Mark)) -> Arc<Self> {
+    pub(crate) fn start(engine: Arc<Engine>, opened: Opened, catalog: Catalog, mark: Mark) -> Arc<Self> {
         let Opened { store, documents, registry, mirror, access, away } = opened;
         let broken = catalog.broken().len();
         engine.telemetry.control.broken.store(broken as u64, Ordering::Relaxed);
@@ -220,7 +220,8 @@ impl Reconciler {
     fn tried(
         &self,
         catalog: &Catalog,
-        (edit, affected): (Edit, Vec<Put<file::Proxy>>),
+        edit: Edit,
+        affected: Vec<Put<file::Proxy>>,
         refusal: Refusal,
     ) -> Result<(Catalog, Changes), Problems> {
         let mut trial = catalog.clone();

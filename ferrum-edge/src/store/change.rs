@@ -280,7 +280,7 @@ impl Change {
                 (Some(_), None) => counts.deleted += 1,
             }
             if let Some(gathered) = &mut self.gathered {
-                gathered.add(kind.as_str(), &row.id, (row.was.as_deref(), row.document.as_deref()));
+                gathered.add(kind.as_str(), &row.id, row.was.as_deref(), row.document.as_deref());
             }
         }
         self.write_history(link, &mut batch).await?;

@@ -24,7 +24,7 @@ pub(crate) struct Gain {
 }
 
 impl Gathered {
-    pub(crate) fn add(&mut self, kind: &str, id: &str, (before, after): (Option<&str>, Option<&str>)) {
+    pub(crate) fn add(&mut self, kind: &str, id: &str, before: Option<&str>, after: Option<&str>) {
         if self.changes.len() == MAX_CHANGES {
             self.left_out += 1;
             return;

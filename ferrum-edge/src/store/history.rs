@@ -212,7 +212,8 @@ pub(super) async fn revision(
 pub(super) async fn diff(
     link: &mut Link,
     head: Head,
-    (from, to): (u64, u64),
+    from: u64,
+    to: u64,
     limit: u64,
 ) -> Result<Vec<Difference>, Failure> {
     let (low, high) = (from.min(to), from.max(to));
@@ -264,7 +265,7 @@ pub(super) async fn diff(
 
 /// The steps that lead from the state of now back to the one at `revision`.
 pub(super) async fn undo(link: &mut Link, head: Head, revision: u64, limit: u64) -> Result<Vec<Op>, Failure> {
-    let differences = diff(link, head, (head.revision, revision), limit).await?;
+    let differences = diff(link, head, head.revision, revision, limit).await?;
     let (puts, deletes): (Vec<_>, Vec<_>) = differences.into_iter().partition(|it| it.after.is_some());
     let puts = puts.into_iter().map(|it| Op::Put {
         kind: it.kind,

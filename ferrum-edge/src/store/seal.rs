@@ -128,7 +128,7 @@ pub fn seal(document: &str, types: &CredentialTypes, keys: &Keys) -> Result<Stri
             AtRest::Clear => fields,
             AtRest::Hashed(into) => {
                 let fields = literal(fields).ok_or_else(|| SealError::Reference(name.to_owned()))?;
-                hashed(&fields, (key, into))?
+                hashed(&fields, key, into)?
             }
             AtRest::Sealed(open)
                 if open.is_some_and(|open| fields.len() == 1 && fields.contains_key(open)) =>
@@ -294,7 +294,8 @@ fn canonical<'a>(kind: Option<&'static CredentialType>, name: &'a str) -> &'a st
 /// wrong name and is refused.
 fn hashed(
     fields: &Map<String, Value>,
-    (key, into): (&'static str, &'static str),
+    key: &'static str,
+    into: &'static str,
 ) -> Result<Map<String, Value>, SealError> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|_| fields.len() == 1);
     let hash = match (text(key), text(into)) {
@@ -338,21 +339,13 @@ fn opened(
 }
 
 /// A secret of a plugin config, opened.
-fn open_value(
-    fields: &Map<String, Value>,
-    (id, place): (&str, &str),
-    keys: &Keys,
-) -> Result<Value, SealError> {
+fn open_value(fields: &Map<String, Value>, id: &str, place: &str, keys: &Keys) -> Result<Value, SealError> {
     let fields = opened(fields, Place { consumer: id, name: place }, keys)?;
     fields.get(PLAIN).cloned().ok_or(SealError::Document("what was sealed has another form"))
 }
 
 /// A secret of a plugin config, sealed to its id and place.
-fn seal_value(
-    plain: &Value,
-    (id, place): (&str, &str),
-    keys: &Keys,
-) -> Result<Map<String, Value>, SealError> {
+fn seal_value(plain: &Value, id: &str, place: &str, keys: &Keys) -> Result<Map<String, Value>, SealError> {
     let text = json!({ PLAIN: plain }).to_string();
     let bytes = keys.seal(text.as_bytes(), &Place { consumer: id, name: place }.bytes());
     let (key, bytes) = bytes.ok_or_else(|| SealError::NoKey(place.to_owned()))?;

@@ -8,7 +8,7 @@ use crate::client::target;
 use crate::place::{Folder, READ, Running, consumer, key_auth, protected, proxy};
 
 /// What can be wrong with any kind of object.
-fn wrong(good: &Value, out_of_range: (&str, Value)) -> Vec<String> {
+fn wrong(good: &Value, key: &str, out_of_range: Value) -> Vec<String> {
     let with = |key: &str, value: Value| {
         let mut document = good.clone();
         document[key] = value;
@@ -19,7 +19,7 @@ fn wrong(good: &Value, out_of_range: (&str, Value)) -> Vec<String> {
         "[]".to_owned(),
         with("unknown_field", json!(1)),
         with("id", json!("somebody-else")),
-        with(out_of_range.0, out_of_range.1),
+        with(key, out_of_range),
     ]
 }
 
@@ -39,8 +39,8 @@ fn a_broken_row_spoils_only_itself_and_is_mended_by_a_write() {
     ];
     api.good("PUT", "/v1/proxies/other", &proxy("other", "/other", target));
     let mut client = running.client();
-    for (kind, good, range) in rows {
-        for document in wrong(&good, range) {
+    for (kind, good, (key, out_of_range)) in rows {
+        for document in wrong(&good, key, out_of_range) {
             folder.by_hand(kind, "bad", Some(&document));
             let named = format!("{kind}/bad");
             crate::client::until(&format!("{named} is broken: {document}"), || {

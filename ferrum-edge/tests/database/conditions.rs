@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::client::{Answer, target, until};
 use crate::place::{Api, Folder, Running, WRITE, consumer, protected, proxy, text};
 
-fn ask(api: &mut Api, (method, path): (&str, &str), tag: &str, body: &serde_json::Value) -> Answer {
+fn ask(api: &mut Api, method: &str, path: &str, tag: &str, body: &serde_json::Value) -> Answer {
     api.ask(method, path, &format!("if-match: {tag}\r\n"), body.to_string().as_bytes())
 }
 
@@ -28,21 +28,19 @@ fn writes_of_the_whole_configuration_take_if_match() {
     // Somebody else writes.
     api.good("PUT", "/v1/proxies/b", &proxy("b", "/b", target));
     let more = json!({ "proxies": [proxy("c", "/c", target)] });
-    for (what, body) in [
-        (("POST", "/v1/batch"), &more),
-        (("POST", "/v1/import"), &whole),
-        (("POST", "/v1/revisions/1/rollback"), &json!({})),
-    ] {
-        let refused = ask(&mut api, what, &tag, body);
+    for (path, body) in
+        [("/v1/batch", &more), ("/v1/import", &whole), ("/v1/revisions/1/rollback", &json!({}))]
+    {
+        let refused = ask(&mut api, "POST", path, &tag, body);
         assert_eq!((refused.status, &refused.json()["code"]), (412, &json!("changed")), "{refused:?}");
-        assert_eq!(running.client().get("/b/x", None).status, 200, "{what:?} changed something");
-        let refused = ask(&mut api, what, "one, two", body);
+        assert_eq!(running.client().get("/b/x", None).status, 200, "{path} changed something");
+        let refused = ask(&mut api, "POST", path, "one, two", body);
         assert_eq!(refused.json()["code"], "bad_condition");
     }
     let tag = api.get("/v1/export").header("etag").unwrap().to_owned();
-    assert_eq!(ask(&mut api, ("POST", "/v1/batch"), &tag, &more).status, 200);
+    assert_eq!(ask(&mut api, "POST", "/v1/batch", &tag, &more).status, 200);
     assert_eq!(running.client().get("/c/x", None).status, 200);
-    assert_eq!(ask(&mut api, ("POST", "/v1/import"), "*", &whole).status, 200);
+    assert_eq!(ask(&mut api, "POST", "/v1/import", "*", &whole).status, 200);
     assert_eq!(running.client().get("/c/x", None).status, 404);
 }
 

@@ -108,11 +108,11 @@ impl Compiler {
                 }
             }
         }
-        self.named(&written.query, (at, "query"), Part::Query, parts);
+        self.named(&written.query, at, "query", Part::Query, parts);
         if let Some(text) = &written.query_string {
             parts.extend(self.text(text, &below(at, "query_string")).map(Part::QueryString));
         }
-        self.named(&written.cookies, (at, "cookies"), Part::Cookie, parts);
+        self.named(&written.cookies, at, "cookies", Part::Cookie, parts);
         if let Some(grpc) = &written.grpc {
             let part = |text: &Option<String>| text.as_deref().map(Box::from);
             parts.push(Part::Grpc { service: part(&grpc.service), method: part(&grpc.method) });
@@ -126,7 +126,8 @@ impl Compiler {
     fn named(
         &mut self,
         all: &BTreeMap<String, TextMatch>,
-        (at, key): (&str, &str),
+        at: &str,
+        key: &str,
         part: fn(Box<str>, Text) -> Part,
         parts: &mut Vec<Part>,
     ) {

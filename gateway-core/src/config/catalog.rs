@@ -316,7 +316,7 @@ impl Trial<'_, '_> {
             let place = Place { at, folder: self.against.folder };
             match put.resolved(|object| resolve::upstream(object, place)) {
                 Ok(group) => resolved.push((at, group)),
-                Err(problems) => self.refuse((Kind::Upstreams, object.id.as_deref()), None, problems),
+                Err(problems) => self.refuse(Kind::Upstreams, object.id.as_deref(), None, problems),
             }
         }
         // All give their names back before any takes a new one.
@@ -331,7 +331,7 @@ impl Trial<'_, '_> {
                     self.catalog.known.add_upstream(group);
                 }
                 Err(problems) => {
-                    self.refuse((Kind::Upstreams, Some(id.as_str())), None, problems);
+                    self.refuse(Kind::Upstreams, Some(id.as_str()), None, problems);
                     // The version before goes on, with the name it had, unless that is another's by now.
                     drop(self.catalog.taken.upstream(&id, before.as_ref(), at));
                 }
@@ -341,8 +341,8 @@ impl Trial<'_, '_> {
 
     fn plugin_configs(&mut self, puts: &[Put<file::PluginConfig>]) {
         for put @ Put { at, object, .. } in puts {
-            let known = (self.against.plugins, self.against.settings().redis.as_ref());
-            match put.resolved(|object| resolve::plugin_config(object, at, known)) {
+            let (plugins, redis) = (self.against.plugins, self.against.settings().redis.as_ref());
+            match put.resolved(|object| resolve::plugin_config(object, at, plugins, redis)) {
                 Ok(configured) => {
                     let id = &configured.config.id;
                     self.catalog.broken.mended(Kind::PluginConfigs, id.as_str());
@@ -354,7 +354,7 @@ impl Trial<'_, '_> {
                 }
                 Err(problems) => {
                     let scope = resolve::scope_of(object);
-                    self.refuse((Kind::PluginConfigs, object.id.as_deref()), scope, problems);
+                    self.refuse(Kind::PluginConfigs, object.id.as_deref(), scope, problems);
                 }
             }
         }
@@ -366,7 +366,7 @@ impl Trial<'_, '_> {
         for put @ Put { at, object, .. } in puts {
             match put.resolved(|object| resolve::consumer(object, at, types.as_ref())) {
                 Ok(consumer) => resolved.push((at, Arc::new(consumer))),
-                Err(problems) => self.refuse((Kind::Consumers, object.id.as_deref()), None, problems),
+                Err(problems) => self.refuse(Kind::Consumers, object.id.as_deref(), None, problems),
             }
         }
         for (_, consumer) in &resolved {
@@ -379,7 +379,7 @@ impl Trial<'_, '_> {
                     self.changes.consumers.put.push(consumer);
                 }
                 Err(problems) => {
-                    self.refuse((Kind::Consumers, Some(consumer.id.as_str())), None, problems);
+                    self.refuse(Kind::Consumers, Some(consumer.id.as_str()), None, problems);
                     // The version before goes on, with what it had.
                     let before = self.against.previous.consumers.by_id(consumer.id.as_str());
                     if let Some(before) = before.and_then(|identity| identity.consumer.as_ref())
@@ -394,7 +394,7 @@ impl Trial<'_, '_> {
     }
 
     /// An object can't be used: the edit is refused, or the object noted as broken.
-    fn refuse(&mut self, (kind, id): (Kind, Option<&str>), scope: Option<Scope>, problems: Problems) {
+    fn refuse(&mut self, kind: Kind, id: Option<&str>, scope: Option<Scope>, problems: Problems) {
         match (self.refusal, id) {
             (Refusal::Object, Some(id)) => self.catalog.broken.note(kind, id, scope, problems),
             (Refusal::Edit, _) | (Refusal::Object, None) => self.problems.extend(problems.0),

@@ -159,7 +159,7 @@ impl Compiler {
                 None => self.chain(&proxy, before.as_deref(), &mut compiled.snapshot),
             };
             let targets = targets(&proxy, before.as_deref(), &compiled.snapshot, now);
-            let route = Arc::new(self.route(proxy, (targets, chain), before.as_deref(), now));
+            let route = Arc::new(self.route(proxy, targets, chain, before.as_deref(), now));
             if before.is_none() {
                 compiled.fresh.push(route.slot);
             }
@@ -199,7 +199,8 @@ impl Compiler {
     fn route(
         &mut self,
         proxy: Arc<Proxy>,
-        (targets, chain): (Arc<Targets>, Result<Chain, Problems>),
+        targets: Arc<Targets>,
+        chain: Result<Chain, Problems>,
         before: Option<&Route>,
         now: Instant,
     ) -> Route {

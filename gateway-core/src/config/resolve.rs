@@ -78,7 +78,7 @@ pub fn document(document: &Document, folder: &Path, plugins: &dyn PluginCheck) -
     let is_unread = document.gateway_damage.iter().any(|path| path.starts_with("gateway.redis"));
     let redis = settings.as_ref().filter(|_| !is_unread).and_then(|settings| settings.redis.as_ref());
     let configured = each(&document.plugin_configs, "plugin_configs", &mut problems, |written, at| {
-        plugin_config(written, at, (plugins, redis))
+        plugin_config(written, at, plugins, redis)
     });
     for (_, configured) in &configured {
         known.add_plugin(configured.clone());

@@ -291,12 +291,12 @@ impl Found {
                     self.add("access_without_identity", path, message, "add a plugin such as `key_auth`");
                 }
                 if !others && told.insert(config.id.as_str()) {
-                    self.names(config, (&known, &groups));
+                    self.names(config, &known, &groups);
                 }
             }
         }
         for config in &model.plugin_configs {
-            self.callers(config, (&known, &groups), others);
+            self.callers(config, &known, &groups, others);
         }
         let checked: BTreeSet<&str> =
             model.plugin_configs.iter().map(|config| &*config.plugin_name).collect();
@@ -321,7 +321,8 @@ impl Found {
     fn callers(
         &mut self,
         config: &PluginConfig,
-        (known, groups): (&HashSet<&str>, &HashSet<&str>),
+        known: &HashSet<&str>,
+        groups: &HashSet<&str>,
         others: bool,
     ) {
         for (key, name) in stand_ins(config).into_iter().filter(|(_, name)| !known.contains(&**name)) {
@@ -345,7 +346,7 @@ impl Found {
         self.add("unknown_consumer", path, message, "correct the name, or add it");
     }
 
-    fn names(&mut self, config: &PluginConfig, (known, groups): (&HashSet<&str>, &HashSet<&str>)) {
+    fn names(&mut self, config: &PluginConfig, known: &HashSet<&str>, groups: &HashSet<&str>) {
         let settings = config.config.value();
         for (key, kind, there) in [
             ("allowed_consumers", "consumer", known),

@@ -225,14 +225,15 @@ impl Permit<'_> {
     /// Tells the breaker how the exchange went. Only reads when there is nothing to change.
     pub fn settle(mut self, verdict: Verdict, now: Instant) -> Option<BreakerChange> {
         let (breakers, cell) = self.held.take()?;
-        self.settle_in(breakers, cell, (verdict, now))
+        self.settle_in(breakers, cell, verdict, now)
     }
 
     fn settle_in(
         &self,
         breakers: &Breakers,
         cell: &AtomicU64,
-        (verdict, now): (Verdict, Instant),
+        verdict: Verdict,
+        now: Instant,
     ) -> Option<BreakerChange> {
         loop {
             let raw = cell.load(Relaxed);
@@ -259,7 +260,7 @@ impl Drop for Permit<'_> {
         }
         if let Some((breakers, cell)) = self.held.take() {
             // A neutral outcome looks at no clock.
-            self.settle_in(breakers, cell, (Verdict::Neutral, breakers.epoch.start()));
+            self.settle_in(breakers, cell, Verdict::Neutral, breakers.epoch.start());
         }
     }
 }

@@ -34,8 +34,8 @@ use super::path;
 use super::reply::{Cause, Reply};
 use super::retry::{Attempts, MAX_HELD};
 use crate::balance::Outcome;
-use crate::config::model::{HttpRules, Traffic};
-use crate::config::snapshot::{Route, Snapshot};
+use crate::config::model::Traffic;
+use crate::config::snapshot::Snapshot;
 use crate::limit::overload::Overload;
 use crate::plugin::Chain;
 use crate::plugin::chain::{Panicked, Reached, guarded};
@@ -118,7 +118,7 @@ impl<U: Upstream> Pipeline<U> {
         exchange: Box<Exchange>,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
+        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         let mut reached = Reached::NONE;
         let answered = {
             let answering = pin!(self.answer(snapshot, &mut end, &mut reached, downstream));
@@ -134,9 +134,9 @@ impl<U: Upstream> Pipeline<U> {
         }
         if let Some(route) = end.route.filter(|route| route.chain.has_response_seats()) {
             let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
-            self.attend_response(&mut end, (&route.chain, around, reached)).await;
+            self.attend_response(&mut end, &route.chain, around, reached).await;
             if end.exchange.takes_again() {
-                Box::pin(self.ask_again((snapshot, route), &mut end, reached, downstream)).await;
+                Box::pin(self.ask_again(snapshot, route, &mut end, reached, downstream)).await;
             }
         }
         end.keep_client();
@@ -152,7 +152,7 @@ impl<U: Upstream> Pipeline<U> {
             end.answered(&response, &snapshot.settings.logged_headers);
             (Until::of(&end, &response), downstream.respond(response))
         };
-        let delivery = delivery::respond((until, self.current.as_ref()), pin!(sending)).await;
+        let delivery = delivery::respond(until, self.current.as_ref(), pin!(sending)).await;
         end.delivered(delivery)
     }
 
@@ -160,10 +160,11 @@ impl<U: Upstream> Pipeline<U> {
     pub async fn refuse<D: Downstream>(
         &self,
         snapshot: &Snapshot,
-        (exchange, reply): (Box<Exchange>, Reply),
+        exchange: Box<Exchange>,
+        reply: Reply,
         downstream: &mut D,
     ) -> Delivery {
-        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
+        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         let response = end.reply(reply);
         end.status = Some(response.status());
         end.delivered(downstream.respond(response).await)
@@ -171,7 +172,7 @@ impl<U: Upstream> Pipeline<U> {
 
     /// Records a request nobody waits for any more.
     pub fn abandon(&self, exchange: Box<Exchange>, cause: Cause) {
-        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, None);
+        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, None);
         end.cause = Some(cause);
     }
 
@@ -186,14 +187,16 @@ impl<U: Upstream> Pipeline<U> {
     async fn attend_response(
         &self,
         end: &mut Ending<'_>,
-        (chain, around, reached): (&Chain, Around<'_>, Reached),
+        chain: &Chain,
+        around: Around<'_>,
+        reached: Reached,
     ) {
         let deadline = end.deadline();
         let Some(mut response) = end.answer.take() else { return };
         let mut replaced = None;
         let attended = {
             let mut attending =
-                pin!(chain.response(&mut end.exchange, &mut response, (around, reached), &mut replaced));
+                pin!(chain.response(&mut end.exchange, &mut response, around, reached, &mut replaced));
             match deadline {
                 None => guarded(attending).await.map(|()| true),
                 Some(deadline) => {
@@ -250,9 +253,16 @@ impl<U: Upstream> Pipeline<U> {
         end.finished = true;
         end.hand_over(&mut session);
         drop(end);
-        let beside = (self.recorder.as_ref(), &self.drain, self.current.clone());
+        let tunnelled = stream::Tunnelled {
+            recorder: self.recorder.as_ref(),
+            drain: &self.drain,
+            current: self.current.clone(),
+            chain: &route.chain,
+            around,
+            flight,
+        };
         let ends = Switched { client: &mut client, target: &mut target };
-        stream::tunnel(beside, (&route.chain, around), session, ends, flight).await;
+        stream::tunnel(tunnelled, session, ends).await;
         drop(place);
         Delivery { bytes: 0, cut: None, status: None }
     }
@@ -300,23 +310,24 @@ impl<U: Upstream> Pipeline<U> {
         let sooner = end.exchange.deadline.filter(|_| end.exchange.deadline != before);
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
         if let Some(hedger) = route.hedger.as_deref() {
-            let hedged = Box::pin(self.attempt_hedged((snapshot, matched, hedger), end, downstream));
+            let hedged = Box::pin(self.attempt_hedged(snapshot, matched, hedger, end, downstream));
             return until(sooner, pin!(hedged)).await;
         }
         // On the heap of its own, and gone from there while the answer goes out: a slow download, a stream of events or
         // an exchange that switched protocols may last for hours.
-        until(sooner, Box::pin(self.attempt((snapshot, matched), end, downstream)).as_mut()).await
+        until(sooner, Box::pin(self.attempt(snapshot, matched, end, downstream)).as_mut()).await
     }
 
     /// Tries targets until one answers or nothing more may be tried. The answer is in `end`.
     async fn attempt<'s, D: Downstream>(
         &'s self,
-        (snapshot, matched): (&'s Snapshot, &Matched<'s>),
+        snapshot: &'s Snapshot,
+        matched: &Matched<'s>,
         end: &mut Ending<'s>,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
         let route = matched.route;
-        let destination = Destination::of((route, snapshot), &end.exchange)?;
+        let destination = Destination::of(route, snapshot, &end.exchange)?;
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
@@ -342,8 +353,8 @@ impl<U: Upstream> Pipeline<U> {
             }
             let replay = body.replay().filter(|_| !end.exchange.is_sent_once());
             let path = matched.path(&end.exchange, pick.target.rules.path.as_deref());
-            let times = (begun, destination.pool_key(&pick));
-            let call = matched.call(&end.exchange, (&method, &path), pick.target, times);
+            let pool_key = destination.pool_key(&pick);
+            let call = matched.call(&end.exchange, &method, &path, pick.target, begun, pool_key);
             downstream.asking();
             let pause = match self.upstream.send(&call, &mut body, downstream).await {
                 Ok(mut answer) => {
@@ -418,7 +429,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         Side::Request { trusted: exchange.client.trusted, underscores: settings.underscores_in_headers };
     let stripped = headers::strip(&mut exchange.request.headers, side);
     exchange.trailers = stripped.trailers;
-    let (mut route, mut path_bytes) = find(snapshot, exchange)?;
+    let (mut route, mut path_bytes) = matched::find(snapshot, exchange)?;
     end.route = Some(route);
     if route.quarantine.is_some() {
         return Err(Box::new(Reply::new(Cause::Quarantined)));
@@ -428,7 +439,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     };
     if oddities.any() && respell(exchange, oddities, rules.path_rules, settings.merge_slashes)? {
         let before = route;
-        (route, path_bytes) = find(snapshot, exchange)?;
+        (route, path_bytes) = matched::find(snapshot, exchange)?;
         if !std::ptr::eq(before, route) {
             return Err(path::leads_elsewhere());
         }
@@ -444,7 +455,7 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
         // Early on the way here: only the client can say it again, and it learns that from nothing but this.
         return Err(Box::new(Reply::new(Cause::TooEarly)));
     }
-    check_upgrade(exchange, route, rules)?;
+    matched::check_upgrade(exchange, route, rules)?;
     let limit = rules.max_request_body_bytes.unwrap_or(settings.limits.max_request_body_bytes);
     guard::check_body(exchange, limit)?;
     let body = std::mem::take(&mut exchange.body);
@@ -459,29 +470,6 @@ fn admit<'s>(snapshot: &'s Snapshot, end: &mut Ending<'s>) -> Result<Matched<'s>
     }
     exchange.path_bytes = path_bytes;
     Ok(Matched { route, rules, path_bytes })
-}
-
-/// Whether an upgrade may go on to the target.
-fn check_upgrade(exchange: &mut Exchange, route: &Route, rules: &HttpRules) -> Result<(), Box<Reply>> {
-    if exchange.upgrade.is_none() {
-        return Ok(());
-    }
-    stream::make_readable(route, &mut exchange.request.headers);
-    let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
-    if rules.may_upgrade_from(origin) {
-        return Ok(());
-    }
-    Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))
-}
-
-/// Finds the proxy of a request, and how much of the path it took.
-fn find<'s>(snapshot: &'s Snapshot, exchange: &mut Exchange) -> Result<(&'s Route, usize), Box<Reply>> {
-    let path = exchange.request.uri.path();
-    let found = snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds(exchange));
-    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
-    let (route, matched) = (found.route, found.matched);
-    exchange.captures = found.captures(path);
-    Ok((route, matched))
 }
 
 /// Takes from a target's response what belonged to its hop.

@@ -302,7 +302,7 @@ impl Reply {
         let own = self.body.is_some();
         let reason = self.reason.unwrap_or(reason);
         let body = self.body.unwrap_or_else(|| {
-            Body::full(problem((status, title, reason), self.detail.as_deref(), self.trace))
+            Body::full(problem(status, title, reason, self.detail.as_deref(), self.trace))
         });
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -362,7 +362,9 @@ pub fn grpc_status_of(status: StatusCode) -> u8 {
 }
 
 fn problem(
-    (status, title, code): (StatusCode, &str, &str),
+    status: StatusCode,
+    title: &str,
+    code: &str,
     detail: Option<&str>,
     trace: Option<TraceId>,
 ) -> Bytes {

@@ -223,7 +223,8 @@ impl Chain {
         &self,
         exchange: &mut Exchange,
         response: &mut Response<Body>,
-        (around, reached): (Around<'_>, Reached),
+        around: Around<'_>,
+        reached: Reached,
         replaced: &mut Option<Cause>,
     ) {
         let mut replies = 0;
@@ -245,7 +246,7 @@ impl Chain {
             *response = exchange.response_of(*reply);
             replies += 1;
             if replies == 1 {
-                self.again(next - 1, exchange, response, (around, reached)).await;
+                self.again(next - 1, exchange, response, around, reached).await;
             }
         }
     }
@@ -256,7 +257,8 @@ impl Chain {
         until: usize,
         exchange: &mut Exchange,
         response: &mut Response<Body>,
-        (around, reached): (Around<'_>, Reached),
+        around: Around<'_>,
+        reached: Reached,
     ) {
         for seat @ Seated { place, plugin, .. } in self.on_response.iter().take(until) {
             if Reached(*place) <= reached && seat.runs(exchange) {
@@ -298,9 +300,11 @@ impl Chain {
     pub(crate) fn message<'a>(
         &'a self,
         session: &'a Session,
-        (direction, kind): (Direction, Kind),
+        direction: Direction,
+        kind: Kind,
         payload: &mut Bytes,
-        (around, from): (Around<'a>, usize),
+        around: Around<'a>,
+        from: usize,
     ) -> Decided<'a> {
         for (n, seat @ Seated { place, plugin, .. }) in self.on_message.iter().enumerate().skip(from) {
             if !seat.attends(session) {
@@ -356,12 +360,13 @@ impl Chain {
     pub(crate) fn bytes<'a>(
         &'a self,
         client: Stream<'a>,
-        (session, cut): (&'a Session, &'a Cut),
+        session: &'a Session,
+        cut: &'a Cut,
         around: Around<'a>,
     ) -> Stream<'a> {
         let seats = self.on_bytes.iter().filter(|seat| seat.attends(session));
         seats.fold(client, |client, Seated { place, plugin, .. }| {
-            plugin.on_bytes(client, (session, cut), around.seat(*place))
+            plugin.on_bytes(client, session, cut, around.seat(*place))
         })
     }
 

@@ -108,7 +108,8 @@ pub trait OnBytes: Send + Sync {
     fn on_bytes<'a>(
         &'a self,
         client: Stream<'a>,
-        about: (&'a Session, &'a Cut),
+        session: &'a Session,
+        cut: &'a Cut,
         seat: Seat<'a>,
     ) -> Stream<'a>;
 }

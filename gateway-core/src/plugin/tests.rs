@@ -125,7 +125,7 @@ macro_rules! probe {
                 response: &'a mut Response<Body>,
                 seat: Seat<'a>,
             ) -> Step<'a> {
-                respond(&self.0, exchange, (response, seat))
+                respond(&self.0, exchange, response, seat)
             }
         }
 
@@ -198,7 +198,8 @@ fn request<'a>(script: &'a Script, exchange: &'a mut Exchange, seat: Seat<'a>) -
 fn respond<'a>(
     script: &'a Script,
     exchange: &'a Exchange,
-    (response, seat): (&'a mut Response<Body>, Seat<'a>),
+    response: &'a mut Response<Body>,
+    seat: Seat<'a>,
 ) -> Step<'a> {
     match &*script.response {
         "reply" => return Step::reply(Reply::new(Cause::Forbidden).reason("late")),

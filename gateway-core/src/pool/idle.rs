@@ -81,7 +81,7 @@ impl<C> Idle<C> {
         let expires = (!rules.idle_timeout.is_zero()).then(|| now.checked_add(rules.idle_timeout)).flatten();
         self.make_room_for(key);
         let stack = self.stacks.entry(key).or_insert(Stack::EMPTY);
-        let slot = self.slots.push(connection, (key, stack.top), expires);
+        let slot = self.slots.push(connection, key, stack.top, expires);
         stack.pushed(slot);
         evicted.map(Rejected)
     }

@@ -52,9 +52,10 @@ pub(super) fn weight(condition: Option<&Condition>) -> usize {
 }
 
 /// Whether nothing says which of two rules of one host and path goes before the other, where both hold.
-pub(crate) fn ties(a: (i32, Option<&Condition>), b: (i32, Option<&Condition>)) -> bool {
-    let apart = || a.1.zip(b.1).is_some_and(|(a, b)| a.excludes(b));
-    a.0 == b.0 && weight(a.1) == weight(b.1) && !apart()
+/// Both have the same priority.
+pub(crate) fn ties(a: Option<&Condition>, b: Option<&Condition>) -> bool {
+    let apart = || a.zip(b).is_some_and(|(a, b)| a.excludes(b));
+    weight(a) == weight(b) && !apart()
 }
 
 impl<R: Clone> Bucket<R> {
@@ -68,10 +69,12 @@ impl<R: Clone> Bucket<R> {
 
     /// Whether a rule ties with one that is here.
     pub(super) fn is_taken(&self, rule: &Match, priority: i32) -> bool {
-        let new = (priority, rule.condition.as_deref());
+        let new = rule.condition.as_deref();
         match self {
-            Self::One(_) => ties(new, (0, None)),
-            Self::Many(all) => all.iter().any(|old| ties(new, (old.priority, old.condition.as_deref()))),
+            Self::One(_) => priority == 0 && ties(new, None),
+            Self::Many(all) => {
+                all.iter().any(|old| old.priority == priority && ties(new, old.condition.as_deref()))
+            }
         }
     }
 

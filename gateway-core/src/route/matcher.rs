@@ -130,12 +130,13 @@ impl<O> Default for Hosts<O> {
 
 impl<O: Clone + Eq> Held<O> {
     fn tie(&self, rule: &Match, priority: i32, owner: &O) -> Option<O> {
-        let new = (priority, rule.condition.as_deref());
+        let new = rule.condition.as_deref();
         match self {
-            Self::One(other) => (other != owner && ties(new, (0, None))).then(|| other.clone()),
+            Self::One(other) => (other != owner && priority == 0 && ties(new, None)).then(|| other.clone()),
             Self::Many(all) => {
-                let mut others = all.iter().filter(|claim| claim.owner != *owner);
-                let tied = others.find(|claim| ties(new, (claim.priority, claim.condition.as_deref())));
+                let mut others =
+                    all.iter().filter(|claim| claim.owner != *owner && claim.priority == priority);
+                let tied = others.find(|claim| ties(new, claim.condition.as_deref()));
                 tied.map(|claim| claim.owner.clone())
             }
         }
@@ -280,7 +281,7 @@ mod tests {
                     .iter()
                     .filter(|(other, p, _)| {
                         let (a, b) = (rule.condition.as_deref(), other.condition.as_deref());
-                        meets(&rule, other) && ties((priority, a), (*p, b))
+                        meets(&rule, other) && priority == *p && ties(a, b)
                     })
                     .map(|(_, _, owner)| *owner)
                     .collect();

@@ -227,7 +227,7 @@ impl<R: Clone> Paths<R> {
             PathPattern::Regex(regex) => {
                 let start = Arc::from(literal_start(regex.as_str()));
                 let mut regexes = self.regexes.get(hash, &start).cloned().unwrap_or_default();
-                regexes.add(regex, (rule, priority), route);
+                regexes.add(regex, rule, priority, route);
                 self.regexes.insert(hash, &start, regexes);
             }
         }

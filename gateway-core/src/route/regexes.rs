@@ -71,7 +71,7 @@ impl<R: Clone> Regexes<R> {
         self.list.iter().find(|(known, _)| known.as_str() == regex.as_str()).map(|(_, bucket)| bucket)
     }
 
-    pub(super) fn add(&mut self, regex: &Regex, (rule, priority): (&Match, i32), route: R) {
+    pub(super) fn add(&mut self, regex: &Regex, rule: &Match, priority: i32, route: R) {
         if let Some((_, bucket)) = self.list.iter_mut().find(|(known, _)| known.as_str() == regex.as_str()) {
             return bucket.add(rule, priority, route);
         }

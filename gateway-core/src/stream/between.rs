@@ -16,6 +16,6 @@ pub struct Between<'r> {
 impl Between<'_> {
     /// The client's end with the plugins in front of it: what is read from the result has passed all of them.
     pub fn put<'s>(&'s self, client: Stream<'s>) -> Stream<'s> {
-        self.chain.bytes(client, (self.session, self.cut), self.around)
+        self.chain.bytes(client, self.session, self.cut, self.around)
     }
 }

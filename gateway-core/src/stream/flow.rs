@@ -42,7 +42,8 @@ impl Flow {
         recorder: Arc<dyn Recorder>,
         route: Arc<Route>,
         session: Session,
-        (protocol, consumers): (&'static str, &Consumers),
+        protocol: &'static str,
+        consumers: &Consumers,
     ) -> Option<Self> {
         let permit = route.sessions.permit()?;
         let consumers = route.chain.has_session_seats().then(|| Box::new(consumers.clone()));
@@ -110,10 +111,9 @@ impl Flow {
             return Ok(Vec::new());
         };
         let mut payload = Bytes::copy_from_slice(payload);
-        let way = (direction, Kind::Datagram);
         let mut from = 0;
         loop {
-            match chain.message(&self.session, way, &mut payload, (around, from)) {
+            match chain.message(&self.session, direction, Kind::Datagram, &mut payload, around, from) {
                 Decided::Forward => {
                     forward(&payload);
                     return Ok(Vec::new());

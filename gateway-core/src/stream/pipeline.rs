@@ -53,20 +53,34 @@ pub trait Carrier: Opener {
     fn carry(
         &self,
         route: &Route,
-        ends: (&mut Self::Client, &mut Self::Target),
+        client: &mut Self::Client,
+        target: &mut Self::Target,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> impl Future<Output = End> + Send;
+}
+
+/// What a session is served by.
+pub struct Serving<'s> {
+    /// Its proxy.
+    pub route: &'s Arc<Route>,
+    /// Who may be named as a caller.
+    pub consumers: &'s Consumers,
+    /// The protocol, as records call it.
+    pub protocol: &'static str,
+    /// Says when the session has to end because its proxy or its caller is gone.
+    pub current: Option<Arc<dyn Current>>,
 }
 
 /// Serves one session from its handshake to its record.
 pub async fn serve<C: Carrier>(
     carrier: &C,
     recorder: &dyn Recorder,
-    (route, consumers, protocol): (&Arc<Route>, &Consumers, &'static str),
-    (session, current): (Session, Option<Arc<dyn Current>>),
+    serving: Serving<'_>,
+    session: Session,
     client: &mut C::Client,
 ) {
+    let Serving { route, consumers, protocol, current } = serving;
     let around = Around { state: route, consumers, target: None };
     let mut ending = Ending::new(recorder, Some((&route.chain, around)), protocol, session);
     if route.quarantine.is_some() {
@@ -103,7 +117,7 @@ pub async fn serve<C: Carrier>(
     let around = around.with_target(ending.target);
     let between = Between { chain: &route.chain, around, session: &ending.session, cut: &cut };
     let between = route.chain.has_byte_seats().then_some(&between);
-    let mut carry = pin!(carrier.carry(route, (client, &mut target), between, &mut ending.carried));
+    let mut carry = pin!(carrier.carry(route, client, &mut target, between, &mut ending.carried));
     let carrying = poll_fn(|cx| match carry.as_mut().poll(cx) {
         Poll::Ready(end) => Poll::Ready(end.reason()),
         Poll::Pending => revoked.poll(cx).map(Cause::reason),
@@ -119,14 +133,19 @@ pub async fn serve<C: Carrier>(
     ending.reason = cut.reason().unwrap_or(ended);
 }
 
+/// What an exchange that switched protocols leaves to its session.
+pub(crate) struct Tunnelled<'r> {
+    pub(crate) recorder: &'r dyn Recorder,
+    pub(crate) drain: &'r Drain,
+    pub(crate) current: Option<Arc<dyn Current>>,
+    pub(crate) chain: &'r Chain,
+    pub(crate) around: Around<'r>,
+    pub(crate) flight: Flight,
+}
+
 /// Carries an exchange that switched protocols to its end, as a session.
-pub(crate) async fn tunnel<'r>(
-    (recorder, drain, current): (&'r dyn Recorder, &Drain, Option<Arc<dyn Current>>),
-    (chain, around): (&'r Chain, Around<'r>),
-    session: Session,
-    ends: Switched<'_>,
-    flight: Flight,
-) {
+pub(crate) async fn tunnel<'r>(tunnelled: Tunnelled<'r>, session: Session, ends: Switched<'_>) {
+    let Tunnelled { recorder, drain, current, chain, around, flight } = tunnelled;
     let mut ending = Ending::new(recorder, Some((chain, around)), "websocket", session);
     ending.target = around.target;
     ending.flight = flight;

@@ -114,7 +114,8 @@ pub trait Shortcut<R, W> {
     fn poll_move(
         &mut self,
         cx: &mut Context<'_>,
-        ends: (&mut R, &mut W),
+        reader: &mut R,
+        writer: &mut W,
         carried: &mut u64,
     ) -> Poll<Result<Shortened, Side>>;
 }
@@ -126,7 +127,8 @@ impl<R, W> Shortcut<R, W> for () {
     fn poll_move(
         &mut self,
         _cx: &mut Context<'_>,
-        _ends: (&mut R, &mut W),
+        _reader: &mut R,
+        _writer: &mut W,
         _carried: &mut u64,
     ) -> Poll<Result<Shortened, Side>> {
         Poll::Ready(Ok(Shortened::Over))
@@ -140,13 +142,15 @@ pub async fn relay<C: Duplex, T: Duplex>(
     timeouts: RelayTimeouts,
     carried: &mut Carried,
 ) -> End {
-    relay_by((client, target), ((), ()), timeouts, carried).await
+    relay_by(client, target, (), (), timeouts, carried).await
 }
 
 /// As [`relay`], with shortcuts up and down.
 pub async fn relay_by<C: Duplex, T: Duplex>(
-    (client, target): (&mut C, &mut T),
-    (mut up_short, mut down_short): (impl Shortcut<C, T>, impl Shortcut<T, C>),
+    client: &mut C,
+    target: &mut T,
+    mut up_short: impl Shortcut<C, T>,
+    mut down_short: impl Shortcut<T, C>,
     timeouts: RelayTimeouts,
     carried: &mut Carried,
 ) -> End {
@@ -155,8 +159,8 @@ pub async fn relay_by<C: Duplex, T: Duplex>(
     let mut clock = Clock::new(timeouts);
     poll_fn(|cx| {
         let before = *carried;
-        let up_state = up.poll(cx, (client, target), &mut up_short, &mut carried.up);
-        let down_state = down.poll(cx, (target, client), &mut down_short, &mut carried.down);
+        let up_state = up.poll(cx, client, target, &mut up_short, &mut carried.up);
+        let down_state = down.poll(cx, target, client, &mut down_short, &mut carried.down);
         match outcome(up_state, down_state) {
             Some(end) => Poll::Ready(end),
             None => clock.poll(cx, *carried != before),

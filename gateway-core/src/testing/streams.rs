@@ -56,8 +56,9 @@ impl Trial {
         let (session, record) = (Session::new(self.client.clone()), Kept(ended.clone()));
         let carrier = Pipes(Mutex::new(Some(outbound)));
         let serving = Box::pin(async move {
-            let way = (&route, &consumers, "tcp");
-            pipeline::serve(&carrier, &record, way, (session, None), &mut inbound).await;
+            let serving =
+                pipeline::Serving { route: &route, consumers: &consumers, protocol: "tcp", current: None };
+            pipeline::serve(&carrier, &record, serving, session, &mut inbound).await;
         });
         Streaming { client, target, serving, record: ended }
     }
@@ -85,7 +86,8 @@ impl Carrier for Pipes {
     async fn carry(
         &self,
         _route: &Route,
-        (client, target): (&mut DuplexStream, &mut DuplexStream),
+        client: &mut DuplexStream,
+        target: &mut DuplexStream,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> End {

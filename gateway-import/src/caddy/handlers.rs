@@ -19,7 +19,8 @@ impl Caddy<'_> {
     pub(super) fn handler(
         &mut self,
         line: &Line,
-        (cond, words): (Cond, &[&str]),
+        cond: Cond,
+        words: &[&str],
         scope: &mut Scope,
         steps: &mut Vec<Step>,
     ) {
@@ -52,13 +53,13 @@ impl Caddy<'_> {
                 self.out.partial(at, what, "the connection is not cut off: it answers 403", "");
                 steps.push(Step::End(cond, Ending::answer(at, 403, "")));
             }
-            "rewrite" | "uri" => self.rewrites(line, (cond, words), scope, steps),
+            "rewrite" | "uri" => self.rewrites(line, cond, words, scope, steps),
             "try_files" => {
                 scope.changes.push(Change::new(cond, changed_by_tries(words)));
                 scope.tries = Some(words.iter().map(|it| (*it).to_owned()).collect());
             }
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
-            "forward_auth" => self.forward_auth(line, (cond, words), scope, steps),
+            "forward_auth" => self.forward_auth(line, cond, words, scope, steps),
             "reverse_proxy" => {
                 let ending = self.reverse_proxy(line, words);
                 steps.push(Step::End(cond, ending));
@@ -194,7 +195,8 @@ impl Caddy<'_> {
     fn rewrites(
         &mut self,
         line: &Line,
-        (cond, words): (Cond, &[&str]),
+        cond: Cond,
+        words: &[&str],
         scope: &mut Scope,
         steps: &mut Vec<Step>,
     ) {
@@ -311,7 +313,8 @@ impl Caddy<'_> {
     fn forward_auth(
         &mut self,
         line: &Line,
-        (cond, words): (Cond, &[&str]),
+        cond: Cond,
+        words: &[&str],
         scope: &mut Scope,
         steps: &mut Vec<Step>,
     ) {

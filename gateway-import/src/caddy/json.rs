@@ -176,7 +176,7 @@ impl Caddy<'_> {
             "encode" | "headers" => {
                 let changed = handler.get("request").map_or_else(Vec::new, changed_by_headers);
                 changes.extend(changed.into_iter().map(|it| Change::new(Cond::Always, it)));
-                self.json_plugin(handler, (&name, &what), steps);
+                self.json_plugin(handler, &name, &what, steps);
             }
             "rewrite" => {
                 let changed = changed_by_rewrite(handler).into_iter();
@@ -221,7 +221,7 @@ impl Caddy<'_> {
     }
 
     /// `encode` and `headers`.
-    fn json_plugin(&mut self, handler: &Node, (name, what): (&str, &str), steps: &mut Vec<Step>) {
+    fn json_plugin(&mut self, handler: &Node, name: &str, what: &str, steps: &mut Vec<Step>) {
         let mut pass = |plug: Plug| steps.push(Step::Pass(Cond::Always, plug));
         if name == "encode" {
             let encodings = handler.get("encodings").map_or(&[][..], Node::entries);

@@ -85,6 +85,16 @@ pub(super) struct Scope {
     pub(super) tries: Option<Vec<String>>,
 }
 
+/// A `handle`, `handle_path` or `route`.
+struct Block<'a> {
+    line: &'a Line,
+    /// Whether it runs for the same requests as the one before it.
+    joins: bool,
+    cond: Cond,
+    /// Of the blocks of a group, a request takes one.
+    group: &'a str,
+}
+
 impl Address {
     fn port(&self) -> Port {
         Port::new(self.is_tls, self.port, "")
@@ -280,9 +290,10 @@ impl Caddy<'_> {
                 continue;
             };
             if matches!(name, "handle" | "route" | "handle_path") {
-                self.block((line, joins), (cond, &group), (scope, &mut taken), &mut steps);
+                let block = Block { line, joins, cond, group: &group };
+                self.block(block, scope, &mut taken, &mut steps);
             } else {
-                self.directive(line, (cond, &arguments), scope, &mut steps);
+                self.directive(line, cond, &arguments, scope, &mut steps);
             }
         }
         steps
@@ -380,7 +391,8 @@ impl Caddy<'_> {
     fn directive(
         &mut self,
         line: &Line,
-        (cond, arguments): (Cond, &[String]),
+        cond: Cond,
+        arguments: &[String],
         scope: &mut Scope,
         steps: &mut Vec<Step>,
     ) {
@@ -391,18 +403,13 @@ impl Caddy<'_> {
                 self.out.done(line.at, line.text());
             }
             "tls" => self.tls(line),
-            _ => self.handler(line, (cond, &words), scope, steps),
+            _ => self.handler(line, cond, &words, scope, steps),
         }
     }
 
     /// `handle`, `handle_path` and `route`. One that joins the one before it runs for the same requests, after it.
-    fn block(
-        &mut self,
-        (line, joins): (&Line, bool),
-        (cond, group): (Cond, &str),
-        (scope, taken): (&mut Scope, &mut Cond),
-        steps: &mut Vec<Step>,
-    ) {
+    fn block(&mut self, block: Block<'_>, scope: &mut Scope, taken: &mut Cond, steps: &mut Vec<Step>) {
+        let Block { line, joins, cond, group } = block;
         let mut inner_scope = scope.clone();
         let mut inner = Vec::new();
         if line.name() == "handle_path" {

@@ -54,15 +54,16 @@ enum Token {
 }
 
 /// Reads a text; its imports are followed by [`expand`].
-pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Line>, Failure> {
+pub(super) fn parse(name: &str, file: u16, text: &str) -> Result<Vec<Line>, Failure> {
     let tokens = scan(name, text)?;
     let mut at = 0;
-    let lines = block((name, file), &tokens, &mut at, 0)?;
+    let lines = block(name, file, &tokens, &mut at, 0)?;
     Ok(lines)
 }
 
 fn block(
-    (name, file): (&str, u16),
+    name: &str,
+    file: u16,
     tokens: &[Token],
     at: &mut usize,
     depth: usize,
@@ -82,7 +83,7 @@ fn block(
                 line.words.push(word.clone());
             }
             Token::Open => {
-                line.block = Some(block((name, file), tokens, at, depth + 1)?);
+                line.block = Some(block(name, file, tokens, at, depth + 1)?);
                 lines.push(std::mem::take(&mut line));
             }
             Token::Close => {
@@ -209,7 +210,8 @@ impl Imports<'_, '_> {
     pub(super) fn expand(
         &mut self,
         out: &mut Import,
-        (lines, folder): (Vec<Line>, &Path),
+        lines: Vec<Line>,
+        folder: &Path,
         depth: usize,
     ) -> Result<Vec<Line>, Failure> {
         let mut made = Vec::new();
@@ -226,7 +228,7 @@ impl Imports<'_, '_> {
             }
             if line.name() != "import" {
                 if let Some(block) = line.block.take() {
-                    line.block = Some(self.expand(out, (block, folder), depth)?);
+                    line.block = Some(self.expand(out, block, folder, depth)?);
                 }
                 made.push(line);
                 continue;
@@ -234,7 +236,7 @@ impl Imports<'_, '_> {
             let Some((what, values)) = line.arguments().split_first() else { continue };
             if let Some(snippet) = self.snippets.get(what).cloned() {
                 let filled = snippet.into_iter().map(|line| filled(line, values)).collect();
-                made.extend(self.expand(out, (filled, folder), depth + 1)?);
+                made.extend(self.expand(out, filled, folder, depth + 1)?);
                 continue;
             }
             let paths = self.reader.matching(&folder.join(what));
@@ -250,12 +252,10 @@ impl Imports<'_, '_> {
                     for (text, path) in files {
                         let name = path.display().to_string();
                         let file = out.report.file(&name);
-                        let lines: Vec<Line> = parse((&name, file), &text)?
-                            .into_iter()
-                            .map(|line| filled(line, values))
-                            .collect();
+                        let lines: Vec<Line> =
+                            parse(&name, file, &text)?.into_iter().map(|line| filled(line, values)).collect();
                         let folder = path.parent().unwrap_or(folder).to_owned();
-                        made.extend(self.expand(out, (lines, &folder), depth + 1)?);
+                        made.extend(self.expand(out, lines, &folder, depth + 1)?);
                     }
                 }
                 // What it says may guard; see `UNREAD`.

@@ -129,7 +129,7 @@ impl Envoy<'_> {
 
     fn ext_authz(&mut self, what: &str, filter: &Node, settings: &Node, made: &mut Listener) {
         if let Some(service) = settings.get("grpc_service") {
-            return self.grpc_authz(what, filter, (settings, service), made);
+            return self.grpc_authz(what, filter, settings, service, made);
         }
         let service = settings.get("http_service");
         let uri = service
@@ -174,7 +174,8 @@ impl Envoy<'_> {
         &mut self,
         what: &str,
         filter: &Node,
-        (settings, service): (&Node, &Node),
+        settings: &Node,
+        service: &Node,
         made: &mut Listener,
     ) {
         let version = settings.text_of("transport_api_version");

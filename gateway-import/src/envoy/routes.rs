@@ -61,7 +61,7 @@ impl Envoy<'_> {
                 (true, false) => vec![hosts.clone(), Vec::new()],
                 _ => vec![hosts.clone()],
             };
-            let (goes_on, made) = self.route((&what, called), route, (host, listener), is_closed);
+            let (goes_on, made) = self.route(&what, called, route, host, listener, is_closed);
             for hosts in facets {
                 let Some(mut made) = made.clone() else { continue };
                 made.hosts = hosts;
@@ -127,9 +127,11 @@ impl Envoy<'_> {
     /// A route. Whether those behind it are looked at: not when it is not known which requests this one takes.
     fn route(
         &mut self,
-        (what, called): (&str, &str),
+        what: &str,
+        called: &str,
         route: &Node,
-        (host, listener): (&Node, &Listener),
+        host: &Node,
+        listener: &Listener,
         mut is_closed: bool,
     ) -> (bool, Option<Route>) {
         let what = format!("{what}, route {}", route.text_of("name").unwrap_or("without a name"));

@@ -30,6 +30,13 @@ pub(super) enum Term {
     Unknown,
 }
 
+impl Term {
+    /// The requests of a client that are too many.
+    pub(super) fn rate(&self) -> Option<u64> {
+        if let Self::Rate(most) = self { Some(*most) } else { None }
+    }
+}
+
 /// A condition: the ways in which it holds, each with all that has to hold then, or (false) not to.
 pub(super) type Ways = Vec<Vec<(bool, Term)>>;
 
@@ -440,9 +447,8 @@ impl Test {
 enum Field {
     /// The values of a header, with commas between them.
     Values,
-    /// The first of those.
+    /// The first or the last of those.
     First,
-    /// The last of those.
     Last,
     /// The lines of a header.
     Lines,

@@ -127,7 +127,7 @@ impl Haproxy<'_, '_> {
                     .or_else(|| after("status"))
                     .and_then(|it| it.parse().ok())
                     .unwrap_or(default);
-                self.deny(line, (&ways, cond, status), period, steps);
+                self.deny(line, &ways, cond, status, period, steps);
             }
             "allow" => match cond {
                 // Whoever is allowed skips the rules that follow.
@@ -144,11 +144,11 @@ impl Haproxy<'_, '_> {
                 if let Some(what) = changed_header(action, &rest) {
                     acls.change(cond.as_ref(), what);
                 }
-                self.header(line, (action, &rest), cond, "request_transformer", steps);
+                self.header(line, action, &rest, cond, "request_transformer", steps);
             }
             "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
             | "set-query" | "set-method" => {
-                self.rewrite(line, (action, &rest), cond.clone(), steps);
+                self.rewrite(line, action, &rest, cond.clone(), steps);
                 for what in changed_target(action, &rest) {
                     acls.change(cond.as_ref(), what);
                 }
@@ -198,7 +198,9 @@ impl Haproxy<'_, '_> {
     fn deny(
         &mut self,
         line: &Line,
-        (ways, cond, status): (&Ways, Option<Cond>, u16),
+        ways: &Ways,
+        cond: Option<Cond>,
+        status: u16,
         period: Option<&str>,
         steps: &mut Vec<Step>,
     ) {
@@ -209,15 +211,12 @@ impl Haproxy<'_, '_> {
             return;
         }
         // Whoever comes too often.
-        let is_rate =
-            ways.iter().all(|way| way.iter().any(|(holds, term)| *holds && matches!(term, Term::Rate(_))));
+        let is_rate = ways.iter().all(|way| way.iter().any(|(holds, term)| *holds && term.rate().is_some()));
         if is_rate {
             for way in ways {
                 let rest: Vec<(bool, Term)> =
-                    way.iter().filter(|(_, term)| !matches!(term, Term::Rate(_))).cloned().collect();
-                let most = way
-                    .iter()
-                    .find_map(|(_, term)| if let Term::Rate(most) = term { Some(*most) } else { None });
+                    way.iter().filter(|(_, term)| term.rate().is_none()).cloned().collect();
+                let most = way.iter().find_map(|(_, term)| term.rate());
                 match (plain(&vec![rest]), most.filter(|most| *most > 0), period) {
                     (Some(cond), Some(most), Some(period)) => {
                         let status = if (400..600).contains(&status) { status } else { 429 };
@@ -323,7 +322,8 @@ impl Haproxy<'_, '_> {
     fn rewrite(
         &mut self,
         line: &Line,
-        (action, words): (&str, &[&str]),
+        action: &str,
+        words: &[&str],
         cond: Option<Cond>,
         steps: &mut Vec<Step>,
     ) {
@@ -361,7 +361,8 @@ impl Haproxy<'_, '_> {
     fn header(
         &mut self,
         line: &Line,
-        (action, words): (&str, &[&str]),
+        action: &str,
+        words: &[&str],
         cond: Option<Cond>,
         plugin: &'static str,
         steps: &mut Vec<Step>,
@@ -422,7 +423,7 @@ impl Haproxy<'_, '_> {
         let cond = plain(&ways);
         match action.as_str() {
             "set-header" | "add-header" | "del-header" => {
-                self.header(line, (action, &rest), cond, "response_transformer", steps);
+                self.header(line, action, &rest, cond, "response_transformer", steps);
             }
             "deny" => self.closed(line, "responses are not refused by rules", steps),
             _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),

@@ -92,7 +92,7 @@ const KINDS: &[&str] = &[
 ];
 
 /// Reads a text.
-pub(super) fn parse((name, file): (&str, u16), source: &str) -> Result<Vec<Section>, Failure> {
+pub(super) fn parse(name: &str, file: u16, source: &str) -> Result<Vec<Section>, Failure> {
     let mut sections: Vec<Section> = Vec::new();
     let mut defaults: Vec<Line> = Vec::new();
     // Those that sections name with `from`.

@@ -49,7 +49,7 @@ impl Haproxy<'_, '_> {
                 if !names.is_empty() {
                     set(&mut settings, "hosts", json!(names));
                 }
-                self.port((&what, section), port, (backend, &clients), settings);
+                self.port(&what, section, port, backend, &clients, settings);
             }
         }
     }
@@ -114,9 +114,11 @@ impl Haproxy<'_, '_> {
 
     fn port(
         &mut self,
-        (what, section): (&str, &Section),
+        what: &str,
+        section: &Section,
         port: u16,
-        (backend, clients): (&str, &Option<Value>),
+        backend: &str,
+        clients: &Option<Value>,
         mut settings: Map<String, Value>,
     ) {
         let found = self

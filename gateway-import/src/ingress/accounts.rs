@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::annotations::get;
+use super::annotations::{Annotation, get};
 use super::{Common, Ingress};
 use crate::draft::Plug;
 use crate::text;
@@ -12,11 +12,12 @@ impl Ingress<'_> {
     /// `auth-type: basic`, with the accounts of its Secret where that is in the files.
     pub(super) fn auth_type(
         &mut self,
-        what: &str,
-        (said, value): (&str, &Node),
-        (namespace, ingress): (&str, &Node),
+        one: Annotation<'_>,
+        namespace: &str,
+        ingress: &Node,
         made: &mut Common,
     ) {
+        let Annotation { what, said, value, .. } = one;
         let secret = get(ingress, "auth-secret").unwrap_or_default();
         let (space, name) = secret.split_once('/').unwrap_or((namespace, &secret));
         let lines = self.secrets.get(&(space.to_owned(), name.to_owned())).and_then(accounts);
@@ -57,13 +58,8 @@ impl Ingress<'_> {
         self.out.done(value.at, what);
     }
 
-    pub(super) fn auth_url(
-        &mut self,
-        what: &str,
-        (said, value): (&str, &Node),
-        ingress: &Node,
-        made: &mut Common,
-    ) {
+    pub(super) fn auth_url(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
+        let Annotation { what, said, value, .. } = one;
         if said.contains('$') || text::url(said).is_none() {
             return self.closed(what, value, "its URL has variables, or is none", made);
         }

@@ -77,6 +77,18 @@ const KNOWN: &[&str] = &[
     "auth-keepalive-requests",
 ];
 
+/// One annotation.
+#[derive(Clone, Copy)]
+pub(super) struct Annotation<'a> {
+    /// The Ingress and the annotation, as reports call them.
+    pub(super) what: &'a str,
+    /// Its name without the prefix.
+    pub(super) name: &'a str,
+    /// Its value as text.
+    pub(super) said: &'a str,
+    pub(super) value: &'a Node,
+}
+
 impl Ingress<'_> {
     /// What the annotations say for all paths.
     pub(super) fn common(&mut self, what: &str, namespace: &str, ingress: &Node) -> Common {
@@ -87,7 +99,10 @@ impl Ingress<'_> {
             let text = value.plain().unwrap_or_default();
             let what = format!("{what}: {key}");
             match key.strip_prefix(PREFIX) {
-                Some(name) => self.annotation(&what, (name, &text, value), (namespace, ingress), &mut made),
+                Some(name) => {
+                    let one = Annotation { what: &what, name, said: &text, value };
+                    self.annotation(one, namespace, ingress, &mut made);
+                }
                 None => self.foreign(&what, key, value, &mut made),
             }
         }
@@ -151,24 +166,18 @@ impl Ingress<'_> {
     }
 
     /// One annotation, by its name without the prefix.
-    fn annotation(
-        &mut self,
-        what: &str,
-        (name, said, value): (&str, &str, &Node),
-        (namespace, ingress): (&str, &Node),
-        made: &mut Common,
-    ) {
-        let one = (name, said, value);
+    fn annotation(&mut self, one: Annotation<'_>, namespace: &str, ingress: &Node, made: &mut Common) {
+        let Annotation { what, name, said, value } = one;
         match name {
             "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" => {
-                self.addresses(what, one, made);
+                self.addresses(one, made);
             }
-            "auth-type" => self.auth_type(what, (said, value), (namespace, ingress), made),
-            "auth-url" => self.auth_url(what, (said, value), ingress, made),
-            "permanent-redirect" | "temporal-redirect" => self.redirect(what, one, ingress, made),
+            "auth-type" => self.auth_type(one, namespace, ingress, made),
+            "auth-url" => self.auth_url(one, ingress, made),
+            "permanent-redirect" | "temporal-redirect" => self.redirect(one, ingress, made),
             "backend-protocol" => self.protocol(what, said, value, made),
             "enable-cors" if said == "true" => self.cors(what, value, ingress, made),
-            "limit-rps" | "limit-rpm" | "limit-connections" => self.limit(what, one, ingress, made),
+            "limit-rps" | "limit-rpm" | "limit-connections" => self.limit(one, ingress, made),
             "canary" => self.canary(what, value, ingress, made),
             "upstream-vhost" if said.contains('$') => {
                 self.out.lost(value.at, what, "variables in it have no counterpart", "use `rewrite.host`");
@@ -176,7 +185,7 @@ impl Ingress<'_> {
             _ if name.ends_with("-snippet") && !name.starts_with("modsecurity") => {
                 self.snippet(what, said, value, made)
             }
-            _ if self.guards(what, one, made) || self.setting(what, one, made) => {}
+            _ if self.guards(one, made) || self.setting(one, made) => {}
             _ if KNOWN.contains(&name) => self.out.done(value.at, what),
             _ if ["auth", "deny", "allow"].iter().any(|word| name.contains(word)) => {
                 self.closed(what, value, "it may guard, and is not known", made);
@@ -185,7 +194,8 @@ impl Ingress<'_> {
         }
     }
 
-    fn addresses(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) {
+    fn addresses(&mut self, one: Annotation<'_>, made: &mut Common) {
+        let Annotation { what, name, said, value } = one;
         let parts = said.split(',').map(|it| it.trim().to_owned());
         let networks: Vec<String> = parts.filter(|it| !it.is_empty()).collect();
         if networks.is_empty() || !networks.iter().all(|it| text::is_network(it)) {
@@ -197,7 +207,8 @@ impl Ingress<'_> {
     }
 
     /// Guards that are not translated, and what belongs to them. Whether this was one.
-    fn guards(&mut self, what: &str, (name, said, value): (&str, &str, &Node), made: &mut Common) -> bool {
+    fn guards(&mut self, one: Annotation<'_>, made: &mut Common) -> bool {
+        let Annotation { what, name, said, value } = one;
         let why = match name {
             "auth-tls-secret" | "auth-tls-verify-client" if said != "off" => {
                 "clients' certificates are asked for by the whole gateway"
@@ -234,12 +245,8 @@ impl Ingress<'_> {
     }
 
     /// What is a setting of proxies. Whether this was one.
-    pub(super) fn setting(
-        &mut self,
-        what: &str,
-        (name, said, value): (&str, &str, &Node),
-        made: &mut Common,
-    ) -> bool {
+    pub(super) fn setting(&mut self, one: Annotation<'_>, made: &mut Common) -> bool {
+        let Annotation { what, name, said, value } = one;
         match name {
             "rewrite-target" => made.rewrite = Some(said.to_owned()),
             "app-root" => made.app_root = Some(said.to_owned()).filter(|root| root.starts_with('/')),
@@ -277,13 +284,8 @@ impl Ingress<'_> {
         true
     }
 
-    fn redirect(
-        &mut self,
-        what: &str,
-        (name, said, value): (&str, &str, &Node),
-        ingress: &Node,
-        made: &mut Common,
-    ) {
+    fn redirect(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
+        let Annotation { what, name, said, value } = one;
         let default = if name == "permanent-redirect" { 301 } else { 302 };
         let status = get(ingress, &format!("{name}-code"))
             .and_then(|it| it.parse::<u16>().ok())
@@ -381,13 +383,8 @@ impl Ingress<'_> {
         made.plugins.push(Plug::new("cors", config));
     }
 
-    fn limit(
-        &mut self,
-        what: &str,
-        (name, said, value): (&str, &str, &Node),
-        ingress: &Node,
-        made: &mut Common,
-    ) {
+    fn limit(&mut self, one: Annotation<'_>, ingress: &Node, made: &mut Common) {
+        let Annotation { what, name, said, value } = one;
         let Some(most) = said.parse::<u64>().ok().filter(|it| *it > 0) else {
             return self.out.lost(value.at, what, "it is not a number", "");
         };

@@ -93,7 +93,9 @@ impl Ingress<'_> {
     pub(super) fn share(
         &mut self,
         what: &str,
-        (namespace, host, path): (&str, &str, &Node),
+        namespace: &str,
+        host: &str,
+        path: &Node,
         common: &Common,
         route: &mut Route,
     ) {
@@ -147,7 +149,7 @@ impl Ingress<'_> {
             };
             common.is_closed |= own.is_closed;
             (common.is_canary, common.canary) = (true, own.canary.clone());
-            let mut route = self.route(&what, (namespace, name), backend, &common);
+            let mut route = self.route(&what, namespace, name, backend, &common);
             if !host.is_empty() {
                 route.hosts = vec![host.clone()];
             }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Ingress;
-use super::annotations::{denies, get, is_guard, says};
+use super::annotations::{Annotation, denies, get, is_guard, says};
 use crate::draft::{Plug, set};
 use crate::text;
 use crate::tree::Node;
@@ -62,18 +62,18 @@ impl Ingress<'_> {
         for (key, value) in data.entries() {
             let what = format!("ConfigMap {name}: {key}");
             let said = value.plain().unwrap_or_default();
-            self.said(&what, (key, said.trim(), value), data);
+            self.said(&what, key, said.trim(), value, data);
         }
     }
 
-    fn said(&mut self, what: &str, (key, said, value): (&str, &str, &Node), data: &Node) {
+    fn said(&mut self, what: &str, key: &str, said: &str, value: &Node, data: &Node) {
         let list: Vec<String> =
             said.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect();
         let networks =
             || (!list.is_empty() && list.iter().all(|it| text::is_network(it))).then(|| json!(list));
         match key {
             _ if said.is_empty() => self.out.needless(value.at, what, "it says nothing"),
-            "global-auth-url" => self.global_auth(what, (said, value), data),
+            "global-auth-url" => self.global_auth(what, said, value, data),
             "whitelist-source-range" | "allowlist-source-range" | "denylist-source-range" | "block-cidrs" => {
                 let Some(networks) = networks() else {
                     return self.close_all(what, value, "these are not networks");
@@ -85,8 +85,8 @@ impl Ingress<'_> {
                 }
                 self.out.done(value.at, what);
             }
-            "block-user-agents" => self.block(what, ("user-agent", value), &list),
-            "block-referers" => self.block(what, ("referer", value), &list),
+            "block-user-agents" => self.block(what, "user-agent", value, &list),
+            "block-referers" => self.block(what, "referer", value, &list),
             "ssl-redirect" => {
                 self.all.redirects = Some(said != "false");
                 self.out.done(value.at, what);
@@ -96,12 +96,12 @@ impl Ingress<'_> {
                 self.out.done(value.at, what);
             }
             "use-forwarded-headers" | "proxy-real-ip-cidr" | "use-proxy-protocol" => {
-                self.trusts(what, (key, said, value), data);
+                self.trusts(what, key, said, value, data);
             }
             "proxy-body-size" | "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
                 let mut all =
                     super::Common { settings: std::mem::take(&mut self.all.settings), ..Default::default() };
-                self.setting(what, (key, said, value), &mut all);
+                self.setting(Annotation { what, name: key, said, value }, &mut all);
                 self.all.settings = all.settings;
             }
             "enable-modsecurity" | "enable-owasp-modsecurity-crs" if said == "true" => {
@@ -145,7 +145,7 @@ impl Ingress<'_> {
     }
 
     /// `global-auth-url`: who is asked about the requests of every Ingress that does not say otherwise.
-    fn global_auth(&mut self, what: &str, (said, value): (&str, &Node), data: &Node) {
+    fn global_auth(&mut self, what: &str, said: &str, value: &Node, data: &Node) {
         let has = |key: &str| data.text_of(key).is_some_and(|it| !it.trim().is_empty());
         if said.contains('$') || text::url(said).is_none() {
             return self.close_all(what, value, "its URL has variables, or is none");
@@ -168,7 +168,7 @@ impl Ingress<'_> {
     }
 
     /// Values of a header that are refused: plain ones whatever their case, and regexes behind `~` or `~*`.
-    fn block(&mut self, what: &str, (header, value): (&str, &Node), list: &[String]) {
+    fn block(&mut self, what: &str, header: &str, value: &Node, list: &[String]) {
         let one = |it: &String| {
             let (flag, regex) = match (it.strip_prefix("~*"), it.strip_prefix('~')) {
                 (Some(regex), _) => ("(?i)", regex),
@@ -192,7 +192,7 @@ impl Ingress<'_> {
     }
 
     /// Whom nginx believes about clients' addresses.
-    fn trusts(&mut self, what: &str, (key, said, value): (&str, &str, &Node), data: &Node) {
+    fn trusts(&mut self, what: &str, key: &str, said: &str, value: &Node, data: &Node) {
         let is_on = |key: &str| data.get(key).and_then(Node::plain).as_deref() == Some("true");
         if key == "use-proxy-protocol" && said == "true" {
             set(&mut self.out.gateway, "accept_proxy_protocol", true);

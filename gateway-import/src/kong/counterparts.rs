@@ -9,7 +9,8 @@ use crate::tree::{Kind, Node};
 /// Our plugin's name and settings; `None` when there is none like it, or none that keeps out whom this one does.
 pub(super) fn settings(
     out: &mut Import,
-    (place, theirs): (&str, &str),
+    place: &str,
+    theirs: &str,
     config: &Node,
 ) -> Option<(&'static str, Map<String, Value>)> {
     let reader = &mut Reader { out, place, config, made: Map::new() };

@@ -19,7 +19,7 @@ pub(super) enum Where<'a> {
 }
 
 /// Translates a plugin and puts it where it runs.
-pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where<'_>) {
+pub(super) fn plugin(out: &mut Import, place: &str, plugin: &Node, at: Where<'_>) {
     let theirs = name(plugin);
     let place = format!("{place}, plugin {theirs}");
     out.here = plugin.at;
@@ -32,8 +32,8 @@ pub(super) fn plugin(out: &mut Import, (place, plugin): (&str, &Node), at: Where
     }
     let nothing = Node::new(plugin.at, Kind::Null);
     let config = plugin.get("config").unwrap_or(&nothing);
-    let Some((ours, mut settings)) = super::counterparts::settings(out, (&place, &theirs), config) else {
-        unknown(out, (&place, &theirs), (plugin.at, at));
+    let Some((ours, mut settings)) = super::counterparts::settings(out, &place, &theirs, config) else {
+        unknown(out, &place, &theirs, plugin.at, at);
         return;
     };
     let id = out.id("plugin", &format!("{theirs}-{}", out.plugin_configs.len() + 1));
@@ -92,7 +92,7 @@ pub(super) fn is_harmless(theirs: &str) -> bool {
 }
 
 /// A plugin there is none like: whatever it may have guarded is closed.
-fn unknown(out: &mut Import, (place, theirs): (&str, &str), (line, at): (At, Where<'_>)) {
+fn unknown(out: &mut Import, place: &str, theirs: &str, line: At, at: Where<'_>) {
     let why = "there is no such plugin here";
     if is_harmless(theirs) {
         out.miss(place, why);
@@ -150,7 +150,8 @@ pub(super) fn all_authenticate(out: &mut Import) {
 /// A consumer's credentials, and the name by which its tokens know it.
 pub(super) fn credentials(
     out: &mut Import,
-    (place, username): (&str, &str),
+    place: &str,
+    username: &str,
     consumer: &Node,
 ) -> (Map<String, Value>, Option<String>) {
     let mut made = Map::new();

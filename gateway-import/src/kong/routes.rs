@@ -29,7 +29,7 @@ impl Kong {
             matches!(ours(&Value::Object(backend.clone()), "backend_scheme"), Some("tcp" | "tcps" | "udp"));
         let mut common = backend;
         if is_stream {
-            self.stream_route(&place, route, (common, service));
+            self.stream_route(&place, route, common, service);
             return;
         }
         let strips = self.rules(&place, route, &mut common);
@@ -105,7 +105,7 @@ impl Kong {
         strips
     }
 
-    fn stream_route(&mut self, place: &str, route: &Node, (common, service): (Map<String, Value>, &str)) {
+    fn stream_route(&mut self, place: &str, route: &Node, common: Map<String, Value>, service: &str) {
         let ports: HashSet<u64> =
             list(route, "destinations").filter_map(|to| to.get("port").and_then(Node::uint)).collect();
         if ports.is_empty() {

@@ -33,7 +33,7 @@ enum Token {
 }
 
 /// Reads a text of a file, which findings name by its place in the report's list.
-pub(super) fn parse((name, file): (&str, u16), text: &str) -> Result<Vec<Directive>, Failure> {
+pub(super) fn parse(name: &str, file: u16, text: &str) -> Result<Vec<Directive>, Failure> {
     block(&mut Tokens { rest: text.chars().peekable(), line: 1, name, file }, 0)
 }
 

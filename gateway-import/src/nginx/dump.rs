@@ -16,7 +16,8 @@ const MAX_DIRECTIVES: usize = 500_000;
 /// A text's directives, with those of the files it includes in their places.
 pub(super) fn read(
     out: &mut Import,
-    (name, text): (&str, &str),
+    name: &str,
+    text: &str,
     reader: &mut Reader<'_>,
 ) -> Result<Vec<Directive>, Failure> {
     let files = split(text);
@@ -26,15 +27,15 @@ pub(super) fn read(
         None => {
             included.folder = Path::new(name).parent().unwrap_or_else(|| Path::new("")).to_owned();
             let file = out.report.file(name);
-            parse((name, file), text)?
+            parse(name, file, text)?
         }
         Some(((first, first_text), rest)) => {
             for (name, text) in rest {
                 let file = out.report.file(name);
-                included.parsed.push(((*name).to_owned(), parse((name, file), text)?));
+                included.parsed.push(((*name).to_owned(), parse(name, file, text)?));
             }
             let file = out.report.file(first);
-            parse((first, file), first_text)?
+            parse(first, file, first_text)?
         }
     };
     included.trail.push(name.to_owned());
@@ -136,7 +137,7 @@ impl Included<'_, '_> {
             let name = path.display().to_string();
             let text = self.reader.read(&path)?;
             let file = out.report.file(&name);
-            found.push((name.clone(), parse((&name, file), &text).map_err(|error| error.to_string())?));
+            found.push((name.clone(), parse(&name, file, &text).map_err(|error| error.to_string())?));
         }
         Ok(found)
     }

@@ -29,21 +29,17 @@ pub(super) fn header(test: &Test<'_>, name: &str) -> Option<Cond> {
 /// `$arg_NAME`: the name in any case, the value as it was sent.
 pub(super) fn parameter(test: &Test<'_>, name: &str) -> Option<Cond> {
     let start = format!("(?:.*&)?(?i:{})=", text::literal(name));
-    pair(test, ("query_string", ""), (&start, "[^&]", "(?:&.*)?"))
+    pair(test, "query_string", "", &start, "[^&]", "(?:&.*)?")
 }
 
 /// `$cookie_NAME`: the name in any case. Several fields are joined by commas.
 pub(super) fn cookie(test: &Test<'_>, name: &str) -> Option<Cond> {
     let start = format!(r"(?:.*[;,])?\s*(?i:{})=", text::literal(name));
-    pair(test, ("headers", "cookie"), (&start, "[^;,]", "(?:[;,].*)?"))
+    pair(test, "headers", "cookie", &start, "[^;,]", "(?:[;,].*)?")
 }
 
 /// A pair with its name in a field of several.
-fn pair(
-    test: &Test<'_>,
-    (kind, field): (&str, &str),
-    (start, other, end): (&str, &str, &str),
-) -> Option<Cond> {
+fn pair(test: &Test<'_>, kind: &str, field: &str, start: &str, other: &str, end: &str) -> Option<Cond> {
     let whole = |value: &str| {
         let regex = format!("{start}{value}{end}");
         text::is_regex(&regex).then(|| {

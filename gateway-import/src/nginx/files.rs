@@ -18,7 +18,8 @@ impl<'d> Nginx<'_> {
     pub(super) fn files(
         &mut self,
         site: &Site<'d>,
-        (place, levels): (&str, &[&'d Directive]),
+        place: &str,
+        levels: &[&'d Directive],
         way: &Way,
         rewritten: &Rewritten,
     ) -> Passed {
@@ -35,7 +36,7 @@ impl<'d> Nginx<'_> {
             .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
         let Some(folder) = root.and_then(|root| root.arguments.first()) else {
             if let Some(tried) = tried
-                && let Some(passed) = self.fallback(site, (place, tried), None)
+                && let Some(passed) = self.fallback(site, place, tried, None)
             {
                 return passed;
             }
@@ -64,18 +65,18 @@ impl<'d> Nginx<'_> {
             return answer(To::Closed);
         }
         let mut config = folder_config(levels, &path.display().to_string());
-        self.guarded_index(site, (at, place), &mut config);
+        self.guarded_index(site, at, place, &mut config);
         self.out.done(at, &what);
         // `root` has the whole path beneath it, `alias` what the location leaves of it.
         let strips = alias.is_some();
         match tried {
-            Some(tried) => self.tried(site, (place, tried), config, strips),
+            Some(tried) => self.tried(site, place, tried, config, strips),
             None => files_of(config, strips),
         }
     }
 
     /// Takes away the files of `index` that another location guards: nginx looks for the location of such a file.
-    fn guarded_index(&mut self, site: &Site<'d>, (at, place): (At, &str), config: &mut Map<String, Value>) {
+    fn guarded_index(&mut self, site: &Site<'d>, at: At, place: &str, config: &mut Map<String, Value>) {
         let names: Vec<String> = match config.get("index").and_then(Value::as_array) {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             None => vec!["index.html".to_owned()],
@@ -92,7 +93,8 @@ impl<'d> Nginx<'_> {
     fn tried(
         &mut self,
         site: &Site<'d>,
-        (place, tried): (&str, &Directive),
+        place: &str,
+        tried: &Directive,
         mut config: Map<String, Value>,
         strips: bool,
     ) -> Passed {
@@ -116,7 +118,7 @@ impl<'d> Nginx<'_> {
         if known.is_empty() {
             known.push("{path}".to_owned());
         }
-        if let Some(mut passed) = self.fallback(site, (place, tried), Some(&mut known)) {
+        if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
                 set(&mut config, "passthrough", true);
                 set(&mut config, "try_files", known);
@@ -143,7 +145,8 @@ impl<'d> Nginx<'_> {
     fn fallback(
         &mut self,
         site: &Site<'d>,
-        (place, tried): (&str, &Directive),
+        place: &str,
+        tried: &Directive,
         known: Option<&mut Vec<String>>,
     ) -> Option<Passed> {
         let what = format!("{place}: {tried}");
@@ -167,7 +170,7 @@ impl<'d> Nginx<'_> {
             for directive in &location.directive.block {
                 self.known(&inner, directive);
             }
-            let mut passed = self.handled(site, (&inner, &levels), &location.way, &Rewritten::No);
+            let mut passed = self.handled(site, &inner, &levels, &location.way, &Rewritten::No);
             let plugins = self.plugins(&inner, &levels);
             let settings = self.settings(&inner, &levels);
             for one in &mut passed {

@@ -206,17 +206,17 @@ impl Nginx<'_> {
         for header in sets {
             let [name, value] = header.arguments.as_slice() else { continue };
             if name.eq_ignore_ascii_case("host") {
-                self.host_header(place, (header, value), made);
+                self.host_header(place, header, value, made);
             } else {
                 let known = taken.get(value).map(|text| vec![(Cond::Always, text.clone())]);
-                self.request_header(place, (header, name, value), known, &mut rules);
+                self.request_header(place, header, name, value, known, &mut rules);
             }
         }
         grouped("request_transformer", rules, made);
     }
 
     /// `proxy_set_header Host …`.
-    fn host_header(&mut self, place: &str, (header, value): (&Directive, &str), made: &mut Vec<Plug>) {
+    fn host_header(&mut self, place: &str, header: &Directive, value: &str, made: &mut Vec<Plug>) {
         let what = format!("{place}: {header}");
         if super::settings::is_usual_host(value) {
             return;
@@ -234,7 +234,9 @@ impl Nginx<'_> {
     fn request_header(
         &mut self,
         place: &str,
-        (header, name, value): (&Directive, &str, &str),
+        header: &Directive,
+        name: &str,
+        value: &str,
         known: Option<Vec<(Cond, String)>>,
         rules: &mut Vec<(Option<Value>, Value)>,
     ) {

@@ -18,13 +18,24 @@ const MAX_JUMPS: usize = 8;
 /// What is closed because of a directive.
 const TODO: &str = "write it with `matches`, `rewrite` or `redirect`, then remove `request_termination`";
 
+/// A rewritten path, and the directive that wrote it.
+struct Rewriting<'d, 'a> {
+    path: &'a str,
+    directive: &'d Directive,
+    /// How often a path was rewritten before.
+    jumps: usize,
+    /// The directive as reports call it.
+    what: &'a str,
+}
+
 impl<'d> Nginx<'_> {
     /// Runs the rewrite directives of a level. What ends a request becomes an item; says whether any request goes on.
     pub(super) fn script(
         &mut self,
         site: &Site<'d>,
         base: &Base,
-        (levels, jumps): (&[&'d Directive], usize),
+        levels: &[&'d Directive],
+        jumps: usize,
         items: &mut Vec<Item>,
     ) -> bool {
         let Some(level) = levels.last().copied() else { return true };
@@ -49,8 +60,8 @@ impl<'d> Nginx<'_> {
                     [name, value] => self.vars_here.set(name.trim_start_matches('$'), value, Cond::Always),
                     _ => self.unknown(&place, directive),
                 },
-                "rewrite" => self.rewrite(site, base, (levels, directive, jumps), items),
-                "if" => self.branch(site, base, (levels, directive, jumps), items),
+                "rewrite" => self.rewrite(site, base, levels, directive, jumps, items),
+                "if" => self.branch(site, base, levels, directive, jumps, items),
                 "valid_referers" => self.referers(directive, &site.names),
                 "break" => return true,
                 _ => {}
@@ -116,7 +127,9 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         base: &Base,
-        (levels, directive, jumps): (&[&'d Directive], &'d Directive, usize),
+        levels: &[&'d Directive],
+        directive: &'d Directive,
+        jumps: usize,
         items: &mut Vec<Item>,
     ) {
         let place = place(site, levels);
@@ -143,7 +156,7 @@ impl<'d> Nginx<'_> {
             || to.starts_with("https://")
             || to.starts_with("$scheme");
         if is_redirect {
-            let to = self.rewrite_redirect((&what, directive), to, flag);
+            let to = self.rewrite_redirect(&what, directive, to, flag);
             items.push(Item::new(&taken, to, "rewrite"));
             return;
         }
@@ -166,7 +179,7 @@ impl<'d> Nginx<'_> {
         if flag == "break" && in_location {
             self.out.done(directive.at, what);
             let way = Way::Regex(from.to_owned(), ignores);
-            self.serve(site, &taken, (levels, &way, &Rewritten::Break(path)), items);
+            self.serve(site, &taken, levels, &way, &Rewritten::Break(path), items);
             return;
         }
         // Without a flag, the directives behind it look at the new path.
@@ -176,11 +189,11 @@ impl<'d> Nginx<'_> {
             items.push(Item::new(&taken, To::Closed, "rewrite"));
             return;
         }
-        self.search_again(site, &taken, (&path, directive, jumps), (&what, items));
+        self.search_again(site, &taken, Rewriting { path: &path, directive, jumps, what: &what }, items);
     }
 
     /// A rewrite that redirects.
-    fn rewrite_redirect(&mut self, (what, directive): (&str, &Directive), to: &str, flag: &str) -> To {
+    fn rewrite_redirect(&mut self, what: &str, directive: &Directive, to: &str, flag: &str) -> To {
         let status = if flag == "permanent" { 301 } else { 302 };
         let (to, keeps) = to.strip_suffix('?').map_or((to, true), |to| (to, false));
         match self.redirect(status, to, keeps) {
@@ -200,9 +213,10 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         taken: &Base,
-        (path, directive, jumps): (&str, &'d Directive, usize),
-        (what, items): (&str, &mut Vec<Item>),
+        rewriting: Rewriting<'d, '_>,
+        items: &mut Vec<Item>,
     ) {
+        let Rewriting { path, directive, jumps, what } = rewriting;
         let literal = path.split(['$', '?']).next().unwrap_or_default().to_owned();
         let is_whole = !path.contains('$');
         let literal = if literal.is_empty() { "/".to_owned() } else { literal };
@@ -216,13 +230,8 @@ impl<'d> Nginx<'_> {
                 self.out.done(directive.at, what);
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
-                if self.script(site, taken, (&inner, jumps + 1), items) {
-                    self.serve(
-                        site,
-                        taken,
-                        (&inner, &location.way, &Rewritten::Last(path.to_owned())),
-                        items,
-                    );
+                if self.script(site, taken, &inner, jumps + 1, items) {
+                    self.serve(site, taken, &inner, &location.way, &Rewritten::Last(path.to_owned()), items);
                 }
                 for item in items.iter_mut().skip(before) {
                     item.label = format!("rewrite-{}", item.label);
@@ -241,7 +250,9 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         base: &Base,
-        (levels, directive, jumps): (&[&'d Directive], &'d Directive, usize),
+        levels: &[&'d Directive],
+        directive: &'d Directive,
+        jumps: usize,
         items: &mut Vec<Item>,
     ) {
         let place = place(site, levels);
@@ -275,7 +286,7 @@ impl<'d> Nginx<'_> {
         let mut inner = levels.to_vec();
         inner.push(directive);
         let before = self.vars_here.clone();
-        let goes_on = self.script(site, &taken, (&inner, jumps), items);
+        let goes_on = self.script(site, &taken, &inner, jumps, items);
         self.vars_here = before;
         let serves = directive.block.iter().any(|it| HANDLERS.contains(&it.name.as_str()));
         let others = directive
@@ -283,7 +294,7 @@ impl<'d> Nginx<'_> {
             .iter()
             .any(|it| !matches!(it.name.as_str(), "set" | "rewrite" | "return" | "break" | "if"));
         if goes_on && serves {
-            self.serve(site, &taken, (&inner, &Way::Prefix("/".to_owned()), &Rewritten::No), items);
+            self.serve(site, &taken, &inner, &Way::Prefix("/".to_owned()), &Rewritten::No, items);
         } else if goes_on && others {
             self.left_out(&place, directive, &taken, items);
         }

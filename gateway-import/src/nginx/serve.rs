@@ -49,12 +49,12 @@ impl<'d> Nginx<'_> {
         }
         let before = self.vars_here.clone();
         let start = items.len();
-        let goes_on = turn.levels.is_empty() || self.script(site, &turn.base, (&levels, 0), items);
+        let goes_on = turn.levels.is_empty() || self.script(site, &turn.base, &levels, 0, items);
         for item in items.iter_mut().skip(start) {
             item.label = format!("{}-{}", label(&turn.way), item.label);
         }
         if goes_on {
-            self.serve(site, &turn.base, (&levels, &turn.way, &Rewritten::No), items);
+            self.serve(site, &turn.base, &levels, &turn.way, &Rewritten::No, items);
             Self::add_slash(site, turn, &levels, items);
         }
         self.vars_here = before;
@@ -83,7 +83,9 @@ impl<'d> Nginx<'_> {
         &mut self,
         site: &Site<'d>,
         base: &Base,
-        (levels, way, rewritten): (&[&'d Directive], &Way, &Rewritten),
+        levels: &[&'d Directive],
+        way: &Way,
+        rewritten: &Rewritten,
         items: &mut Vec<Item>,
     ) {
         let place = place(site, levels);
@@ -107,7 +109,7 @@ impl<'d> Nginx<'_> {
         }
         let plugins = self.plugins(&place, levels);
         let settings = self.settings(&place, levels);
-        for passed in self.handled(site, (&place, levels), way, rewritten) {
+        for passed in self.handled(site, &place, levels, way, rewritten) {
             let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
             item.settings.clone_from(&settings);
             item.settings.extend(passed.settings);
@@ -124,7 +126,8 @@ impl<'d> Nginx<'_> {
     pub(super) fn handled(
         &mut self,
         site: &Site<'d>,
-        (place, levels): (&str, &[&'d Directive]),
+        place: &str,
+        levels: &[&'d Directive],
         way: &Way,
         rewritten: &Rewritten,
     ) -> Vec<Passed> {
@@ -132,7 +135,7 @@ impl<'d> Nginx<'_> {
         let handler =
             own.flat_map(|level| level.block.iter()).find(|it| HANDLERS.contains(&it.name.as_str()));
         let Some(handler) = handler else {
-            return vec![self.files(site, (place, levels), way, rewritten)];
+            return vec![self.files(site, place, levels, way, rewritten)];
         };
         let what = format!("{place}: {handler}");
         let closed = || {
@@ -177,7 +180,7 @@ impl<'d> Nginx<'_> {
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
         let mut made = Vec::new();
         for (cond, url) in cases {
-            match self.passed((handler, says_host), (&what, &url), way, rewritten) {
+            match self.passed(handler, says_host, &what, &url, way, rewritten) {
                 Some(passed) => made.push(Passed { cond, ..passed }),
                 None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
@@ -188,8 +191,10 @@ impl<'d> Nginx<'_> {
     /// `proxy_pass URL`.
     fn passed(
         &mut self,
-        (handler, says_host): (&Directive, bool),
-        (what, url): (&str, &str),
+        handler: &Directive,
+        says_host: bool,
+        what: &str,
+        url: &str,
         way: &Way,
         rewritten: &Rewritten,
     ) -> Option<Passed> {
@@ -211,7 +216,7 @@ impl<'d> Nginx<'_> {
             && url.port.is_none()
         {
             let to = To::Upstream { id: upstream.id.clone(), is_tls };
-            let (changes, mut rewrite) = self.forwarded((handler, what), &url.path, way, rewritten);
+            let (changes, mut rewrite) = self.forwarded(handler, what, &url.path, way, rewritten);
             settings.extend(changes);
             if !says_host {
                 // Its servers are told the group's name.
@@ -222,7 +227,7 @@ impl<'d> Nginx<'_> {
         }
         let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
         let to = To::Host { host: url.host.clone(), port, is_tls };
-        let (changes, rewrite) = self.forwarded((handler, what), &url.path, way, rewritten);
+        let (changes, rewrite) = self.forwarded(handler, what, &url.path, way, rewritten);
         settings.extend(changes);
         Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None })
     }
@@ -230,7 +235,8 @@ impl<'d> Nginx<'_> {
     /// Which path the target gets: the request's, or that of `proxy_pass` in the place of what the location matched.
     fn forwarded(
         &mut self,
-        (handler, what): (&Directive, &str),
+        handler: &Directive,
+        what: &str,
         path: &str,
         way: &Way,
         rewritten: &Rewritten,

@@ -191,7 +191,7 @@ impl<'d> Nginx<'_> {
         let order = self.order(&site.locations);
         let mut items = Vec::new();
         // What the server says for itself comes before any location is looked for.
-        let goes_on = self.script(&site, &super::location::Base::all(), (&[http, directive], 0), &mut items);
+        let goes_on = self.script(&site, &super::location::Base::all(), &[http, directive], 0, &mut items);
         if goes_on {
             for turn in &order {
                 self.turn(&site, turn, &mut items);

@@ -98,12 +98,12 @@ impl Nginx<'_> {
         }
         self.out.done(server.at, format_args!("{place}: port {port}"));
         match self.by_name.get(&to).cloned() {
-            Some(cases) if preread => self.by_name(server, (scheme, port), &cases, (&settings, &clients)),
+            Some(cases) if preread => self.by_name(server, scheme, port, &cases, &settings, &clients),
             _ if to.contains('$') || to.starts_with("unix:") => {
                 let why = "variables and sockets are not known; the port is not opened";
                 self.out.lost(server.at, format_args!("{place}: proxy_pass {to}"), why, "");
             }
-            _ => self.stream_proxy((scheme, port), &to, settings, &clients),
+            _ => self.stream_proxy(scheme, port, &to, settings, &clients),
         }
     }
 
@@ -111,9 +111,11 @@ impl Nginx<'_> {
     fn by_name(
         &mut self,
         server: &Directive,
-        (scheme, port): (&str, u16),
+        scheme: &str,
+        port: u16,
         cases: &[(String, String)],
-        (settings, clients): (&Map<String, Value>, &Option<Value>),
+        settings: &Map<String, Value>,
+        clients: &Option<Value>,
     ) {
         for (name, to) in cases {
             let mut settings = settings.clone();
@@ -127,7 +129,7 @@ impl Nginx<'_> {
                 }
                 name => set(&mut settings, "hosts", json!([name.trim_start_matches('.')])),
             }
-            self.stream_proxy((scheme, port), to, settings, clients);
+            self.stream_proxy(scheme, port, to, settings, clients);
         }
     }
 
@@ -176,7 +178,8 @@ impl Nginx<'_> {
 
     fn stream_proxy(
         &mut self,
-        (scheme, port): (&str, u16),
+        scheme: &str,
+        port: u16,
         to: &str,
         settings: Map<String, Value>,
         clients: &Option<Value>,

@@ -19,7 +19,7 @@ pub(super) fn resolved(out: &mut Import, documents: Vec<(bool, Node)>) -> (Vec<N
     let mut is_closed = false;
     for (_, document) in documents.iter().filter(|(is_compose, _)| *is_compose) {
         for (name, service) in document.get("services").map_or(&[][..], Node::entries) {
-            let (fixed, closes) = of_service(out, (name, service), has_file);
+            let (fixed, closes) = of_service(out, name, service, has_file);
             made.extend(fixed);
             is_closed |= closes;
         }
@@ -59,7 +59,7 @@ fn exposed(out: &mut Import, fixed: &[Node]) -> Exposed {
 }
 
 /// What a service's flags and variables say, where it is Traefik.
-fn of_service(out: &mut Import, (name, service): (&str, &Node), has_file: bool) -> (Option<Node>, bool) {
+fn of_service(out: &mut Import, name: &str, service: &Node, has_file: bool) -> (Option<Node>, bool) {
     let image = service.get("image").and_then(Node::plain).unwrap_or_default();
     let called = image.rsplit('/').next().unwrap_or_default().split([':', '@']).next().unwrap_or_default();
     let mut flags = Vec::new();

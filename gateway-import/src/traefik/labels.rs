@@ -53,7 +53,7 @@ pub(super) fn dynamic(out: &mut Import, document: &Node, exposed: Exposed) -> No
             if parts[0] == "http" && parts[1] == "routers" && !routers.contains(&parts[2]) {
                 routers.push(parts[2]);
             }
-            if container.server(&mut made, &parts, (value, *at)) {
+            if container.server(&mut made, &parts, value, *at) {
                 has_service = true;
                 continue;
             }
@@ -103,7 +103,7 @@ impl Container<'_> {
     }
 
     /// A service's server is the container, by its name and the port of the label. Whether the label is about that.
-    fn server(&self, made: &mut Node, parts: &[&str], (value, at): (&str, At)) -> bool {
+    fn server(&self, made: &mut Node, parts: &[&str], value: &str, at: At) -> bool {
         let [kind, "services", called, lower, server, port] = *parts else { return false };
         if !lower.eq_ignore_ascii_case("loadbalancer") || !server.eq_ignore_ascii_case("server") {
             return false;

@@ -70,7 +70,7 @@ impl Adaptive {
 
     /// A response came after this time, or failed to come. `peak` is the most that one caller had under way of late. Says
     /// the limit where it is set anew.
-    pub(super) fn observe(&self, (took, failed): (Duration, bool), peak: u64, now: Instant) -> Option<u64> {
+    pub(super) fn observe(&self, took: Duration, failed: bool, peak: u64, now: Instant) -> Option<u64> {
         self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
         let samples = self.samples.fetch_add(1, Relaxed) + 1;
         if failed {
@@ -157,7 +157,7 @@ mod tests {
         for _ in 0..count {
             *now += Duration::from_millis(101);
             let peak = whole(f64::from_bits(adaptive.limit.load(Relaxed)));
-            limits.extend((0..10).filter_map(|_| adaptive.observe((latency, false), peak, *now)));
+            limits.extend((0..10).filter_map(|_| adaptive.observe(latency, false, peak, *now)));
         }
         limits
     }
@@ -170,7 +170,7 @@ mod tests {
             let adaptive = Adaptive::new(rules, now);
             now += Duration::from_millis(101);
             let changed =
-                (1..=10).find(|_| adaptive.observe((Duration::from_millis(10), false), 20, now).is_some());
+                (1..=10).find(|_| adaptive.observe(Duration::from_millis(10), false, 20, now).is_some());
             assert_eq!(changed, Some(expected));
         }
     }
@@ -214,11 +214,11 @@ mod tests {
         let adaptive = Adaptive::new(rules(Algorithm::Gradient { tolerance: 1.5 }), now);
         now += Duration::from_millis(101);
         let failed: Vec<_> =
-            (0..5).filter_map(|_| adaptive.observe((Duration::from_millis(1), true), 20, now)).collect();
+            (0..5).filter_map(|_| adaptive.observe(Duration::from_millis(1), true, 20, now)).collect();
         assert_eq!(failed, [18]);
         now += Duration::from_millis(101);
         let unused: Vec<_> =
-            (0..5).filter_map(|_| adaptive.observe((Duration::from_millis(1), false), 2, now)).collect();
+            (0..5).filter_map(|_| adaptive.observe(Duration::from_millis(1), false, 2, now)).collect();
         assert_eq!(unused, [18]);
     }
 
@@ -226,12 +226,14 @@ mod tests {
     fn a_window_needs_its_time_and_its_samples() {
         let now = Instant::now();
         let adaptive = Adaptive::new(rules(Algorithm::Gradient { tolerance: 1.5 }), now);
-        let fast = (Duration::from_millis(1), false);
-        assert!((0..50).all(|_| adaptive.observe(fast, 20, now).is_none()), "not before its time");
+        assert!(
+            (0..50).all(|_| adaptive.observe(Duration::from_millis(1), false, 20, now).is_none()),
+            "not before its time"
+        );
         let adaptive = Adaptive::new(rules(Algorithm::Gradient { tolerance: 1.5 }), now);
         let later = now + Duration::from_secs(1);
         assert_eq!(
-            [(); 5].map(|()| adaptive.observe(fast, 20, later).is_some()),
+            [(); 5].map(|()| adaptive.observe(Duration::from_millis(1), false, 20, later).is_some()),
             [false, false, false, false, true]
         );
     }

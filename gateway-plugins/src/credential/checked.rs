@@ -68,7 +68,7 @@ impl<T: Send + Clone> Checked<T> {
 
     /// Keeps a value until this second.
     pub(crate) fn put(&self, print: Print, value: T, until: u64) {
-        self.with(|halves| halves.keep(self.half, print, (until, value)));
+        self.with(|halves| halves.keep(self.half, print, until, value));
     }
 }
 
@@ -81,15 +81,15 @@ impl<T: Clone> Halves<T> {
         if now >= until {
             return None;
         }
-        self.keep(half, *print, (until, value.clone()));
+        self.keep(half, *print, until, value.clone());
         Some(value)
     }
 
-    fn keep(&mut self, half: usize, print: Print, entry: (u64, T)) {
+    fn keep(&mut self, half: usize, print: Print, until: u64, value: T) {
         if self.new.len() >= half {
             self.old = std::mem::take(&mut self.new);
         }
-        self.new.insert(print, entry);
+        self.new.insert(print, (until, value));
     }
 }
 

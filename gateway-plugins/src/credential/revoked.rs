@@ -34,7 +34,7 @@ impl Revoked {
         files: Vec<PathBuf>,
         refresh: Seconds,
     ) -> Result<Self, Problems> {
-        let files = Watched::new(world, ("config.revoked_token_files", files), MAX_FILE, Ids::add_lines)?;
+        let files = Watched::new(world, "config.revoked_token_files", files, MAX_FILE, Ids::add_lines)?;
         Ok(Self { listed: listed.into_iter().collect(), files: Arc::new(files), refresh })
     }
 

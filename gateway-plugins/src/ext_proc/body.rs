@@ -36,11 +36,12 @@ type Stepped = Result<Option<Frame<Bytes>>, Box<Reply>>;
 impl Streamed {
     pub(super) fn new(
         inner: Body,
-        (core, visit): (Arc<Core>, Arc<Visit>),
+        core: Arc<Core>,
+        visit: Arc<Visit>,
         way: Way,
-        parts: (bool, bool),
+        pieces: bool,
+        trailers: bool,
     ) -> Self {
-        let (pieces, trailers) = parts;
         let rest = Bytes::new();
         Self { inner, core, visit, way, pieces, trailers, step: None, rest, told_end: false, over: false }
     }

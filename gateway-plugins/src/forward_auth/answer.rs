@@ -79,7 +79,8 @@ fn refusal(response: &Response<Bytes>, shown: &Shown) -> Box<Reply> {
 /// Whom the answer names: the consumer of that name, or somebody the other server vouches for.
 pub(super) fn caller(
     headers: &HeaderMap,
-    (name, groups): (&HeaderName, Option<&HeaderName>),
+    name: &HeaderName,
+    groups: Option<&HeaderName>,
     consumers: &Consumers,
 ) -> Option<Arc<Identity>> {
     let mut names = headers.get_all(name).iter();

@@ -129,7 +129,8 @@ pub(super) fn next(rest: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Bod
 /// When it is no such message.
 pub(super) fn written(
     message: &[u8],
-    (about, field): (&MessageDescriptor, Option<&FieldDescriptor>),
+    about: &MessageDescriptor,
+    field: Option<&FieldDescriptor>,
     writing: &Writing,
 ) -> Result<Vec<u8>, BodyError> {
     const BAD: BodyError = BodyError::Framing("a gRPC message can't be read");
@@ -184,7 +185,7 @@ impl Transform for Streamed {
     fn data(&mut self, data: Bytes, out: &mut Output) -> Result<(), BodyError> {
         self.rest.extend_from_slice(&data);
         while let Some(message) = next(&mut self.rest, self.writing.limit)? {
-            let item = written(&message, (&self.about, self.field.as_ref()), &self.writing)?;
+            let item = written(&message, &self.about, self.field.as_ref(), &self.writing)?;
             self.put(&item, out);
         }
         Ok(())

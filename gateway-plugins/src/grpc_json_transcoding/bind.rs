@@ -28,7 +28,8 @@ pub(super) struct Reading {
 /// What is wrong with the request, for its client.
 pub(super) fn message(
     binding: &Binding,
-    (path, query): (&str, Option<&str>),
+    path: &str,
+    query: Option<&str>,
     body: &[u8],
     reading: Reading,
 ) -> Result<DynamicMessage, String> {
@@ -46,7 +47,7 @@ pub(super) fn message(
         set(&mut message, field, value, Source::Path)?;
     }
     if binding.body != BodyTo::All {
-        of_query(&mut message, query.unwrap_or_default(), (binding, &from_path), reading)?;
+        of_query(&mut message, query.unwrap_or_default(), binding, &from_path, reading)?;
     }
     Ok(message)
 }
@@ -81,7 +82,8 @@ fn of_field(
 fn of_query(
     message: &mut DynamicMessage,
     query: &str,
-    (binding, from_path): (&Binding, &[&str]),
+    binding: &Binding,
+    from_path: &[&str],
     reading: Reading,
 ) -> Result<(), String> {
     for (n, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {

@@ -115,7 +115,7 @@ impl Calls {
             offers.push((Method::POST, path_of(method), "*".into(), String::new()));
         }
         for (verb, path, body, response_body) in offers {
-            if let Err(why) = self.offer(method, (verb, &path), (&body, &response_body)) {
+            if let Err(why) = self.offer(method, verb, &path, &body, &response_body) {
                 problems.add("config", format!("{}: {why}", method.full_name()));
             }
         }
@@ -124,8 +124,10 @@ impl Calls {
     fn offer(
         &mut self,
         method: &MethodDescriptor,
-        (verb, path): (Method, &str),
-        (body, response_body): (&str, &str),
+        verb: Method,
+        path: &str,
+        body: &str,
+        response_body: &str,
     ) -> Result<(), String> {
         let template = Template::read(path)?;
         let (input, output) = (method.input(), method.output());

@@ -92,13 +92,14 @@ impl PublicKeys {
         &self,
         key_id: &str,
         named: Option<Method>,
-        (message, signature): (&[u8], &[u8]),
+        message: &[u8],
+        signature: &[u8],
         seat: Seat<'_>,
     ) -> Result<Arc<Identity>, Fault> {
         let Some((key, consumer)) = self.0.get(key_id) else {
             return match named {
                 None | Some(Method::HmacSha256) => {
-                    shared(key_id, hmac::HMAC_SHA256, (message, signature), seat)
+                    shared(key_id, hmac::HMAC_SHA256, message, signature, seat)
                 }
                 Some(Method::Public(_)) => Err(Fault::Signature),
             };
@@ -132,7 +133,8 @@ fn only_algorithm(key: &Key) -> Option<Algorithm> {
 pub(super) fn shared(
     name: &str,
     hash: hmac::Algorithm,
-    (message, signature): (&[u8], &[u8]),
+    message: &[u8],
+    signature: &[u8],
     seat: Seat<'_>,
 ) -> Result<Arc<Identity>, Fault> {
     let is_by = |secret: &[u8]| hmac::verify(&hmac::Key::new(hash, secret), message, signature).is_ok();

@@ -59,9 +59,12 @@ pub(super) struct Counts {
 impl Remote {
     /// Reads one setting; what is wrong with it goes to `problems`.
     pub(super) fn new(
-        (place, url): (&str, &str),
+        place: &str,
+        url: &str,
         config: &Config,
-        (world, counts, entries): (&World, &Counts, Gauge),
+        world: &World,
+        counts: &Counts,
+        entries: Gauge,
         problems: &mut Problems,
     ) -> Option<Arc<Self>> {
         let server = oauth::client(world, url, |endpoint| {

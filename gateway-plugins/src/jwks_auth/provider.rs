@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::ProviderConfig;
 use super::source::{Pace, Source};
+use crate::credential::bearer::SignedSettings;
 use crate::credential::grants::Grants;
 use crate::credential::texts;
 use crate::jose::jwk::KeySet;
@@ -27,7 +28,8 @@ impl Provider {
     pub(super) fn new(
         written: ProviderConfig,
         world: &World,
-        ((leeway, requires_expiry), pace): ((u64, bool), Pace),
+        signed: &SignedSettings,
+        pace: Pace,
         at: &str,
     ) -> Result<Self, Problems> {
         let mut problems = Problems::default();
@@ -65,12 +67,11 @@ impl Provider {
                 (format!("{base}/.well-known/openid-configuration"), "issuer")
             }
         };
-        let place = (url.as_str(), option != "jwks_uri");
-        let source =
-            Source::new(world, (&written.issuer, written.ca_path), place, pace).map_err(|mut all| {
-                all.0.iter_mut().for_each(|problem| problem.path = format!("{at}.{option}"));
-                all
-            })?;
+        let source = Source::new(world, &written.issuer, written.ca_path, &url, option != "jwks_uri", pace)
+            .map_err(|mut all| {
+            all.0.iter_mut().for_each(|problem| problem.path = format!("{at}.{option}"));
+            all
+        })?;
         Ok(Self {
             issuer: written.issuer,
             source: Arc::new(source),
@@ -79,8 +80,8 @@ impl Provider {
                 // The issuer is what this provider was found by.
                 issuers: Vec::new(),
                 audiences,
-                leeway,
-                requires_expiry,
+                leeway: signed.leeway_seconds.0,
+                requires_expiry: signed.require_exp,
             },
             grants,
         })

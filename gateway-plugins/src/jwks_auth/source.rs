@@ -68,11 +68,13 @@ impl Source {
     /// The keys behind `url`, which is a key set's or a discovery document's.
     pub(crate) fn new(
         world: &World,
-        (issuer, ca_path): (&str, Option<std::path::PathBuf>),
-        (url, is_discovery): (&str, bool),
+        issuer: &str,
+        ca_path: Option<std::path::PathBuf>,
+        url: &str,
+        is_discovery: bool,
         pace: Pace,
     ) -> Result<Self, Problems> {
-        let first = client(world, url, (ca_path.clone(), pace.timeout))
+        let first = client(world, url, ca_path.clone(), pace.timeout)
             .map_err(|message| Problems::one("", message))?;
         let count = |result| world.meters().counter(FETCHES, &["issuer", "result"], &[issuer, result]);
         Ok(Self {
@@ -165,7 +167,7 @@ impl Source {
         if uri.scheme_str() == Some("https") && !url.starts_with("https://") {
             return Err(format!("{uri} names keys that are not behind https"));
         }
-        let (client, uri) = client(&self.world, url, (self.ca_path.clone(), self.pace.timeout))?;
+        let (client, uri) = client(&self.world, url, self.ca_path.clone(), self.pace.timeout)?;
         let keys = KeySet::read(&get(&client, &uri).await?).ok_or_else(|| format!("{uri} has no key set"))?;
         self.held.about.store(Some(Arc::new(about)));
         Ok(keys)
@@ -175,7 +177,8 @@ impl Source {
 fn client(
     world: &World,
     url: &str,
-    (ca_path, timeout): (Option<std::path::PathBuf>, Duration),
+    ca_path: Option<std::path::PathBuf>,
+    timeout: Duration,
 ) -> Result<(Client, Uri), String> {
     let (endpoint, uri) = Endpoint::of_url(url)?;
     let mut endpoint = endpoint.trusting(ca_path).within(timeout);

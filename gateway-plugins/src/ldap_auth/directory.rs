@@ -225,7 +225,7 @@ impl Search {
             (None, None) => vec!["1.1"],
             (groups, name) => [groups, name].into_iter().flatten().map(String::as_str).collect(),
         };
-        let entries = search(connection, (&self.base, &self.filter(user)), attributes, 2).await?;
+        let entries = search(connection, &self.base, &self.filter(user), attributes, 2).await?;
         let [entry] = entries.as_slice() else {
             return match entries.is_empty() {
                 true => Ok(None),
@@ -249,7 +249,7 @@ impl Groups {
     async fn find(&self, connection: &mut Ldap, user: &str, dn: &str) -> Result<Vec<String>, String> {
         let filter = self.filter(user, dn);
         let attributes = vec![self.attribute.as_str()];
-        let entries = search(connection, (&self.base, &filter), attributes, MAX_GROUPS).await?;
+        let entries = search(connection, &self.base, &filter, attributes, MAX_GROUPS).await?;
         let names: BTreeSet<&String> =
             entries.iter().flat_map(|entry| values(entry, &self.attribute)).collect();
         Ok(names.into_iter().cloned().collect())
@@ -259,7 +259,8 @@ impl Groups {
 /// The entries under a base that fit a filter, with these attributes; at most so many.
 async fn search(
     connection: &mut Ldap,
-    (base, filter): (&str, &str),
+    base: &str,
+    filter: &str,
     attributes: Vec<&str>,
     most: i32,
 ) -> Result<Vec<SearchEntry>, String> {

@@ -12,7 +12,7 @@ use super::*;
 
 /// A certificate of this common name with these alternative names, by an authority called `Example CA`; and the
 /// authority's own.
-fn made(common_name: &str, alternative: Vec<SanType>, years: (i32, i32)) -> (Vec<u8>, Vec<u8>) {
+fn made(common_name: &str, alternative: Vec<SanType>, from: i32, until: i32) -> (Vec<u8>, Vec<u8>) {
     let subject = |parts: &[(DnType, &str)]| {
         let mut name = DistinguishedName::new();
         parts.iter().for_each(|(kind, text)| name.push(kind.clone(), *text));
@@ -27,14 +27,14 @@ fn made(common_name: &str, alternative: Vec<SanType>, years: (i32, i32)) -> (Vec
     let mut params = CertificateParams::default();
     params.distinguished_name = subject(&[(DnType::CommonName, common_name)]);
     params.subject_alt_names = alternative;
-    params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
-    params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
     let leaf = params.signed_by(&KeyPair::generate().expect("a key"), &Signer::from_params(&authority, &key));
     (leaf.expect("a certificate").der().to_vec(), root.der().to_vec())
 }
 
 fn leaf(common_name: &str, alternative: Vec<SanType>) -> Vec<u8> {
-    made(common_name, alternative, (2020, 4000)).0
+    made(common_name, alternative, 2020, 4000).0
 }
 
 fn dns(name: &str) -> SanType {
@@ -120,8 +120,8 @@ async fn consumers_by_the_parts_of_their_certificates() {
         ),
         (&all, b"not a certificate".to_vec(), "401 certificate_unreadable"),
         (&all, [leaf("orders", vec![]), vec![0]].concat(), "401 certificate_unreadable"),
-        (&all, made("orders", vec![], (2000, 2010)).0, "401 certificate_expired"),
-        (&all, made("orders", vec![], (3000, 4000)).0, "401 certificate_expired"),
+        (&all, made("orders", vec![], 2000, 2010).0, "401 certificate_expired"),
+        (&all, made("orders", vec![], 3000, 4000).0, "401 certificate_expired"),
         (&json!({ "allowed_issuers": [{ "cn": "Example CA" }] }), leaf("orders", vec![]), "alice"),
         (
             &json!({ "allowed_issuers": [{ "cn": "x" }, { "o": "Example", "cn": "Example CA" }] }),
@@ -160,7 +160,7 @@ async fn requests_without_a_certificate() {
 
 #[tokio::test]
 async fn targets_get_the_certificate_that_was_shown_and_no_other() {
-    let (der, root) = made("orders", vec![], (2020, 4000));
+    let (der, root) = made("orders", vec![], 2020, 4000);
     let forged = [("client-cert", ":Zm9yZ2Vk:"), ("client-cert-chain", ":Zm9yZ2Vk:")];
     let (own, chain) = (certificate::encoded(&der), certificate::encoded(&root));
     let twice = format!("{chain}, {chain}");

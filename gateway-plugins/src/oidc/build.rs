@@ -122,12 +122,18 @@ fn provider(config: &Config, oauth: OauthClient, world: &World) -> Result<Provid
         Some(url) => (url.clone(), "discovery_url"),
         None => (format!("{base}/.well-known/openid-configuration"), "issuer"),
     };
-    let from = (config.issuer.as_str(), config.ca_path.clone());
-    let source =
-        Source::new(world, from, (&url, true), pace(config.timeout_ms.duration())).map_err(|mut all| {
-            all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
-            all
-        })?;
+    let source = Source::new(
+        world,
+        config.issuer.as_str(),
+        config.ca_path.clone(),
+        &url,
+        true,
+        pace(config.timeout_ms.duration()),
+    )
+    .map_err(|mut all| {
+        all.0.iter_mut().for_each(|problem| problem.path = format!("config.{option}"));
+        all
+    })?;
     Ok(Provider {
         source: Arc::new(source),
         world: world.clone(),

@@ -64,7 +64,8 @@ impl Cookies {
         &self,
         headers: &HeaderMap,
         value: &str,
-        (seconds, secure): (u64, bool),
+        seconds: u64,
+        secure: bool,
     ) -> Option<Vec<HeaderValue>> {
         let parts: Vec<&[u8]> = value.as_bytes().chunks(PART).collect();
         if parts.len() > MAX_PARTS {
@@ -74,7 +75,7 @@ impl Cookies {
         for (n, part) in parts.iter().enumerate() {
             let text = std::str::from_utf8(part).ok()?;
             let text = if n == 0 { format!("{}.{text}", parts.len()) } else { text.to_owned() };
-            lines.push(self.set(&Self::part(&self.name, n), &text, (seconds, secure))?);
+            lines.push(self.set(&Self::part(&self.name, n), &text, seconds, secure)?);
         }
         let old = (parts.len()..MAX_PARTS).map(|n| Self::part(&self.name, n));
         lines.extend(self.gone(headers, old, secure));
@@ -93,11 +94,11 @@ impl Cookies {
         secure: bool,
     ) -> Vec<HeaderValue> {
         let sent = names.filter(|name| cookies(headers).any(|(key, _)| key == name.as_bytes()));
-        sent.filter_map(|name| self.set(&name, "", (0, secure))).collect()
+        sent.filter_map(|name| self.set(&name, "", 0, secure)).collect()
     }
 
     /// One `Set-Cookie`; without a value it removes the cookie.
-    pub(super) fn set(&self, name: &str, value: &str, (seconds, secure): (u64, bool)) -> Option<HeaderValue> {
+    pub(super) fn set(&self, name: &str, value: &str, seconds: u64, secure: bool) -> Option<HeaderValue> {
         let same_site = match self.same_site {
             SameSite::Lax => "Lax",
             SameSite::Strict => "Strict",

@@ -110,12 +110,12 @@ impl Oidc {
         let name = self.cookies.login(&state);
         let login = Login { state, nonce, verifier, target, until: now().saturating_add(LOGIN) };
         let secure = visit.is_secure();
-        let cookie = self.cookies.set(&name, &self.seal.close(&name, &login)?, (LOGIN, secure))?;
+        let cookie = self.cookies.set(&name, &self.seal.close(&name, &login)?, LOGIN, secure)?;
         let mut reply = redirect(&format!("{endpoint}{joint}{query}"))?.header(SET_COOKIE, cookie);
         let headers = &visit.headers;
         let mut old = self.cookies.logins(headers);
         old.truncate(old.len().saturating_sub(MAX_LOGINS - 1));
-        let gone = old.iter().filter_map(|name| self.cookies.set(name, "", (0, secure)));
+        let gone = old.iter().filter_map(|name| self.cookies.set(name, "", 0, secure));
         for line in gone.chain(self.cookies.clear(headers, secure)) {
             reply = reply.header(SET_COOKIE, line);
         }
@@ -150,8 +150,8 @@ impl Oidc {
             return Box::new(self.forgetting(reply.detail("the provider did not log you in"), visit, &name));
         };
         let redirect_uri = self.redirect_uri(visit);
-        match self.provider.redeem((code, &login.verifier), &redirect_uri, &login.nonce).await {
-            Ok(session) => self.landed(visit, &session, (&name, &login.target)),
+        match self.provider.redeem(code, &login.verifier, &redirect_uri, &login.nonce).await {
+            Ok(session) => self.landed(visit, &session, &name, &login.target),
             Err(Failure::Unavailable) => {
                 self.counts.failed.add(1);
                 unavailable()
@@ -173,13 +173,13 @@ impl Oidc {
     /// A reply that removes the cookie of a login.
     fn forgetting(&self, reply: Reply, visit: &Visit, name: &str) -> Reply {
         let secure = visit.is_secure();
-        match self.cookies.set(name, "", (0, secure)) {
+        match self.cookies.set(name, "", 0, secure) {
             Some(line) => reply.header(SET_COOKIE, line),
             None => reply,
         }
     }
 
-    fn landed(&self, visit: &Visit, session: &Session, (name, target): (&str, &str)) -> Box<Reply> {
+    fn landed(&self, visit: &Visit, session: &Session, name: &str, target: &str) -> Box<Reply> {
         let Some(lines) = self.session_cookies(visit, session) else {
             let reply = Reply::new(Cause::Internal).reason("oidc_session_too_large");
             return Box::new(reply.detail("the provider's tokens are too large for cookies"));
@@ -198,6 +198,6 @@ impl Oidc {
         let left = session.began.saturating_add(self.session_ttl).saturating_sub(now());
         let secure = visit.is_secure();
         let text = self.seal.close(&self.cookies.name, session)?;
-        self.cookies.write(&visit.headers, &text, (left, secure))
+        self.cookies.write(&visit.headers, &text, left, secure)
     }
 }

@@ -64,7 +64,7 @@ impl Oidc {
         }
         if let Some(sid) = sid {
             // Without room for more only the cookies go.
-            let _noted = self.ended.note(("sid", sid), now(), now().saturating_add(self.session_ttl));
+            let _noted = self.ended.note("sid", sid, now(), now().saturating_add(self.session_ttl));
         }
         for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
             reply = reply.header(SET_COOKIE, line);
@@ -101,8 +101,8 @@ impl Oidc {
             return invalid();
         }
         let who = text("sid").map(|id| ("sid", id)).or_else(|| text("sub").map(|id| ("sub", id)));
-        let Some(who) = who else { return invalid() };
-        if !self.ended.note(who, now(), now().saturating_add(self.session_ttl)) {
+        let Some((name, id)) = who else { return invalid() };
+        if !self.ended.note(name, id, now(), now().saturating_add(self.session_ttl)) {
             return unavailable();
         }
         self.counts.logouts.add(1);

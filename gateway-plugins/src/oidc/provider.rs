@@ -91,7 +91,8 @@ impl Provider {
     /// The session that a code stands for (RFC 6749 §4.1.3, RFC 7636 §4.5).
     pub(super) async fn redeem(
         &self,
-        (code, verifier): (&str, &str),
+        code: &str,
+        verifier: &str,
         redirect_uri: &str,
         nonce: &str,
     ) -> Result<Session, Failure> {

@@ -64,7 +64,7 @@ const MAX_ENDED: usize = 100_000;
 impl Ended {
     /// Notes that sessions that began before this second are over: the one with this `sid`, or all of this `sub`. False
     /// when there is no room.
-    pub(super) fn note(&self, (name, id): (&str, &str), second: u64, until: u64) -> bool {
+    pub(super) fn note(&self, name: &str, id: &str, second: u64, until: u64) -> bool {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_ENDED {
             all.retain(|_, (_, until)| *until > second);
@@ -166,9 +166,9 @@ mod tests {
     fn logouts_are_bounded_and_forgotten_when_their_sessions_are_over() {
         let ended = Ended::default();
         for n in 0..MAX_ENDED {
-            assert!(ended.note(("sid", &n.to_string()), 100, 200));
+            assert!(ended.note("sid", &n.to_string(), 100, 200));
         }
-        assert!(!ended.note(("sid", "x"), 199, 300));
-        assert!(ended.note(("sid", "x"), 200, 300));
+        assert!(!ended.note("sid", "x", 199, 300));
+        assert!(ended.note("sid", "x", 200, 300));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new(kind: Kind, ratio: f64, (errors, slower): (bool, Option<Millis>)) -> Self {
+    pub(super) fn new(kind: Kind, ratio: f64, errors: bool, slower: Option<Millis>) -> Self {
         Self { kind, below: below(ratio), errors, slower_than: slower.map(Millis::duration) }
     }
 
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn decided(kind: Kind, ratio: f64, parent: Option<bool>) -> f64 {
-        let sampler = Sampler::new(kind, ratio, (false, None));
+        let sampler = Sampler::new(kind, ratio, false, None);
         let of = 20_000;
         let taken = (0..of).filter(|_| sampler.decide(TraceId::random(), parent)).count();
         taken as f64 / f64::from(of)
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_trace_is_decided_alike_everywhere() {
         let trace = TraceId([0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0]);
-        let at = |ratio| Sampler::new(Kind::TraceIdRatio, ratio, (false, None)).decide(trace, None);
+        let at = |ratio| Sampler::new(Kind::TraceIdRatio, ratio, false, None).decide(trace, None);
         assert!(at(0.13) && !at(0.12), "an eighth of the range");
     }
 }

@@ -165,7 +165,7 @@ impl Config {
             }
             ratio
         });
-        Sampler::new(kind, ratio.unwrap_or(1.0), (self.record_errors, self.record_slower_than_ms))
+        Sampler::new(kind, ratio.unwrap_or(1.0), self.record_errors, self.record_slower_than_ms)
     }
 
     /// Header fields with the names of their attributes.

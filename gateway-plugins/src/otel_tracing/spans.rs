@@ -107,7 +107,8 @@ fn span(out: &mut Vec<u8>, encoding: Encoding, write: impl FnOnce(&mut Encoder<'
 /// The span of the exchange.
 pub(super) fn exchange(
     out: &mut Vec<u8>,
-    (plugin, clock): (&OtelTracing, Clock),
+    plugin: &OtelTracing,
+    clock: Clock,
     trace: &Trace,
     record: &ExchangeRecord<'_>,
 ) {
@@ -191,9 +192,12 @@ fn sent(all: &mut Attributes<'_, '_, '_>, plugin: &OtelTracing, exchange: &Excha
 /// The span of one attempt.
 pub(super) fn attempt(
     out: &mut Vec<u8>,
-    (plugin, clock): (&OtelTracing, Clock),
-    (trace, tried): (&Trace, &Try),
-    (record, seat): (&ExchangeRecord<'_>, Seat<'_>),
+    plugin: &OtelTracing,
+    clock: Clock,
+    trace: &Trace,
+    tried: &Try,
+    record: &ExchangeRecord<'_>,
+    seat: Seat<'_>,
 ) {
     let exchange = record.exchange;
     let ended = tried.ended.map_or(clock.nanos, |ended| clock.at(ended));
@@ -258,9 +262,11 @@ fn url(exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
 /// The span of a plugin that waited.
 pub(super) fn wait(
     out: &mut Vec<u8>,
-    (plugin, clock): (&OtelTracing, Clock),
+    plugin: &OtelTracing,
+    clock: Clock,
     trace: &Trace,
-    (waited, seat): (&Waited, Seat<'_>),
+    waited: &Waited,
+    seat: Seat<'_>,
 ) {
     let config = seat.state().plugins.at(waited.place);
     let name = config.map_or("plugin", |config| &*config.plugin_name);
@@ -281,9 +287,11 @@ pub(super) fn wait(
 /// The span of a session.
 pub(super) fn session(
     out: &mut Vec<u8>,
-    (plugin, clock): (&OtelTracing, Clock),
+    plugin: &OtelTracing,
+    clock: Clock,
     trace: &Trace,
-    (record, seat): (&SessionRecord<'_>, Seat<'_>),
+    record: &SessionRecord<'_>,
+    seat: Seat<'_>,
 ) {
     let session = record.session;
     // A WebSocket's session goes on below the span of the exchange it began as.

@@ -48,7 +48,8 @@ impl Shared {
         &self,
         key: u64,
         asks: &[Ask],
-        (many, now): (u64, u64),
+        many: u64,
+        now: u64,
     ) -> Result<(Vec<u64>, Option<usize>), Away> {
         if !self.link.is_up() {
             return Err(Away);

@@ -266,15 +266,15 @@ async fn gateways_share_quotas() {
     let (one, _first) = gateway(redis.port).await;
     let (two, _second) = gateway(redis.port).await;
     let asks = [Ask { id: 1, end: 1060, limit: 50 }, Ask { id: 2, end: 2000, limit: 70 }];
-    let asked = (0..200).map(|n| if n % 2 == 0 { &one } else { &two }.take(7, &asks, (1, 1000)));
+    let asked = (0..200).map(|n| if n % 2 == 0 { &one } else { &two }.take(7, &asks, 1, 1000));
     let answers = futures_util::future::join_all(asked).await;
     let passed = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|(_, refused)| refused.is_none()));
     assert_eq!(passed.count(), 50);
-    let refused = one.take(7, &asks, (1, 1000)).await.unwrap();
+    let refused = one.take(7, &asks, 1, 1000).await.unwrap();
     assert_eq!(refused, (vec![50, 50], Some(0)), "a refusal takes from none");
     let next = [Ask { end: 1120, ..asks[0] }, asks[1]];
-    assert_eq!(two.take(7, &next, (1, 1061)).await.unwrap(), (vec![1, 51], None), "the next period");
-    assert_eq!(two.take(8, &asks, (1, 1000)).await.unwrap(), (vec![1, 1], None), "another caller");
+    assert_eq!(two.take(7, &next, 1, 1061).await.unwrap(), (vec![1, 51], None), "the next period");
+    assert_eq!(two.take(8, &asks, 1, 1000).await.unwrap(), (vec![1, 1], None), "another caller");
     let client = redis::Client::open(format!("redis://127.0.0.1:{}", redis.port)).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let keys: Vec<String> =

@@ -41,9 +41,11 @@ pub(super) fn policy(limits: &[Limit]) -> HeaderValue {
 
 /// Writes headers about the limit with the least left, and about all policies.
 pub(super) fn write(
-    (which, policy): (LimitHeaders, &HeaderValue),
+    which: LimitHeaders,
+    policy: &HeaderValue,
     limits: &[Limit],
-    (tightest, standing): (usize, Standing),
+    tightest: usize,
+    standing: Standing,
     headers: &mut HeaderMap,
 ) {
     let Some(Limit { name, burst, .. }) = limits.get(tightest) else { return };

@@ -20,6 +20,9 @@ const WAYS: usize = 8;
 /// After so long another request asks for a lease, where the one that did never came back.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
+/// What the store said of a caller: the number of the tightest limit, and how the caller stands with it.
+pub(super) type Said = (usize, Standing);
+
 /// What is known of one caller. Times are nanoseconds from the epoch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
@@ -28,7 +31,7 @@ struct Slot {
     left: u64,
     until: u64,
     /// What the store said, and when.
-    said: (usize, Standing),
+    said: Said,
     at: u64,
     state: State,
 }
@@ -48,9 +51,9 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Held {
     /// It passes.
-    Passes((usize, Standing)),
+    Passes(Said),
     /// It does not.
-    Refused((usize, Standing)),
+    Refused(Said),
     /// The store has to be asked for this much.
     Ask(u64),
 }
@@ -65,7 +68,7 @@ pub(super) struct Leases {
 
 impl Leases {
     /// Leases of this size and lifetime for so many callers.
-    pub(super) fn new(keys: usize, (size, lifetime): (u64, Duration), now: Instant) -> Self {
+    pub(super) fn new(keys: usize, size: u64, lifetime: Duration, now: Instant) -> Self {
         let sets = (0..keys.div_ceil(WAYS).max(1)).map(|_| Mutex::default()).collect();
         Self { sets, epoch: Epoch::starting(now), size, lifetime }
     }
@@ -102,7 +105,7 @@ impl Leases {
     }
 
     /// The store has granted what a request with this cost asked for, and more. `said` is how the caller stands.
-    pub(super) fn granted(&self, key: u64, extra: u64, said: (usize, Standing), now: Instant) {
+    pub(super) fn granted(&self, key: u64, extra: u64, said: Said, now: Instant) {
         let now = self.epoch.nanos(now);
         self.know(key, now, |slot| {
             slot.left = extra;
@@ -114,7 +117,7 @@ impl Leases {
     }
 
     /// The store has no room for a request with this cost.
-    pub(super) fn refused(&self, key: u64, cost: u64, said: (usize, Standing), now: Instant) {
+    pub(super) fn refused(&self, key: u64, cost: u64, said: Said, now: Instant) {
         let now = self.epoch.nanos(now);
         self.know(key, now, |slot| {
             if slot.state == State::Leased && slot.left > 0 {
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn a_caller_has_one_lease_for_its_lifetime() {
         let start = Instant::now();
-        let leases = Leases::new(100, (4, LIFETIME), start);
+        let leases = Leases::new(100, 4, LIFETIME, start);
         assert_eq!(leases.take(7, 1, start), Held::Ask(4));
         assert_eq!(leases.take(7, 1, start), Held::Ask(1), "somebody else has asked for the lease");
         leases.granted(7, 3, standing(true, 90, 0), start);
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn a_refusal_is_remembered_until_there_is_room() {
         let start = Instant::now();
-        let leases = Leases::new(100, (4, Duration::from_secs(60)), start);
+        let leases = Leases::new(100, 4, Duration::from_secs(60), start);
         assert_eq!(leases.take(7, 2, start), Held::Ask(4));
         leases.refused(7, 2, standing(false, 1, 3), start);
         let Held::Refused((0, told)) = leases.take(7, 2, start + LIFETIME) else { panic!("it is known") };
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn memory_is_fixed() {
         let start = Instant::now();
-        let leases = Leases::new(WAYS, (4, LIFETIME), start);
+        let leases = Leases::new(WAYS, 4, LIFETIME, start);
         for key in 1..100_000_u64 {
             assert_eq!(leases.take(key << 40, 1, start), Held::Ask(4));
             leases.granted(key << 40, 3, standing(true, 1, 0), start);

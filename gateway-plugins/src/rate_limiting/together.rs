@@ -46,14 +46,15 @@ impl Together {
     pub(super) fn new(
         redis: &RedisConfig,
         world: &World,
-        (limits, leases): (&[Limit], Option<(usize, Lease)>),
+        limits: &[Limit],
+        leases: Option<(usize, Lease)>,
     ) -> Self {
         let owner = world.owner().map_or("", |owner| owner.config.as_str());
         let count =
             |outcome| world.meters().counter(SHARED, &["plugin_config", "outcome"], &[owner, outcome]);
         let leases = leases.map(|(keys, Lease { size, lifetime })| {
             let name = format!("leases of {size} for {lifetime:?}, {keys}");
-            world.kept(&name, || Leases::new(keys, (size, lifetime), Instant::now()))
+            world.kept(&name, || Leases::new(keys, size, lifetime, Instant::now()))
         });
         Self {
             limits: Arc::new(SharedLimits::new(redis, world)),
@@ -68,7 +69,7 @@ impl Together {
     }
 
     /// What is known without asking: by a lease, or because the store can't be asked.
-    pub(super) fn at_once(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Known {
+    pub(super) fn at_once(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> Known {
         let held = self.leases.as_ref().map(|leases| leases.take(key, cost, now));
         let (passed, tightest) = match held {
             Some(Held::Passes(standing)) => (true, standing),
@@ -79,7 +80,7 @@ impl Together {
                 if let Some(leases) = &self.leases {
                     leases.unanswered(key, now);
                 }
-                return Known::Outcome(self.without(plugin, (key, cost), now));
+                return Known::Outcome(self.without(plugin, key, cost, now));
             }
         };
         self.leased.add(1);
@@ -91,21 +92,23 @@ impl Together {
     pub(super) async fn ask(
         &self,
         plugin: &RateLimiting,
-        (key, cost, most): (u64, u64, u64),
+        key: u64,
+        cost: u64,
+        most: u64,
         now: Instant,
     ) -> Outcome {
         let answered = match &self.leases {
-            Some(_) => self.limits.lease(key, &self.rules, (cost, most)).await,
+            Some(_) => self.limits.lease(key, &self.rules, cost, most).await,
             None => {
                 let mode = if plugin.count == Count::All { Mode::Take } else { Mode::Look };
-                self.limits.ask(key, &self.rules, (mode, cost)).await.map(|answer| (answer, cost))
+                self.limits.ask(key, &self.rules, mode, cost).await.map(|answer| (answer, cost))
             }
         };
         let Ok((answer, granted)) = answered else {
             if let Some(leases) = &self.leases {
                 leases.unanswered(key, now);
             }
-            return self.without(plugin, (key, cost), now);
+            return self.without(plugin, key, cost, now);
         };
         self.asked.add(1);
         let passed = answer.refused.is_none();
@@ -135,7 +138,7 @@ impl Together {
     }
 
     /// What `on_error` says.
-    pub(super) fn without(&self, plugin: &RateLimiting, (key, cost): (u64, u64), now: Instant) -> Outcome {
+    pub(super) fn without(&self, plugin: &RateLimiting, key: u64, cost: u64, now: Instant) -> Outcome {
         match self.limits.on_error() {
             OnError::Local => {
                 self.local.add(1);
@@ -154,6 +157,6 @@ impl Together {
 
     /// Takes so many, whatever is left. False where it could not be told.
     pub(super) fn charge(&self, key: u64, many: u64) -> bool {
-        self.limits.tell(key, &self.rules, (Mode::Charge, many))
+        self.limits.tell(key, &self.rules, Mode::Charge, many)
     }
 }

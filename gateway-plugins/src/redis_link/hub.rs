@@ -168,7 +168,7 @@ impl Hub {
         loop {
             let server = servers.borrow_and_update().get(&*self.name).cloned();
             let end = match server {
-                Some(server) => self.serve(&mut held, &server, (&mut servers, &mut control)).await,
+                Some(server) => self.serve(&mut held, &server, &mut servers, &mut control).await,
                 None => End::Changed,
             };
             self.set_up(false);
@@ -205,7 +205,8 @@ impl Hub {
         &self,
         held: &mut Held,
         server: &Arc<RedisServer>,
-        (servers, control): (&mut watch::Receiver<RedisServers>, &mut TaskControl),
+        servers: &mut watch::Receiver<RedisServers>,
+        control: &mut TaskControl,
     ) -> End {
         let left = held.left.take().filter(|(to, _)| to == server);
         let connection = match left {
@@ -215,7 +216,7 @@ impl Hub {
                     Ok(connection) => connection,
                     Err(why) => return End::Lost(why),
                 },
-                () = changed(servers, (&self.name, server)) => return End::Changed,
+                () = changed(servers, &self.name, server) => return End::Changed,
                 () = control.ended() => return End::Over,
             },
         };
@@ -234,7 +235,7 @@ impl Hub {
                 Some(done) = sent.next() => if let Err(lost) = done {
                     break End::Lost(lost);
                 },
-                () = changed(servers, (&self.name, server)) => break End::Changed,
+                () = changed(servers, &self.name, server) => break End::Changed,
                 () = control.ended() => break End::Over,
             }
         };
@@ -262,7 +263,7 @@ impl Hub {
 }
 
 /// Comes when other servers have this name.
-async fn changed(servers: &mut watch::Receiver<RedisServers>, (name, server): (&str, &Arc<RedisServer>)) {
+async fn changed(servers: &mut watch::Receiver<RedisServers>, name: &str, server: &Arc<RedisServer>) {
     let other = servers.wait_for(|servers| servers.get(name) != Some(server)).await.is_ok();
     if !other {
         std::future::pending::<()>().await;

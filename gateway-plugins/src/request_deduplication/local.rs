@@ -98,7 +98,8 @@ impl Table {
     /// Claims a key, or says what is known of it. `retries` takes over a key whose outcome is not known.
     pub(super) fn claim(
         self: &Arc<Self>,
-        (key, print): (Key, Print),
+        key: Key,
+        print: Print,
         limits: Limits,
         retries: bool,
         now: Instant,

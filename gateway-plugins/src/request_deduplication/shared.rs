@@ -88,8 +88,10 @@ impl Shared {
     /// Claims a key for as long as a request may take, or says what is known of it.
     pub(super) async fn claim(
         self: &Arc<Self>,
-        (key, print): (Key, Print),
-        (within, ttl): (Duration, Duration),
+        key: Key,
+        print: Print,
+        within: Duration,
+        ttl: Duration,
         retries: bool,
     ) -> Result<Found, Away> {
         let name = format!("{}:{{{}}}", self.link.prefix(), hex(&key));

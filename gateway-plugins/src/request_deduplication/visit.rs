@@ -99,7 +99,7 @@ impl RequestDeduplication {
         let deadline = Instant::now() + self.rules.wait.unwrap_or_default();
         let mut pause = PAUSES.0;
         loop {
-            match self.claim((key, print), within).await {
+            match self.claim(key, print, within).await {
                 Found::First(claim) => {
                     self.counts.first.add(1);
                     let ticket = Ticket { claim: Some(claim), sent: 0, counts: self.counts.clone() };
@@ -127,11 +127,11 @@ impl RequestDeduplication {
         }
     }
 
-    async fn claim(&self, known: (Key, Print), within: Duration) -> Found {
+    async fn claim(&self, key: Key, print: Print, within: Duration) -> Found {
         let retries = self.rules.retries_unknown;
         if let Some(shared) = &self.shared {
             let asked = match shared.link.is_up() {
-                true => shared.claim(known, (within, self.rules.ttl), retries).await,
+                true => shared.claim(key, print, within, self.rules.ttl, retries).await,
                 false => Err(crate::redis_link::Away),
             };
             match (asked, shared.link.on_error()) {
@@ -149,7 +149,7 @@ impl RequestDeduplication {
                 (Err(_), OnError::Local) => self.counts.local.add(1),
             }
         }
-        match self.table.claim(known, self.limits(), retries, Instant::now()) {
+        match self.table.claim(key, print, self.limits(), retries, Instant::now()) {
             local::Found::First(claim) => Found::First(Claim::Local(claim)),
             local::Found::Pending(ended) => Found::Pending(Some(ended)),
             local::Found::Held(held) => Found::Held(held),
@@ -184,10 +184,10 @@ impl RequestDeduplication {
             return Step::Next;
         }
         let unstored = UNAVAILABLE.map(|(grpc, status)| (grpc, self.rules.unstored.has(status)));
-        let head = (status, response.headers().clone());
         let within = longest(seat);
         let (reading, client) = recording::split(std::mem::take(response.body_mut()));
-        let mut storing = Box::pin(store(ticket, head, (reading, limit, within), unstored));
+        let mut storing =
+            Box::pin(store(ticket, status, response.headers().clone(), reading, limit, within, unstored));
         // Most answers are there already.
         match storing.as_mut().now_or_never() {
             Some(true) => *response.body_mut() = client,
@@ -208,8 +208,11 @@ impl RequestDeduplication {
 /// Reads an answer and stores it; says whether it came to its end.
 async fn store(
     mut ticket: Ticket,
-    (status, headers): (http::StatusCode, HeaderMap),
-    (reading, limit, within): (Reading, u64, Duration),
+    status: http::StatusCode,
+    headers: HeaderMap,
+    reading: Reading,
+    limit: u64,
+    within: Duration,
     unstored: [(u8, bool); 4],
 ) -> bool {
     match tokio::time::timeout(within, reading.read(limit)).await {

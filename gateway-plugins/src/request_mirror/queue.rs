@@ -66,7 +66,8 @@ impl Queue {
 pub(super) async fn send(
     queue: Arc<Queue>,
     client: Client,
-    (max_in_flight, timeout): (usize, Duration),
+    max_in_flight: usize,
+    timeout: Duration,
     counts: Counts,
     mut control: TaskControl,
 ) -> Result<(), String> {

@@ -89,9 +89,14 @@ impl Setup {
     fn start(&self) -> TaskHandle {
         let (handle, control) = TaskControl::new();
         let plugin = &self.plugin;
-        let limits = (plugin.max_in_flight, plugin.timeout);
-        let sending =
-            queue::send(plugin.queue.clone(), plugin.client.clone(), limits, plugin.counts.clone(), control);
+        let sending = queue::send(
+            plugin.queue.clone(),
+            plugin.client.clone(),
+            plugin.max_in_flight,
+            plugin.timeout,
+            plugin.counts.clone(),
+            control,
+        );
         drop(tokio::spawn(sending));
         handle
     }

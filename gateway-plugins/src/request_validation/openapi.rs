@@ -37,13 +37,19 @@ pub(super) enum Unknown {
     Allow,
 }
 
+/// What becomes of requests that the document does not have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OnUnknown {
+    pub(super) path: Unknown,
+    pub(super) query: Unknown,
+}
+
 /// The document, compiled.
 pub(super) struct OpenApi {
     base: String,
     /// Those with more fixed segments come first.
     paths: Vec<PathRule>,
-    unknown_path: Unknown,
-    unknown_query: Unknown,
+    unknown: OnUnknown,
 }
 
 struct PathRule {
@@ -103,7 +109,8 @@ impl OpenApi {
     /// Reads a document; all that is wrong with it goes to `problems`.
     pub(super) fn read(
         path: &Path,
-        (base, (unknown_path, unknown_query)): (Option<&str>, (Unknown, Unknown)),
+        base: Option<&str>,
+        unknown: OnUnknown,
         world: &World,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -125,7 +132,7 @@ impl OpenApi {
         let base = base.map_or_else(|| server_path(&root), str::to_owned);
         let mut reading = Reading { root: &root, written, problems };
         let paths = reading.paths();
-        Some(Self { base: base.trim_end_matches('/').to_owned(), paths, unknown_path, unknown_query })
+        Some(Self { base: base.trim_end_matches('/').to_owned(), paths, unknown })
     }
 
     /// Checks a request's path, method and parameters; says what its body may be.
@@ -154,9 +161,9 @@ impl OpenApi {
             return Err(Fault::invalid(&["query: it is not UTF-8".to_owned()]));
         };
         for parameter in &operation.parameters {
-            parameter.check(exchange, (&names, &query), &mut faults);
+            parameter.check(exchange, &names, &query, &mut faults);
         }
-        if self.unknown_query == Unknown::Deny {
+        if self.unknown.query == Unknown::Deny {
             let is_known = |name: &str| {
                 operation.parameters.iter().any(|it| it.place == Place::Query && it.name == name)
             };
@@ -173,7 +180,7 @@ impl OpenApi {
         reason: &'static str,
         detail: &str,
     ) -> Result<Option<Arc<BodyContent>>, Fault> {
-        match self.unknown_path {
+        match self.unknown.path {
             Unknown::Allow => Ok(None),
             Unknown::Deny => Err(Fault::with(status, reason, detail)),
         }
@@ -393,7 +400,7 @@ impl PathRule {
 }
 
 impl Parameter {
-    fn check(&self, exchange: &Exchange, (names, query): (Names<'_>, Pairs<'_>), faults: &mut Vec<String>) {
+    fn check(&self, exchange: &Exchange, names: Names<'_>, query: Pairs<'_>, faults: &mut Vec<String>) {
         let headers = &exchange.request.headers;
         let texts: Vec<String> = match self.place {
             Place::Path => {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::Fault;
 use super::content::{BodyContent, BodyRule, ObjectSchema};
-use super::openapi::{OpenApi, Unknown};
+use super::openapi::{OnUnknown, OpenApi, Unknown};
 use super::schema::Written;
 use super::values;
 
@@ -127,8 +127,9 @@ pub(super) fn read(config: Config, world: &World, problems: &mut Problems) -> Ru
     let body = object("body_schema", config.body_schema);
     let body = content(body, config.content_types, config.require_body, problems);
     let openapi = config.openapi.as_ref().and_then(|path| {
-        let unknown = (config.on_unknown_path, config.on_unknown_query.unwrap_or(Unknown::Allow));
-        OpenApi::read(path, (config.base_path.as_deref(), unknown), world, problems)
+        let query = config.on_unknown_query.unwrap_or(Unknown::Allow);
+        let unknown = OnUnknown { path: config.on_unknown_path, query };
+        OpenApi::read(path, config.base_path.as_deref(), unknown, world, problems)
     });
     Rules {
         query,

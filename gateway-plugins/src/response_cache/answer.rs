@@ -195,7 +195,8 @@ impl Content<'_> {
 /// The response to a request, from what is stored or on its way.
 pub(super) fn response(
     content: &Content<'_>,
-    (method, request): (&Method, &HeaderMap),
+    method: &Method,
+    request: &HeaderMap,
     now: Instant,
 ) -> Response<Body> {
     let head = content.head();
@@ -209,7 +210,7 @@ pub(super) fn response(
     }
     match content {
         Content::Stored(stored) => {
-            let bytes = part(&mut response, (method, request), &stored.body);
+            let bytes = part(&mut response, method, request, &stored.body);
             if *method == Method::HEAD {
                 response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             } else {
@@ -238,7 +239,7 @@ pub(super) fn not_modified(response: &mut Response<Body>) {
 }
 
 /// The bytes asked for: all of them, or one range.
-fn part(response: &mut Response<Body>, (method, request): (&Method, &HeaderMap), body: &Bytes) -> Bytes {
+fn part(response: &mut Response<Body>, method: &Method, request: &HeaderMap, body: &Bytes) -> Bytes {
     let length = body.len() as u64;
     // Only GET has ranges (RFC 9110 §14.2), and only of something that is there.
     if *method != Method::GET || response.status() != StatusCode::OK {
@@ -254,7 +255,7 @@ fn part(response: &mut Response<Body>, (method, request): (&Method, &HeaderMap),
         Ranges::Parts(parts) if parts.len() == 1 => {
             let (from, to) = parts[0];
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            response.headers_mut().insert(CONTENT_RANGE, range::content_range((from, to), length));
+            response.headers_mut().insert(CONTENT_RANGE, range::content_range(from, to, length));
             let at = |n: u64| usize::try_from(n).unwrap_or(body.len()).min(body.len());
             body.slice(at(from)..at(to))
         }

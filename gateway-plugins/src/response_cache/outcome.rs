@@ -47,7 +47,7 @@ impl ResponseCache {
             Role::Fetch(mut fetch) => {
                 let taken = std::mem::take(&mut fetch.taken);
                 put_back(&mut exchange.request.headers, taken, &TAKEN);
-                self.fetched((visit.key, *fetch), exchange, response, seat)
+                self.fetched(visit.key, *fetch, exchange, response, seat)
             }
         }
     }
@@ -66,7 +66,8 @@ impl ResponseCache {
     /// A response to be stored, if it may be.
     fn fetched<'a>(
         &'a self,
-        (key, fetch): (Key, Fetch),
+        key: Key,
+        fetch: Fetch,
         exchange: &'a mut Exchange,
         response: &'a mut Response<Body>,
         seat: Seat<'a>,
@@ -79,13 +80,13 @@ impl ResponseCache {
         if status == StatusCode::NOT_MODIFIED && fetch.asks_again {
             let stored = fetch.known.as_ref().map(|known| &known.head.headers);
             if stored.is_some_and(|stored| answer::is_about_another(stored, response.headers())) {
-                self.fetch_anew((key, fetch), exchange, seat);
+                self.fetch_anew(key, fetch, exchange, seat);
                 return Step::Next;
             }
-            self.revalidated((key, fetch), exchange, response, now);
+            self.revalidated(key, fetch, exchange, response, now);
             return Step::Next;
         }
-        let stored = self.store_it((&key, fetch), exchange, response, (now, seat));
+        let stored = self.store_it(&key, fetch, exchange, response, now, seat);
         let how = match stored {
             Ok(why) => How::Forwarded(why, Ok(())),
             Err((why, detail)) => How::Forwarded(why, Err(detail)),
@@ -98,15 +99,17 @@ impl ResponseCache {
     /// Stores a response while it goes to the client; says why it was fetched.
     fn store_it(
         &self,
-        (key, fetch): (&Key, Fetch),
+        key: &Key,
+        fetch: Fetch,
         exchange: &Exchange,
         response: &mut Response<Body>,
-        (now, seat): (Instant, Seat<'_>),
+        now: Instant,
+        seat: Seat<'_>,
     ) -> Result<&'static str, (&'static str, &'static str)> {
         let Fetch { mut lead, known, start, why, asker, accept_encoding, .. } = fetch;
         let clock = SystemTime::now();
         let took = now.saturating_duration_since(exchange.started);
-        let judged = self.rules.judge((response.status(), response.headers()), asker, (clock, took));
+        let judged = self.rules.judge(response.status(), response.headers(), asker, clock, took);
         let head = judged.and_then(|policy| {
             let tags = purge::tags(response.headers()).ok_or("TAGS")?;
             let names = policy::vary(response.headers()).ok_or("VARY")?;
@@ -164,7 +167,7 @@ impl ResponseCache {
         let serves =
             |known: &Arc<Stored>| known.head.policy.serves_errors(known.head.age(now), known.stale_for(now));
         if let Some(known) = fetch.known.filter(serves) {
-            let answer = self.kept_answer(&known, exchange, now, (How::Failing, None));
+            let answer = self.kept_answer(&known, exchange, now, How::Failing, None);
             return Step::Reply(Box::new(self.reply(exchange, answer, How::Failing)));
         }
         let how = How::Forwarded(fetch.why, Err("FAILED"));
@@ -176,7 +179,8 @@ impl ResponseCache {
     /// The target says that what is stored is still right.
     fn revalidated(
         &self,
-        (key, fetch): (Key, Fetch),
+        key: Key,
+        fetch: Fetch,
         exchange: &mut Exchange,
         response: &mut Response<Body>,
         now: Instant,
@@ -190,7 +194,7 @@ impl ResponseCache {
         let variant = chooser.variant(policy::vary(&headers).unwrap_or_default());
         let varies_anew = variant != known.head.variant;
         let mut current = known.clone();
-        match self.rules.judge((known.head.status, &headers), fetch.asker, (clock, took)) {
+        match self.rules.judge(known.head.status, &headers, fetch.asker, clock, took) {
             Ok(policy) => {
                 let tags = purge::tags(&headers).unwrap_or_default();
                 let head = Head { status: known.head.status, headers, policy, received: now, variant, tags };
@@ -206,7 +210,7 @@ impl ResponseCache {
             Err(_) => self.store.pass(&key, now),
         }
         settle(&fetch.lead);
-        let mut answer = self.kept_answer(&current, exchange, now, (How::Revalidated, None));
+        let mut answer = self.kept_answer(&current, exchange, now, How::Revalidated, None);
         // What is meant for this client alone.
         for cookie in response.headers().get_all(SET_COOKIE) {
             answer.headers_mut().append(SET_COOKIE, cookie.clone());

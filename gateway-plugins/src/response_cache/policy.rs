@@ -69,9 +69,11 @@ impl Rules {
     /// The word for why it is not.
     pub(super) fn judge(
         &self,
-        (status, headers): (StatusCode, &HeaderMap),
+        status: StatusCode,
+        headers: &HeaderMap,
         asker: Asker,
-        (now, took): (SystemTime, Duration),
+        now: SystemTime,
+        took: Duration,
     ) -> Result<Policy, Why> {
         let control = ResponseControl::of(headers);
         let is_negative =
@@ -265,7 +267,7 @@ mod tests {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        rules.judge((StatusCode::from_u16(status).unwrap(), &headers), asker, (now, Duration::ZERO))
+        rules.judge(StatusCode::from_u16(status).unwrap(), &headers, asker, now, Duration::ZERO)
     }
 
     fn lifetime(fields: &[(&'static str, &str)]) -> Result<u64, Why> {

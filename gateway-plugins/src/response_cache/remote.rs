@@ -91,12 +91,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Remote {
     /// Nothing is connected before [`Self::run`].
-    pub(super) fn new(
-        name: &str,
-        (limit, variants): (u64, usize),
-        world: &World,
-        meters: TierMeters,
-    ) -> Self {
+    pub(super) fn new(name: &str, limit: u64, variants: usize, world: &World, meters: TierMeters) -> Self {
         Self {
             link: Arc::new(Link::new(&RedisConfig::named(name), world)),
             limit,

@@ -90,14 +90,14 @@ impl ResponseCache {
     /// A GET or HEAD came.
     pub(super) fn arrive<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         if has_body(exchange) {
-            return self.bypass(exchange, seat, Key::default(), ("bypass", "BODY"));
+            return self.bypass(exchange, seat, Key::default(), "bypass", "BODY");
         }
         let Some(key) = self.recipe.key(exchange, seat) else {
-            return self.bypass(exchange, seat, Key::default(), ("bypass", "KEY"));
+            return self.bypass(exchange, seat, Key::default(), "bypass", "KEY");
         };
         let headers = &exchange.request.headers;
         if headers.contains_key(IF_MATCH) || headers.contains_key(IF_UNMODIFIED_SINCE) {
-            return self.bypass(exchange, seat, key, ("bypass", "PRECONDITION"));
+            return self.bypass(exchange, seat, key, "bypass", "PRECONDITION");
         }
         let asked = if self.obeys_clients { RequestControl::of(headers) } else { RequestControl::default() };
         let tier = self.store.tiers.any().then_some(Tier::Memory);
@@ -112,7 +112,7 @@ impl ResponseCache {
                 return Step::Reply(Box::new(self.reply(exchange, *response, how)));
             }
             _ if wanted.asked.only_if_cached => return self.refuse(exchange),
-            Course::Bypass(why, detail) => return self.bypass(exchange, seat, wanted.key, (why, detail)),
+            Course::Bypass(why, detail) => return self.bypass(exchange, seat, wanted.key, why, detail),
             Course::Fetch(known, why, waits) => (known, why, waits),
         };
         if !waits {
@@ -216,7 +216,7 @@ impl ResponseCache {
                     Use::Validated => None,
                 };
                 if let Some(how) = how {
-                    let answer = self.kept_answer(&stored, exchange, now, (how, wanted.tier));
+                    let answer = self.kept_answer(&stored, exchange, now, how, wanted.tier);
                     return Course::Answer(Box::new(answer), how);
                 }
                 let is_fresh =
@@ -258,10 +258,11 @@ impl ResponseCache {
         stored: &Stored,
         exchange: &Exchange,
         now: Instant,
-        (how, tier): (How, Option<Tier>),
+        how: How,
+        tier: Option<Tier>,
     ) -> Response<Body> {
-        let request = (exchange.method(), &exchange.request.headers);
-        let mut response = answer::response(&Content::Stored(stored), request, now);
+        let mut response =
+            answer::response(&Content::Stored(stored), exchange.method(), &exchange.request.headers, now);
         self.counts.served.add(response.body().exact_length().unwrap_or(0));
         let ttl = stored.head.policy.ttl(stored.head.age(now));
         self.labels.put(response.headers_mut(), how, Some(ttl), tier);
@@ -301,7 +302,8 @@ impl ResponseCache {
         exchange: &mut Exchange,
         seat: Seat<'a>,
         key: Key,
-        (why, detail): (&'static str, &'static str),
+        why: &'static str,
+        detail: &'static str,
     ) -> Step<'a> {
         exchange.state.put(seat, Some(Visit { key, role: Role::Bypass(why, detail) }));
         Step::Next
@@ -343,7 +345,7 @@ impl ResponseCache {
     }
 
     /// The target's 304 is not about what is stored: that goes, and the target is asked for all of it.
-    pub(super) fn fetch_anew(&self, (key, fetch): (Key, Fetch), exchange: &mut Exchange, seat: Seat<'_>) {
+    pub(super) fn fetch_anew(&self, key: Key, fetch: Fetch, exchange: &mut Exchange, seat: Seat<'_>) {
         self.store.invalidate(&key, None);
         let (asked, accept_encoding) = (RequestControl::default(), fetch.accept_encoding);
         let wanted = Wanted { key, asked, accept_encoding, tier: None };
@@ -395,8 +397,12 @@ impl ResponseCache {
                         // How much will come is not known; it may be too much to be shared.
                         continue;
                     }
-                    let request = (exchange.method(), &exchange.request.headers);
-                    let mut response = answer::response(&Content::Coming(&fill), request, now);
+                    let mut response = answer::response(
+                        &Content::Coming(&fill),
+                        exchange.method(),
+                        &exchange.request.headers,
+                        now,
+                    );
                     self.labels.put(response.headers_mut(), How::Collapsed, None, None);
                     return Verdict::Reply(Box::new(self.reply(exchange, response, How::Collapsed)));
                 }

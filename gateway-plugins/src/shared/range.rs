@@ -70,7 +70,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// `Content-Range` of a part.
-pub(crate) fn content_range((from, to): (u64, u64), length: u64) -> HeaderValue {
+pub(crate) fn content_range(from: u64, to: u64, length: u64) -> HeaderValue {
     value(&format!("bytes {from}-{}/{length}", to.saturating_sub(1)))
 }
 

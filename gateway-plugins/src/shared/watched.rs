@@ -33,7 +33,8 @@ impl<T: Default + Send + Sync + 'static> Watched<T> {
     /// Every file that can't be used.
     pub(crate) fn new(
         world: &World,
-        (place, paths): (&str, Vec<PathBuf>),
+        place: &str,
+        paths: Vec<PathBuf>,
         max_bytes: u64,
         merge: fn(&mut T, &[u8]) -> Result<(), String>,
     ) -> Result<Self, Problems> {

@@ -42,7 +42,7 @@ fn rule(rate: u64, per: u64, burst: u64) -> Rule {
     Rule::new(rate, Duration::from_secs(per), burst).unwrap()
 }
 
-const TAKE: (Mode, u64) = (Mode::Take, 1);
+const TAKE: Mode = Mode::Take;
 
 #[tokio::test]
 async fn gateways_share_what_is_allowed() {
@@ -50,11 +50,11 @@ async fn gateways_share_what_is_allowed() {
     let (one, _first) = gateway(&at(redis.port)).await;
     let (two, _second) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 86_400, 50)];
-    let asked = (0..200).map(|n| if n % 2 == 0 { &one } else { &two }.ask(7, &rules, TAKE));
+    let asked = (0..200).map(|n| if n % 2 == 0 { &one } else { &two }.ask(7, &rules, TAKE, 1));
     let answers = futures_util::future::join_all(asked).await;
     let passed = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|it| it.refused.is_none())).count();
     assert_eq!(passed, 50);
-    assert!(one.ask(8, &rules, TAKE).await.unwrap().refused.is_none(), "another key has its own");
+    assert!(one.ask(8, &rules, TAKE, 1).await.unwrap().refused.is_none(), "another key has its own");
 }
 
 #[tokio::test]
@@ -63,19 +63,19 @@ async fn all_limits_or_none_by_the_clock_of_the_server() {
     let (shared, _task) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 3600, 10), rule(1, 3600, 2)];
     for _ in 0..2 {
-        assert_eq!(shared.ask(1, &rules, TAKE).await.unwrap().refused, None);
+        assert_eq!(shared.ask(1, &rules, TAKE, 1).await.unwrap().refused, None);
     }
-    let refused = shared.ask(1, &rules, TAKE).await.unwrap();
+    let refused = shared.ask(1, &rules, TAKE, 1).await.unwrap();
     assert_eq!(refused.refused, Some(1));
     let hours = |owed: Duration| owed.as_secs_f64() / 3600.0;
     assert!(refused.owed.iter().all(|owed| (1.9..=2.0).contains(&hours(*owed))), "{refused:?}");
-    let looked = shared.ask(1, &rules[..1], (Mode::Look, 8)).await.unwrap();
+    let looked = shared.ask(1, &rules[..1], Mode::Look, 8).await.unwrap();
     assert_eq!(looked.refused, None, "looking takes nothing");
-    assert_eq!(shared.ask(1, &rules[..1], (Mode::Look, 9)).await.unwrap().refused, Some(0));
+    assert_eq!(shared.ask(1, &rules[..1], Mode::Look, 9).await.unwrap().refused, Some(0));
     for _ in 0..5 {
-        shared.ask(2, &rules, (Mode::Charge, 4)).await.unwrap();
+        shared.ask(2, &rules, Mode::Charge, 4).await.unwrap();
     }
-    let charged = shared.ask(2, &rules, (Mode::Look, 1)).await.unwrap();
+    let charged = shared.ask(2, &rules, Mode::Look, 1).await.unwrap();
     assert_eq!(charged.refused, Some(0));
     assert!(
         hours(charged.owed[0]) <= 10.0 && hours(charged.owed[1]) <= 2.0,
@@ -83,8 +83,8 @@ async fn all_limits_or_none_by_the_clock_of_the_server() {
     );
     // A millisecond's worth comes back while the next round trips are made.
     let fast = [rule(1_000_000, 1, 1)];
-    assert!(shared.ask(3, &fast, TAKE).await.unwrap().refused.is_none());
-    while shared.ask(3, &fast, TAKE).await.unwrap().refused.is_some() {}
+    assert!(shared.ask(3, &fast, TAKE, 1).await.unwrap().refused.is_none());
+    while shared.ask(3, &fast, TAKE, 1).await.unwrap().refused.is_some() {}
 }
 
 #[tokio::test]
@@ -99,12 +99,12 @@ async fn a_lost_server_is_noticed_and_found_again() {
     assert_eq!(metric(&world, "ferrum_redis_up", &["connection=\"main\""]), 1);
     drop(redis);
     // The loss shows with the next question.
-    assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await, Err(Away));
+    assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await, Err(Away));
     shared.becomes(false).await;
     assert_eq!(metric(&world, "ferrum_redis_up", &[]), 0);
     let _again = redis_at(port, &[]);
     shared.becomes(true).await;
-    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
+    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await.is_ok());
     assert_eq!(metric(&world, "ferrum_redis_commands_total", &["answered"]), 1);
     assert_eq!(metric(&world, "ferrum_redis_commands_total", &["failed"]), 1);
     drop(task);
@@ -128,7 +128,7 @@ async fn plugin_configs_share_one_connection_and_hand_it_over() {
     };
     assert_eq!(clients(redis.port).await, 1);
     drop(first);
-    while two.ask(1, &[rule(1, 1, 9)], TAKE).await.is_err() {}
+    while two.ask(1, &[rule(1, 1, 9)], TAKE, 1).await.is_err() {}
     assert_eq!(clients(redis.port).await, 1, "the same connection goes on");
 }
 
@@ -140,17 +140,20 @@ async fn a_reload_moves_to_other_servers() {
     let _task = running(&shared);
     shared.becomes(true).await;
     let rules = [rule(1, 3600, 1)];
-    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_none());
-    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_some());
+    assert!(shared.ask(1, &rules, TAKE, 1).await.unwrap().refused.is_none());
+    assert!(shared.ask(1, &rules, TAKE, 1).await.unwrap().refused.is_some());
     world.use_redis(Some(&servers(&at(new.port))));
     shared.becomes(false).await;
     shared.becomes(true).await;
-    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_none(), "the other server knows nothing");
+    assert!(
+        shared.ask(1, &rules, TAKE, 1).await.unwrap().refused.is_none(),
+        "the other server knows nothing"
+    );
     world.use_redis(None);
     shared.becomes(false).await;
     world.use_redis(Some(&servers(&at(old.port))));
     shared.becomes(true).await;
-    assert!(shared.ask(1, &rules, TAKE).await.unwrap().refused.is_some());
+    assert!(shared.ask(1, &rules, TAKE, 1).await.unwrap().refused.is_some());
 }
 
 #[tokio::test]
@@ -158,7 +161,7 @@ async fn leases_take_what_fits_and_no_more() {
     let redis = redis(&[]);
     let (shared, _task) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 86_400, 10), rule(1, 3600, 25)];
-    let lease = |many, most| shared.lease(1, &rules, (many, most));
+    let lease = |many, most| shared.lease(1, &rules, many, most);
     let (answer, granted) = lease(1, 8).await.unwrap();
     assert_eq!((answer.refused, granted), (None, 8));
     assert_eq!(lease(3, 8).await.unwrap().0.refused, Some(0), "less than what is asked for is nothing");
@@ -167,7 +170,7 @@ async fn leases_take_what_fits_and_no_more() {
     // Two gateways with leases take as much as one.
     let (other, _second) = gateway(&at(redis.port)).await;
     let rules = [rule(1, 86_400, 1000)];
-    let asked = (0..100).map(|n| if n % 2 == 0 { &shared } else { &other }.lease(2, &rules, (1, 30)));
+    let asked = (0..100).map(|n| if n % 2 == 0 { &shared } else { &other }.lease(2, &rules, 1, 30));
     let answers = futures_util::future::join_all(asked).await;
     let granted = answers.into_iter().map(Result::unwrap).filter(|(answer, _)| answer.refused.is_none());
     assert_eq!(granted.map(|(_, granted)| granted).sum::<u64>(), 1000);
@@ -183,7 +186,7 @@ async fn late_answers_open_the_breaker() {
     shared.set_up(true);
     for n in 1..=MAX_LATE {
         assert!(shared.is_up(), "{n}");
-        assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await, Err(Away));
+        assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await, Err(Away));
     }
     assert!(!shared.is_up());
     assert_eq!(metric(&world, "ferrum_redis_breaker_opened_total", &[]), 1);
@@ -194,9 +197,9 @@ async fn late_answers_open_the_breaker() {
 async fn the_queue_is_bounded() {
     let shared = shared_in(&at(1), &World::default());
     shared.set_up(true);
-    let told = (0..MAX_QUEUED + 10).filter(|_| shared.tell(1, &[rule(1, 1, 1)], TAKE)).count();
+    let told = (0..MAX_QUEUED + 10).filter(|_| shared.tell(1, &[rule(1, 1, 1)], TAKE, 1)).count();
     assert_eq!(told, MAX_QUEUED);
-    assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await, Err(Away));
+    assert_eq!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await, Err(Away));
 }
 
 #[tokio::test]
@@ -206,7 +209,7 @@ async fn passwords_and_databases() {
     config["password"] = "open sesame".into();
     config["database"] = json!(3);
     let (shared, _task) = gateway(&config).await;
-    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
+    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await.is_ok());
     config["password"] = "wrong".into();
     assert!(fails(&config, &World::default()).await);
 }
@@ -265,7 +268,7 @@ async fn servers_over_tls_are_judged_by_their_roots() {
     let shared = shared_in(&config, &machine.world());
     let _task = running(&shared);
     shared.becomes(true).await;
-    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE).await.is_ok());
+    assert!(shared.ask(1, &[rule(1, 1, 1)], TAKE, 1).await.is_ok());
     config.as_object_mut().unwrap().remove("ca_path");
     assert!(fails(&config, &machine.world()).await, "a certificate that nobody vouches for");
     let anonymous = json!({ "urls": [&url], "ca_path": "ca.pem", "timeout_ms": "10s" });

@@ -36,7 +36,8 @@ impl Answers {
     pub(super) fn file(
         &self,
         file: &File,
-        (method, request): (&Method, &HeaderMap),
+        method: &Method,
+        request: &HeaderMap,
         world: &World,
     ) -> Response<Body> {
         let mut response = Response::new(Body::empty());
@@ -48,7 +49,7 @@ impl Answers {
             for name in [ETAG, LAST_MODIFIED, ACCEPT_RANGES, CACHE_CONTROL] {
                 response.headers_mut().remove(name);
             }
-            return with_body(response, (file, method), vec![Segment::Range(0, size)], world);
+            return with_body(response, file, method, vec![Segment::Range(0, size)], world);
         }
         let etag = response.headers().get(ETAG).cloned();
         let etag = etag.as_ref().map(HeaderValue::as_bytes);
@@ -73,7 +74,7 @@ impl Answers {
             false => Ranges::Whole,
         };
         match ranges {
-            Ranges::Whole => with_body(response, (file, method), vec![Segment::Range(0, size)], world),
+            Ranges::Whole => with_body(response, file, method, vec![Segment::Range(0, size)], world),
             Ranges::Unsatisfiable => {
                 let mut response = Response::new(Body::empty());
                 *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
@@ -84,14 +85,12 @@ impl Answers {
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
                 let segments = match parts.as_slice() {
                     [(from, to)] => {
-                        response
-                            .headers_mut()
-                            .insert(CONTENT_RANGE, range::content_range((*from, *to), size));
+                        response.headers_mut().insert(CONTENT_RANGE, range::content_range(*from, *to, size));
                         vec![Segment::Range(*from, *to)]
                     }
                     parts => several(response.headers_mut(), parts, size),
                 };
-                with_body(response, (file, method), segments, world)
+                with_body(response, file, method, segments, world)
             }
         }
     }
@@ -142,7 +141,8 @@ impl Answers {
 
 fn with_body(
     mut response: Response<Body>,
-    (file, method): (&File, &Method),
+    file: &File,
+    method: &Method,
     segments: Vec<Segment>,
     world: &World,
 ) -> Response<Body> {
@@ -159,13 +159,13 @@ fn several(headers: &mut HeaderMap, parts: &[(u64, u64)], size: u64) -> Vec<Segm
     let boundary = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
     let own = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let mut segments = Vec::with_capacity(parts.len() * 2 + 1);
-    for (n, part) in parts.iter().enumerate() {
+    for (n, (from, to)) in parts.iter().copied().enumerate() {
         let line = if n == 0 { "" } else { "\r\n" };
-        let range = range::content_range(*part, size);
+        let range = range::content_range(from, to, size);
         let range = range.to_str().unwrap_or_default();
         let head = format!("{line}--{boundary}\r\ncontent-type: {own}\r\ncontent-range: {range}\r\n\r\n");
         segments.push(Segment::Text(Bytes::from(head)));
-        segments.push(Segment::Range(part.0, part.1));
+        segments.push(Segment::Range(from, to));
     }
     segments.push(Segment::Text(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     let value = HeaderValue::try_from(format!("multipart/byteranges; boundary={boundary}"));

@@ -125,7 +125,7 @@ impl Looking<'_> {
             None => Ok(None),
             // A file has nothing beneath it.
             Some(Node::File(..)) if has_slash && !path.is_empty() => Ok(None),
-            Some(Node::File(file, stamp)) => Ok(Some(Found::File(self.loaded(path, (file, stamp))?))),
+            Some(Node::File(file, stamp)) => Ok(Some(Found::File(self.loaded(path, file, stamp)?))),
             Some(Node::Folder(folder)) => {
                 let mut index = None;
                 for name in &self.places.index {
@@ -160,14 +160,14 @@ impl Looking<'_> {
 
     fn file(&self, path: &str) -> io::Result<Option<File>> {
         match self.node(path)? {
-            Some(Node::File(file, stamp)) => self.loaded(path, (file, stamp)).map(Some),
+            Some(Node::File(file, stamp)) => self.loaded(path, file, stamp).map(Some),
             Some(Node::Folder(_)) | None => Ok(None),
         }
     }
 
     /// The file, or the encoded one beside it that the client likes better.
-    fn loaded(&self, path: &str, plain: (Arc<OwnedFd>, Stamp)) -> io::Result<File> {
-        let (mut chosen, mut coding) = (plain, None);
+    fn loaded(&self, path: &str, plain: Arc<OwnedFd>, stamp: Stamp) -> io::Result<File> {
+        let (mut chosen, mut coding) = ((plain, stamp), None);
         for candidate in self.codings {
             let beside = format!("{path}.{}", ending(*candidate));
             // One that is older was made of another file.

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::super::PLUGINS;
 use crate::testing::Machine;
 
-const SAME: (&str, &str) = ("192.0.2.1", "192.0.2.9");
-const SAME_V6: (&str, &str) = ("2001:db8:1:1::1", "2001:db8:1:2::1");
+const SAME: [&str; 2] = ["192.0.2.1", "192.0.2.9"];
+const SAME_V6: [&str; 2] = ["2001:db8:1:1::1", "2001:db8:1:2::1"];
 
 /// Whether requests from both addresses count as one caller's.
-async fn alike(plugin: &str, config: &Value, (first, second): (&str, &str)) -> bool {
+async fn alike(plugin: &str, config: &Value, [first, second]: [&str; 2]) -> bool {
     let address = |text: &str| text.parse::<IpAddr>().expect("an address");
     let spec = json!({
         "proxies": [{ "id": "a", "listen_path": "/", "backend_host": "t", "backend_port": 80 }],

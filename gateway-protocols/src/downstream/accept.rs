@@ -85,10 +85,9 @@ pub(crate) async fn serve(
     {
         return;
     }
-    let Ends { peer, local, trusted } = ends;
     let (link, tls) = match entrance {
         Entrance::Stream { port, tls } => {
-            return Box::pin(super::tcp::serve(&worker, tcp, (peer, local, trusted), (port, tls))).await;
+            return Box::pin(super::tcp::serve(&worker, tcp, ends, port, tls)).await;
         }
         Entrance::Plain => (Link::Tcp(tcp), None),
         Entrance::Tls(config) => {
@@ -96,8 +95,7 @@ pub(crate) async fn serve(
             let (accepted, timeout) = (Instant::now(), settings.client_timeouts.handshake);
             if config.max_early_data_size > 0 {
                 drop(settings);
-                let ends = (peer, local, trusted);
-                return Box::pin(serve_early(&worker, (tcp, config, timeout), ends, &entry)).await;
+                return Box::pin(serve_early(&worker, tcp, config, timeout, ends, &entry)).await;
             }
             let acceptor = TlsAcceptor::from(config);
             let accepting = acceptor.accept(Rewound::from(tcp));
@@ -106,13 +104,13 @@ pub(crate) async fn serve(
                     let facts = facts(tls.get_ref().1);
                     (Link::from(TlsStream::Server(tls)), Some(facts))
                 }
-                Ok(Err(error)) => return failed(&worker, (peer, local, trusted), (&error, accepted)),
-                Err(_) => return refused(&worker, (peer, local, trusted), ("handshake_timeout", accepted)),
+                Ok(Err(error)) => return failed(&worker, ends, &error, accepted),
+                Err(_) => return refused(&worker, ends, "handshake_timeout", accepted),
             }
         }
     };
     drop(settings);
-    let client = Arc::new(Client::new(peer, local, trusted, tls));
+    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
     if link.alpn() == Some(b"h2") {
         return Box::pin(h2::serve(&worker, link, client, &entry)).await;
     }
@@ -124,44 +122,42 @@ async fn announced(worker: &Worker, tcp: &mut TcpStream, ends: &mut Ends, settin
     let (accepted, deadline) = (Instant::now(), deadline(settings.client_timeouts.handshake));
     let reading = tokio::time::timeout_at(deadline, ends.read_header(tcp, settings));
     let Err(reason) = reading.await.unwrap_or(Err("handshake_timeout")) else { return true };
-    refused(worker, (ends.peer, ends.local, ends.trusted), (reason, accepted));
+    refused(worker, *ends, reason, accepted);
     false
 }
 
 /// Records a connection that never came to a request.
-fn refused(
-    worker: &Worker,
-    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
-    (reason, accepted): (&'static str, Instant),
-) {
-    let client = Arc::new(Client::new(peer, local, trusted, None));
+fn refused(worker: &Worker, ends: Ends, reason: &'static str, accepted: Instant) {
+    let client = Arc::new(Client::new(ends.peer, ends.local, ends.trusted, None));
     let mut session = Session::new(client);
     session.started = accepted;
     pipeline::refuse(worker.recorder().as_ref(), "http", session, reason);
 }
 
 /// Records a failed TLS handshake. A client that only connects and leaves, as health checks do, is no failure.
-fn failed(worker: &Worker, ends: (SocketAddr, SocketAddr, bool), (error, accepted): (&io::Error, Instant)) {
-    tracing::debug!(peer = %ends.0, %error, "TLS handshake failed");
+fn failed(worker: &Worker, ends: Ends, error: &io::Error, accepted: Instant) {
+    tracing::debug!(peer = %ends.peer, %error, "TLS handshake failed");
     if let Some(reason) = handshake_failure(error) {
-        refused(worker, ends, (reason, accepted));
+        refused(worker, ends, reason, accepted);
     }
 }
 
 /// Serves a TLS connection whose requests may come before the handshake is over.
 async fn serve_early(
     worker: &Arc<Worker>,
-    (tcp, config, timeout): (TcpStream, Arc<ServerConfig>, Duration),
-    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
+    tcp: TcpStream,
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+    ends: Ends,
     entry: &Entry,
 ) {
     let (accepted, deadline) = (Instant::now(), deadline(timeout));
     let early = match tokio::time::timeout_at(deadline, EarlyStream::accept(tcp, config)).await {
         Ok(Ok(early)) => early,
-        Ok(Err(error)) => return failed(worker, (peer, local, trusted), (&error, accepted)),
-        Err(_) => return refused(worker, (peer, local, trusted), ("handshake_timeout", accepted)),
+        Ok(Err(error)) => return failed(worker, ends, &error, accepted),
+        Err(_) => return refused(worker, ends, "handshake_timeout", accepted),
     };
-    let mut client = Client::new(peer, local, trusted, Some(facts(early.session())));
+    let mut client = Client::new(ends.peer, ends.local, ends.trusted, Some(facts(early.session())));
     let handshake = early.handshake().clone();
     if !handshake.is_over() {
         client.handshake = Some(handshake.clone());

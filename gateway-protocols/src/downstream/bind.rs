@@ -131,7 +131,8 @@ impl From<bool> for Sharing {
 /// When the port can't be had.
 pub fn tcp_for_workers(
     address: SocketAddr,
-    (workers, sharing): (usize, Sharing),
+    workers: usize,
+    sharing: Sharing,
     inherited: &mut Inherited,
 ) -> io::Result<Vec<std::net::TcpListener>> {
     let mut listeners = inherited.take(address);
@@ -280,7 +281,7 @@ mod tests {
         let address = theirs.local_addr().unwrap();
         let mut inherited = Inherited::default();
         inherited.add(theirs.try_clone().unwrap().into()).unwrap();
-        let ours = tcp_for_workers(address, (2, Sharing::Allowed), &mut inherited).unwrap();
+        let ours = tcp_for_workers(address, 2, Sharing::Allowed, &mut inherited).unwrap();
         assert_eq!((ours.len(), inherited.len()), (2, 0), "one is inherited, one is new");
         let congestion = |socket: &std::net::TcpListener| SockRef::from(socket).tcp_congestion().unwrap();
         assert!(congestion(&ours[0]).starts_with(b"reno"), "nothing is changed while the start may fail");

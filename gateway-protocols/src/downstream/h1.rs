@@ -102,7 +102,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
     let mut first = true;
     loop {
         let rules = HeadRules::of(&snapshots.load().settings, first);
-        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, (&rules, entry, &client))).await;
+        let incoming = poll_fn(|cx| poll_head(cx, &mut reader, &mut timer, &rules, entry, &client)).await;
         timer.clear();
         let after = match incoming {
             Incoming::Over => return,
@@ -114,17 +114,12 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 // The timer ran from the first byte.
                 exchange.started = exchange.started.checked_sub(rules.header).unwrap_or(exchange.started);
                 let reply = Reply::new(Cause::RequestTimeout);
-                Box::pin(refuse((worker, snapshots.load()), exchange, &mut responder, reply)).await
+                Box::pin(refuse(worker, snapshots.load(), exchange, &mut responder, reply)).await
             }
             Incoming::Refused(error) => {
                 let exchange = unreadable::exchange(&reader.buffer, &client);
-                Box::pin(refuse(
-                    (worker, snapshots.load()),
-                    exchange,
-                    &mut responder,
-                    unreadable::reply(error),
-                ))
-                .await
+                Box::pin(refuse(worker, snapshots.load(), exchange, &mut responder, unreadable::reply(error)))
+                    .await
             }
             Incoming::Head(request, info) => {
                 // Only now: a connection may have been idle for long, and its next request belongs to the
@@ -132,7 +127,7 @@ pub(super) async fn serve(worker: &Worker, link: Link, client: Arc<Client>, entr
                 let snapshot: &Snapshot = snapshots.load();
                 responder.begin(&request, info.keep_alive, snapshot.settings.client_timeouts.body);
                 let (after, returned) =
-                    Box::pin(exchange(worker, snapshot, (request, info, reader), &mut responder)).await;
+                    Box::pin(exchange(worker, snapshot, request, info, reader, &mut responder)).await;
                 let Some(returned) = returned else { return };
                 reader = returned;
                 after
@@ -183,7 +178,9 @@ fn poll_head(
     cx: &mut Context<'_>,
     reader: &mut Reader,
     timer: &mut Timer,
-    (rules, entry, client): (&HeadRules, &Entry, &Arc<Client>),
+    rules: &HeadRules,
+    entry: &Entry,
+    client: &Arc<Client>,
 ) -> Poll<Incoming> {
     loop {
         if !reader.buffer.is_empty() {
@@ -252,7 +249,9 @@ fn incoming(head: RequestHead, client: &Arc<Client>) -> Incoming {
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (mut exchange, info, mut reader): (Box<Exchange>, MessageInfo, Reader),
+    mut exchange: Box<Exchange>,
+    info: MessageInfo,
+    mut reader: Reader,
     responder: &mut Responder<'_>,
 ) -> (After, Option<Reader>) {
     let MessageInfo { framing, expects, expects_continue, .. } = info;
@@ -282,7 +281,7 @@ async fn exchange(
         }
         framing => {
             let go_ahead = expects_continue.then(|| Continue::new(responder.owe_continue()));
-            request_body(reader, framing, (go_ahead, responder), snapshot)
+            request_body(reader, framing, go_ahead, responder, snapshot)
         }
     };
     exchange.body = body;
@@ -291,7 +290,7 @@ async fn exchange(
             match unexpected {
                 true => {
                     let reply = Reply::new(Cause::ExpectationFailed);
-                    worker.pipeline().refuse(snapshot, (exchange, reply), responder).await
+                    worker.pipeline().refuse(snapshot, exchange, reply, responder).await
                 }
                 false => worker.pipeline().serve(snapshot, exchange, responder).await,
             }
@@ -352,7 +351,8 @@ type Lent = Arc<AtomicRefCell<Option<Reader>>>;
 fn request_body(
     mut reader: Reader,
     framing: Framing,
-    (go_ahead, responder): (Option<Continue>, &mut Responder<'_>),
+    go_ahead: Option<Continue>,
+    responder: &mut Responder<'_>,
     snapshot: &Snapshot,
 ) -> (Body, Reading) {
     reader.room = buffer::room_after(if let Framing::Length(length) = framing { length } else { 0 });
@@ -365,7 +365,7 @@ fn request_body(
     }
     let (home, receiver) = oneshot::channel();
     let idle = snapshot.settings.client_timeouts.body;
-    let body = RequestBody::new(reader, framing.into(), home, idle, (go_ahead, responder.watch_body()));
+    let body = RequestBody::new(reader, framing.into(), home, idle, go_ahead, responder.watch_body());
     (Body::stream(body), Reading::Away(receiver))
 }
 
@@ -405,13 +405,14 @@ impl Reader {
 
 /// Answers what is no request, and records it like one.
 async fn refuse(
-    (worker, snapshot): (&Worker, &Snapshot),
+    worker: &Worker,
+    snapshot: &Snapshot,
     exchange: Box<Exchange>,
     responder: &mut Responder<'_>,
     reply: Reply,
 ) -> After {
     responder.begin_refusal();
-    let delivery = worker.pipeline().refuse(snapshot, (exchange, reply.closing()), responder).await;
+    let delivery = worker.pipeline().refuse(snapshot, exchange, reply.closing(), responder).await;
     if delivery.cut.is_some() { After::Close } else { After::Linger }
 }
 

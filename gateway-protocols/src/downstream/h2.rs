@@ -275,9 +275,9 @@ async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<Jo
         let stream = stream.map(|(key, _)| Handle::adopt(&cell, key));
         let snapshot: &Snapshot = snapshots.load();
         match (head, stream) {
-            (Ok(head), Some(stream)) => exchange(worker, snapshot, (head, stream), &client).await,
+            (Ok(head), Some(stream)) => exchange(worker, snapshot, head, stream, &client).await,
             (Ok(_), None) => {}
-            (Err(unreadable), stream) => refuse(worker, snapshot, (unreadable, stream), &client).await,
+            (Err(unreadable), stream) => refuse(worker, snapshot, unreadable, stream, &client).await,
         }
         job_slot.done();
     }
@@ -287,7 +287,8 @@ async fn work(worker: &Worker, cell: Cell, client: Arc<Client>, job_slot: Arc<Jo
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (head, stream): (RequestHead, Handle),
+    head: RequestHead,
+    stream: Handle,
     client: &Arc<Client>,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
@@ -319,7 +320,8 @@ async fn exchange(
 async fn refuse(
     worker: &Worker,
     snapshot: &Snapshot,
-    (unreadable, stream): (Unreadable, Option<Handle>),
+    unreadable: Unreadable,
+    stream: Option<Handle>,
     client: &Arc<Client>,
 ) {
     let mut request = Request::new(Body::empty());
@@ -332,5 +334,5 @@ async fn refuse(
     };
     let idle = snapshot.settings.client_timeouts.body;
     let mut responder = Responder { stream: &stream, head: false, idle, upgrade: false, alt_svc: None };
-    worker.pipeline().refuse(snapshot, (exchange, Reply::new(unreadable.cause)), &mut responder).await;
+    worker.pipeline().refuse(snapshot, exchange, Reply::new(unreadable.cause), &mut responder).await;
 }

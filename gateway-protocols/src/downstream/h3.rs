@@ -79,29 +79,31 @@ async fn accept_all(
             continue;
         }
         let rules = rules.load_full();
-        worker.spawn_counted(permit, |entry| connection(worker.clone(), (incoming, rules), (port, entry)));
+        worker.spawn_counted(permit, |entry| connection(worker.clone(), incoming, rules, port, entry));
     }
     Err("the endpoint ended".to_owned())
 }
 
 async fn connection(
     worker: Arc<Worker>,
-    (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
-    (port, entry): (u16, Arc<Entry>),
+    incoming: quinn::Incoming,
+    rules: Arc<quinn::ServerConfig>,
+    port: u16,
+    entry: Arc<Entry>,
 ) {
     let settings = worker.snapshot().settings.clone();
     let deadline = deadline(settings.client_timeouts.handshake);
     // Whoever is let in by address is let in by a proven one: without a token, that is only once the handshake is over.
     let early = settings.tls.early_data && incoming.remote_address_validated();
-    let began = ends(incoming.remote_address(), (incoming.local_ip(), port), &settings);
-    let accepting = accept((incoming, rules), early);
+    let began = ends(incoming.remote_address(), incoming.local_ip(), port, &settings);
+    let accepting = accept(incoming, rules, early);
     let (quic, shaking) = match tokio::time::timeout_at(deadline, accepting).await {
         Ok(Ok(accepted)) => accepted,
         Ok(Err(error)) => return failed(&worker, &began, &error),
         // Whoever says no more may never have been there.
         Err(_) => return,
     };
-    let Ends { peer, local, trusted } = ends(quic.remote_address(), (quic.local_ip(), port), &settings);
+    let Ends { peer, local, trusted } = ends(quic.remote_address(), quic.local_ip(), port, &settings);
     let mut client = Client::new(peer, local, trusted, Some(facts(&quic)));
     client.handshake = shaking.as_ref().map(|shaking| shaking.handshake.clone());
     let handshake = client.handshake.clone();
@@ -136,7 +138,7 @@ async fn connection(
 }
 
 /// Whose connection it is. The address of ours is not known on every system.
-fn ends(peer: SocketAddr, (local, port): (Option<IpAddr>, u16), settings: &Global) -> Ends {
+fn ends(peer: SocketAddr, local: Option<IpAddr>, port: u16, settings: &Global) -> Ends {
     let local = SocketAddr::new(local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
     Ends::new(peer, local, settings)
 }
@@ -159,7 +161,8 @@ struct Shaking {
 
 /// Waits for the end of the handshake; where requests may come before, only until it is known who the client is.
 async fn accept(
-    (incoming, rules): (quinn::Incoming, Arc<quinn::ServerConfig>),
+    incoming: quinn::Incoming,
+    rules: Arc<quinn::ServerConfig>,
     early: bool,
 ) -> Result<(quinn::Connection, Option<Shaking>), ConnectionError> {
     let mut connecting = incoming.accept_with(rules)?;
@@ -263,10 +266,10 @@ impl Server<'_> {
                     return Poll::Ready(false);
                 }
                 while let Poll::Ready(accepted) = accepting.as_mut().poll(cx) {
-                    let Ok(stream) = accepted else { return Poll::Ready(false) };
+                    let Ok((send, recv)) = accepted else { return Poll::Ready(false) };
                     accepting.set(link.quic.accept_bi());
                     moved = true;
-                    if let Some(arrival) = self.accept(stream) {
+                    if let Some(arrival) = self.accept(send, recv) {
                         let link = &link;
                         slots.start(arrival, |job_slot| work(worker, link.clone(), job_slot));
                     }
@@ -310,7 +313,7 @@ impl Server<'_> {
     }
 
     /// A request's stream, if it is looked at.
-    fn accept(&mut self, (mut send, mut recv): (quinn::SendStream, quinn::RecvStream)) -> Option<Arrival> {
+    fn accept(&mut self, mut send: quinn::SendStream, mut recv: quinn::RecvStream) -> Option<Arrival> {
         if self.end.leaving == Leaving::Final {
             // RFC 9114 §5.2: it may be sent again elsewhere.
             drop(send.reset(Code::REQUEST_REJECTED.into()));

@@ -1,12 +1,11 @@
 //! Byte streams on ports of their own: PROXY protocol, server name, TLS, then the stream pipeline.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use gateway_core::config::snapshot::{Route, Snapshot};
-use gateway_core::http::exchange::{Client, ClientTls};
+use gateway_core::http::exchange::Client;
 use gateway_core::stream::pipeline;
 use gateway_core::stream::revocation::Current;
 use gateway_core::stream::session::Session;
@@ -42,21 +41,21 @@ type Refusal = &'static str;
 pub(super) async fn serve(
     worker: &Worker,
     tcp: TcpStream,
-    (peer, local, trusted): (SocketAddr, SocketAddr, bool),
-    (port, tls): (u16, Arc<ArcSwap<ServerConfig>>),
+    ends: Ends,
+    port: u16,
+    tls: Arc<ArcSwap<ServerConfig>>,
 ) {
     let snapshot = worker.snapshot();
-    let ends = Ends { peer, local, trusted };
     let mut arrival = Arrival { tcp, ahead: BytesMut::new(), ends, name: None, accepted: Instant::now() };
     let timeout = snapshot.settings.client_timeouts.handshake;
     let arriving = arrive(&mut arrival, &snapshot, port);
     let chosen =
         tokio::time::timeout_at(deadline(timeout), arriving).await.unwrap_or(Err("handshake_timeout"));
-    let Arrival { tcp, ahead, ends: Ends { peer, local, trusted }, name, accepted } = arrival;
+    let Arrival { tcp, ahead, ends, name, accepted } = arrival;
+    let client = |tls| Arc::new(Client::new(ends.peer, ends.local, ends.trusted, tls));
     let asked: Option<Arc<str>> = name.map(Arc::from);
     let refuse = |reason| {
-        let client = Arc::new(Client::new(peer, local, trusted, None));
-        let mut session = Session::new(client);
+        let mut session = Session::new(client(None));
         session.started = accepted;
         session.server_name.clone_from(&asked);
         pipeline::refuse(worker.recorder().as_ref(), "tcp", session, reason);
@@ -69,7 +68,7 @@ pub(super) async fn serve(
         return refuse("overloaded");
     }
     let terminates = rules(&route).is_some_and(|rules| rules.frontend_tls);
-    let (inbound, facts) = if terminates {
+    let (mut inbound, facts) = if terminates {
         let accepting = TlsAcceptor::from(tls.load_full()).accept(Rewound::new(ahead, tcp));
         match tokio::time::timeout_at(deadline(timeout), accepting).await {
             Ok(Ok(stream)) => {
@@ -83,23 +82,17 @@ pub(super) async fn serve(
     } else {
         (Inbound { link: Link::Tcp(tcp), ahead }, None)
     };
-    carry((worker, &snapshot), &route, (inbound, asked), (peer, local, trusted, facts)).await;
-}
-
-async fn carry(
-    (worker, snapshot): (&Worker, &Snapshot),
-    route: &Arc<Route>,
-    (mut inbound, name): (Inbound, Option<Arc<str>>),
-    (peer, local, trusted, tls): (SocketAddr, SocketAddr, bool, Option<ClientTls>),
-) {
-    let client = Arc::new(Client::new(peer, local, trusted, tls));
-    let mut session = Session::new(client);
+    let mut session = Session::new(client(facts));
     if session.server_name.is_none() {
-        session.server_name = name;
+        session.server_name = asked;
     }
-    let way = (route, &snapshot.consumers, "tcp");
-    let session = (session, Some(worker.shared().clone() as Arc<dyn Current>));
-    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), way, session, &mut inbound).await;
+    let serving = pipeline::Serving {
+        route: &route,
+        consumers: &snapshot.consumers,
+        protocol: "tcp",
+        current: Some(worker.shared().clone() as Arc<dyn Current>),
+    };
+    pipeline::serve(worker.outbound(), worker.recorder().as_ref(), serving, session, &mut inbound).await;
 }
 
 /// Reads as much as it takes to choose a proxy.

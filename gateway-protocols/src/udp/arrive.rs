@@ -98,9 +98,9 @@ impl Port {
             return pipeline::refuse(self.worker.recorder().as_ref(), "udp", seen, "no_route");
         };
         if rules(route).is_some_and(|rules| rules.frontend_tls) {
-            return self.greet((pair, name), route, datagram, now);
+            return self.greet(pair, name, route, datagram, now);
         }
-        let Some(key) = self.begin((pair, name), route, Leg::Plain, now) else { return };
+        let Some(key) = self.begin(pair, name, route, Leg::Plain, now) else { return };
         for datagram in waited.iter().map(Vec::as_slice).chain([datagram]) {
             self.forward(key, datagram, now);
         }
@@ -109,7 +109,8 @@ impl Port {
     /// Begins a session for a new client; `None` when there are as many as there may be.
     pub(super) fn begin(
         &mut self,
-        (pair, name): (AddressPair, Option<String>),
+        pair: AddressPair,
+        name: Option<String>,
         route: &Arc<Route>,
         client: Leg,
         now: Instant,
@@ -123,7 +124,7 @@ impl Port {
         let snapshot = self.worker.snapshot();
         let flow = |port: &Self| {
             let seen = port.seen(pair, name.clone());
-            Flow::begin(port.worker.recorder().clone(), route.clone(), seen, (protocol, &snapshot.consumers))
+            Flow::begin(port.worker.recorder().clone(), route.clone(), seen, protocol, &snapshot.consumers)
         };
         let mut begun = flow(self);
         if begun.is_none() && self.yield_place(pair) {

@@ -105,7 +105,7 @@ impl DtlsRules {
     /// An engine for a client that asks for this name and may offer DTLS 1.3, and what checks its certificate; `None` where
     /// DTLS can't be served. Cookies are exchanged before anything else, so that nobody makes the gateway answer to a forged address
     /// at length.
-    pub(super) fn server(&self, (name, offers_13): (Option<&str>, bool), now: Instant) -> Option<Server> {
+    pub(super) fn server(&self, name: Option<&str>, offers_13: bool, now: Instant) -> Option<Server> {
         /// Made once: making one has the engine test its cryptography.
         static OPEN: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(false));
         static WITH_CERTIFICATES: LazyLock<Option<Arc<Config>>> = LazyLock::new(|| config(true));

@@ -73,7 +73,7 @@ impl Flight {
                         all.extend(
                             Some(std::mem::take(&mut current)).filter(|datagram| !datagram.is_empty()),
                         );
-                        all.extend(self.fragments((version, number), message.number));
+                        all.extend(self.fragments(version, number, message.number));
                     }
                 }
                 Some(message) if message.kind == SERVER_HELLO && message.is_whole() => {
@@ -88,7 +88,7 @@ impl Flight {
     }
 
     /// The certificate message in datagrams that fit everywhere.
-    fn fragments(&self, (version, first): (&[u8], u64), number: &[u8]) -> Vec<Vec<u8>> {
+    fn fragments(&self, version: &[u8], first: u64, number: &[u8]) -> Vec<Vec<u8>> {
         let body = self.certificates.as_deref().unwrap_or_default();
         let pieces = body.chunks(FRAGMENT).enumerate().zip(first..);
         let datagrams = pieces.map(|((at, piece), sequence)| {

@@ -30,7 +30,8 @@ impl Port {
     /// Answers a client's first hello with a cookie, and begins a session at the second.
     pub(super) fn greet(
         &mut self,
-        (pair, name): (AddressPair, Option<String>),
+        pair: AddressPair,
+        name: Option<String>,
         route: &Arc<Route>,
         datagram: &[u8],
         now: Instant,
@@ -39,7 +40,7 @@ impl Port {
         let claim = Claim { hello: &hello, client: pair.client };
         let asked = hello.server_name().flatten();
         let only_13 = hello.offers_13();
-        let Some(server) = self.dtls.server((asked.as_deref(), only_13), now) else { return };
+        let Some(server) = self.dtls.server(asked.as_deref(), only_13, now) else { return };
         let Server { engine, verifier, certificates } = server;
         let peer = verifier.is_some().then(|| Arc::new(PeerChain::of_client()));
         let client = Leg::sealed(engine, verifier);
@@ -57,7 +58,7 @@ impl Port {
         if self.handshakes.len() >= MAX_HANDSHAKES && !self.make_room() {
             return;
         }
-        let Some(key) = self.begin((pair, name), route, client, now) else { return };
+        let Some(key) = self.begin(pair, name, route, client, now) else { return };
         let datagram = second.as_deref().unwrap_or(datagram);
         proof.during(&hello, || self.forward(key, datagram, now));
     }
@@ -114,7 +115,7 @@ fn retried(claim: &Claim<'_, '_>, hash: &[u8], mut client: Leg, transcript: Tran
         client.receive(&first, &mut |emit| {
             if let Emit::Wire(bytes) = emit {
                 let retry = Retry::read(bytes);
-                beginning = retry.and_then(|retry| retry.transcript((claim, hash), (&first, &second)));
+                beginning = retry.and_then(|retry| retry.transcript(claim, hash, &first, &second));
             }
         })
     });

@@ -188,7 +188,7 @@ impl<'d> Hello<'d> {
                 _ => extension(&mut extensions, kind, data),
             }
         }
-        datagram(CLIENT_HELLO, (self.record, self.number), &self.body_with(&extensions))
+        datagram(CLIENT_HELLO, self.record, self.number, &self.body_with(&extensions))
     }
 
     /// This hello without one extension and with another one, as a datagram and as the message's body. What it grows by is taken
@@ -204,7 +204,7 @@ impl<'d> Hello<'d> {
             extension(&mut extensions, kind, data.get(spare..).unwrap_or_default());
         }
         let body = self.body_of(self.legacy_cookie, &extensions);
-        (datagram(CLIENT_HELLO, (self.record, self.number), &body), body)
+        (datagram(CLIENT_HELLO, self.record, self.number, &body), body)
     }
 
     /// The message's body, as it came.
@@ -218,7 +218,7 @@ impl<'d> Hello<'d> {
         for (to, from) in record.iter_mut().zip(self.record.iter().take(2)) {
             *to = *from;
         }
-        datagram(CLIENT_HELLO, (&record, &[0, 0]), &self.body_with(extensions))
+        datagram(CLIENT_HELLO, &record, &[0, 0], &self.body_with(extensions))
     }
 
     /// The body with other extensions, and without the cookie of DTLS 1.2.
@@ -244,7 +244,7 @@ impl<'d> Hello<'d> {
 
 /// A record with one whole handshake message. Its head is the record's version, epoch and sequence number, and the
 /// message's own number.
-pub(super) fn datagram(kind: u8, (record, number): (&[u8], &[u8]), body: &[u8]) -> Vec<u8> {
+pub(super) fn datagram(kind: u8, record: &[u8], number: &[u8], body: &[u8]) -> Vec<u8> {
     let mut datagram = Vec::with_capacity(RECORD + MESSAGE + body.len());
     datagram.push(HANDSHAKE);
     datagram.extend_from_slice(record);

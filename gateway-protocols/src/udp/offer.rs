@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn sent(body: &[u8], number: u8) -> Vec<u8> {
-        datagram(CLIENT_HELLO, (&[0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, number], &[0, number]), body)
+        datagram(CLIENT_HELLO, &[0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, number], &[0, number], body)
     }
 
     #[test]

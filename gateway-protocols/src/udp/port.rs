@@ -225,7 +225,7 @@ impl Port {
         let Some(session) = self.sessions.get_mut(slot_of(key)) else { return };
         let was_ready = session.client.is_ready();
         let (wire, pair) = (&self.wire, session.pair);
-        let result = session.take_request((datagram, now), &mut |bytes| wire.reply(pair, bytes));
+        let result = session.take_request(datagram, now, &mut |bytes| wire.reply(pair, bytes));
         let (is_ready, has_ids) = (session.client.is_ready(), session.ids.is_some());
         match result {
             Err(reason) => self.end(key, reason),

@@ -53,7 +53,7 @@ impl Port {
         let name = hello.server_name().flatten().filter(|_| asks);
         let Some(route) = snapshot.streams.find(Transport::Udp, self.number, name.as_deref()) else { return };
         if gateway_core::stream::table::rules(route).is_some_and(|rules| rules.frontend_tls) {
-            self.greet((pair, name), route, datagram, now);
+            self.greet(pair, name, route, datagram, now);
         }
     }
 

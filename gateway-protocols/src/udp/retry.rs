@@ -66,7 +66,7 @@ impl<'d> Retry<'d> {
     pub(super) fn answer(&self, claim: &Claim<'_, '_>) -> Option<Vec<u8>> {
         let hash = hashed(self.hash, &hello::message(CLIENT_HELLO, claim.hello.body()));
         let body = self.with_cookie(&claim.with_hash(&hash)?);
-        Some(hello::datagram(SERVER_HELLO, (self.record, self.number), &body))
+        Some(hello::datagram(SERVER_HELLO, self.record, self.number, &body))
     }
 
     fn with_cookie(&self, cookie: &[u8]) -> Vec<u8> {
@@ -84,8 +84,10 @@ impl<'d> Retry<'d> {
     /// heard `first` instead of the first hello and is about to hear `second`, a datagram as the others.
     pub(super) fn transcript(
         &self,
-        (claim, hash): (&Claim<'_, '_>, &[u8]),
-        (first, second): (&[u8], &[u8]),
+        claim: &Claim<'_, '_>,
+        hash: &[u8],
+        first: &[u8],
+        second: &[u8],
     ) -> Option<Beginnings> {
         let [first, second] = [hello::Hello::read(first)?, hello::Hello::read(second)?];
         let assumed = hashed(self.hash, &hello::message(CLIENT_HELLO, first.body()));

@@ -85,7 +85,8 @@ impl Session {
     /// A datagram came from the client. `reply` sends to the client.
     pub(super) fn take_request(
         &mut self,
-        (datagram, now): (&[u8], Instant),
+        datagram: &[u8],
+        now: Instant,
         reply: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Dead> {
         self.taken += datagram.len() as u64;

@@ -152,7 +152,7 @@ impl Dialler {
             config.alpn_protocols = vec![b"h3".to_vec()];
             let name = rules.server_name.as_deref().unwrap_or(&to.host);
             let begun = Instant::now();
-            let opened = h3::Connection::open((&addresses, name), Arc::new(config), to.alt_used()).await?;
+            let opened = h3::Connection::open(&addresses, name, Arc::new(config), to.alt_used()).await?;
             let resolved = self.resolved(to, opened.peer());
             let connection = opened.at(resolved);
             phases.connect = Some(begun.elapsed());

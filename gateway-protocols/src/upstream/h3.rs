@@ -77,7 +77,8 @@ impl Opened {
 impl Connection {
     /// Connects to the first address that answers.
     pub(crate) async fn open(
-        (addresses, name): (&[std::net::SocketAddr], &str),
+        addresses: &[std::net::SocketAddr],
+        name: &str,
         tls: Arc<rustls::ClientConfig>,
         alt_used: Option<String>,
     ) -> Result<Opened, QuicError> {
@@ -248,7 +249,7 @@ pub(crate) async fn send<D: Downstream>(
             }
             Said::Final(head, length) => {
                 let first_byte = started.elapsed();
-                let response = exchange.into_response((head, length), timeouts.idle).await;
+                let response = exchange.into_response(head, length, timeouts.idle).await;
                 return Ok(Answer { response, first_byte, reused: true, tunnel: None });
             }
         }
@@ -312,11 +313,7 @@ impl Exchange {
         Failure { reached_wire: !unprocessed, stale: unprocessed, ..Failure::sent(cause) }.source(error)
     }
 
-    async fn into_response(
-        self,
-        (head, length): (Response<()>, Option<u64>),
-        idle: Duration,
-    ) -> Response<Body> {
+    async fn into_response(self, head: Response<()>, length: Option<u64>, idle: Duration) -> Response<Body> {
         let Self { reader, upload, connection } = self;
         let mut reader = Some(reader);
         let rest =

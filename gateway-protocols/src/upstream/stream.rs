@@ -68,7 +68,8 @@ impl Carrier for Outbound {
     async fn carry(
         &self,
         route: &Route,
-        (client, target): (&mut Inbound, &mut Link),
+        client: &mut Inbound,
+        target: &mut Link,
         between: Option<&Between<'_>>,
         carried: &mut Carried,
     ) -> End {
@@ -88,7 +89,7 @@ impl Carrier for Outbound {
                 relay(&mut client, target, timeouts, carried).await
             }
             (None, Link::Tcp(client), Link::Tcp(target)) => {
-                relay_by((client, target), (Splice::default(), Splice::default()), timeouts, carried).await
+                relay_by(client, target, Splice::default(), Splice::default(), timeouts, carried).await
             }
             (None, client, target) => relay(client, target, timeouts, carried).await,
         };

@@ -76,7 +76,7 @@ impl Worker {
                 },
                 Some(accepted) = inbox.0.recv() => match TcpStream::from_std(accepted.tcp) {
                     Ok(tcp) => {
-                        self.serve(tcp, (accepted.peer, accepted.entrance), accepted.permit, accepted.load);
+                        self.serve(tcp, accepted.peer, accepted.entrance, accepted.permit, accepted.load);
                     }
                     Err(error) => tracing::warn!(%error, "a connection was lost between workers"),
                 },
@@ -156,7 +156,7 @@ impl Worker {
             if tcp.set_nonblocking(true).is_ok()
                 && let Ok(tcp) = TcpStream::from_std(tcp.into())
             {
-                self.serve(tcp, (peer, entrance.clone()), permit, self.shared.load(self.index));
+                self.serve(tcp, peer, entrance.clone(), permit, self.shared.load(self.index));
             }
         }
     }
@@ -193,7 +193,7 @@ impl Worker {
         let mine = self.registry.len();
         let (idlest, fewest) = self.shared.idlest();
         if idlest == self.index || mine < fewest + HANDOVER_MARGIN {
-            return self.serve(tcp, (peer, entrance.clone()), permit, self.shared.load(self.index));
+            return self.serve(tcp, peer, entrance.clone(), permit, self.shared.load(self.index));
         }
         let Ok(tcp) = tcp.into_std() else { return };
         let load = self.shared.load(idlest);
@@ -202,7 +202,7 @@ impl Worker {
             let accepted = refused.into_inner();
             if let Ok(tcp) = TcpStream::from_std(accepted.tcp) {
                 let Accepted { entrance, permit, .. } = accepted;
-                self.serve(tcp, (peer, entrance), permit, self.shared.load(self.index));
+                self.serve(tcp, peer, entrance, permit, self.shared.load(self.index));
             }
         }
     }
@@ -210,7 +210,8 @@ impl Worker {
     fn serve(
         self: &Arc<Self>,
         tcp: TcpStream,
-        (peer, entrance): (SocketAddr, Entrance),
+        peer: SocketAddr,
+        entrance: Entrance,
         permit: Permit,
         load: Load,
     ) {

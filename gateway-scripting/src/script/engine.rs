@@ -132,13 +132,13 @@ fn shared(engine: &mut Engine, table: Arc<SharedTable<Kept>>) {
         if matches!(&value, Kept::Text(text) if text.len() > MAX_SHARED_TEXT) {
             return error(format_args!("a shared text has at most {MAX_SHARED_TEXT} bytes"));
         }
-        known.change(key.as_bytes(), (ttl(seconds), true), |_| (Some(value), ()));
+        known.change(key.as_bytes(), ttl(seconds), true, |_| (Some(value), ()));
         Ok(())
     });
     let known = table.clone();
     engine.register_fn("shared_add", move |key: &str, amount: i64, seconds: i64| -> Done<i64> {
         key_of(key)?;
-        known.change(key.as_bytes(), (ttl(seconds), false), |known| match known {
+        known.change(key.as_bytes(), ttl(seconds), false, |known| match known {
             Some(Kept::Text(_)) => (None, error(format_args!("the shared value `{key}` is a string"))),
             Some(Kept::Number(sum)) => {
                 let sum = sum.saturating_add(amount);

@@ -124,6 +124,15 @@ pub(super) struct Answered {
     pub(super) grpc_message: String,
 }
 
+/// Directions of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Directions {
+    /// What the client sends.
+    pub(super) up: bool,
+    /// What the target sends.
+    pub(super) down: bool,
+}
+
 /// The two ways of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use gateway_core::stream::cut::{Cut, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::host::Way;
+use super::host::{Directions, Way};
 use super::visit::{Made, Stop, Visit};
 
 /// Bytes that the guest is shown at a time.
@@ -138,10 +138,10 @@ pub(super) struct Tap<'a> {
 }
 
 impl<'a> Tap<'a> {
-    /// `sees` says which directions the guest looks at: what the client sends, what the target sends.
-    pub(super) fn new(client: Stream<'a>, visit: Arc<Visit>, sees: (bool, bool), cut: &'a Cut) -> Self {
+    /// `sees` says which directions the guest looks at.
+    pub(super) fn new(client: Stream<'a>, visit: Arc<Visit>, sees: Directions, cut: &'a Cut) -> Self {
         let pass = |is_seen| Pass { is_seen, ..Pass::default() };
-        let (up, down) = (pass(sees.0), pass(sees.1));
+        let (up, down) = (pass(sees.up), pass(sees.down));
         Self { client, cut, guest: Guest::new(visit), up, down, passes: false, is_cut: false }
     }
 

@@ -256,9 +256,10 @@ impl Visit {
     pub(super) fn end_stream(&self, reason: &str) {
         let ended = self.context(|context| (context.request.is_over, context.response.is_over));
         if let Ok((client, target)) = ended {
-            let ends = (client || reason == "client_reset", target || reason == "target_reset");
+            let client = client || reason == "client_reset";
+            let target = target || reason == "target_reset";
             // Where it fails, that was counted, and nothing is left to refuse.
-            drop(self.with(|vm| vm.stream_closed(self.id, ends)));
+            drop(self.with(|vm| vm.stream_closed(self.id, client, target)));
         }
         self.end();
     }

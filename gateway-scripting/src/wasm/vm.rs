@@ -9,7 +9,7 @@ use wasmtime::{Engine, Instance, InstancePre, Linker, Module, Store, StoreLimits
 use wasmtime::{WasmParams, WasmResults};
 
 use super::engine::{clockwork, ticks};
-use super::host::{Answered, Context, Host, Parts, ROOT, Way};
+use super::host::{Answered, Context, Directions, Host, Parts, ROOT, Way};
 use super::{abi, wasi};
 
 /// Elements of a guest's table of functions.
@@ -306,7 +306,7 @@ impl Vm {
     ///
     /// # Errors
     /// How the guest failed.
-    pub(super) fn stream_closed(&mut self, id: u32, (client, target): (bool, bool)) -> Result<(), String> {
+    pub(super) fn stream_closed(&mut self, id: u32, client: bool, target: bool) -> Result<(), String> {
         if !self.host().contexts.contains_key(&id) {
             return Ok(());
         }
@@ -320,16 +320,19 @@ impl Vm {
         }
     }
 
-    /// Whether the guest looks at what the client of a stream sends, and at what its target sends.
-    pub(super) fn sees_bytes(&self) -> (bool, bool) {
-        (self.exports.on_downstream_data.is_some(), self.exports.on_upstream_data.is_some())
+    /// Which bytes of a stream the guest looks at.
+    pub(super) fn sees_bytes(&self) -> Directions {
+        Directions {
+            up: self.exports.on_downstream_data.is_some(),
+            down: self.exports.on_upstream_data.is_some(),
+        }
     }
 
     /// Whether the guest has functions for streams.
     pub(super) fn sees_streams(&self) -> bool {
         let all = &self.exports;
         let ends = [all.on_downstream_close.is_some(), all.on_upstream_close.is_some()];
-        let (up, down) = self.sees_bytes();
+        let Directions { up, down } = self.sees_bytes();
         all.on_new_connection.is_some() || up || down || ends.contains(&true)
     }
 

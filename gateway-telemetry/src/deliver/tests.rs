@@ -46,7 +46,7 @@ fn bench(pace: Pace) -> Bench {
     let count = Counter::default;
     let counts = Counts { sent: count(), failed: count(), refused: count() };
     let (handle, control) = TaskControl::new();
-    let task = tokio::spawn(run("t".into(), batches.clone(), other.clone(), (pace, counts.clone()), control));
+    let task = tokio::spawn(run("t".into(), batches.clone(), other.clone(), pace, counts.clone(), control));
     Bench { batches, other, counts, handle, task }
 }
 

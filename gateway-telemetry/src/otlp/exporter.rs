@@ -39,9 +39,12 @@ pub struct Exporter {
 impl Exporter {
     pub(super) fn new(
         client: Client,
-        (signal, protocol): (Signal, Protocol),
-        (target, headers): (String, HeaderMap),
-        (is_compressed, timeout): (bool, Duration),
+        signal: Signal,
+        protocol: Protocol,
+        target: String,
+        headers: HeaderMap,
+        is_compressed: bool,
+        timeout: Duration,
     ) -> Self {
         Self { client, signal, protocol, target, headers, is_compressed, timeout, resource: Vec::new() }
     }
@@ -111,7 +114,7 @@ impl Exporter {
         };
         let bytes: Bytes = bytes;
         match self.protocol {
-            Protocol::Grpc => reply::of_grpc(head.status, (&head.headers, &trailers), &bytes),
+            Protocol::Grpc => reply::of_grpc(head.status, &head.headers, &trailers, &bytes),
             _ => reply::of_http(head.status, &head.headers, &bytes, self.encoding()),
         }
     }

@@ -56,7 +56,8 @@ fn retry_after(text: &str) -> Option<Duration> {
 /// An answer over gRPC: the status of its trailers, or of its head where there is nothing else.
 pub(super) fn of_grpc(
     status: StatusCode,
-    (head, trailers): (&HeaderMap, &HeaderMap),
+    head: &HeaderMap,
+    trailers: &HeaderMap,
     body: &[u8],
 ) -> Result<Delivered, Failed> {
     if !status.is_success() {
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn answers_over_grpc_have_their_status_behind_or_in_front() {
         let of = |head: &[(&'static str, &str)], trailers: &[(&'static str, &str)], body: &[u8]| {
-            of_grpc(StatusCode::OK, (&map(head), &map(trailers)), body)
+            of_grpc(StatusCode::OK, &map(head), &map(trailers), body)
         };
         let partial = [0, 0, 0, 0, 4, 0x0a, 2, 0x08, 5];
         assert_eq!(of(&[], &[("grpc-status", "0")], &partial).unwrap().refused, 5);

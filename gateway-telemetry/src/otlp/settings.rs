@@ -63,7 +63,7 @@ impl Written<'_> {
         }
         let client = world.client(endpoint).map_err(|problems| under(path, problems))?;
         let is_compressed = compression == Some(Compression::Gzip);
-        Ok(Exporter::new(client, (signal, protocol), (target, headers), (is_compressed, timeout)))
+        Ok(Exporter::new(client, signal, protocol, target, headers, is_compressed, timeout))
     }
 
     fn target(

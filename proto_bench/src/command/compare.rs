@@ -7,7 +7,7 @@ use super::matrix::entry;
 use super::measure::Console;
 use super::process::{BackendProcess, Server, find, pin_self};
 use super::run::note_limits;
-use super::stand::{Stand, probe};
+use super::stand::{Place, Stand, probe};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched, counters, machine};
@@ -178,7 +178,7 @@ impl Bench<'_> {
     ) -> Result<(), CommandError> {
         let mut subjects = Vec::new();
         for (peer, program) in &self.found {
-            subjects.extend(self.start(test, (*peer, program), document)?);
+            subjects.extend(self.start(test, *peer, program, document)?);
         }
         for slice in 0..test.slices(self.load.rounds()) {
             // Nobody is always the one behind the same other.
@@ -195,7 +195,8 @@ impl Bench<'_> {
     fn start(
         &self,
         test: Test,
-        (peer, program): (Peer, &Path),
+        peer: Peer,
+        program: &Path,
         document: &mut Document,
     ) -> Result<Option<Subject>, CommandError> {
         let listen = self.stand.port()?;
@@ -204,7 +205,8 @@ impl Bench<'_> {
         let streams = if self.load.streams > 1 { self.load.streams } else { STREAMS };
         test.shape(&mut plan, self.args.multiplexed_connections, streams);
         let core = Some(self.args.server_core);
-        let started = self.stand.start(peer, test, program, (&self.backend.ports, listen, 1, core));
+        let place = Place { backend: &self.backend.ports, listen, workers: 1, core };
+        let started = self.stand.start(peer, test, program, place);
         match started.and_then(|started| probe(&plan).map(|()| started)) {
             Ok((server, setup)) => {
                 document.configurations.insert(format!("{} {}", peer.name(), test.id()), setup.text());

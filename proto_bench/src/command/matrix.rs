@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{Console, row};
 use super::process::BackendProcess;
 use super::run::note_limits;
-use super::stand::{Stand, StandError, probe};
+use super::stand::{Place, Stand, StandError, probe};
 use super::{CommandError, output};
 use crate::cli::{Ending, LoadArgs, OutputArgs};
 use crate::measure::{Role, Watched};
@@ -48,14 +48,16 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
     let mut console = Console::new(args.output.quiet).repeating(args.load.repeat_disturbed);
     for _ in 0..args.load.rounds() {
         for test in &args.tests {
-            direct_round(args, *test, &backend, (&mut document, &mut console))?;
+            direct_round(args, *test, &backend, &mut document, &mut console)?;
             if !args.direct_only {
                 gateway_round(
                     args,
                     *test,
                     program.as_deref(),
                     &stand,
-                    (&backend, &mut document, &mut console),
+                    &backend,
+                    &mut document,
+                    &mut console,
                 )?;
             }
         }
@@ -103,7 +105,8 @@ fn direct_round(
     args: &Args,
     test: Test,
     backend: &BackendProcess,
-    (document, console): (&mut Document, &mut Console),
+    document: &mut Document,
+    console: &mut Console,
 ) -> Result<(), CommandError> {
     let Some(target) = test.direct(&backend.ports) else { return Ok(()) };
     let mut plan = args.load.plan(target);
@@ -121,7 +124,9 @@ fn gateway_round(
     test: Test,
     program: Option<&Path>,
     stand: &Stand,
-    (backend, document, console): (&BackendProcess, &mut Document, &mut Console),
+    backend: &BackendProcess,
+    document: &mut Document,
+    console: &mut Console,
 ) -> Result<(), CommandError> {
     let listen = stand.port()?;
     let mut plan = args.load.plan(Stand::target(test, listen));
@@ -133,7 +138,12 @@ fn gateway_round(
     let workers = args.workers.unwrap_or_else(cores);
     let started = match program {
         None => Err(StandError::NoGateway),
-        Some(program) => stand.start(Peer::Gateway, test, program, (&backend.ports, listen, workers, None)),
+        Some(program) => stand.start(
+            Peer::Gateway,
+            test,
+            program,
+            Place { backend: &backend.ports, listen, workers, core: None },
+        ),
     };
     let started = started.and_then(|(server, setup)| probe(&plan).map(|()| (server, setup)));
     let row = match started {

@@ -92,9 +92,9 @@ pub fn run(args: &Args) -> Result<Ending, CommandError> {
         core: generator_cores.first().copied().unwrap_or_default(),
         source,
     })?;
-    let mut document = begin(args, &table, &subjects, (&server_cores, &generator_cores));
+    let mut document = begin(args, &table, &subjects, &server_cores, &generator_cores);
     let mut console = Console::new(args.output.quiet);
-    let bench = prepare(args, &table, &subjects, (server_cores, &generator_cores))?;
+    let bench = prepare(args, &table, &subjects, server_cores, &generator_cores)?;
     let many = rows.len();
     for (number, row) in (1..).zip(rows) {
         bench.row(row, &mut document, &mut console)?;
@@ -112,7 +112,8 @@ fn prepare<'a>(
     args: &Args,
     table: &'a Table,
     subjects: &[&'a Subject],
-    (server_cores, generator_cores): (Vec<usize>, &[usize]),
+    server_cores: Vec<usize>,
+    generator_cores: &[usize],
 ) -> Result<Bench<'a>, CommandError> {
     let stand = Stand::new()?;
     let (site, scripts) = (stand.directory.join("site"), stand.directory.join("scripts"));
@@ -144,7 +145,8 @@ fn begin(
     args: &Args,
     table: &Table,
     subjects: &[&Subject],
-    (server_cores, generator_cores): (&[usize], &[usize]),
+    server_cores: &[usize],
+    generator_cores: &[usize],
 ) -> Document {
     let mut document = Document::begin(Kind::Replay);
     let mut seen = Vec::new();

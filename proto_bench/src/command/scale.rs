@@ -130,7 +130,7 @@ fn start(args: &Args, stand: &Stand, program: &Path) -> Result<Gateway, CommandE
         .database
         .clone()
         .unwrap_or_else(|| format!("sqlite://{}", stand.directory.join("ferrum.db").to_string_lossy()));
-    let setup = gateway::database_setup(program, &stand.directory, (proxy, admin), (&database, &token));
+    let setup = gateway::database_setup(program, &stand.directory, proxy, admin, &database, &token);
     for (path, text) in &setup.files {
         crate::report::model::write_file(path, text)?;
     }

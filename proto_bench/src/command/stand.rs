@@ -35,6 +35,19 @@ pub enum StandError {
     Round(#[from] Fault),
 }
 
+/// Where a proxy runs, and what is behind it.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The ports of the backend.
+    pub backend: &'a Ports,
+    /// Where the proxy listens.
+    pub listen: SocketAddr,
+    /// Its worker threads or processes.
+    pub workers: usize,
+    /// The core it is bound to.
+    pub core: Option<usize>,
+}
+
 /// A directory of its own that vanishes with it.
 #[derive(Debug)]
 pub struct Stand {
@@ -84,7 +97,7 @@ impl Stand {
         peer: Peer,
         test: Test,
         program: &Path,
-        place: (&Ports, SocketAddr, usize, Option<usize>),
+        place: Place<'_>,
     ) -> Result<(Server, Setup), StandError> {
         self.start_under(peer, test, program, place, None)
     }
@@ -98,9 +111,10 @@ impl Stand {
         peer: Peer,
         test: Test,
         program: &Path,
-        (backend, listen, workers, core): (&Ports, SocketAddr, usize, Option<usize>),
+        place: Place<'_>,
         under: Option<&[String]>,
     ) -> Result<(Server, Setup), StandError> {
+        let Place { backend, listen, workers, core } = place;
         let admin = self.port()?;
         let site = Site { listen, backend, directory: &self.directory, workers, admin };
         let Some(setup) = peer.setup(test, program, &site) else {

@@ -127,8 +127,10 @@ fn stream_proxy(test: Test, site: &Site<'_>) -> Option<Value> {
 pub fn database_setup(
     program: &Path,
     directory: &Path,
-    (proxy, admin): (SocketAddr, SocketAddr),
-    (database, token): (&str, &str),
+    proxy: SocketAddr,
+    admin: SocketAddr,
+    database: &str,
+    token: &str,
 ) -> Setup {
     let spec = directory.join("ferrum-edge.json");
     let document = json!({ "gateway": {

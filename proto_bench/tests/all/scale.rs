@@ -32,8 +32,14 @@ struct Store {
     keys: HashMap<String, String>,
 }
 
+/// Where a fake gateway answers.
+struct Fake {
+    admin: SocketAddr,
+    gateway: SocketAddr,
+}
+
 /// Starts both; returns their addresses.
-fn fake(flaw: Flaw) -> (SocketAddr, SocketAddr) {
+fn fake(flaw: Flaw) -> Fake {
     let store = Arc::new(RwLock::new(Store::default()));
     let writing = Arc::clone(&store);
     let admin = serve(move |mut stream| {
@@ -57,7 +63,7 @@ fn fake(flaw: Flaw) -> (SocketAddr, SocketAddr) {
             answer(&mut stream, status, &body);
         }
     });
-    (admin, gateway)
+    Fake { admin, gateway }
 }
 
 fn apply(store: &mut Store, body: &[u8]) {
@@ -99,7 +105,8 @@ fn respond(store: &Store, head: &str, flaw: Flaw, count: &AtomicUsize) -> (&'sta
     ("200 OK", format!("{backend_path}{rest}\n{allowed}\n").into_bytes())
 }
 
-fn options((admin, gateway): (SocketAddr, SocketAddr)) -> Options {
+fn options(fake: Fake) -> Options {
+    let Fake { admin, gateway } = fake;
     Options {
         admin,
         token: "secret-token".to_owned(),
@@ -165,7 +172,7 @@ fn a_forgotten_batch_is_noticed() {
 
 #[test]
 fn the_command_measures_a_running_gateway_and_draws_it() {
-    let (admin, gateway) = fake(Flaw::None);
+    let Fake { admin, gateway } = fake(Flaw::None);
     let directory = std::env::temp_dir().join(format!("proto_bench-scale-{}", std::process::id()));
     let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let (json, html) = (file("scale.json"), file("scale.html"));

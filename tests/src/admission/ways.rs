@@ -44,7 +44,9 @@ pub(super) const NOTHING: (&str, Fields<'_>, &str) = ("/", &[], "");
 pub(super) async fn ask(
     edge: &Edge,
     way: Way,
-    (path, fields, body): (&str, Fields<'_>, &str),
+    path: &str,
+    fields: Fields<'_>,
+    body: &str,
 ) -> (u16, HeaderMap) {
     let own = format!("{way:?}");
     let mut fields: Vec<(&str, &str)> = fields
@@ -100,12 +102,14 @@ pub(super) async fn decides(edge: &Edge, origin: &Standing, row: &Row<'_>) {
     for way in row.ways.iter().copied() {
         let what = format!("{} {} over {way:?}", row.plugin, row.config);
         let before = origin.served();
-        let (status, fields) = ask(edge, way, row.good).await;
+        let (path, fields, body) = row.good;
+        let (status, fields) = ask(edge, way, path, fields, body).await;
         let after = origin.served();
         // A gRPC call comes to the target as HTTP/2, which it does not speak: what it reads of that counts.
         let is_served = after == before + 1 || way == Way::Grpc && after > before;
         assert!(is_served, "{what}: a good request is not served: {status} {fields:?}");
-        let (status, fields) = ask(edge, way, row.bad).await;
+        let (path, fields, body) = row.bad;
+        let (status, fields) = ask(edge, way, path, fields, body).await;
         assert_eq!(origin.served(), after, "{what}: a bad request is served: {status}");
         if way == Way::Grpc {
             let code = fields.get("grpc-status").and_then(|code| code.to_str().ok());

@@ -138,7 +138,7 @@ pub(super) async fn compare(case: Case<'_>) {
     }
     let imported = imported(case.format, &text, &folder);
     let edge = edge(&imported, &ports);
-    let original = Original::start(case.format, &text, (&folder, port));
+    let original = Original::start(case.format, &text, &folder, port);
     let mut wrong = String::new();
     let (mut count, mut same) = (0, 0);
     let pairs: Vec<(SocketAddr, SocketAddr)> = match ports.as_slice() {
@@ -149,8 +149,9 @@ pub(super) async fn compare(case: Case<'_>) {
     for (request, (there, here)) in
         all.iter().flat_map(|request| pairs.iter().map(move |pair| (*request, *pair)))
     {
-        let theirs = ask(there, request).await;
-        let ours = ask(here, request).await;
+        let (method, host, path, field) = request;
+        let theirs = ask(there, method, host, path, field).await;
+        let ours = ask(here, method, host, path, field).await;
         count += 1;
         if theirs == ours {
             same += 1;
@@ -238,7 +239,7 @@ fn edge(imported: &Import, ports: &[u16]) -> Edge {
     Edge::start_with(&settings, &spec)
 }
 
-async fn ask(to: SocketAddr, (method, host, path, field): (&str, &str, &str, &str)) -> Answer {
+async fn ask(to: SocketAddr, method: &str, host: &str, path: &str, field: &str) -> Answer {
     let mut talker = Talker::new(Wire::open(to).await);
     let field = if field.is_empty() { String::new() } else { format!("{field}\r\n") };
     let length = if method == "POST" || method == "PUT" { "content-length: 2\r\n" } else { "" };

@@ -229,7 +229,7 @@ fn ingress_canaries_by_header_and_weight() {
     let imported = import(Format::Ingress, INGRESS, false);
     let document = good(&imported);
     assert_eq!(asked(&imported, "a.test", "GET", "/", HERE), "80");
-    assert_eq!(asked_with(&imported, ("a.test", "GET", "/"), HERE, &[("x-canary", "always")]), "81");
+    assert_eq!(asked_with(&imported, "a.test", "GET", "/", HERE, &[("x-canary", "always")]), "81");
     let config = &plugin(&document, "traffic_split")["config"];
     let upstream = config["splits"][1]["upstream_id"].as_str().expect("an upstream");
     assert_eq!(config["splits"][0]["weight"], 80);

@@ -68,7 +68,7 @@ fn traefik_routers_and_middlewares() {
     assert_eq!(asked(&imported, "x.wild.test", "GET", "/", HERE), "1002");
     assert_eq!(asked(&imported, "r.test", "GET", "/", HERE), "301");
     assert_eq!(asked(&imported, "other.test", "GET", "/", HERE), "404");
-    assert_eq!(asked_with(&imported, ("a.test", "GET", "/x"), HERE, &[("x-v", "2")]), "1002");
+    assert_eq!(asked_with(&imported, "a.test", "GET", "/x", HERE, &[("x-v", "2")]), "1002");
     let open = import(Format::Traefik, TRAEFIK, true);
     assert_eq!(asked(&open, "a.test", "GET", "/plugin", HERE), "1001");
     assert!(open.report.count(Outcome::Opened) > 0 && open.report.count(Outcome::Closed) == 0);

@@ -43,12 +43,14 @@ pub(super) fn by_id<'v>(document: &'v Value, section: &str, id: &str) -> &'v Val
 /// What answers for a request: a status of the gateway's own, `files`, or the target's port, with the names of the plugins
 /// that ask who it is.
 pub(super) fn asked(imported: &Import, host: &str, method: &str, path: &str, client: [u8; 4]) -> String {
-    asked_with(imported, (host, method, path), client, &[])
+    asked_with(imported, host, method, path, client, &[])
 }
 
 pub(super) fn asked_with(
     imported: &Import,
-    (host, method, path): (&str, &str, &str),
+    host: &str,
+    method: &str,
+    path: &str,
     client: [u8; 4],
     fields: &[(&str, &str)],
 ) -> String {

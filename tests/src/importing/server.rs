@@ -71,7 +71,7 @@ pub(super) fn adapted(text: &str, folder: &Path) -> String {
 
 impl Original {
     /// Starts the program whose configuration this is, on this port.
-    pub(super) fn start(format: Format, text: &str, (folder, port): (&Path, u16)) -> Self {
+    pub(super) fn start(format: Format, text: &str, folder: &Path, port: u16) -> Self {
         let file = folder.join(match format {
             Format::Nginx => "nginx.conf",
             Format::Haproxy => "haproxy.cfg",

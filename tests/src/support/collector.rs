@@ -62,7 +62,7 @@ impl Collector {
             let count = Arc::new(AtomicUsize::new(0));
             loop {
                 let talker = Talker::new(Wire::new_patient(port.accept_ever().await));
-                connections.spawn(serve(talker, (statuses, count.clone()), sender.clone()));
+                connections.spawn(serve(talker, statuses, count.clone(), sender.clone()));
             }
         });
         Self { address, sent, _task: task }
@@ -119,7 +119,8 @@ impl Collector {
 
 async fn serve(
     mut talker: Talker,
-    (statuses, count): (&'static [u16], Arc<AtomicUsize>),
+    statuses: &'static [u16],
+    count: Arc<AtomicUsize>,
     sender: UnboundedSender<Sent>,
 ) {
     while let Ok(head) = talker.request().await {
@@ -166,7 +167,10 @@ fn of_protobuf(request: &[u8]) -> Read {
         for (number, value) in fields(one.bytes()) {
             if number == 1 {
                 resource.extend(
-                    fields(value.bytes()).into_iter().filter(|(number, _)| *number == 1).map(attribute),
+                    fields(value.bytes())
+                        .into_iter()
+                        .filter(|(number, _)| *number == 1)
+                        .map(|(_, pair)| attribute(pair)),
                 );
                 continue;
             }
@@ -187,14 +191,14 @@ fn span(bytes: &[u8]) -> Span {
             4 => span.parent = hex(value.bytes()),
             5 => span.name = text(value.bytes()),
             6 => span.kind = value.number(),
-            9 => span.attributes.extend([attribute((number, value))]),
+            9 => span.attributes.extend([attribute(value)]),
             _ => {}
         }
     }
     span
 }
 
-fn attribute((_, pair): (u64, Field<'_>)) -> (String, String) {
+fn attribute(pair: Field<'_>) -> (String, String) {
     let (mut key, mut shown) = (String::new(), String::new());
     for (number, value) in fields(pair.bytes()) {
         match number {

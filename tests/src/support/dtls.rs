@@ -65,14 +65,10 @@ impl Peer {
 
     /// As [`Peer::client_showing`], over a connected socket.
     pub(crate) fn client_on(socket: UdpSocket, offer: Offer, identity: &tls::Identity) -> Self {
-        Self::client_with(socket, offer, (config(), identity))
+        Self::client_with(socket, offer, config(), identity)
     }
 
-    fn client_with(
-        socket: UdpSocket,
-        offer: Offer,
-        (config, identity): (Arc<Config>, &tls::Identity),
-    ) -> Self {
+    fn client_with(socket: UdpSocket, offer: Offer, config: Arc<Config>, identity: &tls::Identity) -> Self {
         let (shown, now) = (certificate(identity), Instant::now());
         let mut engine = match offer {
             Offer::Both => Dtls::new_auto(config, shown, now),

@@ -65,7 +65,7 @@ impl Edge {
     }
 
     /// Puts other proxies and one other setting in use.
-    pub(crate) fn reload_with(&mut self, (from, to): (&str, &str), spec: &str) {
+    pub(crate) fn reload_with(&mut self, from: &str, to: &str, spec: &str) {
         assert!(self.settings.contains(from), "{from} in {}", self.settings);
         self.settings = self.settings.replace(from, to);
         self.reload(spec);

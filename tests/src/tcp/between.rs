@@ -45,7 +45,8 @@ impl OnBytes for Mask {
     fn on_bytes<'a>(
         &'a self,
         client: Stream<'a>,
-        (_, cut): (&'a Session, &'a Cut),
+        _: &'a Session,
+        cut: &'a Cut,
         _seat: Seat<'a>,
     ) -> Stream<'a> {
         Box::new(Masked { client, cut })

@@ -20,15 +20,15 @@ const MAX_NAMES: usize = 20;
 pub(super) fn look(findings: &mut Findings, settings: &Settings, model: Option<&Model>) {
     let mut names = Vec::new();
     for files in &settings.tls.certificates {
-        names.extend(one(findings, (&files.cert_path, &files.key_path)));
+        names.extend(one(findings, &files.cert_path, &files.key_path));
     }
     for files in settings.admin_tls.iter().flat_map(|rules| &rules.certificates) {
-        one(findings, (&files.cert_path, &files.key_path));
+        one(findings, &files.cert_path, &files.key_path);
     }
     let Some(model) = model else { return };
     let to_targets = model.proxies.iter().filter_map(|proxy| proxy.backend.tls.as_ref()?.client_cert.clone());
     for (certificate, key) in to_targets.collect::<BTreeSet<_>>() {
-        one(findings, (&certificate, &key));
+        one(findings, &certificate, &key);
     }
     if !settings.tls.certificates.is_empty() {
         served(findings, model, &names);
@@ -36,13 +36,13 @@ pub(super) fn look(findings: &mut Findings, settings: &Settings, model: Option<&
 }
 
 /// Looks at a certificate with its chain and key; hands out the names in it.
-fn one(findings: &mut Findings, (path, key): (&Path, &Path)) -> Vec<String> {
+fn one(findings: &mut Findings, path: &Path, key: &Path) -> Vec<String> {
     const CHECK: &str = "certificate";
     let about = path.display().to_string();
     let chain = match pem::chain(path) {
         Ok(chain) => chain,
         Err(error) => {
-            findings.error(CHECK, (about, error.to_string()), "correct the path, or put the file there");
+            findings.error(CHECK, about, error.to_string(), "correct the path, or put the file there");
             return Vec::new();
         }
     };
@@ -50,29 +50,25 @@ fn one(findings: &mut Findings, (path, key): (&Path, &Path)) -> Vec<String> {
     let files = CertificateFiles { cert_path: path.to_owned(), key_path: key.to_owned() };
     if let Err(error) = Certificates::default().load(&[files]) {
         let remedy = format!("put the key of this certificate into {}", key.display());
-        findings.error(CHECK, (about.clone(), error.to_string()), remedy);
+        findings.error(CHECK, about.clone(), error.to_string(), remedy);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
     for (n, certificate) in chain.iter().enumerate() {
         let which =
             if n == 0 { about.clone() } else { format!("{about} (certificate {} of the chain)", n + 1) };
         let Some((from, to)) = certificate::validity(certificate) else {
-            findings.error(CHECK, (which, "it can't be read"), "replace it");
+            findings.error(CHECK, which, "it can't be read", "replace it");
             continue;
         };
         if to <= now {
             let message = format!("it ended {} days ago", (now - to) / 86_400);
-            findings.error(CHECK, (which, message), "replace it; the gateway takes up a new file by itself");
+            findings.error(CHECK, which, message, "replace it; the gateway takes up a new file by itself");
         } else if from > now {
             let message = format!("it is not valid before {} days from now", (from - now) / 86_400 + 1);
-            findings.error(CHECK, (which, message), "wait, correct the clock of this machine, or replace it");
+            findings.error(CHECK, which, message, "wait, correct the clock of this machine, or replace it");
         } else if to - now < SOON {
             let message = format!("it ends in {} days", (to - now) / 86_400);
-            findings.warning(
-                CHECK,
-                (which, message),
-                "replace it; the gateway takes up a new file by itself",
-            );
+            findings.warning(CHECK, which, message, "replace it; the gateway takes up a new file by itself");
         }
     }
     for (n, pair) in chain.windows(2).enumerate() {
@@ -80,7 +76,8 @@ fn one(findings: &mut Findings, (path, key): (&Path, &Path)) -> Vec<String> {
             let message = format!("certificate {} of the chain did not issue the one before it", n + 2);
             findings.error(
                 CHECK,
-                (about.clone(), message),
+                about.clone(),
+                message,
                 "put the leaf first, then each certificate's issuer",
             );
         }
@@ -92,7 +89,8 @@ fn one(findings: &mut Findings, (path, key): (&Path, &Path)) -> Vec<String> {
             "the file has no intermediate certificate; clients that don't know its issuer refuse it";
         findings.warning(
             CHECK,
-            (about.clone(), message),
+            about.clone(),
+            message,
             "append the issuer's certificates, unless it is a root clients trust",
         );
     }
@@ -125,13 +123,14 @@ fn served(findings: &mut Findings, model: &Model, names: &[String]) {
         let message = "no certificate of `gateway.tls` names this host; over TLS clients refuse it";
         findings.warning(
             "names",
-            (host.as_str(), message),
+            host.as_str(),
+            message,
             "add a certificate for it to `gateway.tls.certificates`",
         );
     }
     if missing.len() > MAX_NAMES {
         let message = format!("{} more hosts have no certificate", missing.len() - MAX_NAMES);
-        findings.warning("names", ("", message), "add certificates for them to `gateway.tls.certificates`");
+        findings.warning("names", "", message, "add certificates for them to `gateway.tls.certificates`");
     }
 }
 
@@ -162,7 +161,7 @@ mod tests {
 
     fn said(folder: &Folder, certificate: &str, key: &str) -> Vec<(Level, String)> {
         let mut findings = Findings::default();
-        one(&mut findings, (&folder.0.join(certificate), &folder.0.join(key)));
+        one(&mut findings, &folder.0.join(certificate), &folder.0.join(key));
         findings.0.into_iter().map(|it| (it.level, it.message)).collect()
     }
 

@@ -66,7 +66,8 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                 let message = format!("{error} (proxy `{proxy}`)");
                 findings.error(
                     "name",
-                    (about, message),
+                    about,
+                    message,
                     "correct the host, or the name servers of this machine",
                 );
             }
@@ -74,7 +75,8 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                 let message = format!("no connection: {error} (proxy `{proxy}`)");
                 findings.error(
                     "target",
-                    (about, message),
+                    about,
+                    message,
                     "start the target, correct host and port, or open the firewall",
                 );
             }
@@ -82,13 +84,13 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                 let message = format!("the TLS handshake fails: {error} (proxy `{proxy}`)");
                 let remedy =
                     "name its CA by `backend_tls_server_ca_cert_path`, or correct the target's certificate";
-                findings.error("target", (about, message), remedy);
+                findings.error("target", about, message, remedy);
             }
         }
     }
     if count > MAX_TARGETS {
         let message = format!("only the first {MAX_TARGETS} of {count} targets were tried");
-        findings.warning("target", ("", message), "try the others by their own configuration");
+        findings.warning("target", "", message, "try the others by their own configuration");
     }
 }
 

@@ -27,11 +27,7 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
                 Ok(()) => findings.ok(CHECK, url.to_string(), "it answers"),
                 Err(error) => {
                     let message = format!("{error} (`gateway.redis.{name}`)");
-                    findings.error(
-                        CHECK,
-                        (url.to_string(), message),
-                        "start it, or correct address, user and password; until then the plugins' `on_error` decides",
-                    );
+                    findings.error(CHECK, url.to_string(), message, "start it, or correct address, user and password; until then the plugins' `on_error` decides");
                 }
             }
         }

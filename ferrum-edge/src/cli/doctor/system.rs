@@ -25,7 +25,7 @@ pub(super) fn has_datagrams(model: &Model) -> bool {
 }
 
 /// Looks at everything below `root`, which is `/` but for tests.
-pub(super) fn look(findings: &mut Findings, settings: &Settings, (root, has_datagrams): (&Path, bool)) {
+pub(super) fn look(findings: &mut Findings, settings: &Settings, root: &Path, has_datagrams: bool) {
     descriptors(findings, root, getrlimit(Resource::Nofile).maximum);
     if has_datagrams {
         buffers(findings, root);
@@ -51,7 +51,7 @@ fn descriptors(findings: &mut Findings, root: &Path, limit: Option<u64>) {
         Some(limit) if limit < FEW_DESCRIPTORS => {
             let message = format!("at most {limit} files and connections can be open");
             let remedy = "raise it: `LimitNOFILE=1048576` in the systemd unit, or `ulimit -Hn 1048576`";
-            findings.warning(CHECK, ("", message), remedy);
+            findings.warning(CHECK, "", message, remedy);
         }
         limit => {
             let limit = limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string());
@@ -65,7 +65,7 @@ fn descriptors(findings: &mut Findings, root: &Path, limit: Option<u64>) {
         && used > most / 10 * 9
     {
         let message = format!("all processes together have {used} of {most} files open");
-        findings.error(CHECK, ("fs.file-max", message), "raise it with `sysctl -w fs.file-max=…`");
+        findings.error(CHECK, "fs.file-max", message, "raise it with `sysctl -w fs.file-max=…`");
     }
 }
 
@@ -77,7 +77,7 @@ fn buffers(findings: &mut Findings, root: &Path) {
             let message =
                 format!("a socket's buffer has {bytes} bytes at most; datagrams are lost in bursts");
             let remedy = format!("`sysctl -w {about}=7500000`, and keep it in /etc/sysctl.d");
-            findings.warning("buffers", (about, message), remedy);
+            findings.warning("buffers", about, message, remedy);
         } else {
             findings.ok("buffers", about, format!("{bytes} bytes"));
         }
@@ -89,7 +89,7 @@ fn backlog(findings: &mut Findings, root: &Path) {
     let about = "net.core.somaxconn";
     if most < BACKLOG {
         let message = format!("{most} connections can wait to be accepted; listeners ask for {BACKLOG}");
-        findings.warning("backlog", (about, message), format!("`sysctl -w {about}={BACKLOG}`"));
+        findings.warning("backlog", about, message, format!("`sysctl -w {about}={BACKLOG}`"));
     } else {
         findings.ok("backlog", about, format!("{most} connections can wait to be accepted"));
     }
@@ -103,7 +103,7 @@ fn ports(findings: &mut Findings, root: &Path) {
     let about = "net.ipv4.ip_local_port_range";
     if count < FEW_PORTS {
         let message = format!("{count} local ports, which is as many connections as one target can have");
-        findings.warning("ports", (about, message), format!("`sysctl -w {about}=\"10240 65535\"`"));
+        findings.warning("ports", about, message, format!("`sysctl -w {about}=\"10240 65535\"`"));
     } else {
         findings.ok("ports", about, format!("{count} local ports for connections to a target"));
     }
@@ -120,7 +120,8 @@ fn congestion(findings: &mut Findings, root: &Path) {
         "cubic" | "bbr" | "dctcp" => findings.ok("congestion", about, used),
         _ => findings.warning(
             "congestion",
-            (about, format!("`{used}` is slow over long or lossy ways")),
+            about,
+            format!("`{used}` is slow over long or lossy ways"),
             format!("`sysctl -w {about}=cubic`, or bbr where it is available"),
         ),
     }
@@ -134,7 +135,8 @@ fn cores(findings: &mut Findings, settings: &Settings) {
         let message = format!("{workers} workers on {usable} cores that the process may use");
         findings.warning(
             "cores",
-            ("gateway.workers", message),
+            "gateway.workers",
+            message,
             "set it to 0, which is one for each core, or raise the CPU quota",
         );
     } else {
@@ -158,17 +160,20 @@ fn memory(findings: &mut Findings, settings: &Settings, root: &Path) {
     match (settings.overload.max_memory, cgroup) {
         (Some(0), Some(limit)) => findings.warning(
             CHECK,
-            (about, format!("nothing is shed, and the cgroup ends the process at {limit} bytes")),
+            about,
+            format!("nothing is shed, and the cgroup ends the process at {limit} bytes"),
             "remove the setting: then load is shed before that",
         ),
         (Some(own @ 1..), Some(limit)) if own > limit => findings.error(
             CHECK,
-            (about, format!("load is shed at {own} bytes, and the cgroup ends the process at {limit}")),
+            about,
+            format!("load is shed at {own} bytes, and the cgroup ends the process at {limit}"),
             "lower it, or raise the cgroup's limit",
         ),
         (None, None) => findings.warning(
             CHECK,
-            (about, "there is no limit of memory at which load would be shed"),
+            about,
+            "there is no limit of memory at which load would be shed",
             "set it to what the gateway may use, or run it in a cgroup with a limit",
         ),
         (own, cgroup) => {
@@ -178,7 +183,7 @@ fn memory(findings: &mut Findings, settings: &Settings, root: &Path) {
     }
     if let Some(available) = available.filter(|available| *available < LITTLE_MEMORY) {
         let message = format!("{available} bytes of memory are available");
-        findings.warning(CHECK, ("", message), "free memory, or use a larger machine");
+        findings.warning(CHECK, "", message, "free memory, or use a larger machine");
     }
 }
 
@@ -209,7 +214,7 @@ mod tests {
 
     fn found(root: &Root, settings: &Settings) -> Vec<(&'static str, Level)> {
         let mut findings = Findings::default();
-        look(&mut findings, settings, (&root.0, true));
+        look(&mut findings, settings, &root.0, true);
         for finding in &findings.0 {
             assert_eq!(finding.level == Level::Ok, finding.remedy.is_empty(), "{finding:?}");
         }

@@ -73,11 +73,11 @@ impl StatsdPush {
                 let (name, tags) = self.name(family.name, point);
                 match family.kind {
                     Kind::Gauge => lines.push(format!("{name}:{}|g{tags}", point.value)),
-                    Kind::Counter => lines.extend(grown(before, (&name, &tags), point.value)),
+                    Kind::Counter => lines.extend(grown(before, &name, &tags, point.value)),
                     Kind::Histogram => {
                         let count = format!("{name}.count");
-                        lines.extend(grown(before, (&count, &tags), point.count() as f64));
-                        lines.extend(grown(before, (&format!("{name}.sum"), &tags), point.value));
+                        lines.extend(grown(before, &count, &tags, point.count() as f64));
+                        lines.extend(grown(before, &format!("{name}.sum"), &tags, point.value));
                     }
                 }
             }
@@ -103,7 +103,7 @@ impl StatsdPush {
 }
 
 /// The line that says by how much a series grew; nothing where it did not.
-fn grown(before: &mut HashMap<String, f64>, (name, tags): (&str, &str), value: f64) -> Option<String> {
+fn grown(before: &mut HashMap<String, f64>, name: &str, tags: &str, value: f64) -> Option<String> {
     let series = format!("{name}{tags}");
     if before.len() >= MAX_SERIES && !before.contains_key(&series) {
         return None;

@@ -95,7 +95,7 @@ impl KafkaSender {
                 wire::read_metadata(&answer)
                     .ok_or_else(|| Failed::passing("the broker's answer is malformed"))
             });
-            match learned.and_then(partitions) {
+            match learned.and_then(|(brokers, topic)| partitions(brokers, topic)) {
                 Ok(partitions) => {
                     state.known = Some(Known { partitions, at: Instant::now() });
                     return Ok(());
@@ -126,7 +126,7 @@ impl KafkaSender {
             KafkaAcks::All => -1,
             KafkaAcks::Leader => 1,
         };
-        let request = wire::ask_produce(&self.rules.topic, partition, (acks, ACKS_TIMEOUT), &batch);
+        let request = wire::ask_produce(&self.rules.topic, partition, acks, ACKS_TIMEOUT, &batch);
         let answer = self.connection(state, &broker).await?.ask(wire::PRODUCE, &request).await?;
         let error =
             wire::read_produce(&answer).ok_or_else(|| Failed::passing("the broker's answer is malformed"))?;
@@ -135,7 +135,7 @@ impl KafkaSender {
 }
 
 /// The partitions of the topic that have a leader.
-fn partitions((brokers, topic): (HashMap<i32, Broker>, Topic)) -> Result<Vec<(i32, Broker)>, Failed> {
+fn partitions(brokers: HashMap<i32, Broker>, topic: Topic) -> Result<Vec<(i32, Broker)>, Failed> {
     if topic.error != 0 {
         return Err(refused(topic.error));
     }

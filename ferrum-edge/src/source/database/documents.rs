@@ -59,7 +59,7 @@ impl Documents {
     }
 
     /// Reads a document that stands at `at`, as somebody sent it.
-    pub(crate) fn sent<T>(&self, at: &str, (id, document): (&str, &str)) -> Put<T>
+    pub(crate) fn sent<T>(&self, at: &str, id: &str, document: &str) -> Put<T>
     where
         T: DeserializeOwned + JsonSchema + Identified,
     {
@@ -195,12 +195,12 @@ impl Documents {
     }
 
     /// Adds to an edit what somebody sent.
-    pub(super) fn put_sent(&self, edit: &mut Edit, kind: Kind, at: &str, sent: (&str, &str)) {
+    pub(super) fn put_sent(&self, edit: &mut Edit, kind: Kind, at: &str, id: &str, document: &str) {
         match kind {
-            Kind::Upstreams => edit.upstreams.push(self.sent(at, sent)),
-            Kind::PluginConfigs => edit.plugin_configs.push(self.sent(at, sent)),
-            Kind::Proxies => edit.proxies.push(self.sent(at, sent)),
-            Kind::Consumers => edit.consumers.push(self.sent(at, sent)),
+            Kind::Upstreams => edit.upstreams.push(self.sent(at, id, document)),
+            Kind::PluginConfigs => edit.plugin_configs.push(self.sent(at, id, document)),
+            Kind::Proxies => edit.proxies.push(self.sent(at, id, document)),
+            Kind::Consumers => edit.consumers.push(self.sent(at, id, document)),
         }
     }
 }

@@ -109,12 +109,11 @@ impl Reconciler {
         }
         let revision = mark.revision;
         let ops = match self.mirror {
-            Some(_) => objects.iter().map(op).collect(),
+            Some(_) => objects.iter().map(|(kind, id, object)| op(*kind, id, object.as_ref())).collect(),
             None => Vec::new(),
         };
-        let (mut catalog, mut changes) =
-            heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object))
-                .expect("a broken object is left alone and refuses nothing");
+        let (mut catalog, mut changes) = heavy(|| self.tried(&live.catalog, edit, affected, Refusal::Object))
+            .expect("a broken object is left alone and refuses nothing");
         for (kind, id, _) in objects.iter().filter(|(.., object)| object.is_none()) {
             catalog.forget_broken(*kind, id);
         }
@@ -164,7 +163,7 @@ impl Reconciler {
             Affected::All => self.other_proxies(live, &edit),
         };
         let affected = self.as_stored(self.store.get_many(Kind::Proxies, &ids).await?);
-        let tried = heavy(|| self.tried(&live.catalog, (edit, affected), Refusal::Object));
+        let tried = heavy(|| self.tried(&live.catalog, edit, affected, Refusal::Object));
         let (catalog, mut changes) = tried.expect("a broken object is left alone and refuses nothing");
         let repaired = live.catalog.broken().len().saturating_sub(catalog.broken().len());
         let mark = live.mark.clone();
@@ -251,10 +250,10 @@ impl Reconciler {
     }
 }
 
-fn op((kind, id, object): &(Kind, String, Option<Object>)) -> Op {
+fn op(kind: Kind, id: &str, object: Option<&Object>) -> Op {
     match object {
-        Some(object) => Op::Put { kind: *kind, id: id.clone(), document: object.document.clone() },
-        None => Op::Delete { kind: *kind, id: id.clone() },
+        Some(object) => Op::Put { kind, id: id.to_owned(), document: object.document.clone() },
+        None => Op::Delete { kind, id: id.to_owned() },
     }
 }
 

@@ -53,15 +53,16 @@ impl Loaded {
 pub(super) async fn load(
     store: &Store,
     documents: &Documents,
-    (settings, registry): (Arc<Settings>, &Registry),
+    settings: Arc<Settings>,
+    registry: &Registry,
     mirror: Option<&Mirror>,
 ) -> Result<Loaded, LoadError> {
-    match read(store, documents, (settings.clone(), registry)).await {
+    match read(store, documents, settings.clone(), registry).await {
         Ok(loaded) => Ok(loaded),
         Err(error) => {
             let Some(mirror) = mirror else { return Err(error.into()) };
             let Some(mark) = mirror.mark().await else { return Err(error.into()) };
-            let Ok(mut loaded) = read(mirror.store(), documents, (settings, registry)).await else {
+            let Ok(mut loaded) = read(mirror.store(), documents, settings, registry).await else {
                 return Err(error.into());
             };
             loaded.compiled.snapshot.revision = mark.revision;
@@ -76,7 +77,8 @@ pub(super) async fn load(
 async fn read(
     store: &Store,
     documents: &Documents,
-    (settings, registry): (Arc<Settings>, &Registry),
+    settings: Arc<Settings>,
+    registry: &Registry,
 ) -> Result<Loaded, StoreError> {
     let (chunks, rows) = sync_channel::<Vec<Object>>(WAITING);
     let (edits, parsed) = sync_channel::<Edit>(WAITING);

@@ -70,7 +70,7 @@ impl Mirror {
             problem: None,
         }));
         let (feed, fed) = mpsc::channel(WAITING);
-        let copying = copy(store.clone(), primary.clone(), (fed, standing.clone()));
+        let copying = copy(store.clone(), primary.clone(), fed, standing.clone());
         let task = Task(tokio::spawn(copying));
         Ok(Self { store, primary, feed, standing, _task: Arc::new(task) })
     }
@@ -121,7 +121,8 @@ fn note(mark: &Mark, primary: &Store) -> String {
 async fn copy(
     store: Store,
     primary: Store,
-    (mut fed, standing): (mpsc::Receiver<Fed>, Arc<Mutex<MirrorStanding>>),
+    mut fed: mpsc::Receiver<Fed>,
+    standing: Arc<Mutex<MirrorStanding>>,
 ) {
     while let Some(fed) = fed.recv().await {
         let revision = fed.to.revision;

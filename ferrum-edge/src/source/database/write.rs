@@ -137,17 +137,19 @@ impl Reconciler {
     /// Writes, and answers once every worker serves it. Goes on to the end when the caller leaves.
     pub(crate) async fn write(
         self: &Arc<Self>,
-        by: (Author, Draft),
+        author: Author,
+        draft: Draft,
         request: Request,
     ) -> Result<Written, WriteError> {
         let reconciler = self.clone();
-        let writing = tokio::spawn(async move { reconciler.write_to_end(by, request).await });
+        let writing = tokio::spawn(async move { reconciler.write_to_end(author, draft, request).await });
         writing.await.unwrap_or(Err(WriteError::Stopping))
     }
 
     async fn write_to_end(
         &self,
-        (author, draft): (Author, Draft),
+        author: Author,
+        draft: Draft,
         request: Request,
     ) -> Result<Written, WriteError> {
         let mut live = self.turn().await?;
@@ -162,8 +164,8 @@ impl Reconciler {
         }
         let mut plan = self.plan(&mut change, &live, &request).await?;
         let (revision, time) = (change.base() + 1, change.time());
-        let (catalog, staged) = self.stage(&mut change, &live, (&plan, revision)).await?;
-        let committed = self.commit(change, (plan.ops(), draft), &request).await;
+        let (catalog, staged) = self.stage(&mut change, &live, &plan, revision).await?;
+        let committed = self.commit(change, plan.ops(), draft, &request).await;
         let (mark, counts) = match committed {
             Ok((mark, counts)) if mark != live.mark => (mark, counts),
             // Nothing was to be written, or nothing is different.
@@ -224,7 +226,8 @@ impl Reconciler {
     async fn commit(
         &self,
         mut change: Change,
-        (ops, mut draft): (Vec<Op>, Draft),
+        ops: Vec<Op>,
+        mut draft: Draft,
         request: &Request,
     ) -> Result<(Mark, Counts), StoreError> {
         change.gather();
@@ -249,7 +252,8 @@ impl Reconciler {
         &self,
         change: &mut Change,
         live: &Live,
-        (plan, revision): (&Plan, u64),
+        plan: &Plan,
+        revision: u64,
     ) -> Result<(Catalog, Staged), WriteError> {
         let edit = heavy(|| plan.edit(&self.documents));
         let affected = match live.catalog.affected(&edit) {
@@ -258,7 +262,7 @@ impl Reconciler {
         };
         let affected = self.as_stored(change.get_many(Kind::Proxies, &affected).await?);
         heavy(|| {
-            let tried = self.tried(&live.catalog, (edit, affected), Refusal::Edit);
+            let tried = self.tried(&live.catalog, edit, affected, Refusal::Edit);
             let (mut catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
             for (_, op) in plan.done.iter().filter(|(done, _)| *done == Done::Deleted) {
                 catalog.forget_broken(op.key().0, op.key().1);
@@ -287,7 +291,7 @@ impl Reconciler {
         }
         let before = self.before(change, request).await?;
         for (at, step) in &request.steps {
-            self.planned(&mut plan, (at, step), &before)?;
+            self.planned(&mut plan, at, step, &before)?;
         }
         for kind in &request.prune {
             self.pruned(&mut plan, *kind, live);
@@ -313,14 +317,14 @@ impl Reconciler {
         Ok(before)
     }
 
-    fn planned(&self, plan: &mut Plan, (at, step): (&str, &Step), before: &Before) -> Result<(), WriteError> {
+    fn planned(&self, plan: &mut Plan, at: &str, step: &Step, before: &Before) -> Result<(), WriteError> {
         let (kind, id) = step.key();
         let object = before.get(&(kind, id.to_string()));
-        step.precondition().check((kind, id, at), object)?;
+        step.precondition().check(kind, id, at, object)?;
         let document = match step {
             Step::Delete { .. } => {
                 if object.is_some() {
-                    plan.push(at, (Done::Deleted, Op::Delete { kind, id: id.to_string() }), None);
+                    plan.push(at, Done::Deleted, Op::Delete { kind, id: id.to_string() }, None);
                 }
                 return Ok(());
             }
@@ -345,12 +349,12 @@ impl Reconciler {
             Some(object) if Documents::same(kind, &object.document, &sealed) => {
                 let op = Op::Put { kind, id: id.to_string(), document: object.document.clone() };
                 // Checked all the same: whoever sends it wants to know.
-                plan.push(at, (Done::Unchanged, op), Some(document));
+                plan.push(at, Done::Unchanged, op, Some(document));
             }
             object => {
                 let done = if object.is_some() { Done::Updated } else { Done::Created };
                 let op = Op::Put { kind, id: id.to_string(), document: sealed };
-                plan.push(at, (done, op), Some(document));
+                plan.push(at, done, op, Some(document));
             }
         }
         Ok(())
@@ -365,7 +369,7 @@ impl Reconciler {
             }
         }
         for id in ids {
-            plan.push("", (Done::Deleted, Op::Delete { kind, id }), None);
+            plan.push("", Done::Deleted, Op::Delete { kind, id }, None);
         }
     }
 }
@@ -387,8 +391,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn push(&mut self, at: &str, done: (Done, Op), sent: Option<String>) {
-        self.done.push(done);
+    fn push(&mut self, at: &str, done: Done, op: Op, sent: Option<String>) {
+        self.done.push((done, op));
         self.sent.push(sent);
         self.places.push(at.to_owned());
     }
@@ -416,7 +420,7 @@ impl Plan {
             for id in live.catalog.plugin_configs_of(&proxy) {
                 let key = (Kind::PluginConfigs, id.to_string());
                 if !put.contains(&key) {
-                    self.push("", (Done::Deleted, Op::Delete { kind: key.0, id: key.1 }), None);
+                    self.push("", Done::Deleted, Op::Delete { kind: key.0, id: key.1 }, None);
                 }
             }
         }
@@ -434,7 +438,7 @@ impl Plan {
             let (kind, id) = op.key();
             match sent {
                 None => edit.gone.extend(id.parse::<Id>().ok().map(|id| (kind, id))),
-                Some(document) => documents.put_sent(&mut edit, kind, at, (id, document)),
+                Some(document) => documents.put_sent(&mut edit, kind, at, id, document),
             }
         }
         edit
@@ -459,7 +463,7 @@ impl Step {
 }
 
 impl Precondition {
-    fn check(self, (kind, id, at): (Kind, &Id, &str), object: Option<&Object>) -> Result<(), WriteError> {
+    fn check(self, kind: Kind, id: &Id, at: &str, object: Option<&Object>) -> Result<(), WriteError> {
         let (id, at) = (id.to_string(), at.to_owned());
         match (self, object) {
             (Self::Any, _) | (Self::Absent | Self::IfNone, None) | (Self::Present | Self::IfAny, Some(_)) => {

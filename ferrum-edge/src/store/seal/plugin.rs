@@ -39,10 +39,10 @@ pub fn is_secret(name: &str) -> bool {
 pub fn seal(document: &str, keys: &Keys) -> Result<String, SealError> {
     changed(document, |id, place, value| {
         let plain = match value.as_object().filter(|fields| is_sealed(fields)) {
-            Some(fields) => open_value(fields, (id, place), keys)?,
+            Some(fields) => open_value(fields, id, place, keys)?,
             None => value.take(),
         };
-        *value = Value::Object(seal_value(&plain, (id, place), keys)?);
+        *value = Value::Object(seal_value(&plain, id, place, keys)?);
         Ok(())
     })
 }
@@ -56,7 +56,7 @@ pub fn unseal(document: &str, keys: &Keys) -> Result<String, SealError> {
         if let Value::Object(fields) = value
             && is_sealed(fields)
         {
-            *value = open_value(fields, (id, place), keys)?;
+            *value = open_value(fields, id, place, keys)?;
         }
         Ok(())
     })

@@ -70,7 +70,7 @@ impl Taken {
                     lost.owners.push(tie.owner);
                 }
             }
-            Traffic::Stream(rules) => self.ports(proxy, (rules, at), settings, &mut lost),
+            Traffic::Stream(rules) => self.ports(proxy, rules, at, settings, &mut lost),
         }
         if !lost.problems.is_empty() {
             return Err(lost);
@@ -84,7 +84,8 @@ impl Taken {
     fn ports(
         &mut self,
         proxy: &Arc<Proxy>,
-        (rules, at): (&StreamRules, &str),
+        rules: &StreamRules,
+        at: &str,
         settings: &Settings,
         lost: &mut Lost,
     ) {

@@ -267,7 +267,7 @@ pub(super) fn yaml(message: &str, line: &str) -> Option<&'static str> {
 }
 
 /// What to do about a text that is no JSON, by what the parser says and what is at that place.
-pub(super) fn json(message: &str, text: &str, (line, column): (usize, usize)) -> Option<&'static str> {
+pub(super) fn json(message: &str, text: &str, line: usize, column: usize) -> Option<&'static str> {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let offset = (start + column.saturating_sub(1)).min(text.len());
     let at = text.get(offset..).unwrap_or_default().trim_start();

@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
         let line = u32::try_from(error.line()).unwrap_or(0);
         let message = error.to_string();
-        let remedy = hints::json(&message, text, (error.line(), error.column()));
+        let remedy = hints::json(&message, text, error.line(), error.column());
         problems.push(Problem { line, ..Problem::new("", format!("this is not JSON: {message}")) }).remedy =
             remedy.map(str::to_owned);
         return None;

@@ -89,8 +89,15 @@ pub(super) fn tls(notes: &mut Notes<'_>, written: &Tls<'_>, folder: &Path) -> Op
     }))
 }
 
+/// What is spoken to targets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TargetProtocol {
+    pub(super) scheme: Scheme,
+    pub(super) version: BackendHttp,
+}
+
 /// What a proxy says of its scheme, in either spelling; `None` when it says none or two.
-pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Scheme, BackendHttp)> {
+pub(super) fn protocol(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<TargetProtocol> {
     let (scheme, implied) = match (written.backend_scheme, written.backend_protocol) {
         (Some(_), Some(_)) => {
             notes
@@ -123,7 +130,7 @@ pub(super) fn scheme(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<(Sc
         }
         _ => version,
     };
-    Some((scheme, version))
+    Some(TargetProtocol { scheme, version })
 }
 
 fn newer(scheme: file::Scheme) -> Scheme {
@@ -155,10 +162,12 @@ fn older(protocol: file::Protocol) -> (Scheme, BackendHttp) {
 pub(super) fn backend(
     notes: &mut Notes<'_>,
     written: &file::Proxy,
-    (scheme, http_version): (Scheme, BackendHttp),
+    protocol: TargetProtocol,
     place: Place<'_>,
-    (id, known): (&Id, &Known),
+    id: &Id,
+    known: &Known,
 ) -> Option<Backend> {
+    let TargetProtocol { scheme, version: http_version } = protocol;
     let group = match written.upstream_id.as_deref() {
         Some(upstream) => {
             let own = [
@@ -183,7 +192,7 @@ pub(super) fn backend(
         written.dns_override.as_deref().and_then(|text| notes.value("dns_override", words::address(text)));
     let Group { upstream, tls } = group?;
     if tls.is_some() {
-        of_tls(notes, (scheme, written_tls), &upstream);
+        of_tls(notes, scheme, written_tls, &upstream);
     }
     if !matches!(scheme, Scheme::Http | Scheme::Https) && upstream.affinity.is_some() {
         notes
@@ -198,7 +207,7 @@ pub(super) fn backend(
     }
     let tags = tags(notes, written, &upstream);
     let tls = own.map(|own| tls.unwrap_or(own));
-    sockets(notes, (written, tls.as_deref()), (scheme, http_version), &upstream);
+    sockets(notes, written, tls.as_deref(), protocol, &upstream);
     // RFC 7838 §2.1: who speaks for a target elsewhere has to prove that it may.
     let is_proven = tls.as_ref().is_some_and(|tls| tls.verify);
     Some(Backend {
@@ -219,7 +228,7 @@ pub(super) fn backend(
 }
 
 /// What the TLS settings of an upstream can't be used with.
-fn of_tls(notes: &mut Notes<'_>, (scheme, own): (Scheme, Tls<'_>), upstream: &Upstream) {
+fn of_tls(notes: &mut Notes<'_>, scheme: Scheme, own: Tls<'_>, upstream: &Upstream) {
     let id = &upstream.id;
     if !scheme.is_encrypted() {
         let message = format!(
@@ -249,17 +258,18 @@ fn of_requests(notes: &mut Notes<'_>, upstream: &Upstream) {
 /// What can't be had from targets that are Unix sockets.
 fn sockets(
     notes: &mut Notes<'_>,
-    (written, tls): (&file::Proxy, Option<&BackendTls>),
-    (scheme, http_version): (Scheme, BackendHttp),
+    written: &file::Proxy,
+    tls: Option<&BackendTls>,
+    protocol: TargetProtocol,
     upstream: &Upstream,
 ) {
     let Some(target) = upstream.targets.iter().find(|target| target.socket().is_some()) else { return };
     let key = if written.upstream_id.is_some() { "upstream_id" } else { "backend_host" };
-    if matches!(scheme, Scheme::Udp | Scheme::Dtls) {
+    if matches!(protocol.scheme, Scheme::Udp | Scheme::Dtls) {
         notes.add(key, format!("datagrams can't be sent to `{}`", target.host)).remedy =
             Some("Unix sockets are for schemes `http`, `https`, `tcp` and `tcps`".to_owned());
     }
-    if http_version == BackendHttp::Http3 {
+    if protocol.version == BackendHttp::Http3 {
         notes.add("backend_http_version", format!("HTTP/3 can't be spoken to `{}`", target.host)).remedy =
             Some("use another version".to_owned());
     }

@@ -63,13 +63,14 @@ fn each(notes: &mut Notes<'_>, written: &file::Gateway, folder: &Path) -> Settin
         admin_tls: written.admin_tls.as_ref().and_then(|tls| admin_tls(tls, folder)),
         admin_socket: written.admin_socket.as_deref().map(|path| words::file_path(folder, path)),
         admin_require_token: written.admin_require_token.unwrap_or(defaults.admin_require_token),
-        additional_http: additional(notes, "additional_http", (written.additional_http.as_deref(), http)),
-        additional_https: additional(notes, "additional_https", (written.additional_https.as_deref(), https)),
+        additional_http: additional(notes, "additional_http", written.additional_http.as_deref(), http),
+        additional_https: additional(notes, "additional_https", written.additional_https.as_deref(), https),
         congestion: words::congestion(notes, "congestion_control", written.congestion_control.as_deref()),
         dns_servers: dns_servers(notes, written.dns_servers.as_deref().unwrap_or_default()),
         http_socket: http_socket(
             notes,
-            (written.http_socket.as_deref(), written.http_socket_mode.as_deref()),
+            written.http_socket.as_deref(),
+            written.http_socket_mode.as_deref(),
             folder,
         ),
         share_ports: written.share_ports.unwrap_or(defaults.share_ports),
@@ -193,7 +194,8 @@ const SOCKET_MODE: u32 = 0o660;
 /// A Unix socket for HTTP, with the mode of its file.
 fn http_socket(
     notes: &mut Notes<'_>,
-    (path, mode): (Option<&str>, Option<&str>),
+    path: Option<&str>,
+    mode: Option<&str>,
     folder: &Path,
 ) -> Option<(PathBuf, u32)> {
     let mode = match mode {
@@ -237,7 +239,8 @@ fn dns_servers(notes: &mut Notes<'_>, written: &[String]) -> Box<[SocketAddr]> {
 fn additional(
     notes: &mut Notes<'_>,
     key: &str,
-    (written, first): (Option<&[String]>, Option<SocketAddr>),
+    written: Option<&[String]>,
+    first: Option<SocketAddr>,
 ) -> Box<[SocketAddr]> {
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for (n, text) in written.into_iter().flatten().enumerate() {

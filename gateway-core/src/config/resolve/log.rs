@@ -63,7 +63,7 @@ pub(super) fn metrics(notes: &mut Notes<'_>, written: &Metrics) -> MetricsPush {
         if !prefix.chars().all(is_plain) {
             notes.add("metrics.statsd.prefix", "has characters other than letters, digits, `.`, `_` and `-`");
         }
-        let server = server(notes, "metrics.statsd.address", (statsd.address.as_deref(), None), true)?;
+        let server = server(notes, "metrics.statsd.address", statsd.address.as_deref(), None, true)?;
         if server.transport != LogTransport::Udp {
             notes.add("metrics.statsd.address", "StatsD is spoken over UDP: write `udp://host:port`");
         }
@@ -224,8 +224,7 @@ fn destination(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Optio
         })));
     }
     if let Some(syslog) = &written.syslog {
-        let server =
-            server(notes, "syslog.address", (syslog.address.as_deref(), path(&syslog.ca_path)), true);
+        let server = server(notes, "syslog.address", syslog.address.as_deref(), path(&syslog.ca_path), true);
         let app_name: Box<str> = syslog.app_name.as_deref().unwrap_or("ferrum-edge").into();
         if !app_name.bytes().all(|c| c.is_ascii_graphic()) {
             notes.add("syslog.app_name", "has characters other than printable ASCII");
@@ -234,15 +233,21 @@ fn destination(notes: &mut Notes<'_>, written: &Written, folder: &Path) -> Optio
         found.push(server.map(|server| LogDestination::Syslog { server, facility, app_name }));
     }
     if let Some(tcp) = &written.tcp {
-        let server = server(notes, "tcp.address", (tcp.address.as_deref(), path(&tcp.ca_path)), false);
+        let server = server(notes, "tcp.address", tcp.address.as_deref(), path(&tcp.ca_path), false);
         found.push(server.map(LogDestination::Lines));
     }
     if let Some(http) = &written.http {
         let fields = fields_of(notes, "http", &http.headers, http.bearer_token.as_deref());
-        let url = http.url.as_deref().map(str::to_owned);
-        let gzip = http.compression == Some(Compression::Gzip);
-        let rest = (http.timeout_ms, gzip, path(&http.ca_path));
-        found.push(post(notes, "http.url", (url, fields), rest).map(LogDestination::Http));
+        let url = post_url(notes, "http.url", http.url.as_deref());
+        found.push(url.map(|url| {
+            LogDestination::Http(LogPost {
+                url,
+                post_headers: fields,
+                gzip: http.compression == Some(Compression::Gzip),
+                timeout: http.timeout_ms.map_or(TIMEOUT, Millis::duration),
+                ca_path: path(&http.ca_path),
+            })
+        }));
     }
     if let Some(loki) = &written.loki {
         found.push(self::loki(notes, loki, path(&loki.ca_path)));
@@ -287,26 +292,27 @@ fn loki(
     if labels.is_empty() {
         labels.insert("job".to_owned(), "ferrum-edge".to_owned());
     }
-    let rest = (loki.timeout_ms, loki.compression != Some(Compression::None), ca_path);
-    post(notes, "loki.url", (url, fields), rest).map(|post| LogDestination::Loki { post, labels })
+    let post = LogPost {
+        url: post_url(notes, "loki.url", url.as_deref())?,
+        post_headers: fields,
+        gzip: loki.compression != Some(Compression::None),
+        timeout: loki.timeout_ms.map_or(TIMEOUT, Millis::duration),
+        ca_path,
+    };
+    Some(LogDestination::Loki { post, labels })
 }
 
-fn post(
-    notes: &mut Notes<'_>,
-    key: &str,
-    (url, post_headers): (Option<String>, HeaderMap),
-    (timeout, gzip, ca_path): (Option<Millis>, bool, Option<PathBuf>),
-) -> Option<LogPost> {
+/// The URL at `key` that records are posted to.
+fn post_url(notes: &mut Notes<'_>, key: &str, url: Option<&str>) -> Option<Box<str>> {
     let Some(url) = url else {
         notes.add(key, "is missing");
         return None;
     };
-    if let Err(message) = Endpoint::of_url(&url) {
+    if let Err(message) = Endpoint::of_url(url) {
         notes.add(key, message);
         return None;
     }
-    let timeout = timeout.map_or(TIMEOUT, Millis::duration);
-    Some(LogPost { url: url.into(), post_headers, gzip, timeout, ca_path })
+    Some(url.into())
 }
 
 fn fields_of(
@@ -339,7 +345,8 @@ fn fields_of(
 fn server(
     notes: &mut Notes<'_>,
     key: &str,
-    (address, ca_path): (Option<&str>, Option<PathBuf>),
+    address: Option<&str>,
+    ca_path: Option<PathBuf>,
     has_udp: bool,
 ) -> Option<LogServer> {
     let parsed = address.and_then(|address| {

@@ -67,12 +67,13 @@ pub struct Configured {
 pub fn plugin_config(
     written: &file::PluginConfig,
     at: &str,
-    (plugins, redis): (&dyn PluginCheck, Option<&RedisServers>),
+    plugins: &dyn PluginCheck,
+    redis: Option<&RedisServers>,
 ) -> Result<Configured, Problems> {
     let mut notes = Notes::new(at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
-    let (config, built) = settings(&mut notes, (written, id.as_ref()), plugins);
+    let (config, built) = settings(&mut notes, written, id.as_ref(), plugins);
     if let Some(redis) = redis {
         super::redis::check(&mut notes, &config, redis);
     }
@@ -151,7 +152,8 @@ pub(in crate::config) fn scope_of(written: &file::PluginConfig) -> Option<Scope>
 
 fn settings(
     notes: &mut Notes<'_>,
-    (written, id): (&file::PluginConfig, Option<&Id>),
+    written: &file::PluginConfig,
+    id: Option<&Id>,
     plugins: &dyn PluginCheck,
 ) -> (Value, Checked) {
     let config = match &written.config {

@@ -20,12 +20,11 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref());
     words::namespace(&mut notes, written.namespace.as_deref());
-    let scheme = backend::scheme(&mut notes, written);
-    let traffic = scheme.and_then(|(scheme, _)| traffic::traffic(&mut notes, written, scheme));
+    let protocol = backend::protocol(&mut notes, written);
+    let traffic = protocol.and_then(|it| traffic::traffic(&mut notes, written, it.scheme));
     // A proxy without an id has its other problems looked for all the same.
     let name = id.clone().unwrap_or_else(|| Id(Arc::from("")));
-    let backend =
-        scheme.and_then(|scheme| backend::backend(&mut notes, written, scheme, place, (&name, known)));
+    let backend = protocol.and_then(|it| backend::backend(&mut notes, written, it, place, &name, known));
     let plugins = plugins(&mut notes, written, &name, known);
     if let Some(traffic) = &traffic {
         idle_plugins(&mut notes, &plugins, traffic);
@@ -64,8 +63,8 @@ pub fn proxy(written: &file::Proxy, place: Place<'_>, known: &Known) -> Result<P
 pub(in crate::config) fn closed_proxy(written: &file::Proxy, place: Place<'_>) -> Option<Proxy> {
     let mut notes = Notes::new(place.at);
     let id = words::id(&mut notes, written.id.as_deref())?;
-    let (scheme, http_version) =
-        backend::scheme(&mut notes, written).unwrap_or((Scheme::Http, BackendHttp::Auto));
+    let backend::TargetProtocol { scheme, version: http_version } = backend::protocol(&mut notes, written)
+        .unwrap_or(backend::TargetProtocol { scheme: Scheme::Http, version: BackendHttp::Auto });
     let traffic = traffic::traffic(&mut notes, written, scheme).or_else(|| {
         let anywhere = file::Proxy { listen_path: None, ..written.clone() };
         traffic::traffic(&mut notes, &anywhere, scheme)
@@ -179,7 +178,7 @@ fn plugins(notes: &mut Notes<'_>, written: &file::Proxy, id: &Id, known: &Known)
             continue;
         }
         seen.push(plugin_config_id);
-        own.extend(named_plugin(notes, &at, plugin_config_id, (id, known)));
+        own.extend(named_plugin(notes, &at, plugin_config_id, id, known));
     }
     let mut unique: Vec<Arc<PluginConfig>> = Vec::with_capacity(own.len());
     for config in own {
@@ -199,7 +198,8 @@ fn named_plugin(
     notes: &mut Notes<'_>,
     at: &str,
     named: &str,
-    (id, known): (&Id, &Known),
+    id: &Id,
+    known: &Known,
 ) -> Option<Arc<PluginConfig>> {
     let Some(configured) = known.plugin(named) else {
         if !known.is_broken_plugin(named) {

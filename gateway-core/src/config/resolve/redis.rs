@@ -86,11 +86,12 @@ fn server(notes: &mut Notes<'_>, written: &file::Redis, folder: &Path) -> RedisS
             file::RedisMode::Cluster => RedisMode::Cluster,
             file::RedisMode::Sentinel => RedisMode::Sentinel(master.unwrap_or_default().into()),
         },
-        login: login(notes, "username", (&written.username, &written.password)),
+        login: login(notes, "username", &written.username, &written.password),
         sentinel_login: login(
             notes,
             "sentinel_username",
-            (&written.sentinel_username, &written.sentinel_password),
+            &written.sentinel_username,
+            &written.sentinel_password,
         ),
         database: written.database.unwrap_or(0),
         is_encrypted,
@@ -146,7 +147,8 @@ fn checked(url: &str) -> Result<(), &'static str> {
 fn login(
     notes: &mut Notes<'_>,
     key: &str,
-    (username, password): (&Option<String>, &Option<String>),
+    username: &Option<String>,
+    password: &Option<String>,
 ) -> Option<RedisLogin> {
     if username.is_some() && password.is_none() {
         notes.add(key, "there is no password");

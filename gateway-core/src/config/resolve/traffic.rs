@@ -109,13 +109,15 @@ fn matches(notes: &mut Notes<'_>, written: &file::Proxy) -> Option<Box<[Match]>>
     }
     let mut matches = Vec::with_capacity(written.matches.len());
     for (n, one) in written.matches.iter().enumerate() {
-        let default = (hosts.as_slice(), path.as_ref());
-        let Some(rule) = one_match(notes, one, &format!("matches[{n}]"), default) else { continue };
+        let Some(rule) = one_match(notes, one, &format!("matches[{n}]"), &hosts, path.as_ref()) else {
+            continue;
+        };
         let tied = matches.iter().find(|(_, other): &&(usize, Match)| {
             let same_host = rule.hosts.is_empty() && other.hosts.is_empty()
                 || rule.hosts.iter().any(|host| other.hosts.contains(host));
-            let conditions = (rule.condition.as_deref(), other.condition.as_deref());
-            same_host && rule.path == other.path && ties((0, conditions.0), (0, conditions.1))
+            same_host
+                && rule.path == other.path
+                && ties(rule.condition.as_deref(), other.condition.as_deref())
         });
         if let Some((other, _)) = tied {
             notes.add(&format!("matches[{n}]"), format!("matches[{other}] says the same already")).remedy =
@@ -131,7 +133,8 @@ fn one_match(
     notes: &mut Notes<'_>,
     written: &Condition,
     at: &str,
-    (hosts, path): (&[HostPattern], Option<&PathPattern>),
+    hosts: &[HostPattern],
+    path: Option<&PathPattern>,
 ) -> Option<Match> {
     let mut rest = written.clone();
     let own_hosts = std::mem::take(&mut rest.hosts);

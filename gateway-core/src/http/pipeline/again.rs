@@ -16,7 +16,8 @@ impl<U: Upstream> Pipeline<U> {
     /// Asks the target again, by the request as response hooks have left it, and shows them what it says now.
     pub(super) async fn ask_again<'s, D: Downstream>(
         &'s self,
-        (snapshot, route): (&'s Snapshot, &'s Route),
+        snapshot: &'s Snapshot,
+        route: &'s Route,
         end: &mut Ending<'s>,
         reached: Reached,
         downstream: &mut D,
@@ -27,7 +28,7 @@ impl<U: Upstream> Pipeline<U> {
         let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes };
         let answered = {
             let deadline = end.deadline();
-            let asking = pin!(self.attempt((snapshot, &matched), end, downstream));
+            let asking = pin!(self.attempt(snapshot, &matched, end, downstream));
             let in_time = pin!(until(deadline, asking));
             guarded(in_time).await
         };
@@ -38,7 +39,7 @@ impl<U: Upstream> Pipeline<U> {
         }
         end.attempts += before;
         let around = Around { state: route, consumers: &snapshot.consumers, target: end.target };
-        self.attend_response(end, (&route.chain, around, reached)).await;
+        self.attend_response(end, &route.chain, around, reached).await;
         // Once is enough: a target that contradicts itself again is left at that.
         end.exchange.takes_again();
     }

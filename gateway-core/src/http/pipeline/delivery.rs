@@ -56,7 +56,8 @@ fn is_event_stream(response: &Response<Body>) -> bool {
 
 /// Sends a response until it is done, or has to end.
 pub(super) async fn respond(
-    (until, current): (Until, Option<&Arc<dyn Current>>),
+    until: Until,
+    current: Option<&Arc<dyn Current>>,
     mut sending: Pin<&mut impl Future<Output = Delivery>>,
 ) -> Delivery {
     match until {

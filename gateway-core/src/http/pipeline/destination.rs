@@ -32,7 +32,8 @@ pub(super) struct Destination<'s> {
 impl<'s> Destination<'s> {
     /// The proxy's own targets, unless a plugin chose an upstream.
     pub(super) fn of(
-        (route, snapshot): (&'s Route, &'s Snapshot),
+        route: &'s Route,
+        snapshot: &'s Snapshot,
         exchange: &Exchange,
     ) -> Result<Self, Box<Reply>> {
         let (targets, is_chosen) = match exchange.upstream() {
@@ -125,8 +126,8 @@ impl<'s> Destination<'s> {
         exchange: &mut Exchange,
         tried: &[usize],
     ) -> Result<Pick<'s>, Box<Reply>> {
-        let (key, since) = ((exchange.started, self.key(exchange)), Instant::now());
-        let pick = self.wait(key, tried).await?;
+        let (key, since) = (self.key(exchange), Instant::now());
+        let pick = self.wait(exchange.started, key, tried).await?;
         exchange.note_queued(since);
         Ok(pick)
     }
@@ -135,7 +136,8 @@ impl<'s> Destination<'s> {
     /// `key` is what [`Self::key`] says.
     async fn wait(
         &self,
-        (started, key): (Instant, Option<Vec<u8>>),
+        started: Instant,
+        key: Option<Vec<u8>>,
         tried: &[usize],
     ) -> Result<Pick<'s>, Box<Reply>> {
         let ask = Ask { hash_key: key.as_deref(), ..self.ask(started, tried) };

@@ -44,9 +44,9 @@ impl<U: Upstream> Pipeline<U> {
         let Some(permit) = self.overload.exchange().filter(|_| is_same && route.quarantine.is_none()) else {
             return;
         };
-        let mut end = Ending::new((self.recorder.as_ref(), &self.drain), exchange, Some(snapshot));
+        let mut end = Ending::new(self.recorder.as_ref(), &self.drain, exchange, Some(snapshot));
         (end.place, end.route) = (Some(permit), Some(route));
-        let answering = self.answer_behind((snapshot, route), &mut end, place);
+        let answering = self.answer_behind(snapshot, route, &mut end, place);
         let answered = match proxy.timeouts.total {
             total if total.is_zero() => answering.await,
             total => match tokio::time::timeout(total, answering).await {
@@ -68,7 +68,8 @@ impl<U: Upstream> Pipeline<U> {
 
     async fn answer_behind<'s>(
         &'s self,
-        (snapshot, route): (&'s Snapshot, &'s Route),
+        snapshot: &'s Snapshot,
+        route: &'s Route,
         end: &mut Ending<'s>,
         place: u16,
     ) -> Result<(), Box<Reply>> {
@@ -79,7 +80,7 @@ impl<U: Upstream> Pipeline<U> {
         route.chain.request_behind(&mut end.exchange, around, place).await?;
         headers::forward(&mut end.exchange, &snapshot.settings, route)?;
         let matched = Matched { route, rules, path_bytes: end.exchange.path_bytes };
-        Box::pin(self.attempt((snapshot, &matched), end, &mut Nobody)).await
+        Box::pin(self.attempt(snapshot, &matched, end, &mut Nobody)).await
     }
 }
 

@@ -73,7 +73,8 @@ pub(super) struct Ending<'s> {
 impl<'s> Ending<'s> {
     /// Nothing is known yet but that it began.
     pub(super) fn new(
-        (recorder, drain): (&'s dyn Recorder, &'s Drain),
+        recorder: &'s dyn Recorder,
+        drain: &'s Drain,
         exchange: Box<Exchange>,
         snapshot: Option<&'s Snapshot>,
     ) -> Self {

@@ -28,12 +28,14 @@ impl<U: Upstream> Pipeline<U> {
     /// twice and there are several targets.
     pub(super) async fn attempt_hedged<'s, D: Downstream>(
         &'s self,
-        (snapshot, matched, hedger): (&'s Snapshot, &Matched<'s>, &'s Hedger),
+        snapshot: &'s Snapshot,
+        matched: &Matched<'s>,
+        hedger: &'s Hedger,
         end: &mut Ending<'s>,
         downstream: &mut D,
     ) -> Result<(), Box<Reply>> {
         let route = matched.route;
-        let destination = Destination::of((route, snapshot), &end.exchange)?;
+        let destination = Destination::of(route, snapshot, &end.exchange)?;
         let mut body = std::mem::take(&mut end.exchange.body);
         let takes = !destination.is_alone()
             && takes(hedger.rules(), &end.exchange, &matched.path(&end.exchange, None), &body);
@@ -43,7 +45,7 @@ impl<U: Upstream> Pipeline<U> {
         };
         let Some(bytes) = bytes else {
             end.exchange.body = body;
-            return Box::pin(self.attempt((snapshot, matched), end, downstream)).await;
+            return Box::pin(self.attempt(snapshot, matched, end, downstream)).await;
         };
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let method = end.exchange.request.method.clone();

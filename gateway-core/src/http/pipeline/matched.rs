@@ -7,9 +7,11 @@ use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::config::model::HttpRules;
-use crate::config::snapshot::Route;
+use crate::config::snapshot::{Route, Snapshot};
 use crate::http::exchange::Exchange;
+use crate::http::reply::{Cause, Reply};
 use crate::route::forward_path;
+use crate::stream::pipeline as stream;
 use crate::upstream::Call;
 
 /// A proxy's share of a request: the route and how much of the path it took.
@@ -51,9 +53,11 @@ impl Matched<'_> {
     pub(super) fn call<'e>(
         &'e self,
         exchange: &'e Exchange,
-        (method, path): (&'e Method, &'e str),
+        method: &'e Method,
+        path: &'e str,
         target: &'e Target,
-        (begun, pool_key): (Instant, u64),
+        begun: Instant,
+        pool_key: u64,
     ) -> Call<'e> {
         Call {
             backend: &self.route.proxy.backend,
@@ -72,4 +76,34 @@ impl Matched<'_> {
             client_version: exchange.request.version,
         }
     }
+}
+
+/// Finds the proxy of a request, and how much of the path it took.
+pub(super) fn find<'s>(
+    snapshot: &'s Snapshot,
+    exchange: &mut Exchange,
+) -> Result<(&'s Route, usize), Box<Reply>> {
+    let path = exchange.request.uri.path();
+    let found = snapshot.routes.find(exchange.asked_host(), path, |condition| condition.holds(exchange));
+    let Some(found) = found else { return Err(Box::new(Reply::new(Cause::NoRoute))) };
+    let (route, matched) = (found.route, found.matched);
+    exchange.captures = found.captures(path);
+    Ok((route, matched))
+}
+
+/// Whether an upgrade may go on to the target.
+pub(super) fn check_upgrade(
+    exchange: &mut Exchange,
+    route: &Route,
+    rules: &HttpRules,
+) -> Result<(), Box<Reply>> {
+    if exchange.upgrade.is_none() {
+        return Ok(());
+    }
+    stream::make_readable(route, &mut exchange.request.headers);
+    let origin = exchange.request.headers.get(http::header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    if rules.may_upgrade_from(origin) {
+        return Ok(());
+    }
+    Err(Box::new(Reply::new(Cause::Forbidden).detail("this origin may not upgrade here")))
 }

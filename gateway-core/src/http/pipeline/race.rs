@@ -78,8 +78,8 @@ struct Copied<'s> {
     headers: HeaderMap,
     forwarding: Forwarding,
     matched: Matched<'s>,
-    /// Moment and number of connections.
-    times: (Instant, u64),
+    begun: Instant,
+    pool_key: u64,
     dialect: Dialect,
     trailers: bool,
     version: http::Version,
@@ -89,15 +89,15 @@ impl<'s> Copied<'s> {
     fn of(exchange: &Exchange, matched: &Matched<'s>, begun: &Begun<'s>, pool_key: u64) -> Self {
         let target = begun.pick.target;
         let path = matched.path(exchange, target.rules.path.as_deref());
-        let times = (begun.at, pool_key);
-        let call = matched.call(exchange, (exchange.method(), &path), target, times);
+        let call = matched.call(exchange, exchange.method(), &path, target, begun.at, pool_key);
         Self {
             method: call.method.clone(),
             host: call.host.clone(),
             headers: call.headers.clone(),
             forwarding: call.forwarding.clone(),
             matched: *matched,
-            times,
+            begun: begun.at,
+            pool_key,
             dialect: call.dialect,
             trailers: call.trailers,
             version: call.client_version,
@@ -137,7 +137,7 @@ impl<U: Upstream> Pipeline<U> {
             match event {
                 Event::Ended(place, sent) => {
                     let raced = Raced { begun: runners.swap_remove(place).begun, sent: *sent };
-                    if let Some(last) = self.ended(course, state, raced, (&runners, &mut spare)) {
+                    if let Some(last) = self.ended(course, state, raced, &runners, &mut spare) {
                         break last;
                     }
                 }
@@ -151,7 +151,7 @@ impl<U: Upstream> Pipeline<U> {
                 }
             }
         };
-        self.settle_losers(course, state.end, (runners, spare));
+        self.settle_losers(course, state.end, runners, spare);
         if raced.sent.is_ok() {
             let now = Instant::now();
             course.hedger.took(now.saturating_duration_since(began.1), now);
@@ -168,7 +168,8 @@ impl<U: Upstream> Pipeline<U> {
         course: Course<'_, 's>,
         state: &mut State<'_, 's, '_>,
         raced: Raced<'s>,
-        (runners, spare): (&[Runner<'s, '_>], &mut Option<Raced<'s>>),
+        runners: &[Runner<'s, '_>],
+        spare: &mut Option<Raced<'s>>,
     ) -> Option<Raced<'s>> {
         let status = raced.sent.as_ref().ok().map(|answer| answer.response.status());
         let is_good = status.is_some_and(|status| !state.attempts.wants_again(status));
@@ -227,7 +228,8 @@ impl<U: Upstream> Pipeline<U> {
         &self,
         course: Course<'_, 's>,
         end: &mut Ending<'s>,
-        (runners, spare): (Vec<Runner<'s, '_>>, Option<Raced<'s>>),
+        runners: Vec<Runner<'s, '_>>,
+        spare: Option<Raced<'s>>,
     ) {
         let chain = &course.matched.route.chain;
         if let Some(Raced { begun, sent: Ok(answer) }) = spare {
@@ -335,13 +337,13 @@ impl<U: Upstream> Pipeline<U> {
             backend: &proxy.backend,
             timeouts: &proxy.timeouts,
             target,
-            pool_key: copied.times.1,
+            pool_key: copied.pool_key,
             method: &copied.method,
             path: &copied.path,
             host: &copied.host,
             headers: &copied.headers,
             forwarding: &copied.forwarding,
-            begun: copied.times.0,
+            begun: copied.begun,
             dialect: copied.dialect,
             trailers: copied.trailers,
             upgrade: None,

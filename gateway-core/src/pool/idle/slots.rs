@@ -57,7 +57,7 @@ impl<C> Slots<C> {
     }
 
     /// Puts a connection on top of `below`, the stack of its key.
-    pub(super) fn push(&mut self, connection: C, (key, below): (u64, u32), expires: Option<Instant>) -> u32 {
+    pub(super) fn push(&mut self, connection: C, key: u64, below: u32, expires: Option<Instant>) -> u32 {
         let slot = Slot { connection, key, expires, older: self.newest, newer: NONE, below, above: NONE };
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         match self.entries.get_mut(index as usize) {

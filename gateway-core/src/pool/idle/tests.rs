@@ -14,7 +14,7 @@ fn rules(max_idle: usize, seconds: u64) -> PoolRules {
 }
 
 /// Puts a connection that must find room.
-fn keep<C: Debug + PartialEq>(idle: &mut Idle<C>, key: u64, connection: C, (seconds, now): (u64, Instant)) {
+fn keep<C: Debug + PartialEq>(idle: &mut Idle<C>, key: u64, connection: C, seconds: u64, now: Instant) {
     assert_eq!(idle.put(key, connection, &rules(8, seconds), now), None);
 }
 
@@ -32,12 +32,12 @@ fn gives_the_last_one_first_and_only_to_its_key() {
 #[test]
 fn what_waited_too_long_is_never_given() {
     let (mut idle, now) = (Idle::default(), Instant::now());
-    keep(&mut idle, 1, "patient", (1000, now));
-    keep(&mut idle, 1, "short", (10, now));
+    keep(&mut idle, 1, "patient", 1000, now);
+    keep(&mut idle, 1, "short", 10, now);
     let then = now + Duration::from_secs(10);
     assert_eq!(idle.take(1, then), Some("patient"));
     assert_eq!((idle.take(1, then), idle.len()), (None, 0));
-    keep(&mut idle, 1, "for ever", (0, now));
+    keep(&mut idle, 1, "for ever", 0, now);
     assert_eq!(idle.take(1, now + Duration::from_secs(1 << 30)), Some("for ever"));
 }
 
@@ -75,7 +75,7 @@ fn what_may_not_be_kept_comes_back() {
 fn a_sweep_drops_the_expired_and_the_dead() {
     let (mut idle, now) = (Idle::default(), Instant::now());
     for (connection, seconds) in [(0, 10), (1, 100), (2, 100), (3, 10)] {
-        keep(&mut idle, u64::from(connection % 2_u8), connection, (seconds, now));
+        keep(&mut idle, u64::from(connection % 2_u8), connection, seconds, now);
     }
     assert_eq!(idle.sweep(now + Duration::from_secs(10), |connection| *connection != 2), 3);
     assert_eq!((idle.take(0, now), idle.take(1, now), idle.take(1, now)), (None, Some(1), None));
@@ -85,7 +85,7 @@ fn a_sweep_drops_the_expired_and_the_dead() {
 fn a_million_targets_leave_nothing_behind() {
     let (mut idle, now) = (Idle::new(1000), Instant::now());
     for key in 0..1_000_000 {
-        keep(&mut idle, key, (), (90, now));
+        keep(&mut idle, key, (), 90, now);
         assert!(idle.take(key, now).is_some());
     }
     assert!(idle.stacks.len() <= 2001 && idle.slots.len() == 0);
@@ -98,7 +98,7 @@ fn forgetting_a_key_closes_its_connections() {
     let (mut idle, now) = (Idle::default(), Instant::now());
     let socket = Rc::new(());
     for key in [1, 1, 2] {
-        keep(&mut idle, key, socket.clone(), (90, now));
+        keep(&mut idle, key, socket.clone(), 90, now);
     }
     assert_eq!(idle.forget(1), 2);
     assert_eq!((Rc::strong_count(&socket), idle.len(), idle.forget(1)), (2, 1, 0));

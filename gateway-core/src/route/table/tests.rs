@@ -220,10 +220,10 @@ fn exchange(method: &str, header: bool) -> Exchange {
     if header {
         request = request.header("h", "1");
     }
-    at_port(request.body(Body::empty()).expect("is good"), (80, false))
+    at_port(request.body(Body::empty()).expect("is good"), 80, false)
 }
 
-fn at_port(request: http::Request<Body>, (port, is_tls): (u16, bool)) -> Exchange {
+fn at_port(request: http::Request<Body>, port: u16, is_tls: bool) -> Exchange {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     let tls = is_tls.then(ClientTls::default);
     Exchange::new(request, Arc::new(Client::new(address, address, false, tls)))
@@ -301,20 +301,20 @@ fn a_host_is_served_on_the_listeners_that_its_rules_name() {
     table.insert(&rule(&["a"], "/", "s"), 0, "a by TLS").expect("free");
     table.insert(&rule(&["*.c"], "/x", "80"), 0, "c on 80").expect("free");
     table.insert(&rule(&[], "/", ""), 0, "any").expect("free");
-    let ask = |table: &RouteTable<&'static str>, host, path, listener| {
-        let exchange = at_port(http::Request::new(Body::empty()), listener);
+    let ask = |table: &RouteTable<&'static str>, host, path, port, is_tls| {
+        let exchange = at_port(http::Request::new(Body::empty()), port, is_tls);
         table.find(Some(host), path, |condition| condition.holds(&exchange)).map(|found| *found.route)
     };
-    assert_eq!(ask(&table, "a", "/", (443, true)), Some("a by TLS"));
-    assert_eq!(ask(&table, "a", "/", (80, false)), Some("any"), "the host is not known without TLS");
-    assert_eq!(ask(&table, "b.c", "/x", (80, false)), Some("c on 80"));
-    assert_eq!(ask(&table, "b.c", "/y", (80, false)), None, "the host is known here, the path is not");
-    assert_eq!(ask(&table, "b.c", "/x", (81, false)), Some("any"));
+    assert_eq!(ask(&table, "a", "/", 443, true), Some("a by TLS"));
+    assert_eq!(ask(&table, "a", "/", 80, false), Some("any"), "the host is not known without TLS");
+    assert_eq!(ask(&table, "b.c", "/x", 80, false), Some("c on 80"));
+    assert_eq!(ask(&table, "b.c", "/y", 80, false), None, "the host is known here, the path is not");
+    assert_eq!(ask(&table, "b.c", "/x", 81, false), Some("any"));
     // One rule without such a condition, and the host is known everywhere.
     table.insert(&rule(&["a"], "/y", "GET"), 0, "a").expect("free");
-    assert_eq!(ask(&table, "a", "/", (80, false)), None);
+    assert_eq!(ask(&table, "a", "/", 80, false), None);
     assert_eq!(table.remove(&rule(&["a"], "/y", "GET"), 0), Some("a"));
-    assert_eq!(ask(&table, "a", "/", (80, false)), Some("any"));
+    assert_eq!(ask(&table, "a", "/", 80, false), Some("any"));
 }
 
 #[test]
@@ -468,7 +468,8 @@ proptest! {
         }
         for (host, path, method, header, listener) in &requests {
             let request = exchange(method, *header).request;
-            let exchange = at_port(http::Request::from_parts(request, Body::empty()), *listener);
+            let (port, is_tls) = *listener;
+            let exchange = at_port(http::Request::from_parts(request, Body::empty()), port, is_tls);
             let found = table.find(Some(host), path, |condition| condition.holds(&exchange));
             let found = found.map(|found| (*found.route, found.matched));
             prop_assert_eq!(found, naive(&rules, falls_through, host, path, &exchange), "{} {} {}", host, path, method);

@@ -78,7 +78,8 @@ impl<A: Watch> Direction<A> {
     pub(in crate::stream) fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
-        (reader, writer): (&mut R, &mut W),
+        reader: &mut R,
+        writer: &mut W,
         shortcut: &mut impl Shortcut<R, W>,
         carried: &mut u64,
     ) -> Poll<Result<(), Side>> {
@@ -95,7 +96,7 @@ impl<A: Watch> Direction<A> {
                     self.stage = Stage::Closed;
                     self.release();
                 }
-                Stage::Short => match ready!(shortcut.poll_move(cx, (reader, writer), carried))? {
+                Stage::Short => match ready!(shortcut.poll_move(cx, reader, writer, carried))? {
                     Shortened::End => self.stage = Stage::Closing,
                     Shortened::Over => self.stage = Stage::Open,
                 },

@@ -34,8 +34,8 @@ pub(super) async fn carry(
         poll_fn(|cx| {
             let before = *carried;
             let (up_state, down_state) = loop {
-                let up_state = up.poll(cx, (client, target), &reads, &mut carried.up);
-                let down_state = down.poll(cx, (target, client), &reads, &mut carried.down);
+                let up_state = up.poll(cx, client, target, &reads, &mut carried.up);
+                let down_state = down.poll(cx, target, client, &reads, &mut carried.down);
                 // Answers of plugins go to where the message came from, as whole frames behind those under way.
                 if !(down.take_answers(&mut up.answers) | up.take_answers(&mut down.answers)) {
                     break (up_state, down_state);
@@ -163,7 +163,8 @@ impl<'r> Way<'r> {
     fn poll<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
-        (reader, writer): (&mut R, &mut W),
+        reader: &mut R,
+        writer: &mut W,
         reads: &Reads<'r>,
         carried: &mut u64,
     ) -> Poll<Result<(), Stop>> {
@@ -224,21 +225,16 @@ impl<'r> Way<'r> {
                 frame::write(&mut self.output, CLOSE, &payload, masked);
                 self.over = Over::Said;
             }
-            Said::Message(opcode, payload) => self.show(opcode, payload, (reads, 0))?,
+            Said::Message(opcode, payload) => self.show(opcode, payload, reads, 0)?,
         }
         Ok(true)
     }
 
     /// Shows a message to the plugins from the one at `from` on, and does what they decide.
-    fn show(
-        &mut self,
-        opcode: u8,
-        mut payload: Bytes,
-        (reads, from): (&Reads<'r>, usize),
-    ) -> Result<(), Stop> {
+    fn show(&mut self, opcode: u8, mut payload: Bytes, reads: &Reads<'r>, from: usize) -> Result<(), Stop> {
         let kind = if opcode == TEXT { Kind::Text } else { Kind::Binary };
         let decided =
-            reads.chain.message(reads.session, (self.direction, kind), &mut payload, (reads.around, from));
+            reads.chain.message(reads.session, self.direction, kind, &mut payload, reads.around, from);
         match decided {
             Decided::Forward => self.forward(opcode, &payload)?,
             Decided::Drop => {}
@@ -275,7 +271,7 @@ impl<'r> Way<'r> {
         let (opcode, next) = (waiting.opcode, waiting.next);
         self.waiting = None;
         match decision {
-            Decision::Forward(payload) => self.show(opcode, payload, (reads, next))?,
+            Decision::Forward(payload) => self.show(opcode, payload, reads, next)?,
             Decision::Drop => {}
             Decision::Answer(answers) => self.answers.extend(answers),
             Decision::Close(code) => return Err(self.closed(code)),

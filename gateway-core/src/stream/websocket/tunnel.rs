@@ -39,9 +39,9 @@ pub(super) async fn carry(ends: Switched<'_>, rules: Rules<'_>, carried: &mut Ca
         let mut drain = rules.drain.watch(told);
         poll_fn(|cx| {
             let before = *carried;
-            let up_state = up.poll(cx, (client, target), &mut (), &mut carried.up);
+            let up_state = up.poll(cx, client, target, &mut (), &mut carried.up);
             down.watch.expected |= up.watch.is_closed();
-            let down_state = down.poll(cx, (target, client), &mut (), &mut carried.down);
+            let down_state = down.poll(cx, target, client, &mut (), &mut carried.down);
             if let Some(end) = outcome(up_state, down_state) {
                 return Poll::Ready(end);
             }

@@ -41,7 +41,7 @@ impl Traefik<'_> {
     pub(super) fn headers(&mut self, what: &str, settings: &Node, made: &mut Made) {
         let mut changes = Changes::default();
         for (key, value) in settings.entries() {
-            self.header_key(what, (key, value), (settings, &mut changes), made);
+            self.header_key(what, key, value, settings, &mut changes, made);
         }
         if let Some(text) = hsts(settings) {
             changes.response.push(rule("Strict-Transport-Security", &text));
@@ -62,8 +62,10 @@ impl Traefik<'_> {
     fn header_key(
         &mut self,
         what: &str,
-        (key, value): (&str, &Node),
-        (settings, changes): (&Node, &mut Changes),
+        key: &str,
+        value: &Node,
+        settings: &Node,
+        changes: &mut Changes,
         made: &mut Made,
     ) {
         let said = value.plain().unwrap_or_default();

@@ -18,10 +18,7 @@ async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
 const HOUR: Duration = Duration::from_secs(3600);
 
 async fn claim(shared: &Arc<Shared>, key: u8, print: u8, within: Duration, retries: bool) -> Found {
-    shared
-        .claim(([key; 32], [print; 32]), (within, HOUR), retries)
-        .await
-        .unwrap_or_else(|_| panic!("no answer"))
+    shared.claim([key; 32], [print; 32], within, HOUR, retries).await.unwrap_or_else(|_| panic!("no answer"))
 }
 
 async fn first(shared: &Arc<Shared>, key: u8) -> shared::Claim {

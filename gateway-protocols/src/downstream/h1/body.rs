@@ -46,7 +46,8 @@ impl RequestBody {
         decoder: Decoder,
         home: oneshot::Sender<Returned>,
         idle: Duration,
-        (go_ahead, unread): (Option<Continue>, Arc<AtomicU64>),
+        go_ahead: Option<Continue>,
+        unread: Arc<AtomicU64>,
     ) -> Self {
         let timer = Timer::default();
         Self { reader: Some(reader), decoder, home: Some(home), idle, timer, go_ahead, unread, broken: false }

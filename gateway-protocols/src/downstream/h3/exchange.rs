@@ -40,8 +40,8 @@ pub(super) async fn work(worker: &Worker, link: Arc<Link>, job_slot: Arc<JobSlot
         let mut reader = Reader::new(recv, link.clone());
         let timeout = snapshot.settings.client_timeouts.header;
         match poll_fn(|cx| reader.poll_request(cx, timeout)).await {
-            Ok(head) => exchange(worker, snapshot, (head, reader, writer), client).await,
-            Err(why) => refuse(worker, snapshot, (why, reader, writer), client).await,
+            Ok(head) => exchange(worker, snapshot, head, reader, writer, client).await,
+            Err(why) => refuse(worker, snapshot, why, reader, writer, client).await,
         }
         job_slot.done();
     }
@@ -68,7 +68,9 @@ async fn request_body(head: &RequestHead, mut reader: Reader, idle: Duration) ->
 async fn exchange(
     worker: &Worker,
     snapshot: &Snapshot,
-    (mut head, mut reader, mut writer): (RequestHead, Reader, Writer),
+    mut head: RequestHead,
+    mut reader: Reader,
+    mut writer: Writer,
     client: Arc<Client>,
 ) {
     let idle = snapshot.settings.client_timeouts.body;
@@ -124,7 +126,9 @@ async fn exchange(
 async fn refuse(
     worker: &Worker,
     snapshot: &Snapshot,
-    (why, reader, mut writer): (NoRequest, Reader, Writer),
+    why: NoRequest,
+    reader: Reader,
+    mut writer: Writer,
     client: Arc<Client>,
 ) {
     let mut request = Request::new(Body::empty());
@@ -137,7 +141,7 @@ async fn refuse(
             let idle = snapshot.settings.client_timeouts.body;
             let mut responder =
                 Responder { writer: Some(writer), tunnel: None, head: false, idle, answered: false };
-            worker.pipeline().refuse(snapshot, (exchange, Reply::new(cause)), &mut responder).await;
+            worker.pipeline().refuse(snapshot, exchange, Reply::new(cause), &mut responder).await;
             return;
         }
         NoRequest::Unreadable(Unreadable { cause, .. }) => (cause, Code::MESSAGE_ERROR),

@@ -121,7 +121,8 @@ impl Shortcut<TcpStream, TcpStream> for Splice {
     fn poll_move(
         &mut self,
         cx: &mut Context<'_>,
-        (reader, writer): (&mut TcpStream, &mut TcpStream),
+        reader: &mut TcpStream,
+        writer: &mut TcpStream,
         carried: &mut u64,
     ) -> Poll<Result<Shortened, Side>> {
         loop {

@@ -109,7 +109,14 @@ fn server(host: &Host, name: &[u8], unknown: u32) -> Done<usize> {
 }
 
 /// Keeps a call to be made; the guest gets its number.
-fn keep(guest: &mut Guest<'_>, call: (usize, Request<Bytes>), timeout: u32, is_grpc: bool, id: u32) -> Done {
+fn keep(
+    guest: &mut Guest<'_>,
+    server: usize,
+    request: Request<Bytes>,
+    timeout: u32,
+    is_grpc: bool,
+    id: u32,
+) -> Done {
     let host = guest.data_mut();
     let owner = host.effective;
     let under_way = host.contexts.get(&owner).map_or(0, |context| context.calls);
@@ -119,7 +126,6 @@ fn keep(guest: &mut Guest<'_>, call: (usize, Request<Bytes>), timeout: u32, is_g
     }
     host.next_call = host.next_call.wrapping_add(1).max(1);
     let number = host.next_call;
-    let (server, request) = call;
     let timeout = Duration::from_millis(u64::from(timeout.max(1)));
     host.calls.push(Call { id: number, owner, server, request, timeout, is_grpc });
     host.is_root_changed |= owner == ROOT;
@@ -132,7 +138,7 @@ fn http_call(guest: &mut Guest<'_>, parts: [(u32, u32); 3], timeout: u32, id: u3
     let pairs = parse(&read(guest, headers.0, headers.1)?)?;
     let body = Bytes::from(read(guest, body.0, body.1)?);
     let server = server(guest.data(), &name, BAD_ARGUMENT)?;
-    keep(guest, (server, request(pairs, body)?), timeout, false, id)
+    keep(guest, server, request(pairs, body)?, timeout, false, id)
 }
 
 fn request(pairs: Vec<Pair>, body: Bytes) -> Done<Request<Bytes>> {
@@ -186,5 +192,5 @@ fn grpc_call(
     let headers = request.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
-    keep(guest, (server, request), timeout, true, id)
+    keep(guest, server, request, timeout, true, id)
 }

@@ -48,7 +48,7 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
             move |mut guest: Guest<'_>, map: u32, key: u32, key_size: u32, at: u32, size: u32| {
                 let key = read(&mut guest, key, key_size);
                 let pair = key.and_then(|key| Ok((key, read(&mut guest, at, size)?)));
-                told(pair.and_then(|(key, value)| put(guest.data_mut(), map, (&key, &value), keeps_others)))
+                told(pair.and_then(|(key, value)| put(guest.data_mut(), map, &key, &value, keeps_others)))
             },
         )?;
     }
@@ -244,7 +244,7 @@ fn fields(host: &mut Host, map: u32) -> Done<&mut HeaderMap> {
     Ok(&mut side.headers)
 }
 
-fn put(host: &mut Host, map: u32, (key, value): (&[u8], &[u8]), keeps_others: bool) -> Done {
+fn put(host: &mut Host, map: u32, key: &[u8], value: &[u8], keeps_others: bool) -> Done {
     if let Map::Headers(way) = map_of(map)?
         && is_line(key)
         && (way == Way::Request || key.first() == Some(&b':'))
@@ -294,7 +294,7 @@ fn set_pairs(guest: &mut Guest<'_>, map: u32, at: u32, size: u32) -> Done {
     for (name, value) in framing {
         all.append(name, value);
     }
-    pairs.iter().try_for_each(|(key, value)| put(host, map, (key, value), true))
+    pairs.iter().try_for_each(|(key, value)| put(host, map, key, value, true))
 }
 
 #[cfg(test)]

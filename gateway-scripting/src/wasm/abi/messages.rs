@@ -82,7 +82,7 @@ fn buffers(linker: &mut Linker<Host>) -> Result<(), Error> {
         "env",
         "proxy_get_buffer_bytes",
         |mut guest: Guest<'_>, id: u32, start: u32, max: u32, data: u32, size: u32| {
-            told(get(&mut guest, id, (start, max), (data, size)))
+            told(get(&mut guest, id, start, max, data, size))
         },
     )?;
     linker.func_wrap(
@@ -100,7 +100,7 @@ fn buffers(linker: &mut Linker<Host>) -> Result<(), Error> {
         "env",
         "proxy_set_buffer_bytes",
         |mut guest: Guest<'_>, id: u32, start: u32, size: u32, at: u32, length: u32| {
-            told(set(&mut guest, id, (start, size), (at, length)))
+            told(set(&mut guest, id, start, size, at, length))
         },
     )?;
     Ok(())
@@ -134,7 +134,7 @@ fn buffer<T>(host: &mut Host, id: u32, with: impl FnOnce(&[u8]) -> T) -> Done<T>
     bytes.map(with).ok_or(Fail::Status(NOT_FOUND))
 }
 
-fn get(guest: &mut Guest<'_>, id: u32, (start, max): (u32, u32), (data, size): (u32, u32)) -> Done {
+fn get(guest: &mut Guest<'_>, id: u32, start: u32, max: u32, data: u32, size: u32) -> Done {
     let part = buffer(guest.data_mut(), id, |bytes| {
         let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
         let end = start.saturating_add(usize::try_from(max).unwrap_or(usize::MAX)).min(bytes.len());
@@ -143,7 +143,7 @@ fn get(guest: &mut Guest<'_>, id: u32, (start, max): (u32, u32), (data, size): (
     give(guest, &part, data, size)
 }
 
-fn set(guest: &mut Guest<'_>, id: u32, (start, size): (u32, u32), (at, length): (u32, u32)) -> Done {
+fn set(guest: &mut Guest<'_>, id: u32, start: u32, size: u32, at: u32, length: u32) -> Done {
     match id {
         0..=3 => {}
         4..=8 => return Err(Fail::Status(NOT_FOUND)),

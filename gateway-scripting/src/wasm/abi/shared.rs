@@ -18,35 +18,35 @@ pub(super) fn link(linker: &mut Linker<Host>) -> Result<(), Error> {
         "env",
         "proxy_get_shared_data",
         |mut guest: Guest<'_>, key: u32, key_size: u32, data: u32, size: u32, cas: u32| {
-            told(get(&mut guest, (key, key_size), (data, size), cas))
+            let key = read(&mut guest, key, key_size);
+            told(key.and_then(|key| get(&mut guest, &key, data, size, cas)))
         },
     )?;
     linker.func_wrap(
         "env",
         "proxy_set_shared_data",
         |mut guest: Guest<'_>, key: u32, key_size: u32, at: u32, size: u32, cas: u32| {
-            told(set(&mut guest, (key, key_size), (at, size), cas))
+            let key = read(&mut guest, key, key_size);
+            told(key.and_then(|key| set(&mut guest, &key, at, size, cas)))
         },
     )?;
     queues(linker)?;
     metrics(linker)
 }
 
-fn get(guest: &mut Guest<'_>, key: (u32, u32), (data, size): (u32, u32), cas: u32) -> Done {
-    let key = read(guest, key.0, key.1)?;
-    let found = guest.data().parts.data.get(&key, Clone::clone);
+fn get(guest: &mut Guest<'_>, key: &[u8], data: u32, size: u32, cas: u32) -> Done {
+    let found = guest.data().parts.data.get(key, Clone::clone);
     let (value, number) = found.ok_or(Fail::Status(NOT_FOUND))?;
     give(guest, &value, data, size)?;
     write_u32(guest, cas, number)
 }
 
-fn set(guest: &mut Guest<'_>, key: (u32, u32), (at, size): (u32, u32), cas: u32) -> Done {
-    let key = read(guest, key.0, key.1)?;
+fn set(guest: &mut Guest<'_>, key: &[u8], at: u32, size: u32, cas: u32) -> Done {
     let value = Bytes::from(read(guest, at, size)?);
     if key.len() > MAX_KEY || value.len() > MAX_VALUE {
         return Err(Fail::Status(BAD_ARGUMENT));
     }
-    guest.data().parts.data.change(&key, (None, false), |known| {
+    guest.data().parts.data.change(key, None, false, |known| {
         let number = known.map_or(0, |(_, number)| *number);
         if cas != 0 && cas != number {
             return (None, Err(Fail::Status(CAS_MISMATCH)));

@@ -94,7 +94,8 @@ fn fields(linker: &mut Linker<Guest>, space: &str) -> Result<(), Error> {
         space,
         "set_request_header",
         |mut calling: Calling<'_>, name: u32, length: u32, value: u32, size: u32| {
-            let (name, value) = pair(&mut calling, (name, length), (value, size))?;
+            let name = read(&mut calling, name, length, MAX_FIELD)?;
+            let value = read(&mut calling, value, size, MAX_FIELD)?;
             only_in(&calling, Phase::Request, "set_request_header")?;
             let guest = calling.data_mut();
             guest.is_changed = true;
@@ -135,7 +136,8 @@ fn responses(linker: &mut Linker<Guest>, space: &str) -> Result<(), Error> {
         space,
         "set_response_header",
         |mut calling: Calling<'_>, name: u32, length: u32, value: u32, size: u32| {
-            let (name, value) = pair(&mut calling, (name, length), (value, size))?;
+            let name = read(&mut calling, name, length, MAX_FIELD)?;
+            let value = read(&mut calling, value, size, MAX_FIELD)?;
             let guest = calling.data_mut();
             let headers = match guest.phase {
                 Phase::Request => &mut guest.own,
@@ -178,10 +180,6 @@ fn taken(written: Result<(), FieldError>) -> Result<(), Error> {
         Ok(()) | Err(FieldError::Framing) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn pair(calling: &mut Calling<'_>, name: (u32, u32), value: (u32, u32)) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    Ok((read(calling, name.0, name.1, MAX_FIELD)?, read(calling, value.0, value.1, MAX_FIELD)?))
 }
 
 fn memory(calling: &mut Calling<'_>) -> Result<wasmtime::Memory, Error> {

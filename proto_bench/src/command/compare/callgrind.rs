@@ -10,7 +10,7 @@ use super::{Bench, STREAMS};
 use crate::command::matrix::entry;
 use crate::command::measure::Console;
 use crate::command::process::{Server, find};
-use crate::command::stand::Stand;
+use crate::command::stand::{Place, Stand};
 use crate::engine::{self, Progress, Stop, Surroundings};
 use crate::measure::counters::{self, CALLGRIND_FILE, Counts};
 use crate::peers::{Peer, Test};
@@ -42,7 +42,7 @@ pub(super) fn count(bench: &Bench<'_>, test: Test, document: &mut Document, cons
             continue;
         }
         console.say(&format!("{} {}: callgrind", test.label(), peer.name()));
-        let counted = difference(bench, test, (*peer, program));
+        let counted = difference(bench, test, *peer, program);
         console.clear();
         match counted {
             Ok((plan, counts)) => entry(document, test, peer.name(), &plan).simulated = Some(counts),
@@ -71,13 +71,13 @@ pub(super) fn count(bench: &Bench<'_>, test: Test, document: &mut Document, cons
     note(document, way);
 }
 
-fn difference(bench: &Bench<'_>, test: Test, subject: (Peer, &Path)) -> Result<(Plan, Counts), String> {
-    if subject.0 == Peer::Caddy {
+fn difference(bench: &Bench<'_>, test: Test, peer: Peer, program: &Path) -> Result<(Plan, Counts), String> {
+    if peer == Peer::Caddy {
         return Err("programs in Go do not run under valgrind".to_owned());
     }
     let requests = bench.args.counted_requests;
-    let (_, short) = run(bench, test, subject, requests)?;
-    let (plan, long) = run(bench, test, subject, requests * LONGER)?;
+    let (_, short) = run(bench, test, peer, program, requests)?;
+    let (plan, long) = run(bench, test, peer, program, requests * LONGER)?;
     #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
     let more = long.requests.saturating_sub(short.requests) as f64;
     if more < 1.0 {
@@ -99,7 +99,8 @@ struct Life {
 fn run(
     bench: &Bench<'_>,
     test: Test,
-    (peer, program): (Peer, &Path),
+    peer: Peer,
+    program: &Path,
     requests: u64,
 ) -> Result<(Plan, Life), String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
@@ -116,7 +117,8 @@ fn run(
         format!("--callgrind-out-file={}", file.to_string_lossy()),
     ];
     let listen = bench.stand.port().map_err(|error| words(&error))?;
-    let place = (&bench.backend.ports, listen, 1, Some(bench.args.server_core));
+    let place =
+        Place { backend: &bench.backend.ports, listen, workers: 1, core: Some(bench.args.server_core) };
     let plan = bench.plan(test, listen);
     let started = bench.stand.start_under(peer, test, program, place, Some(&under));
     let (mut server, _) = started.map_err(|error| words(&error))?;

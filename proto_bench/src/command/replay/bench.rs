@@ -127,7 +127,7 @@ impl<'a> Bench<'a> {
         let mut ready = Vec::new();
         for number in 0..self.programs.len() {
             console.label(format!("{}: starting", row.id));
-            ready.extend(self.start(number, (row, setup, clients), document));
+            ready.extend(self.start(number, row, setup, clients, document));
         }
         for round in 0..self.sizes.rounds(clients) as usize {
             // Nobody is always the one behind the same other.
@@ -143,7 +143,9 @@ impl<'a> Bench<'a> {
     fn start(
         &self,
         number: usize,
-        (row, setup, clients): (&Row, &Setup, u32),
+        row: &Row,
+        setup: &Setup,
+        clients: u32,
         document: &mut Document,
     ) -> Option<Ready<'a>> {
         let (subject, program) = self.programs.get(number)?;
@@ -157,13 +159,12 @@ impl<'a> Bench<'a> {
             return refuse(document, row, subject, &plan, missing(subject.program));
         };
         let directory = self.stand.directory.join(format!("{}-{}", row.id, subject.name));
-        let started = self.serve(subject, (program, own), setup, &directory).and_then(
-            |(server, listen, start, text)| {
+        let started =
+            self.serve(subject, program, own, setup, &directory).and_then(|(server, listen, start, text)| {
                 let plan = plan(listen);
                 probe(&plan)?;
                 Ok((Ready { subject, server, plan }, start, text))
-            },
-        );
+            });
         match started {
             Ok((ready, start, text)) => {
                 document.configurations.insert(format!("{} {}", subject.name, row.setup), text);
@@ -186,18 +187,19 @@ impl<'a> Bench<'a> {
     fn serve(
         &self,
         subject: &Subject,
-        (program, own): (&Path, &str),
+        program: &Path,
+        own: &str,
         setup: &Setup,
         directory: &Path,
     ) -> Result<(Server, SocketAddr, Start, String), StandError> {
         let fail = |source| StandError::File { path: directory.to_owned(), source };
         fs::create_dir_all(directory).map_err(fail)?;
         let listen = self.stand.port()?;
-        let values = self.values(listen, self.stand.port()?, (setup, directory));
+        let values = self.values(listen, self.stand.port()?, setup, directory);
         let text = show::configuration(subject, own, &values);
         let file = directory.join(show::file_name(subject.program));
         write_file(&file, &text).map_err(|error| StandError::Probe(error.to_string()))?;
-        let command = command(subject.program, program, (&file, directory), self.server_cores.len());
+        let command = command(subject.program, program, &file, directory, self.server_cores.len());
         let mut server = Server::start(&subject.name, &command, directory, &self.server_cores)?;
         let took = server.wait_listening(listen)?;
         let start = Start {
@@ -209,7 +211,7 @@ impl<'a> Bench<'a> {
         Ok((server, listen, start, text))
     }
 
-    fn values(&self, listen: SocketAddr, admin: SocketAddr, (setup, directory): (&Setup, &Path)) -> Values {
+    fn values(&self, listen: SocketAddr, admin: SocketAddr, setup: &Setup, directory: &Path) -> Values {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
         let http = |backend: Option<&BackendProcess>| backend.and_then(|it| it.ports.http).unwrap_or(nowhere);
         let backend = if setup.backend { http(Some(&self.backend)) } else { nowhere };
@@ -321,7 +323,7 @@ fn entry<'d>(document: &'d mut Document, row: &Row, subject: &Subject, plan: &Pl
 }
 
 /// How a program is started with a configuration.
-fn command(program: Program, path: &Path, (file, directory): (&Path, &Path), cores: usize) -> Vec<String> {
+fn command(program: Program, path: &Path, file: &Path, directory: &Path, cores: usize) -> Vec<String> {
     let (path, file) = (path.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
     match program {
         Program::Gateway => vec![path, "run".to_owned(), "--spec".to_owned(), file],

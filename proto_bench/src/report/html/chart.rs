@@ -74,9 +74,9 @@ impl Bars {
                 values.iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?))).collect();
             #[expect(clippy::cast_precision_loss, reason = "a handful of bars")]
             let height = present.len().max(1) as f64 * BAR;
-            text(&mut marks, (LABEL - 8.0, y + height / 2.0 + 4.0), "end", label);
+            text(&mut marks, LABEL - 8.0, y + height / 2.0 + 4.0, "end", label);
             if present.is_empty() {
-                text(&mut marks, (LABEL, y + 10.0), "start", "–");
+                text(&mut marks, LABEL, y + 10.0, "start", "–");
             }
             for (series, value) in present {
                 let length = (value / scale_end).min(1.0) * room;
@@ -92,7 +92,8 @@ impl Bars {
                 .ok();
                 value_text(
                     &mut marks,
-                    (LABEL + length + 5.0, y + BAR - 3.0),
+                    LABEL + length + 5.0,
+                    y + BAR - 3.0,
                     &format!("{}{cut}", short(value)),
                 );
                 y += BAR;
@@ -101,7 +102,7 @@ impl Bars {
         }
         let names: Vec<(&str, usize)> =
             self.series.iter().enumerate().map(|(number, name)| (name.as_str(), number)).collect();
-        figure((&self.title, &self.unit), (WIDTH, y), &marks, &names)
+        figure(&self.title, &self.unit, WIDTH, y, &marks, &names)
     }
 }
 
@@ -154,12 +155,12 @@ impl Lines {
                 width - right
             )
             .ok();
-            text(&mut marks, (left - 6.0, y + 4.0), "end", &label);
+            text(&mut marks, left - 6.0, y + 4.0, "end", &label);
         }
         for (value, label) in self.x_ticks(x_low, x_high) {
-            text(&mut marks, (place_x(value), height - bottom + 15.0), "middle", &label);
+            text(&mut marks, place_x(value), height - bottom + 15.0, "middle", &label);
         }
-        text(&mut marks, (f64::midpoint(left, width), height - 4.0), "middle", &self.axis);
+        text(&mut marks, f64::midpoint(left, width), height - 4.0, "middle", &self.axis);
         for curve in curves {
             let path: Vec<String> =
                 curve.points.iter().map(|(x, y)| format!("{:.1},{:.1}", place_x(*x), place_y(*y))).collect();
@@ -176,7 +177,8 @@ impl Lines {
         }
         let names: Vec<(&str, usize)> =
             curves.iter().map(|curve| (curve.name.as_str(), curve.colour)).collect();
-        figure((&self.title, &self.unit), self.size, &marks, &names)
+        let (width, height) = self.size;
+        figure(&self.title, &self.unit, width, height, &marks, &names)
     }
 
     fn height_of(&self, y: f64) -> f64 {
@@ -257,20 +259,15 @@ fn short(value: f64) -> String {
     }
 }
 
-fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
+fn text(out: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(words)).ok();
 }
 
-fn value_text(out: &mut String, (x, y): (f64, f64), words: &str) {
+fn value_text(out: &mut String, x: f64, y: f64, words: &str) {
     write!(out, "<text class=v x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(words)).ok();
 }
 
-fn figure(
-    (title, unit): (&str, &str),
-    (width, height): (f64, f64),
-    marks: &str,
-    series: &[(&str, usize)],
-) -> String {
+fn figure(title: &str, unit: &str, width: f64, height: f64, marks: &str, series: &[(&str, usize)]) -> String {
     let mut key = String::new();
     if series.len() > 1 {
         key.push_str("<div class=key>");

@@ -25,7 +25,7 @@ impl Peer {
         let provider = CryptoProvider { hash_provider: &NOTING, ..aws_lc_rs::default_provider() };
         let config = Config::builder().with_crypto_provider(provider).mtu(1200).max_queue_rx(100);
         let config = config.require_client_certificate(false).build().expect("a configuration");
-        Self::client_with(socket, offer, (Arc::new(config), tls::localhost()))
+        Self::client_with(socket, offer, Arc::new(config), tls::localhost())
     }
 }
 

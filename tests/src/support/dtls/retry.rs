@@ -37,7 +37,7 @@ impl Peer {
             .kx_groups(&[NamedGroup::Secp384r1, NamedGroup::X25519])
             .build()
             .expect("a configuration");
-        Self::client_with(socket, Offer::Dtls13, (Arc::new(config), tls::localhost()))
+        Self::client_with(socket, Offer::Dtls13, Arc::new(config), tls::localhost())
     }
 
     /// Says its first hello, with the group of its key share changed.

@@ -109,7 +109,8 @@ pub(super) fn ask_metadata(topic: &str) -> Vec<u8> {
 pub(super) fn ask_produce(
     topic: &str,
     partition: i32,
-    (acks, timeout): (i16, Duration),
+    acks: i16,
+    timeout: Duration,
     batch: &[u8],
 ) -> Vec<u8> {
     let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
