@@ -1,5 +1,6 @@
 //! Who may be recognised, and who a caller was recognised as.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use http::{HeaderName, HeaderValue};
@@ -41,6 +42,9 @@ const X_CONSUMER_ID: HeaderName = HeaderName::from_static("x-consumer-id");
 const X_CONSUMER_CUSTOM_ID: HeaderName = HeaderName::from_static("x-consumer-custom-id");
 const X_CONSUMER_GROUPS: HeaderName = HeaderName::from_static("x-consumer-groups");
 
+/// Bytes of groups that targets are told: an issuer that names hundreds must not make heads too long for them.
+const MAX_GROUPS: usize = 4 << 10;
+
 impl Identity {
     /// A consumer of the configuration.
     pub fn consumer(consumer: Arc<Consumer>) -> Self {
@@ -68,8 +72,7 @@ impl Identity {
     pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
         self.told.0.get_or_init(|| {
             let consumer = self.consumer.as_deref();
-            let groups =
-                consumer.map(|consumer| consumer.acl_groups.join(", ")).filter(|all| !all.is_empty());
+            let groups = Some(self.told_groups()).filter(|all| !all.is_empty());
             let fields = [
                 (X_CONSUMER_USERNAME, Some(&*self.name)),
                 (X_CONSUMER_ID, consumer.map(|consumer| consumer.id.as_str())),
@@ -79,6 +82,30 @@ impl Identity {
             let field = |(name, text): (_, Option<&str>)| Some((name, HeaderValue::from_str(text?).ok()?));
             fields.into_iter().filter_map(field).collect()
         })
+    }
+
+    /// The groups as a list for a field. Those that another party told are left out where they would be read as something else:
+    /// with a comma or blanks around them, with what no field can hold, or beyond [`MAX_GROUPS`].
+    fn told_groups(&self) -> String {
+        let own = self.consumer.as_ref().map_or(&[][..], |consumer| &consumer.acl_groups);
+        let mut text = own.join(", ");
+        let is_plain = |group: &str| {
+            !group.is_empty()
+                && group.trim() == group
+                && !group.contains(',')
+                && HeaderValue::from_str(group).is_ok()
+        };
+        let mut known: HashSet<&str> = own.iter().map(|group| &**group).collect();
+        for group in self.groups.iter() {
+            if !known.insert(group) || !is_plain(group) || text.len() + 2 + group.len() > MAX_GROUPS {
+                continue;
+            }
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(group);
+        }
+        text
     }
 
     /// Every group of the caller: the consumer's and those another party told.
@@ -210,4 +237,39 @@ fn fingerprints(consumer: &Consumer) -> impl Iterator<Item = Fingerprint> {
         Credential::Digest { kind, digest } => Some(Fingerprint { kind, digest: *digest }),
         Credential::Secret { .. } => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(own: &[&str], others: &[&str]) -> Option<String> {
+        let texts = |all: &[&str]| all.iter().map(|text| Arc::from(*text)).collect::<Vec<Arc<str>>>();
+        let consumer = Consumer {
+            id: Id("ann".into()),
+            username: "ann".into(),
+            custom_id: None,
+            acl_groups: texts(own),
+            credentials: Box::default(),
+        };
+        let identity = Identity::consumer(Arc::new(consumer));
+        let identity = Identity { groups: texts(others).into(), ..identity };
+        let fields = identity.fields();
+        let field = fields.iter().find(|(name, _)| *name == X_CONSUMER_GROUPS)?;
+        Some(String::from_utf8_lossy(field.1.as_bytes()).into_owned())
+    }
+
+    #[test]
+    fn targets_are_told_all_groups_that_a_list_can_hold() {
+        for (own, others, expected) in [
+            (&[][..], &[][..], None),
+            (&["vip", "a"], &[], Some("vip, a")),
+            (&["vip"], &["staff", "vip", "staff"], Some("vip, staff")),
+            (&[], &["a, admin", " admin", "", "a\nb", "j\u{fc}rgen", "b c"], Some("j\u{fc}rgen, b c")),
+        ] {
+            assert_eq!(told(own, others).as_deref(), expected, "{own:?} {others:?}");
+        }
+        let long = "g".repeat(MAX_GROUPS - 10);
+        assert_eq!(told(&["vip"], &[&long, "too long", "b"]), Some(format!("vip, {long}, b")));
+    }
 }

@@ -28,6 +28,7 @@ use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderValue, Response};
 
 use crate::credential::now;
+use crate::shared::privacy::keep_private;
 use origin_check::Origins;
 use settings::{Config, Settings};
 use token::{Age, Tokens};
@@ -144,6 +145,7 @@ impl OnResponse for Csrf {
         if !headers.get_all(SET_COOKIE).iter().any(|known| known == cookie) {
             headers.append(SET_COOKIE, cookie.clone());
         }
+        keep_private(headers);
         Step::Next
     }
 }

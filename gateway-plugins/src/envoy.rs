@@ -38,6 +38,22 @@ pub(crate) struct HeaderValueOption {
     pub(crate) keep_empty_value: bool,
 }
 
+impl HeaderValueOption {
+    /// Whether it does not say what becomes of a field that is there already.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.append.is_none() && self.append_action == 0
+    }
+
+    /// The same for a message that is made of such options alone: several of one name, such as `Set-Cookie`, all count, unless one
+    /// says that it overwrites.
+    pub(crate) fn among_its_own(self) -> Self {
+        match self.append_action {
+            0 => Self { append: Some(BoolValue { value: true }), ..self },
+            _ => self,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct BoolValue {
     #[prost(bool, tag = "1")]

@@ -91,17 +91,17 @@ impl Plugin for ForwardAuth {
     }
 
     fn attend(self: Arc<Self>, hooks: &mut Hooks) {
-        match self.caller {
-            Some(_) => hooks.authenticate(self.clone()),
-            None => hooks.on_request(self.clone()),
+        if self.caller.is_some() {
+            hooks.authenticate(self.clone());
         }
+        hooks.on_request(self.clone());
         if !self.copied.1.is_empty() || self.grpc.is_some() {
             hooks.on_response(self);
         }
     }
 }
 
-/// Fields for the client's response.
+/// Fields for the client's response. There are such, if only none, wherever the other server has let a request pass.
 struct ForClient(ForResponse);
 
 impl Authenticate for ForwardAuth {
@@ -114,6 +114,8 @@ impl Authenticate for ForwardAuth {
             match self.identity(&answer, seat) {
                 Some(identity) => Finding::Caller(identity),
                 None => {
+                    // Whoever else recognises the caller, this answer is not about them.
+                    exchange.state.put(seat, ());
                     let reply = Reply::new(Cause::Unauthenticated).reason("forward_auth_no_caller");
                     Finding::Refused(Box::new(reply.detail("the request is nobody's")))
                 }
@@ -124,6 +126,13 @@ impl Authenticate for ForwardAuth {
 
 impl OnRequest for ForwardAuth {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
+        if self.caller.is_some() {
+            // Where another plugin has recognised the caller, nothing was asked, and the fields are still the client's.
+            if exchange.state.of::<ForClient>(seat).is_none() {
+                self.take_out(exchange);
+            }
+            return Step::Next;
+        }
         Step::wait(async move {
             match self.ask(exchange, seat).await {
                 Ok(_) => {
@@ -175,10 +184,7 @@ impl ForwardAuth {
             return self.ask_over_grpc(grpc, exchange, seat).await;
         }
         let question = self.question.about(exchange).await?;
-        // Whatever comes of it, what the client wrote there does not reach the target.
-        for name in &self.copied.0 {
-            exchange.request.headers.remove(name);
-        }
+        self.take_out(exchange);
         let response = {
             let turn = self.turns.take().await;
             let Ok(_turn) = turn else {
@@ -207,6 +213,13 @@ impl ForwardAuth {
         }
     }
 
+    /// Whatever comes of it, what the client wrote where the answer's fields belong does not reach the target.
+    fn take_out(&self, exchange: &mut Exchange) {
+        for name in self.copied.0.iter().chain(&self.caller).chain(&self.groups) {
+            exchange.request.headers.remove(name);
+        }
+    }
+
     fn passed(&self, exchange: &mut Exchange, seat: Seat<'_>, response: Response<Bytes>) -> HeaderMap {
         let headers = response.into_parts().0.headers;
         for name in &self.copied.0 {
@@ -214,15 +227,13 @@ impl ForwardAuth {
                 exchange.request.headers.append(name, value.clone());
             }
         }
-        if !self.copied.1.is_empty() {
-            let mut fields = HeaderMap::new();
-            for name in &self.copied.1 {
-                for value in headers.get_all(name) {
-                    fields.append(name, value.clone());
-                }
+        let mut fields = HeaderMap::new();
+        for name in &self.copied.1 {
+            for value in headers.get_all(name) {
+                fields.append(name, value.clone());
             }
-            exchange.state.put(seat, ForClient(ForResponse { add: fields, set: HeaderMap::new() }));
         }
+        exchange.state.put(seat, ForClient(ForResponse { add: fields, set: HeaderMap::new() }));
         headers
     }
 
@@ -234,6 +245,7 @@ impl ForwardAuth {
         seat: Seat<'_>,
     ) -> Result<HeaderMap, Box<Reply>> {
         let question = grpc.about(exchange).await?;
+        self.take_out(exchange);
         let answer = {
             let Ok(_turn) = self.turns.take().await else {
                 let retry = HeaderValue::from_static("1");

@@ -160,6 +160,7 @@ impl Plugin for JwksAuth {
         let pace = Pace {
             refresh: config.jwks_refresh_interval_secs.duration(),
             at_least: config.min_refresh_interval_secs.duration(),
+            at_first: config.min_refresh_interval_secs.duration(),
             max_age: config.max_stale_secs.duration(),
             timeout: CALL_TIMEOUT,
         };

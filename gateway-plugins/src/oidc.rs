@@ -36,8 +36,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use crate::credential::grants::Grants;
 use crate::credential::headers::ClaimHeaders;
 use crate::credential::{absent, now};
+use crate::shared::privacy::keep_private;
 use cookies::Cookies;
-use login::unavailable;
 use provider::{Failure, Provider};
 use seal::Seal;
 use session::{Ended, Known, Open, Refreshes, Session};
@@ -127,8 +127,8 @@ impl Authenticate for Oidc {
             let visit = Visit::of(exchange);
             return Claim::wait(async move {
                 Finding::Refused(match page {
-                    Page::Finish => self.finish(&visit).await,
-                    Page::Begin => self.begin(&visit, "/".into()).await,
+                    Page::Finish => self.finish(exchange, &visit).await,
+                    Page::Begin => self.begin(exchange, &visit, "/".into()).await,
                     Page::LogOut => self.log_out(&visit).await,
                     Page::BackChannel => self.back_channel(exchange).await,
                     Page::FrontChannel => self.front_channel(&visit),
@@ -143,7 +143,7 @@ impl Authenticate for Oidc {
                 return absent(Some(name), seat, forbidden("session_missing", "a login is required"));
             }
             let visit = Visit::of(exchange);
-            return Claim::wait(async move { Finding::Absent(Some(self.stranger(&visit).await)) });
+            return Claim::wait(async move { Finding::Absent(Some(self.stranger(exchange, &visit).await)) });
         };
         if !self.is_due(&open.session, second) {
             return match self.admitted(exchange, seat, open, Vec::new()) {
@@ -196,6 +196,9 @@ impl OnResponse for Oidc {
             if !headers.get_all(SET_COOKIE).iter().any(|known| known == line) {
                 headers.append(SET_COOKIE, line.clone());
             }
+        }
+        if mine.is_some_and(|mine| !mine.cookies.is_empty()) {
+            keep_private(headers);
         }
         Step::Next
     }
@@ -276,24 +279,26 @@ impl Oidc {
     ) -> Result<Arc<Identity>, Box<Reply>> {
         let visit = Visit::of(exchange);
         let token = old.session.refresh_token.as_deref().unwrap_or_default();
-        let refreshed = self.refreshes.of(token, now()).ok_or_else(unavailable)?;
+        let Some(refreshed) = self.refreshes.of(token, now()) else {
+            return Err(self.unavailable(exchange, "too many sessions are being refreshed"));
+        };
         let made = refreshed.get_or_try_init(|| async {
             match self.provider.refresh(&old.session, old.claims.get("sub")).await {
                 Ok(session) => {
                     self.counts.refreshes.add(1);
                     Ok(Open::new(session))
                 }
-                Err(Failure::Unavailable) => Err(()),
+                Err(Failure::Unavailable(why)) => Err(why),
                 Err(Failure::Refused | Failure::Token(_)) => Ok(None),
             }
         });
-        let Ok(made) = made.await else {
-            self.counts.failed.add(1);
-            return Err(unavailable());
+        let made = match made.await {
+            Ok(made) => made,
+            Err(why) => return Err(self.unavailable(exchange, &why)),
         };
         let Some(open) = made else {
             self.counts.refused.add(1);
-            return Err(self.stranger(&visit).await);
+            return Err(self.expired(exchange, &visit).await);
         };
         let lines = self
             .session_cookies(&visit, &open.session)

@@ -6,6 +6,7 @@ pub(crate) mod coding;
 pub(crate) mod conditional;
 pub(crate) mod limit_headers;
 pub(crate) mod oauth;
+pub(crate) mod privacy;
 pub(crate) mod query;
 pub(crate) mod range;
 pub(crate) mod statuses;

@@ -53,10 +53,11 @@ struct ExplainArgs {
     /// The paranoia level of the Core Rule Set
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     paranoia_level: Option<u8>,
-    /// A header field, such as `Content-Type: application/json`; may be given several times
+    /// A header field, such as `Content-Type: application/json`; may be given several times. `Host: localhost` is added where there
+    /// is none
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// The body
+    /// The body. Its `Content-Length` is added, and where there is no `Content-Type` that of a form, as curl does
     #[arg(long, short = 'd')]
     data: Option<String>,
     /// The client's address
@@ -107,6 +108,13 @@ fn folder_sources(folder: &Path) -> Result<Sources, String> {
     Ok(sources)
 }
 
+const OLD: &str = "these are rules of the Core Rule Set 3, whose patterns need another engine; use version 4";
+
+/// Whether a file says that it is of the Core Rule Set 3.
+fn is_old(sources: &Sources) -> bool {
+    sources.files.iter().any(|file| file.text.contains("OWASP_CRS/3."))
+}
+
 fn set_level(sources: &mut Sources, level: u8) {
     for name in ["blocking_paranoia_level", "detection_paranoia_level"] {
         sources.variables.push((name.to_owned(), level.to_string()));
@@ -136,6 +144,9 @@ fn check(args: &CheckArgs) -> u8 {
     } else {
         for problem in &problems {
             print::line(problem);
+        }
+        if summary.is_none() && is_old(&sources) {
+            print::line(OLD);
         }
         match &summary {
             Some(it) => print::line(format_args!("{} rules, {} of them active", it.written, it.active)),
@@ -172,6 +183,9 @@ fn load(rules: &str, level: Option<u8>) -> Result<Ruleset, u8> {
             for problem in problems.iter().filter(|problem| problem.severity == Severity::Error) {
                 print::error(problem);
             }
+            if is_old(&sources) {
+                print::error(OLD);
+            }
             Err(BAD_CONFIG)
         }
     }
@@ -190,6 +204,18 @@ fn explain(args: &ExplainArgs) -> u8 {
         };
         headers.push((name.trim(), value.trim()));
     }
+    let length = args.data.as_ref().map(|data| data.len().to_string());
+    let form = length.as_ref().map(|_| "application/x-www-form-urlencoded");
+    let has = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    // Every client sends these, and rules ask for them.
+    let length = length.as_deref().filter(|_| !has("transfer-encoding"));
+    let usual = [("Host", Some("localhost")), ("Content-Type", form), ("Content-Length", length)];
+    let missing: Vec<(&str, &str)> = usual
+        .into_iter()
+        .filter(|(name, _)| !has(name))
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
+    headers.extend(missing);
     let headers: Vec<(&[u8], &[u8])> =
         headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let mut transaction = Transaction::new(Arc::new(ruleset), Limits::default(), Buffers::without_cache());

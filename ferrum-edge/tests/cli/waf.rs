@@ -53,3 +53,41 @@ fn a_request_is_explained() {
     let wrong = ferrum_edge(&folder).args(["waf", "explain", "GET", "/", "-H", "x"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+/// Rules that ask for what every client sends must not match where only the command line leaves it out.
+#[test]
+fn an_explained_request_has_what_clients_send() {
+    let folder = Folder::new();
+    let rules = "SecRule &REQUEST_HEADERS:Content-Length \"@eq 0\" \"id:1,phase:1,pass\"\n\
+                 SecRule &REQUEST_HEADERS:Host \"@eq 0\" \"id:2,phase:1,pass\"\n\
+                 SecRule REQUEST_HEADERS:Content-Length \"@streq 3\" \"id:3,phase:1,pass\"\n\
+                 SecRule REQUEST_HEADERS:Content-Type \"@streq application/x-www-form-urlencoded\" \"id:4,phase:1,pass\"\n\
+                 SecRule &REQUEST_HEADERS:Host \"@gt 1\" \"id:5,phase:1,pass\"\n\
+                 SecRule ARGS:a \"@streq b\" \"id:6,phase:2,pass\"\n";
+    folder.write("a.conf", rules);
+    let matched = |arguments: &[&str]| -> Vec<i64> {
+        let mut command = ferrum_edge(&folder);
+        command.args(["waf", "explain", "--rules", ".", "--output", "json"]).args(arguments);
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        document["matches"].as_array().unwrap().iter().map(|found| found["rule"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(matched(&["POST", "/", "-d", "a=b"]), [3, 4, 6]);
+    assert_eq!(matched(&["GET", "/", "-H", "host: a.test"]), [1]);
+    let chunked =
+        ["POST", "/", "-d", "abc", "-H", "Transfer-Encoding: chunked", "-H", "content-type: text/plain"];
+    assert_eq!(matched(&chunked), [1]);
+}
+
+#[test]
+fn the_core_rule_set_3_is_named_where_it_fails() {
+    let folder = Folder::new();
+    folder.write("a.conf", "SecRule ARGS \"@rx (?=a)b\" \"id:1,phase:2,deny,ver:'OWASP_CRS/3.3.4'\"\n");
+    let check = ferrum_edge(&folder).args(["waf", "check", "."]).output().unwrap();
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert!(
+        check.status.code() == Some(3) && said.contains("Core Rule Set 3") && said.contains("version 4"),
+        "{said}"
+    );
+    let explain = ferrum_edge(&folder).args(["waf", "explain", "GET", "/", "--rules", "."]).output().unwrap();
+    assert!(String::from_utf8_lossy(&explain.stderr).contains("version 4"));
+}

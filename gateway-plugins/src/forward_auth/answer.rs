@@ -6,10 +6,11 @@ use bytes::Bytes;
 use gateway_core::consumer::{Consumers, Identity};
 use gateway_core::http::body::Body;
 use gateway_core::http::reply::{Cause, Reply};
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 
 use super::question::Convention;
+use crate::shared;
 
 /// Whether a request may pass.
 pub(super) enum Answer {
@@ -58,10 +59,15 @@ fn refusal(response: &Response<Bytes>, shown: &Shown) -> Box<Reply> {
         _ => Cause::Plugin,
     };
     let mut headers = HeaderMap::new();
-    let framing = [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE];
+    // What is about the connection to the other server is nothing to the client (RFC 9110 §7.6.1).
+    let lines = response.headers().get_all(CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    let named: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    let is_framing = |name: &HeaderName| {
+        shared::is_framing(name) || named.iter().any(|named| named.eq_ignore_ascii_case(name.as_str()))
+    };
     let is_shown = |name: &HeaderName| {
         let asked = shown.as_ref().is_none_or(|shown| shown.contains(name) || *name == WWW_AUTHENTICATE);
-        asked && !framing.contains(name)
+        asked && !is_framing(name)
     };
     for (name, value) in response.headers().iter().filter(|(name, _)| is_shown(name)) {
         headers.append(name, value.clone());

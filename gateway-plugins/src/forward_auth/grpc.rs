@@ -365,9 +365,13 @@ impl Allowed {
         }
         let mut response = ForResponse::default();
         for option in self.response_headers_to_add {
-            let adds = option.append.as_ref().is_some_and(|append| append.value);
+            // A cookie goes with the others that there are, whether or not it says so.
+            let is_cookie = option.is_plain()
+                && option.header.as_ref().is_some_and(|field| field.key.eq_ignore_ascii_case("set-cookie"));
+            let adds = is_cookie || option.append.as_ref().is_some_and(|append| append.value);
             let headers = if adds { &mut response.add } else { &mut response.set };
-            let mutation = HeaderMutation { set_headers: vec![option], remove_headers: Vec::new() };
+            let mutation =
+                HeaderMutation { set_headers: vec![option.among_its_own()], remove_headers: Vec::new() };
             envoy::apply(&mutation, headers).map_err(NoAnswer)?;
         }
         Ok((said, response))
@@ -389,7 +393,8 @@ impl Denied {
         // A success that does not pass must not look like one to the client.
         let status = if status.is_success() { StatusCode::FORBIDDEN } else { status };
         let mut reply = Reply::new(cause).status(status).reason("forward_auth_refused");
-        let mutation = HeaderMutation { set_headers: self.headers, remove_headers: Vec::new() };
+        let set_headers = self.headers.into_iter().map(HeaderValueOption::among_its_own).collect();
+        let mutation = HeaderMutation { set_headers, remove_headers: Vec::new() };
         envoy::apply(&mutation, &mut reply.headers).map_err(NoAnswer)?;
         if dialect == Dialect::Grpc {
             reply.headers.remove(CONTENT_TYPE);

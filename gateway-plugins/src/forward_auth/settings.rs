@@ -63,8 +63,8 @@ pub(crate) struct Config {
     /// Texts that the other server gets with each question, with the convention `envoy_grpc`. Default none.
     #[schemars(length(max = 100))]
     context_extensions: BTreeMap<String, String>,
-    /// Header fields of the answer that the request gets when it passes. What a client sends under these names is removed.
-    /// Default none.
+    /// Header fields of the answer that the request gets when it passes. What a client sends under these names is removed, also
+    /// where another plugin recognises the caller and nothing is asked. Default none.
     #[schemars(length(max = 100))]
     response_headers: Vec<String>,
     /// Header fields of the answer that the client's response gets as well when the request passes, such as `Set-Cookie`.
@@ -75,7 +75,9 @@ pub(crate) struct Config {
     #[schemars(length(max = 100))]
     refusal_headers: Option<Vec<String>>,
     /// The header field of the answer that names the caller, a consumer's username or custom id or anything else. An answer
-    /// without it refuses the request. Default none: the plugin recognises nobody.
+    /// without it refuses the request. What a client sends under this name, or that of `groups_header`, is removed. With the
+    /// convention `envoy_grpc`, other fields that the answer would set are as the client sent them where another plugin recognises
+    /// the caller. Default none: the plugin recognises nobody.
     caller_header: Option<String>,
     /// The header field of the answer with the caller's groups, commas between them; needs `caller_header`. Default none.
     groups_header: Option<String>,

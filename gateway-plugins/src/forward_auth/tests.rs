@@ -211,6 +211,44 @@ async fn an_answer_may_name_the_caller() {
     }
 }
 
+/// Another plugin recognises the caller, and the other server is not asked: the client's fields are no answer.
+#[tokio::test]
+async fn what_clients_write_is_removed_where_nothing_is_asked() {
+    let config =
+        json!({ "caller_header": "X-User", "groups_header": "X-Groups", "response_headers": ["X-Role"] });
+    let machine = answering(200, &[("x-user", "ann"), ("x-role", "reader")], "");
+    let either = trial(&machine, &config, &[("key_auth", json!({}))]);
+    let forged = [("x-user", "evil"), ("x-groups", "admin"), ("x-role", "admin"), ("x-other", "o")];
+    let with_key: Vec<_> = forged.into_iter().chain([("x-api-key", "k")]).collect();
+    for (sent, caller, role, asked) in [(&with_key[..], "alice", "", 0), (&forged, "ann", "reader", 1)] {
+        assert_eq!(either.get("/", sent).await.status, 200);
+        let got = either.asked().pop().expect("a request");
+        assert_eq!(got.field("x-consumer-username"), caller);
+        let fields = ["x-user", "x-groups", "x-role", "x-other"].map(|name| got.field(name));
+        assert_eq!(fields, ["", "", role, "o"], "{caller}");
+        assert_eq!(machine.net.sent().len(), asked, "{caller}");
+    }
+    let machine = answering(200, &[("x-role", "reader")], "");
+    let nobody = trial(&machine, &config, &[("key_auth", json!({}))]);
+    assert_eq!(nobody.get("/", &forged).await.status, 401, "an answer that names nobody");
+}
+
+/// `Keep-Alive` and what `Connection` names are about the connection to the other server.
+#[tokio::test]
+async fn a_refusal_says_nothing_about_the_other_servers_connection() {
+    const FIELDS: [(&str, &str); 5] = [
+        ("connection", "X-Hop, close"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("x-hop", "1"),
+        ("x-end", "1"),
+    ];
+    let got = trial(&answering(403, &FIELDS, "no"), &json!({}), &[]).get("/", &[]).await;
+    let fields =
+        ["connection", "keep-alive", "proxy-connection", "x-hop", "x-end"].map(|name| got.field(name));
+    assert_eq!((got.status, fields), (403, ["", "", "", "", "1"]));
+}
+
 #[tokio::test]
 async fn the_cache_takes_no_response_for_everybodys() {
     let machine = answering(200, &[], "");

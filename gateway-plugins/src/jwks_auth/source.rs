@@ -29,6 +29,8 @@ pub(crate) struct Pace {
     pub(crate) refresh: Duration,
     /// Between two fetches that requests cause.
     pub(crate) at_least: Duration,
+    /// The same for as long as there are no keys at all, so that a server that starts late is soon found.
+    pub(crate) at_first: Duration,
     /// How long keys are used after the last fetch that worked.
     pub(crate) max_age: Duration,
     /// How long one fetch may take.
@@ -56,6 +58,8 @@ struct Held {
     about: ArcSwapOption<Map<String, Value>>,
     /// When somebody last asked; the lock lets one ask at a time.
     asked: Mutex<Option<Instant>>,
+    /// Why the last fetch failed, if it did.
+    failure: ArcSwapOption<String>,
 }
 
 const FETCHES: Metric = Metric {
@@ -102,6 +106,14 @@ impl Source {
         self.held.about.load_full()
     }
 
+    /// Why there are no keys.
+    pub(crate) fn why(&self) -> String {
+        match self.held.failure.load().as_deref() {
+            Some(why) => why.clone(),
+            None => format!("{} does not answer in time", self.first.1),
+        }
+    }
+
     /// Has the keys fetched that are to take the place of `known`, unless somebody has just done so or tried to. One
     /// fetch at a time; everybody who asks meanwhile waits for it, and no longer than one fetch may take.
     pub(crate) async fn ask(&self, known: Option<&Arc<KeySet>>) {
@@ -115,7 +127,8 @@ impl Source {
             (Some(now), Some(known)) => !Arc::ptr_eq(now, known),
             (now, _) => now.is_some(),
         };
-        if is_newer || asked.is_some_and(|last| last.elapsed() < self.pace.at_least) {
+        let pause = if now.is_some() { self.pace.at_least } else { self.pace.at_first };
+        if is_newer || asked.is_some_and(|last| last.elapsed() < pause) {
             return;
         }
         *asked = Some(Instant::now());
@@ -144,9 +157,13 @@ impl Source {
         match &fetched {
             Ok(keys) => {
                 self.fetched.add(1);
+                self.held.failure.store(None);
                 self.held.keys.store(Some(Arc::new((Instant::now(), keys.clone()))));
             }
-            Err(_) => self.failed.add(1),
+            Err(why) => {
+                self.failed.add(1);
+                self.held.failure.store(Some(Arc::new(why.clone())));
+            }
         }
         fetched.map(drop)
     }

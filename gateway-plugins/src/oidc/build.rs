@@ -31,6 +31,7 @@ fn pace(timeout: Duration) -> Pace {
     Pace {
         refresh: Duration::from_secs(900),
         at_least: Duration::from_secs(10),
+        at_first: Duration::from_secs(1),
         max_age: Duration::from_secs(86400),
         timeout,
     }
@@ -179,11 +180,12 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
             return Err(problems);
         }
     };
+    let secrets: Vec<String> =
+        std::iter::once(&config.session_secret).chain(&config.previous_session_secret).cloned().collect();
+    let no_key = || Problems::one("config.session_secret", "can't be made into a key");
+    let seal = Seal::new(&secrets, &config.issuer, &oauth.id).ok_or_else(no_key)?;
     let provider = provider(&config, oauth, world)?;
     let scopes = scopes(config.scopes);
-    let secrets: Vec<String> =
-        std::iter::once(config.session_secret).chain(config.previous_session_secret).collect();
-    let no_key = || Problems::one("config.session_secret", "can't be made into a key");
     let count = |event| world.meters().counter(SESSIONS, &["event"], &[event]);
     Ok(Oidc {
         provider,
@@ -200,7 +202,7 @@ pub(super) fn build(config: Config, world: &World) -> Result<Oidc, Problems> {
         after_logout: config.post_logout_redirect_uri,
         session_ttl: config.session_ttl.0,
         refresh: config.refresh,
-        seal: Seal::new(&secrets).ok_or_else(no_key)?,
+        seal,
         cookies: Cookies {
             name: config.cookie_name,
             path: config.cookie_path,

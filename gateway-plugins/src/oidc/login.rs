@@ -4,6 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gateway_core::http::exchange::Exchange;
 use gateway_core::http::reply::{Cause, Reply};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -42,7 +43,7 @@ struct Login {
 }
 
 /// 32 random bytes as text; `None` when the system has none.
-fn random() -> Option<String> {
+pub(super) fn random() -> Option<String> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).ok()?;
     Some(URL_SAFE_NO_PAD.encode(bytes))
@@ -55,38 +56,55 @@ pub(super) fn redirect(location: &str) -> Option<Reply> {
     Some(reply.header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 
-/// The refusal while the provider can't be asked.
-pub(super) fn unavailable() -> Box<Reply> {
-    Box::new(
-        Reply::new(Cause::NoTarget).reason("oidc_provider_failed").detail("logging in is not possible now"),
-    )
-}
-
 /// The refusal of a login or logout that makes no sense.
 pub(super) fn bad(reason: &'static str, detail: &'static str) -> Box<Reply> {
     Box::new(Reply::new(Cause::BadRequest).reason(reason).detail(detail))
 }
 
 impl Oidc {
+    /// The refusal while the provider can't be asked; why is in the log and in the record.
+    pub(super) fn unavailable(&self, exchange: &mut Exchange, why: &str) -> Box<Reply> {
+        self.counts.failed.add(1);
+        exchange.note_failure(format!("{}: {why}", self.issuer));
+        tracing::warn!(provider = %self.issuer, %why, "the OpenID provider gives no answer");
+        let reply = Reply::new(Cause::NoTarget).reason("oidc_provider_failed");
+        Box::new(reply.detail("logging in is not possible now"))
+    }
+
     /// What somebody gets who is not logged in: the way to the login, or a refusal where that would lead nowhere.
-    pub(super) async fn stranger(&self, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn stranger(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
         if visit.is_navigation {
-            return self.begin(visit, visit.target.clone()).await;
+            return self.begin(exchange, visit, visit.target.clone()).await;
         }
-        let challenge = HeaderValue::from_static("OpenIDConnect realm=\"ferrum-edge\"");
-        let reply =
-            Reply::new(Cause::Unauthenticated).reason("session_missing").detail("a login is required");
-        let secure = visit.is_secure();
-        let mut reply = reply.header(WWW_AUTHENTICATE, challenge);
-        for line in self.cookies.clear(&visit.headers, secure) {
+        let mut reply = Self::refusal();
+        for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
             reply = reply.header(SET_COOKIE, line);
         }
         Box::new(reply)
     }
 
+    /// What somebody gets whose session the provider does not refresh. It may be that another gateway has refreshed it, and
+    /// that the browser has the new one already: only a page, which leads to a login, takes the cookies away.
+    pub(super) async fn expired(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
+        match visit.is_navigation {
+            true => self.begin(exchange, visit, visit.target.clone()).await,
+            false => Box::new(Self::refusal()),
+        }
+    }
+
+    fn refusal() -> Reply {
+        let challenge = HeaderValue::from_static("OpenIDConnect realm=\"ferrum-edge\"");
+        let reply =
+            Reply::new(Cause::Unauthenticated).reason("session_missing").detail("a login is required");
+        reply.header(WWW_AUTHENTICATE, challenge)
+    }
+
     /// Sends the browser to the provider; it comes back to `target`.
-    pub(super) async fn begin(&self, visit: &Visit, target: String) -> Box<Reply> {
-        let Some(endpoint) = self.provider.url("authorization_endpoint").await else { return unavailable() };
+    pub(super) async fn begin(&self, exchange: &mut Exchange, visit: &Visit, target: String) -> Box<Reply> {
+        let endpoint = match self.provider.needed("authorization_endpoint").await {
+            Ok(endpoint) => endpoint,
+            Err(failure) => return self.unavailable(exchange, &failure.to_string()),
+        };
         let reply = self.begun(visit, &endpoint, target);
         reply.map_or_else(|| Box::new(Reply::new(Cause::Internal)), Box::new)
     }
@@ -127,7 +145,7 @@ impl Oidc {
     }
 
     /// The end of a login: the browser comes back from the provider.
-    pub(super) async fn finish(&self, visit: &Visit) -> Box<Reply> {
+    pub(super) async fn finish(&self, exchange: &mut Exchange, visit: &Visit) -> Box<Reply> {
         let query = super::parameters(&visit.query);
         let field = |name: &str| query.get(name).map(String::as_str);
         let invalid = || bad("oidc_state", "this login was not begun in this browser, or took too long");
@@ -152,10 +170,7 @@ impl Oidc {
         let redirect_uri = self.redirect_uri(visit);
         match self.provider.redeem(code, &login.verifier, &redirect_uri, &login.nonce).await {
             Ok(session) => self.landed(visit, &session, &name, &login.target),
-            Err(Failure::Unavailable) => {
-                self.counts.failed.add(1);
-                unavailable()
-            }
+            Err(Failure::Unavailable(why)) => self.unavailable(exchange, &why),
             Err(Failure::Refused) => {
                 self.counts.refused.add(1);
                 let reply = Reply::new(Cause::Forbidden).reason("oidc_code");

@@ -7,8 +7,9 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::Value;
 
 use super::Oidc;
-use super::login::{bad, redirect, unavailable};
+use super::login::{bad, redirect};
 use super::provider::Failure;
+use super::session::Open;
 use super::visit::Visit;
 use crate::credential::now;
 use crate::jose::Token;
@@ -22,10 +23,19 @@ const MAX_AGE: u64 = 300;
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 impl Oidc {
-    /// Ends the session in this browser, and sends it to the provider to end it there.
+    /// Ends the session, and sends the browser to the provider to end it there.
     pub(super) async fn log_out(&self, visit: &Visit) -> Box<Reply> {
         let headers = &visit.headers;
-        let hint = self.open(headers).map(|(_, open)| open.session.id_token.clone());
+        let open = self.open(headers).map(|(_, open)| open);
+        if let Some(open) = &open {
+            self.end(open);
+            if let Some(token) = &open.session.refresh_token
+                && let Err(why) = self.provider.revoke(token).await
+            {
+                tracing::warn!(provider = %self.issuer, %why, "the refresh token of a logout is not revoked");
+            }
+        }
+        let hint = open.map(|open| open.session.id_token.clone());
         let after = self.after_logout.as_deref();
         let location = match self.provider.url("end_session_endpoint").await {
             Some(endpoint) => {
@@ -37,12 +47,20 @@ impl Oidc {
             }
             None => after.unwrap_or("/").to_owned(),
         };
-        let Some(mut reply) = redirect(&location) else { return unavailable() };
+        let Some(mut reply) = redirect(&location) else { return Box::new(Reply::new(Cause::Internal)) };
         for line in self.cookies.clear(headers, visit.is_secure()) {
             reply = reply.header(SET_COOKIE, line);
         }
         self.counts.logouts.add(1);
         Box::new(reply.reason("oidc_logged_out"))
+    }
+
+    /// Notes that a session is over, so that copies of its cookies are worth nothing. Without room for more only the cookies go.
+    fn end(&self, open: &Open) {
+        let until = open.session.began.saturating_add(self.session_ttl);
+        if now() < until {
+            let _noted = self.ended.note("id", &open.session.id, now(), until);
+        }
     }
 
     /// The provider's logout page says, in a frame, that this browser has logged out. Whoever else makes a browser load this can
@@ -62,8 +80,8 @@ impl Oidc {
         if !is_this {
             return bad("oidc_logout_session", "this is not the session of this browser");
         }
+        self.end(&open);
         if let Some(sid) = sid {
-            // Without room for more only the cookies go.
             let _noted = self.ended.note("sid", sid, now(), now().saturating_add(self.session_ttl));
         }
         for line in self.cookies.clear(&visit.headers, visit.is_secure()) {
@@ -88,7 +106,7 @@ impl Oidc {
         let Ok(token) = Token::read_logout(token.as_bytes()) else { return invalid() };
         match self.provider.check(&token).await {
             Ok(()) => {}
-            Err(Failure::Unavailable) => return unavailable(),
+            Err(Failure::Unavailable(why)) => return self.unavailable(exchange, &why),
             Err(_) => return invalid(),
         }
         let claims = &token.claims;
@@ -103,7 +121,7 @@ impl Oidc {
         let who = text("sid").map(|id| ("sid", id)).or_else(|| text("sub").map(|id| ("sub", id)));
         let Some((name, id)) = who else { return invalid() };
         if !self.ended.note(name, id, now(), now().saturating_add(self.session_ttl)) {
-            return unavailable();
+            return self.unavailable(exchange, "too many sessions have been ended");
         }
         self.counts.logouts.add(1);
         let reply = Reply::fixed(StatusCode::OK, "").reason("oidc_logged_out");

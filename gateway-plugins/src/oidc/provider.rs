@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway_core::plugin::World;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use serde_json::{Map, Value};
 
 use super::session::Session;
@@ -39,14 +40,24 @@ pub(super) struct Tokens {
 }
 
 /// Why there are no tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The provider refuses: the code or the refresh token is not good.
     Refused,
-    /// It can't be reached, or its answer can't be used.
-    Unavailable,
+    /// It can't be reached, or its answer can't be used: why.
+    Unavailable(String),
     /// The ID token is not good.
     Token(Fault),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused => f.write_str("it refuses"),
+            Self::Unavailable(why) => f.write_str(why),
+            Self::Token(fault) => f.write_str(fault.words().1),
+        }
+    }
 }
 
 impl Provider {
@@ -58,18 +69,42 @@ impl Provider {
         Some(self.source.about()?.get(name)?.as_str()?.to_owned())
     }
 
-    /// Asks the token endpoint.
-    async fn tokens(&self, fields: &[(&str, &str)]) -> Result<Tokens, Failure> {
-        let url = self.url("token_endpoint").await.ok_or(Failure::Unavailable)?;
-        let _turn = self.turns.take().await.map_err(|_| Failure::Unavailable)?;
-        let (client, uri) = oauth::client(&self.world, &url, |endpoint| {
+    /// A URL of the discovery document that a provider must have.
+    pub(super) async fn needed(&self, name: &str) -> Result<String, Failure> {
+        self.url(name).await.ok_or_else(|| {
+            Failure::Unavailable(match self.source.about() {
+                Some(_) => format!("its discovery document has no `{name}`"),
+                None => self.source.why(),
+            })
+        })
+    }
+
+    /// Posts a form to one of the provider's endpoints, as the client that the gateway is.
+    async fn post(&self, url: &str, fields: &[(&str, &str)]) -> Result<Response<Bytes>, String> {
+        let _turn = self.turns.take().await.map_err(|_| "too many calls wait for it".to_owned())?;
+        let (client, uri) = oauth::client(&self.world, url, |endpoint| {
             let mut endpoint = endpoint.trusting(self.ca_path.clone()).within(self.timeout);
             endpoint.max_response_bytes = MAX_ANSWER;
             endpoint
-        })
-        .map_err(|_| Failure::Unavailable)?;
-        let request = self.oauth.post(&uri, fields).map_err(|_| Failure::Unavailable)?;
-        let response = client.fetch(request).await.map_err(|_| Failure::Unavailable)?;
+        })?;
+        let request = self.oauth.post(&uri, fields).map_err(|error| error.to_string())?;
+        client.fetch(request).await.map_err(|error| format!("{uri}: {error}"))
+    }
+
+    /// Has the provider forget a refresh token (RFC 7009), where it can.
+    pub(super) async fn revoke(&self, token: &str) -> Result<(), String> {
+        let Some(url) = self.url("revocation_endpoint").await else { return Ok(()) };
+        let fields = [("token", token), ("token_type_hint", "refresh_token")];
+        match self.post(&url, &fields).await?.status() {
+            StatusCode::OK => Ok(()),
+            status => Err(format!("{url} answers {status}")),
+        }
+    }
+
+    /// Asks the token endpoint.
+    async fn tokens(&self, fields: &[(&str, &str)]) -> Result<Tokens, Failure> {
+        let url = self.needed("token_endpoint").await?;
+        let response = self.post(&url, fields).await.map_err(Failure::Unavailable)?;
         let answer = json::object(response.body());
         let text = |name: &str| answer.as_ref()?.get(name)?.as_str().map(str::to_owned);
         match response.status() {
@@ -77,7 +112,14 @@ impl Provider {
             StatusCode::BAD_REQUEST if text("error").as_deref() == Some("invalid_grant") => {
                 return Err(Failure::Refused);
             }
-            _ => return Err(Failure::Unavailable),
+            StatusCode::OK => return Err(Failure::Unavailable(format!("{url} gives no JSON object"))),
+            status => {
+                // What RFC 6749 §5.2 allows in `error`, so that the log has nothing else of the answer.
+                let is_word = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
+                let error = text("error").filter(|error| error.len() <= 100 && error.chars().all(is_word));
+                let error = error.map_or_else(String::new, |error| format!(" ({error})"));
+                return Err(Failure::Unavailable(format!("{url} answers {status}{error}")));
+            }
         }
         let seconds = answer.as_ref().and_then(|answer| answer.get("expires_in")).and_then(Value::as_u64);
         Ok(Tokens {
@@ -103,7 +145,8 @@ impl Provider {
             ("code_verifier", verifier),
         ];
         let tokens = self.tokens(&fields).await?;
-        let id_token = tokens.id_token.ok_or(Failure::Unavailable)?;
+        let none = || Failure::Unavailable("its token endpoint gives no ID token".into());
+        let id_token = tokens.id_token.ok_or_else(none)?;
         let claims = self.verify(&id_token).await?;
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
             return Err(Failure::Token(Fault::Claim));
@@ -114,6 +157,8 @@ impl Provider {
             refresh_token: tokens.refresh_token,
             expires: tokens.expires,
             began: now(),
+            id: super::login::random()
+                .ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
         })
     }
 
@@ -137,6 +182,7 @@ impl Provider {
             refresh_token: tokens.refresh_token.or_else(|| old.refresh_token.clone()),
             expires: tokens.expires,
             began: old.began,
+            id: old.id.clone(),
         })
     }
 
@@ -169,7 +215,8 @@ impl Provider {
             None => {
                 // Only newer keys can tell.
                 self.source.ask(known.as_ref()).await;
-                let keys = self.source.keys().ok_or(Failure::Unavailable)?;
+                let none = || Failure::Unavailable(self.source.why());
+                let keys = self.source.keys().ok_or_else(none)?;
                 keys.verify(token).unwrap_or(false)
             }
         };

@@ -28,6 +28,9 @@ pub(super) struct Session {
     /// The second of the login.
     #[serde(rename = "b")]
     pub(super) began: u64,
+    /// Made at the login, and the same however often it is refreshed: by it a session is known that has been ended.
+    #[serde(rename = "d")]
+    pub(super) id: String,
 }
 
 /// A session with what its ID token says.
@@ -50,7 +53,7 @@ pub(super) fn print(bytes: &[u8]) -> Print {
     digest(&SHA256, bytes).as_ref().try_into().unwrap_or_default()
 }
 
-/// Sessions and subjects that the provider has logged out, for as long as their cookies would be accepted.
+/// Sessions and subjects that have been logged out, by the user or by the provider, for as long as their cookies would be accepted.
 #[derive(Default)]
 pub(super) struct Ended {
     any: AtomicBool,
@@ -62,17 +65,20 @@ pub(super) struct Ended {
 const MAX_ENDED: usize = 100_000;
 
 impl Ended {
-    /// Notes that sessions that began before this second are over: the one with this `sid`, or all of this `sub`. False
+    /// Notes that sessions that began before this second are over: the one with this `id`, those with this
+    /// `sid`, or all of this `sub`. False
     /// when there is no room.
     pub(super) fn note(&self, name: &str, id: &str, second: u64, until: u64) -> bool {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_ENDED {
+        let key = print(format!("{name} {id}").as_bytes());
+        let is_new = !all.contains_key(&key);
+        if is_new && all.len() >= MAX_ENDED {
             all.retain(|_, (_, until)| *until > second);
         }
-        if all.len() >= MAX_ENDED {
+        if is_new && all.len() >= MAX_ENDED {
             return false;
         }
-        all.insert(print(format!("{name} {id}").as_bytes()), (second, until));
+        all.insert(key, (second, until));
         self.any.store(true, Relaxed);
         true
     }
@@ -82,8 +88,8 @@ impl Ended {
             return false;
         }
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        ["sid", "sub"].into_iter().any(|name| {
-            let id = open.claims.get(name).and_then(Value::as_str);
+        let claim = |name| (name, open.claims.get(name).and_then(Value::as_str));
+        [("id", Some(open.session.id.as_str())), claim("sid"), claim("sub")].into_iter().any(|(name, id)| {
             let known = id.and_then(|id| all.get(&print(format!("{name} {id}").as_bytes())));
             known.is_some_and(|(second, _)| open.session.began <= *second)
         })
@@ -169,6 +175,7 @@ mod tests {
             assert!(ended.note("sid", &n.to_string(), 100, 200));
         }
         assert!(!ended.note("sid", "x", 199, 300));
+        assert!(ended.note("sid", "7", 199, 200), "one that is known already");
         assert!(ended.note("sid", "x", 200, 300));
     }
 }

@@ -40,8 +40,9 @@ pub(crate) struct Config {
     /// Scopes that are asked for; `openid` is among them in any case. Default `[openid, profile, email]`.
     #[schemars(length(max = 100))]
     pub(super) scopes: Vec<String>,
-    /// The secret that sessions are encrypted with, at least 32 bytes; the same for all gateways that share them.
-    /// Required.
+    /// The secret that sessions are encrypted with, at least 32 bytes; the same for all gateways that share them. A session counts
+    /// only where `issuer` and `client_id` are those of its login. Where the provider takes each refresh token once, have the load
+    /// balancer send a browser to one gateway: each refreshes on its own. Required.
     pub(super) session_secret: String,
     /// The secret of before, so that its sessions go on while it is replaced. Default none.
     pub(super) previous_session_secret: Option<String>,
@@ -51,7 +52,8 @@ pub(crate) struct Config {
     pub(super) redirect_uri: Option<String>,
     /// The path that begins a login, after which the browser comes to `/`. Default none: every page does.
     pub(super) login_path: Option<String>,
-    /// The path that ends the session, here and at the provider. Default `/oidc/logout`.
+    /// The path that ends the session, here and at the provider, where its refresh token is revoked (RFC 7009). This gateway takes
+    /// copies of its cookies no more; another one takes them until they have to be refreshed. Default `/oidc/logout`.
     pub(super) logout_path: String,
     /// Where the browser comes to after a logout: a URL that the provider knows. Default: the provider decides.
     pub(super) post_logout_redirect_uri: Option<String>,
@@ -67,7 +69,8 @@ pub(crate) struct Config {
     /// Gets new tokens when the access token has expired and the provider gave a refresh token; a session that the provider
     /// does not refresh is over. Default true.
     pub(super) refresh: bool,
-    /// The cookies' name; long sessions have several, with `_1`, `_2` and so on. Default `ferrum_session`.
+    /// The cookies' name; long sessions have several, with `_1`, `_2` and so on. Plugin configs with other issuers or clients on
+    /// one host need other names, or a login at one ends the session of the other. Default `ferrum_session`.
     pub(super) cookie_name: String,
     /// The cookies' path. Default `/`.
     pub(super) cookie_path: String,

@@ -37,22 +37,36 @@ struct IdpState {
     /// Fields of the token endpoint's answer that differ from those of a good one.
     answer: Value,
     refresh_status: u16,
+    revocation_status: u16,
 }
 
 impl Idp {
     fn new() -> Self {
-        let state =
-            IdpState { codes: BTreeMap::new(), claims: json!({}), answer: json!({}), refresh_status: 200 };
+        let state = IdpState {
+            codes: BTreeMap::new(),
+            claims: json!({}),
+            answer: json!({}),
+            refresh_status: 200,
+            revocation_status: 200,
+        };
         let (machine, state) = (Machine::default(), Arc::new(Mutex::new(state)));
         let signer = Arc::new(Signer::ed());
-        let (served, keys) = (state.clone(), signer.clone());
-        machine.net.serve(move |sent| match sent.url.as_str() {
+        let idp = Self { machine, state, signer };
+        idp.serve();
+        idp
+    }
+
+    /// It can be reached from now on.
+    fn serve(&self) {
+        let (served, keys) = (self.state.clone(), self.signer.clone());
+        self.machine.net.serve(move |sent| match sent.url.as_str() {
             "idp.test:443/.well-known/openid-configuration" => page(
                 200,
                 &json!({
                     "issuer": "https://idp.test", "authorization_endpoint": "https://idp.test/auth?tenant=1",
                     "token_endpoint": "https://idp.test/token", "jwks_uri": "https://idp.test/keys",
                     "end_session_endpoint": "https://idp.test/logout",
+                    "revocation_endpoint": "https://idp.test/revoke",
                 }),
             ),
             "idp.test:443/keys" => page(200, &json!({ "keys": [keys.jwk("k")] })),
@@ -60,9 +74,11 @@ impl Idp {
                 let mut state = served.lock().unwrap_or_else(PoisonError::into_inner);
                 answer(&mut state, &keys, &sent.form())
             }
+            "idp.test:443/revoke" => {
+                page(served.lock().unwrap_or_else(PoisonError::into_inner).revocation_status, &json!({}))
+            }
             other => panic!("nobody should ask {other}"),
         });
-        Self { machine, state, signer }
     }
 
     fn with(&self, change: impl FnOnce(&mut IdpState)) {
@@ -170,6 +186,11 @@ impl Jar {
         });
         self.get(trial, &format!("/oidc/callback?code=c&state={}", asked["state"]), &[]).await
     }
+}
+
+/// What the record says of a failure.
+fn why(trial: &Trial) -> String {
+    trial.records().pop().and_then(|record| record.failure).unwrap_or_default()
 }
 
 fn reason(trial: &Trial) -> &'static str {
@@ -368,6 +389,26 @@ async fn a_provider_that_is_away_lets_nobody_in() {
     assert_eq!(jar.get(&trial, "/", &[]).await.status, 200, "who is logged in needs no provider");
     let got = Jar::default().get(&trial, "/", &[]).await;
     assert_eq!((got.status, reason(&trial)), (503, "oidc_provider_failed"));
+    assert!(why(&trial).starts_with("https://idp.test: https://idp.test/.well-known/"), "{}", why(&trial));
+    // It says so of a refresh, too, and what the provider answers.
+    let idp = Idp::new();
+    idp.with(|it| it.refresh_status = 500);
+    let trial = idp.trial(&json!({}));
+    let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
+    assert_eq!(jar.get(&trial, "/", &[]).await.status, 503);
+    assert_eq!(why(&trial), "https://idp.test: https://idp.test/token answers 500 Internal Server Error");
+}
+
+/// A provider that starts after the gateway is found within a second, not within ten.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_starts_late_is_soon_found() {
+    let idp = Idp::new();
+    let trial = idp.trial(&json!({}));
+    idp.machine.net.serve(|_| Served::Away);
+    assert_eq!(trial.get("/", &[("accept", "text/html")]).await.status, 503);
+    idp.serve();
+    tokio::time::advance(std::time::Duration::from_millis(1001)).await;
+    assert_eq!(trial.get("/", &[("accept", "text/html")]).await.status, 302);
 }
 
 #[test]

@@ -127,6 +127,57 @@ fn honest_requests_pass() {
     assert_eq!(ids(&ruleset, "/orders", Some(("application/json", json))), Vec::<u64>::new());
 }
 
+/// Words of SQL are words of English, too.
+#[test]
+fn sentences_with_select_and_from_are_no_sql() {
+    let ruleset = rules(Profile::Balanced);
+    for text in [
+        "select a good laptop from dell or hp",
+        "Please select a date from the list",
+        "select a room from our list",
+        "please select two colours from the catalogue",
+        "Select one from the list",
+        "Select items from shops where they are sold, by order of price",
+        "Select Node.js from the drop-down",
+        "Select the item(s) from the list (up to 3), then press Buy.",
+        "select a shirt, a tie and a hat from the shop",
+        "Select \"Dates\" from the menu \"File\"",
+        "(Select a date from the calendar)",
+        "How do I select the best of them from 2 - 3 offers - or from more?",
+        "We select *only* the best beans from Peru -- and roast them here",
+        "Select your seat from the plan; your ticket is valid from Monday, or update your profile",
+        "The union has a right to select members from each group by vote, having asked them",
+    ] {
+        let target = format!("/?q={}", text.replace(' ', "+").replace(';', "%3B"));
+        assert!(!ids(&ruleset, &target, None).contains(&1_000_900), "{text}");
+        let json = format!(r#"{{"a":"{}"}}"#, text.replace('"', "\\\""));
+        let found = ids(&ruleset, "/", Some(("application/json", &json)));
+        assert!(!found.contains(&1_000_900), "{text}: {found:?}");
+    }
+    for text in [
+        "1 and (select password from users limit 1)='x'",
+        "(select pass from users)",
+        "1;select pass,name from users",
+        "select name, pass from users",
+        "select * from users",
+        "select distinct u.name, u.pass from users u",
+        "select count(*) from users",
+        "select max(pass) from users",
+        "select(pass)from(users)",
+        "select pass from users where id=1",
+        "select pass from users where name like 'a%25'",
+        "select`pass`from`users`",
+        "select concat(name,0x3a,pass) from users",
+        "select pass from users order by 1",
+        "select pass from users-- -",
+        "select pass from users where name is not null",
+        "select a from (select 1)x",
+    ] {
+        let target = format!("/?q={}", text.replace(' ', "+").replace(';', "%3B").replace('#', "%23"));
+        assert!(ids(&ruleset, &target, None).contains(&1_000_900), "{text} passes");
+    }
+}
+
 #[test]
 fn the_aggressive_profile_sees_more() {
     let target = "/?q=select+name+from+users";

@@ -25,7 +25,8 @@ pub struct Consumer {
     /// `password_hash` (argon2id, bcrypt or apr1), and of the secret of `jwt_auth` a `public_key` in PEM; keys of
     /// `jwt_auth` may have a `kid`.
     pub credentials: BTreeMap<String, serde_json::Value>,
-    /// Groups for `access_control`.
+    /// Groups for `access_control`. Targets learn of them in `X-Consumer-Groups`, along with those that a token, a directory or
+    /// another server tells of the caller; of these, names with commas are left out, and those beyond 4 KiB.
     #[schemars(length(max = 500), inner(length(min = 1, max = 255)))]
     pub acl_groups: Vec<String>,
     /// Only `ferrum`, which is the default.

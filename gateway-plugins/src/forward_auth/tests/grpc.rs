@@ -171,6 +171,29 @@ async fn a_refusal_is_the_other_servers() {
     assert!(trial.asked().is_empty());
 }
 
+/// Logins set several cookies at once.
+#[tokio::test]
+async fn all_cookies_of_an_answer_count() {
+    let cookies =
+        || vec![set("set-cookie", "a=1", None), set("Set-Cookie", "b=2", None), set("x-a", "1", Some(false))];
+    let status = || Some(HttpStatus { code: 302 });
+    let denied = Denied { status: status(), headers: cookies(), body: String::new() };
+    let got = grpc(&saying(16, Some(Said::Denied(denied))), json!({})).get("/", &[]).await;
+    assert_eq!(got.headers.get_all("set-cookie").iter().collect::<Vec<_>>(), ["a=1", "b=2"]);
+    let mut last = set("x-a", "2", None);
+    last.append_action = 2;
+    let denied = Denied { status: status(), headers: vec![set("x-a", "1", None), last], body: String::new() };
+    let got = grpc(&saying(16, Some(Said::Denied(denied))), json!({})).get("/", &[]).await;
+    assert_eq!(got.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["2"], "one that overwrites does");
+    let allowed = Allowed { response_headers_to_add: cookies(), ..Allowed::default() };
+    let trial = grpc(&saying(0, Some(Said::Allowed(allowed))), json!({})).answering(|_| {
+        Response::builder().header("set-cookie", "t=0").header("x-a", "0").body("ok".into()).unwrap()
+    });
+    let got = trial.get("/", &[]).await;
+    assert_eq!(got.headers.get_all("set-cookie").iter().collect::<Vec<_>>(), ["t=0", "a=1", "b=2"]);
+    assert_eq!(got.headers.get_all("x-a").iter().collect::<Vec<_>>(), ["1"], "another field is the answer's");
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_nothing_passes_unless_it_may() {
     let bad_status = CheckResponse {

@@ -80,3 +80,43 @@ async fn logouts_in_a_frame_of_the_provider() {
         assert_eq!((stranger.status, stranger.field("set-cookie")), (200, ""), "{query}");
     }
 }
+
+#[tokio::test]
+async fn copies_of_a_sessions_cookies_end_with_it() {
+    for claims in [json!({}), json!({ "sid": null })] {
+        let idp = Idp::new();
+        let trial = idp.trial(&json!({}));
+        let with = |expires| Session {
+            id_token: id_token(&idp.signer, None, &claims),
+            ..session(&idp, expires, now())
+        };
+        let mut other = sealed(&Session { id: "session-2".into(), ..with(0) });
+        let (mut jar, mut copy) = (sealed(&with(0)), sealed(&with(0)));
+        // A refreshed one is the same session.
+        let mut refreshed = sealed(&with(now() - 1));
+        assert_eq!(refreshed.get(&trial, "/", &[]).await.status, 200);
+        assert_eq!(jar.get(&trial, "/oidc/logout", &[]).await.status, 302);
+        assert_eq!(
+            [copy.get(&trial, "/", &[]).await.status, refreshed.get(&trial, "/", &[]).await.status],
+            [302; 2]
+        );
+        assert_eq!(
+            other.get(&trial, "/", &[]).await.status,
+            200,
+            "another browser's session goes on: {claims}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn logouts_revoke_the_refresh_token() {
+    let idp = Idp::new();
+    let trial = idp.trial(&json!({}));
+    let mut jar = sealed(&session(&idp, 0, now()));
+    idp.with(|it| it.revocation_status = 503);
+    assert_eq!(jar.clone().get(&trial, "/oidc/logout", &[]).await.status, 302, "it ends here in any case");
+    assert_eq!(jar.get(&trial, "/oidc/logout", &[]).await.status, 302);
+    let sent = idp.machine.net.sent();
+    let form = sent.iter().find(|sent| sent.url.ends_with("/revoke")).expect("a call").form();
+    assert_eq!((form["token"].as_str(), form["token_type_hint"].as_str()), ("rt-1", "refresh_token"));
+}

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn sealed(session: &Session) -> Jar {
-    let seal = Seal::new(&[SECRET.to_owned()]).expect("a key");
+    let seal = Seal::new(&[SECRET.to_owned()], "https://idp.test", "shop").expect("a key");
     let text = seal.close("ferrum_session", session).expect("a text");
     Jar([("ferrum_session".to_owned(), format!("1.{text}"))].into())
 }
@@ -15,6 +15,7 @@ pub(super) fn session(idp: &Idp, expires: u64, began: u64) -> Session {
         refresh_token: Some("rt-1".into()),
         expires,
         began,
+        id: "session-1".into(),
     }
 }
 
@@ -117,4 +118,59 @@ async fn refreshes_that_fail() {
     assert_eq!(jar.get(&idp.trial(&json!({})), "/", &[]).await.status, 302, "somebody else's ID token");
     let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
     assert_eq!(jar.get(&idp.trial(&json!({ "refresh": false })), "/", &[]).await.status, 200);
+}
+
+/// One secret may serve several plugin configs: what one provider says of somebody is nothing at another.
+#[tokio::test]
+async fn sessions_of_other_providers_and_clients_are_none() {
+    let idp = Idp::new();
+    let good = sealed(&session(&idp, 0, now()));
+    assert_eq!(good.clone().get(&idp.trial(&json!({})), "/", &[]).await.status, 200);
+    for other in [json!({ "issuer": "https://other.test" }), json!({ "client_id": "till" })] {
+        let trial = idp.trial(&other);
+        let got =
+            trial.get("/", &[("cookie", &format!("ferrum_session={}", good.0["ferrum_session"]))]).await;
+        assert_eq!((got.status, trial.asked().len()), (401, 0), "{other}");
+    }
+    // Nor is a login that was begun at one of them ended at another.
+    let mut jar = Jar::default();
+    let asked = jar.begin(&idp.trial(&json!({})), "/").await;
+    let till = idp.trial(&json!({ "client_id": "till" }));
+    let got = jar.get(&till, &format!("/oidc/callback?code=c&state={}", asked["state"]), &[]).await;
+    assert_eq!((got.status, reason(&till), idp.asked("idp.test:443/token")), (400, "oidc_state", 0));
+}
+
+/// Another gateway may have refreshed it, so that the browser has a newer session: only a page begins anew.
+#[tokio::test]
+async fn a_refused_refresh_takes_the_cookies_only_from_pages() {
+    let idp = Idp::new();
+    idp.with(|it| it.refresh_status = 400);
+    let trial = idp.trial(&json!({}));
+    let old = sealed(&session(&idp, now() - 1, now() - 60));
+    let mut jar = old.clone();
+    let got = jar.get(&trial, "/", &[("sec-fetch-mode", "cors")]).await;
+    assert_eq!((got.status, got.field("set-cookie"), &jar.0), (401, "", &old.0));
+    let got = jar.get(&trial, "/", &[("sec-fetch-mode", "navigate")]).await;
+    assert_eq!((got.status, jar.0.contains_key("ferrum_session")), (302, false));
+}
+
+/// A cache before the gateway must not hand one user's session to the next.
+#[tokio::test]
+async fn responses_with_a_new_session_are_the_users_alone() {
+    let idp = Idp::new();
+    let trial = idp.trial(&json!({})).answering(|_| {
+        let response = Response::builder().header("cache-control", "public, max-age=60, s-maxage=600");
+        response.header("cdn-cache-control", "max-age=600").body(Body::full("page")).expect("a response")
+    });
+    let mut jar = sealed(&session(&idp, now() - 1, now() - 60));
+    let got = jar.get(&trial, "/", &[]).await;
+    assert!(got.headers.contains_key(SET_COOKIE));
+    assert_eq!((got.field("cache-control"), got.field("cdn-cache-control")), ("private, max-age=60", ""));
+    let got = jar.get(&trial, "/", &[]).await;
+    assert!(!got.headers.contains_key(SET_COOKIE));
+    assert_eq!(
+        got.field("cache-control"),
+        "public, max-age=60, s-maxage=600",
+        "without a cookie it is the target's"
+    );
 }
