@@ -146,6 +146,8 @@ fn sentences_with_select_and_from_are_no_sql() {
         "How do I select the best of them from 2 - 3 offers - or from more?",
         "We select *only* the best beans from Peru -- and roast them here",
         "Select your seat from the plan; your ticket is valid from Monday, or update your profile",
+        "Open the menu; select a date; update your profile; delete the old file; create a new one; begin anew",
+        "Put it down; insert the coin; drop me a line; alter nothing",
         "The union has a right to select members from each group by vote, having asked them",
     ] {
         let target = format!("/?q={}", text.replace(' ', "+").replace(';', "%3B"));
@@ -172,6 +174,10 @@ fn sentences_with_select_and_from_are_no_sql() {
         "select pass from users-- -",
         "select pass from users where name is not null",
         "select a from (select 1)x",
+        "1;select pass from users",
+        "1;select(1)",
+        "1; drop table users",
+        "1 group by name having 1=1",
     ] {
         let target = format!("/?q={}", text.replace(' ', "+").replace(';', "%3B").replace('#', "%23"));
         assert!(ids(&ruleset, &target, None).contains(&1_000_900), "{text} passes");
