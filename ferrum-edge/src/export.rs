@@ -86,6 +86,8 @@ pub(crate) struct ControlCounts {
     pub(crate) audit: Arc<crate::audit::recorder::Counts>,
     /// The certificates in use.
     pub(crate) certificate_ends: Mutex<Vec<CertificateEnd>>,
+    /// The proxies whose files for TLS towards targets are of no use, and why.
+    pub(crate) target_tls_unusable: Mutex<Vec<(Id, String)>>,
     /// How loaded the gateway was when it was last looked at.
     pub(crate) load: Mutex<Load>,
     pub(crate) broken: AtomicU64,

@@ -251,6 +251,8 @@ impl Store {
                 StoreError::Busy { .. }
                     | StoreError::Full { .. }
                     | StoreError::ReadOnly { .. }
+                    // It may not write; followers see for themselves whether they may read.
+                    | StoreError::Denied { .. }
                     | StoreError::NewerSchema { .. }
             )
         {

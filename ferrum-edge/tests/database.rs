@@ -18,6 +18,8 @@ mod conditions;
 mod crash;
 #[path = "database/disk.rs"]
 mod disk;
+#[path = "database/files.rs"]
+mod files;
 #[path = "database/hammer.rs"]
 mod hammer;
 #[path = "database/peers.rs"]

@@ -18,6 +18,8 @@ mod objects;
 mod outages;
 #[path = "store/place.rs"]
 mod place;
+#[path = "store/pooler.rs"]
+mod pooler;
 #[path = "store/schema.rs"]
 mod schema;
 #[path = "store/servers.rs"]

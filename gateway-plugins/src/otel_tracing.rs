@@ -52,6 +52,8 @@ pub(crate) struct OtelTracing {
     accept_context: bool,
     sampler: Sampler,
     headers: Box<[(HeaderName, String)]>,
+    /// In lower case.
+    redact_query: Box<[Box<str>]>,
     baggage: Box<[(String, String)]>,
     response_header: Option<HeaderName>,
     encoding: Encoding,
@@ -136,6 +138,7 @@ impl Plugin for OtelTracing {
             accept_context: config.accept_context,
             sampler,
             headers,
+            redact_query: config.redact_query.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
             baggage,
             response_header,
             encoding,

@@ -1,7 +1,7 @@
 //! Queries without their secrets.
 
 use gateway_core::config::snapshot::ProxyState;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::json;
 
@@ -79,40 +79,45 @@ pub fn query(out: &mut Vec<u8>, query: &str, secrets: Secrets<'_>) {
     }
 }
 
-/// The values of a header, joined, without credentials: of `authorization` only the scheme is left, of cookies the names,
-/// of other well-known secrets nothing.
+/// The values of a header, joined, without credentials; see [`value`].
 pub fn header(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let mut shown = Vec::new();
-    for value in headers.get_all(name) {
+    for each in headers.get_all(name) {
         if shown.len() >= json::MAX_TEXT {
             break;
         }
         if !shown.is_empty() {
             shown.extend_from_slice(b", ");
         }
-        match name.as_str() {
-            "authorization" | "proxy-authorization" => {
-                let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
-                if scheme.len() < value.len() {
-                    shown.extend_from_slice(scheme);
-                    shown.push(b' ');
-                }
-                shown.extend_from_slice(BLANK);
-            }
-            "cookie" => cookies(&mut shown, value.as_bytes(), usize::MAX),
-            "set-cookie" => cookies(&mut shown, value.as_bytes(), 1),
-            "referer" => shown.extend_from_slice(&referer(value.as_bytes())),
-            other
-                if is_secret(other.as_bytes(), Secrets::default())
-                    || other.ends_with("-token")
-                    || other.ends_with("-secret") =>
-            {
-                shown.extend_from_slice(BLANK);
-            }
-            _ => shown.extend_from_slice(value.as_bytes()),
-        }
+        value(&mut shown, name, each);
     }
     shown
+}
+
+/// Appends one value of a header without credentials: of `authorization` only the scheme is left, of cookies the names, of
+/// other well-known secrets nothing.
+pub fn value(shown: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    match name.as_str() {
+        "authorization" | "proxy-authorization" => {
+            let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
+            if scheme.len() < value.len() {
+                shown.extend_from_slice(scheme);
+                shown.push(b' ');
+            }
+            shown.extend_from_slice(BLANK);
+        }
+        "cookie" => cookies(shown, value.as_bytes(), usize::MAX),
+        "set-cookie" => cookies(shown, value.as_bytes(), 1),
+        "referer" => shown.extend_from_slice(&referer(value.as_bytes())),
+        other
+            if is_secret(other.as_bytes(), Secrets::default())
+                || other.ends_with("-token")
+                || other.ends_with("-secret") =>
+        {
+            shown.extend_from_slice(BLANK);
+        }
+        _ => shown.extend_from_slice(value.as_bytes()),
+    }
 }
 
 /// A referer without user information, and without its query, which is somebody else's, with secrets of unknown names.

@@ -175,6 +175,9 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
         }));
     };
     let is_write = endpoint.method != Method::GET;
+    if !is_write && endpoint.answer == Answer::Object && endpoint.path == "/v1/{kind}/{id}" {
+        header("If-None-Match", ".*", "ETags; 304 when the object's is one of them.");
+    }
     if is_write && endpoint.path == "/v1/{kind}/{id}" {
         header(
             "If-Match",
@@ -235,6 +238,9 @@ fn responses(endpoint: &Endpoint, kind: Option<Kind>) -> Value {
             (201 | 204, _) => responses["200"] = checked,
             _ => {}
         }
+    }
+    if endpoint.answer == Answer::Object && endpoint.method == Method::GET {
+        responses["304"] = json!({ "description": "It has not changed." });
     }
     responses["default"] = json!({ "$ref": "#/components/responses/Problem" });
     responses

@@ -196,6 +196,14 @@ pub(super) fn tagged(mut response: Response, revision: u64) -> Response {
     response
 }
 
+/// Whether the caller has this revision already (RFC 9110 §13.1.2).
+pub(super) fn is_known(headers: &HeaderMap, revision: u64) -> bool {
+    let tag = etag(revision);
+    let lists = headers.get_all(IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
+    let mut tags = lists.flat_map(|list| list.split(',')).map(|one| one.trim().trim_start_matches("W/"));
+    tags.any(|one| one == "*" || one.as_bytes() == tag.as_bytes())
+}
+
 /// `If-Match` and `If-None-Match` (RFC 9110 §13.1), else `otherwise`.
 pub(super) fn precondition(headers: &HeaderMap, otherwise: Precondition) -> Result<Precondition, Refused> {
     let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, "bad_condition", detail));

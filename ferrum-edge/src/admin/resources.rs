@@ -4,7 +4,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, RawQuery};
-use axum::http::header::LOCATION;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Admin;
 use super::problem::{Refused, problem, refused, store};
 use super::query::{nothing_else, page_size, pairs, switch, value};
-use super::request::{Asked, key, kind, object, own_id, precondition, tagged};
+use super::request::{Asked, is_known, key, kind, object, own_id, precondition, tagged};
 use crate::source::database::{Documents, Done, Precondition, Request, Step};
 use crate::store::{DEFAULT_PAGE, MAX_PAGE, Object, Query};
 use gateway_telemetry::json::Rfc3339;
@@ -60,13 +60,16 @@ async fn listed(asked: &Asked, of: &str, query: Option<String>) -> Result<Respon
 }
 
 /// `GET /v1/{kind}/{id}`.
-pub(super) async fn get(asked: Asked, path: Path<(String, String)>) -> Response {
-    answer(got(&asked, &path).await)
+pub(super) async fn get(asked: Asked, path: Path<(String, String)>, headers: HeaderMap) -> Response {
+    answer(got(&asked, &path, &headers).await)
 }
 
-async fn got(asked: &Asked, path: &Path<(String, String)>) -> Result<Response, Refused> {
+async fn got(asked: &Asked, path: &Path<(String, String)>, headers: &HeaderMap) -> Result<Response, Refused> {
     let (kind, id) = key(path)?;
     let object = found(asked, kind, &id).await?;
+    if is_known(headers, object.revision) {
+        return Ok(tagged(StatusCode::NOT_MODIFIED.into_response(), object.revision));
+    }
     let body = Json(shown(&object)).into_response();
     Ok(tagged(body, object.revision))
 }
@@ -111,7 +114,25 @@ pub(super) async fn put(asked: Asked, named: Named, body: Bytes) -> Response {
 /// `PATCH /v1/{kind}/{id}`: a merge patch (RFC 7396).
 pub(super) async fn patch(asked: Asked, named: Named, body: Bytes) -> Response {
     let merge = |(kind, id), patch, only| Step::Merge { kind, id, patch, only };
+    if is_json_patch(&named.headers) {
+        return no_json_patch();
+    }
     answer(changed(&asked, named, &body, Precondition::Present, merge).await)
+}
+
+/// Whether a body is a list of operations (RFC 6902), which is no merge patch.
+fn is_json_patch(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json-patch+json")
+}
+
+/// RFC 5789 §2.2.
+fn no_json_patch() -> Response {
+    const ACCEPTED: &str = "application/merge-patch+json, application/json";
+    let detail = "A patch is a JSON merge patch (RFC 7396)";
+    let mut response = problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_a_merge_patch", detail);
+    response.headers_mut().insert("accept-patch", HeaderValue::from_static(ACCEPTED));
+    response
 }
 
 /// `DELETE /v1/{kind}/{id}`.

@@ -18,7 +18,7 @@ use super::Admin;
 use crate::app::engine::Engine;
 use crate::export::{CertificateEnd, ConfigStatus, Load, Telemetry};
 use crate::source::database::Reconciler;
-use crate::source::warnings;
+use crate::source::{certificates, warnings};
 
 /// Quarantined proxies named in one answer; their number is always told.
 const MAX_QUARANTINED: usize = 100;
@@ -165,6 +165,9 @@ fn warned(snapshot: &Snapshot, engine: &Engine) -> Value {
     drop(ends);
     let model = snapshot.model();
     let mut warnings = warnings::of_compiled(&model, snapshot, expiries);
+    let unusable = &engine.telemetry.control.target_tls_unusable;
+    let unusable = unusable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), &model));
     let fixed = engine.telemetry.config_status().restart_needed;
     warnings.extend(warning::silenced(fixed.into_iter().map(warnings::restart_needed).collect(), &model));
     let shown: Vec<_> = warnings.iter().take(MAX_WARNINGS).map(warnings::document).collect();

@@ -306,7 +306,8 @@ impl Engine {
         }
         self.telemetry.restart_needed(fixed);
         self.shared.overload.resize(&settings.limits);
-        self.shared.client_tls.refresh();
+        // A file that a reload can't use has refused it before.
+        drop(self.shared.client_tls.refresh());
         let revision = staged.compiled.snapshot.revision;
         drop(self.publish(staged));
         self.telemetry.reloaded();

@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gateway_core::config::model::{BackendHttp, BackendTls, FrontendTls};
+use gateway_core::config::model::{BackendTls, FrontendTls};
 use gateway_core::config::snapshot::Snapshot;
-use gateway_protocols::tls;
 
 use crate::app::engine::Engine;
 use crate::export::CertificateEnd;
@@ -77,6 +76,16 @@ impl Watch {
         }));
         self.revision = snapshot.revision;
         self.note_expiries(snapshot);
+        self.note_unusable(snapshot);
+    }
+
+    /// Keeps which proxies can't reach their targets for want of files, for the warnings.
+    fn note_unusable(&self, snapshot: &Snapshot) {
+        let proxies = snapshot.tended.iter().map(|(_, route)| &*route.proxy);
+        let unusable = certificates::unusable(proxies);
+        let unusable = unusable.into_iter().map(|(proxy, why)| (proxy.id.clone(), why)).collect();
+        let kept = &self.engine.telemetry.control.target_tls_unusable;
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) = unusable;
     }
 
     /// Keeps when the certificates end, for the metrics.
@@ -116,15 +125,12 @@ impl Watch {
             }
         }
         if refresh(&mut self.backend) {
-            let checked = backend_rules(&snapshot)
-                .try_for_each(|rules| tls::client::build(rules, Some(BackendHttp::Auto)).map(drop));
-            match checked {
-                Ok(()) => {
-                    self.engine.shared.client_tls.refresh();
-                    self.note_expiries(&snapshot);
-                    tracing::info!("changed certificates towards targets are in use for new connections");
-                }
-                Err(error) => self.refused(&error),
+            let errors = self.engine.shared.client_tls.refresh();
+            errors.iter().for_each(|error| self.refused(error));
+            self.note_expiries(&snapshot);
+            self.note_unusable(&snapshot);
+            if errors.is_empty() {
+                tracing::info!("changed certificates towards targets are in use for new connections");
             }
         }
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gateway_core::certificate;
-use gateway_core::config::model::{BackendTls, Model, Scheme, Traffic};
+use gateway_core::config::model::{BackendTls, Id, Model, Proxy, Scheme, Traffic};
 use gateway_core::config::problem::Problems;
-use gateway_core::config::warning::Expiry;
+use gateway_core::config::warning::{Expiry, Warning};
 use gateway_protocols::tls;
 use gateway_protocols::tls::server::Certificates;
 use gateway_protocols::udp::dtls::{self, DtlsRules};
@@ -45,24 +45,46 @@ pub(super) fn check(model: &Model) -> Problems {
     if problems.0.is_empty() {
         terminated(model, &mut problems);
     }
-    // Many proxies share their rules; each file is read once, and its problem reported once.
+    for (proxy, error) in unusable(model.proxies.iter().map(|proxy| &**proxy)) {
+        problems.add(format!("proxies.{}", proxy.id), error);
+    }
+    problems
+}
+
+/// The proxies whose files for TLS towards targets are of no use, and why. Many proxies share their rules: each file is
+/// read once, and its problem reported once, of the first proxy by id.
+pub(crate) fn unusable<'m>(proxies: impl Iterator<Item = &'m Proxy>) -> Vec<(&'m Proxy, String)> {
+    let with_files = proxies.filter(|proxy| {
+        let rules = proxy.backend.tls.as_deref();
+        rules.is_some_and(|rules| rules.ca_path.is_some() || rules.client_cert.is_some())
+    });
+    let mut with_files: Vec<_> = with_files.collect();
+    with_files.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let mut seen = HashSet::new();
-    for proxy in &model.proxies {
-        let Some(rules) = proxy.backend.tls.as_deref() else { continue };
-        let has_files = rules.ca_path.is_some() || rules.client_cert.is_some();
+    let checked = with_files.into_iter().filter_map(|proxy| {
+        let rules = proxy.backend.tls.as_deref()?;
         let datagrams = proxy.backend.scheme == Scheme::Dtls;
-        if !has_files || !seen.insert((rules, datagrams)) {
-            continue;
+        if !seen.insert((rules, datagrams)) {
+            return None;
         }
         let checked = match datagrams {
             true => dtls::check_target(rules),
             false => tls::client::build(rules, None).map(drop),
         };
-        if let Err(error) = checked {
-            problems.add(format!("proxies.{}", proxy.id), format!("TLS towards its targets: {error}"));
-        }
-    }
-    problems
+        Some((proxy, format!("TLS towards its targets: {}", checked.err()?)))
+    });
+    checked.collect()
+}
+
+/// The same as warnings: a database may name files that are not on this machine.
+pub(crate) fn unusable_warnings(unusable: &[(Id, String)]) -> Vec<Warning> {
+    let warning = |(id, message): &(Id, String)| Warning {
+        code: "target_tls_unusable",
+        path: format!("proxies.{id}"),
+        message: message.clone(),
+        remedy: "put the files on this machine, or correct their paths",
+    };
+    unusable.iter().map(warning).collect()
 }
 
 /// What is wrong with a certificate and its key, and what to do.

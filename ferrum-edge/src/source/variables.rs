@@ -20,7 +20,7 @@ pub struct Variable {
 pub const VARIABLES: &[Variable] = &[
     Variable { name: "FERRUM_MODE", doc: "Where the configuration comes from: `file` or `database`. Default `file`." },
     Variable { name: "FERRUM_DB_TYPE", doc: "`sqlite`, `postgres` or `mysql`. Default what FERRUM_DB_URL says, else `sqlite`." },
-    Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
+    Variable { name: "FERRUM_DB_URL", doc: "`sqlite:FILE`, `postgres://USER:PASSWORD@HOST/DATABASE` or `mysql://…`, with parameters behind `?`: for PostgreSQL `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`; default `prefer`, which checks no certificate), `sslrootcert`, `sslcert`, `sslkey`, `options`, for MySQL `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`; unknown ones are refused. Default SQLite in /var/lib/ferrum-edge/ferrum.db where that can be written, else beneath ~/.local/share." },
     Variable { name: "FERRUM_DB_ENCRYPTION_KEY", doc: "Keys for secrets at rest, 32 bytes each in base64 or hexadecimal, with commas between: the first encrypts, all decrypt. Default none: secrets that can't be hashed are refused." },
     Variable { name: "FERRUM_DB_REFERENCES", doc: "What objects in the database may refer to, with commas between: `env:NAME` or `env:PREFIX_*` for `${env:NAME}`, `file:PATH` for `${file:PATH}` and for plugins' settings that name a file or folder, itself or below a folder. Default nothing: an object with a reference or such a setting is refused." },
     Variable { name: "FERRUM_DB_KEEP_REVISIONS", doc: "Revisions of which the history is kept. Default 10000." },

@@ -36,6 +36,9 @@ pub(crate) fn of(model: &Model, registry: &Registry) -> Vec<Warning> {
 /// The same of a configuration that is in use, which is not compiled again.
 pub(crate) fn of_served(model: &Model, snapshot: &Snapshot) -> Vec<Warning> {
     let mut warnings = of_compiled(model, snapshot, certificates::expiries(model));
+    let unusable = certificates::unusable(model.proxies.iter().map(|proxy| &**proxy));
+    let unusable: Vec<_> = unusable.into_iter().map(|(proxy, why)| (proxy.id.clone(), why)).collect();
+    warnings.extend(warning::silenced(certificates::unusable_warnings(&unusable), model));
     warnings.extend(of_environment(model));
     warnings
 }

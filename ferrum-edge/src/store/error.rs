@@ -26,6 +26,12 @@ pub enum StoreError {
         /// What the system said.
         cause: String,
     },
+    /// It did not answer a moment ago, for this reason; nothing was changed.
+    #[error("{cause}")]
+    Away {
+        /// As another of these said it.
+        cause: String,
+    },
     /// The server took too long; nothing was changed.
     #[error("the database at {at} did not answer{}", lasting(" within", *after))]
     Timeout {
@@ -58,6 +64,12 @@ pub enum StoreError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// A pooler gives each transaction any connection to the server.
+    #[error("the database at {at} is behind a pooler whose connections share sessions")]
+    SharedSessions {
+        /// Which.
+        at: String,
     },
     /// Another writer held the database for too long; nothing was changed.
     #[error("another writer did not let go of the database{}", lasting(" within", *waited))]
@@ -194,11 +206,14 @@ impl StoreError {
             Self::Location(_) => {
                 "write `sqlite:FILE`, `postgres://USER@HOST/DATABASE` or `mysql://USER@HOST/DATABASE`"
             }
-            Self::Unreachable { .. } | Self::Timeout { .. } => {
+            Self::Unreachable { .. } | Self::Away { .. } | Self::Timeout { .. } => {
                 "see whether the database runs and can be reached from here, then try again"
             }
             Self::Denied { .. } => "check user, password and rights in `FERRUM_DB_URL`",
             Self::NoDatabase { .. } => "create it, or correct its name in `FERRUM_DB_URL`",
+            Self::SharedSessions { .. } => {
+                "have the pooler keep sessions (PgBouncer: `pool_mode=session`), or connect to the server itself"
+            }
             Self::NoFile(_) => "run `ferrum-edge migrate` to create it, or correct `FERRUM_DB_URL`",
             Self::Open { .. } => "check that the folder exists and that this user may read and write it",
             Self::Busy { .. } => "try again; if it lasts, see which other program holds the database",
@@ -225,6 +240,7 @@ impl StoreError {
         matches!(
             self,
             Self::Unreachable { .. }
+                | Self::Away { .. }
                 | Self::Timeout { .. }
                 | Self::Busy { .. }
                 | Self::Full { .. }

@@ -17,8 +17,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Row};
 use tokio::time::timeout;
 
-use super::Options;
 use super::location::{Engine, Location, Target};
+use super::{Options, StoreError};
 use failure::Failure;
 
 /// A connection.
@@ -148,6 +148,19 @@ impl Link {
         match timeout(options.connect_timeout, opening).await {
             Ok(wire) => Ok(Self { wire: wire?, wait_limit: options.statement_timeout }),
             Err(_) => Err(Failure::Timeout(options.connect_timeout)),
+        }
+    }
+
+    /// Makes sure that this connection's session is its own, where a server could be behind a pooler.
+    pub(super) async fn check_session(&mut self, location: &Location) -> Result<(), Failure> {
+        let (Wire::Postgres(link), Target::Postgres(target)) = (&mut self.wire, &location.target) else {
+            return Ok(());
+        };
+        match timeout(self.wait_limit, postgres::keeps_sessions(link, target)).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(StoreError::SharedSessions { at: location.to_string() }.into()),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::Timeout(self.wait_limit)),
         }
     }
 

@@ -13,6 +13,30 @@ const SYSTEM_FOLDER: &str = "/var/lib/ferrum-edge";
 /// The default database's file.
 const FILE: &str = "ferrum.db";
 
+/// What a PostgreSQL URL may say behind `?`.
+const PARAMETERS_OF_POSTGRES: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+const UNKNOWN_OF_POSTGRES: &str = "it has an unknown parameter; there are `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, \
+     `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name` and `options`";
+/// What a MySQL URL may say behind `?`.
+const PARAMETERS_OF_MYSQL: &[&str] =
+    &["ssl-mode", "sslmode", "ssl-ca", "ssl-cert", "ssl-key", "socket", "charset", "collation"];
+const UNKNOWN_OF_MYSQL: &str = "it has an unknown parameter; there are `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket`, \
+     `charset` and `collation`";
+
 /// A kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
@@ -89,10 +113,14 @@ impl Location {
         let target = match engine {
             Engine::Sqlite => return sqlite_file(rest).map(Self::sqlite),
             Engine::Postgres => {
+                known_parameters(rest, PARAMETERS_OF_POSTGRES)
+                    .map_err(|()| StoreError::Location(UNKNOWN_OF_POSTGRES))?;
                 let options = url.parse().map_err(|_| StoreError::Location("it can't be read as a URL"))?;
                 Target::Postgres(Box::new(options))
             }
             Engine::MySql => {
+                known_parameters(rest, PARAMETERS_OF_MYSQL)
+                    .map_err(|()| StoreError::Location(UNKNOWN_OF_MYSQL))?;
                 let url = format!("mysql:{rest}");
                 let options = url.parse().map_err(|_| StoreError::Location("it can't be read as a URL"))?;
                 Target::MySql(Box::new(options))
@@ -136,6 +164,15 @@ impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
+}
+
+/// Refuses parameters that the driver would leave out of account: a misspelt `sslmode` would have nobody ask for a
+/// certificate. Their names are not repeated, since a password with a `?` may be among them.
+fn known_parameters(rest: &str, known: &[&str]) -> Result<(), ()> {
+    let query = rest.split('#').next().unwrap_or_default().split_once('?').map_or("", |(_, query)| query);
+    let mut names = query.split('&').filter(|pair| !pair.is_empty());
+    let is_known = |pair: &str| known.contains(&pair.split('=').next().unwrap_or_default());
+    if names.all(is_known) { Ok(()) } else { Err(()) }
 }
 
 /// The file after `sqlite:`.

@@ -69,6 +69,9 @@ impl Pool {
         }
         let file = self.location.path().and_then(sqlite::identity);
         let mut link = Link::connect(&self.location, &self.options).await?;
+        if !self.examined.load(Ordering::Acquire) {
+            link.check_session(&self.location).await?;
+        }
         schema::check(&mut link, &self.location).await?;
         if !self.examined.load(Ordering::Acquire) {
             schema::examine(&mut link, &self.location).await?;

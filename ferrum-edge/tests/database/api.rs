@@ -12,6 +12,7 @@ use crate::client::{Answer, Client, TIMEOUT, target};
 use crate::place::{
     ADMIN, Api, Folder, JWT, READ, Running, WRITE, consumer, key_auth, protected, proxy, text,
 };
+use ferrum_edge::source::database::Database;
 
 /// A gateway, somebody who asks it, and a target.
 fn begin(folder: &Folder) -> (Running, Api, SocketAddr) {
@@ -83,6 +84,12 @@ fn every_kind_is_created_read_changed_and_deleted() {
         // What was read may be sent back, and is no change.
         let same = api.good("PUT", &path, &read.json());
         assert_eq!(same.header("etag"), Some(tag.as_str()), "{same:?}");
+        let known = api.ask("GET", &path, &format!("if-none-match: \"x\", W/{tag}\r\n"), b"");
+        assert_eq!((known.status, known.text.as_str(), known.header("etag")), (304, "", Some(tag.as_str())));
+        assert_eq!(api.ask("GET", &path, "if-none-match: \"0\"\r\n", b"").status, 200);
+        let operations = api.ask("PATCH", &path, "content-type: application/json-patch+json\r\n", b"{}");
+        assert_eq!(operations.header("accept-patch"), Some("application/merge-patch+json, application/json"));
+        is_problem(&operations, 415, "not_a_merge_patch");
         let patched = api.good("PATCH", &path, &json!({ field: other }));
         assert_eq!(patched.json()[field], other);
         let stale = format!("if-match: {tag}\r\n");
@@ -336,7 +343,9 @@ fn a_configuration_is_exported_imported_compared_and_rolled_back() {
 #[test]
 fn what_is_served_is_told_and_targets_come_and_go() {
     let folder = Folder::new();
-    let (running, mut api, _) = begin(&folder);
+    let references = "file:/run/app.sock".parse().unwrap();
+    let running = Running::on(Database { references, ..Running::database(folder.location()) });
+    let mut api = running.api();
     let (left, right) = (target("left"), target("right"));
     let mut body = protected(left);
     body["upstreams"] = json!([{ "id": "group", "targets": [{ "host": "127.0.0.1", "port": left.port() }] }]);

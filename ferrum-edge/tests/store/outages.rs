@@ -332,6 +332,9 @@ async fn wrong_addresses_say_what_is_wrong_and_no_password() {
         (Some("sqlite::memory:"), None),
         (None, Some("postgres")),
         (None, Some("hush")),
+        (Some("postgres://ann@h/d?sslmod=verify-full"), None),
+        (Some("postgres://ann@h/d?SSLMODE=verify-full&port=1"), None),
+        (Some("mysql://ann@h/d?ssl_mode=REQUIRED"), None),
     ];
     for (url, kind) in wrong {
         let error = Location::parse(url, kind).unwrap_err();

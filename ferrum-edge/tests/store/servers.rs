@@ -232,6 +232,26 @@ fn prepare(engine: Engine) {
     }
 }
 
+/// A program that comes with a server, installed where it is missing.
+#[allow(dead_code, reason = "the tests of database mode need none")]
+pub(crate) fn tool(name: &str) -> PathBuf {
+    if found(name).is_none() {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/prepare");
+        assert!(Command::new(&script).status().unwrap().success(), "{}", script.display());
+    }
+    bin(name).into()
+}
+
+/// A command as another user where this one is root, since servers refuse to be.
+#[allow(dead_code, reason = "the tests of database mode need none")]
+pub(crate) fn as_nobody(mut command: Command) -> Command {
+    use std::os::unix::process::CommandExt;
+    if let Some((user, group)) = other_user(Engine::Postgres) {
+        command.uid(user).gid(group);
+    }
+    command
+}
+
 fn bin(name: &str) -> OsString {
     found(name).unwrap_or_else(|| panic!("{name} is missing")).into()
 }

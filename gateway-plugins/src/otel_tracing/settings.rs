@@ -45,8 +45,13 @@ pub(crate) struct Config {
     /// Also records the gateway's own spans of exchanges that take at least so long. Default: none.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub(super) record_slower_than_ms: Option<Millis>,
-    /// Header fields of requests that become attributes, `http.request.header.<name>`. Default none.
+    /// Header fields of requests that become attributes, `http.request.header.<name>`; credentials in them are replaced, as
+    /// in the access log. Default none.
     pub(super) request_headers: Vec<String>,
+    /// Query parameters whose values are replaced in `url.query`, beside well-known ones such as `token` and `api_key`.
+    /// Default none.
+    #[schemars(length(max = 100))]
+    pub(super) redact_query: Vec<String>,
     /// Keys of `baggage` that become attributes, `baggage.<key>`; needs the propagator `baggage`. Default none.
     pub(super) baggage_attributes: Vec<String>,
     /// A header field of responses that names the trace, such as `x-trace-id`. Default none.
@@ -89,6 +94,7 @@ impl Default for Config {
             record_errors: true,
             record_slower_than_ms: None,
             request_headers: Vec::new(),
+            redact_query: Vec::new(),
             baggage_attributes: Vec::new(),
             response_header: None,
             queue: Queue::default(),

@@ -130,7 +130,7 @@ pub(super) fn exchange(
             all.text("url.scheme", exchange.client.scheme());
             all.text("url.path", exchange.uri().path());
             if let Some(query) = exchange.uri().query() {
-                all.text("url.query", redact::plain(query, Secrets::of(record.route, &[])));
+                all.text("url.query", redact::plain(query, Secrets::of(record.route, &plugin.redact_query)));
             }
             if let Some(authority) = exchange.authority() {
                 address(all, authority.rsplit_once('@').map_or(authority, |(_, host)| host));
@@ -179,7 +179,12 @@ fn sent(all: &mut Attributes<'_, '_, '_>, plugin: &OtelTracing, exchange: &Excha
     }
     for (name, attribute) in &plugin.headers {
         if headers.contains_key(name) {
-            all.texts(attribute, headers.get_all(name).iter());
+            let values = headers.get_all(name).iter().map(|value| {
+                let mut shown = Vec::new();
+                redact::value(&mut shown, name, value);
+                shown
+            });
+            all.texts(attribute, values);
         }
     }
     for (key, attribute) in &plugin.baggage {
@@ -218,7 +223,7 @@ pub(super) fn attempt(
         Head { context, parent, state, name, kind: CLIENT, times }.write(span);
         span.attributes(ATTRIBUTES, |all| {
             method(all, exchange.method());
-            all.text("url.full", url(exchange, tried, seat));
+            all.text("url.full", url(plugin, exchange, tried, seat));
             address(all, &tried.authority);
             if let Some(status) = tried.status {
                 all.int("http.response.status_code", status);
@@ -248,13 +253,13 @@ pub(super) fn attempt(
 }
 
 /// The whole URL of an attempt, without the query's secrets.
-fn url(exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
+fn url(plugin: &OtelTracing, exchange: &Exchange, tried: &Try, seat: Seat<'_>) -> String {
     let path = exchange.path_for(&tried.rules, seat);
     let (path, query) = path.split_once('?').map_or((&*path, None), |(path, query)| (path, Some(query)));
     let mut url = format!("{}://{}{path}", seat.proxy().backend.scheme.as_str(), tried.authority);
     if let Some(query) = query {
         url.push('?');
-        url.push_str(&redact::plain(query, Secrets::of(Some(seat.state()), &[])));
+        url.push_str(&redact::plain(query, Secrets::of(Some(seat.state()), &plugin.redact_query)));
     }
     url
 }

@@ -306,6 +306,26 @@ async fn hostile_values_neither_break_nor_forge_a_span() {
 }
 
 #[tokio::test]
+async fn credentials_are_not_sent() {
+    let config = json!({ "request_headers": ["authorization", "cookie", "x-api-key", "x-plain"], "redact_query": ["Pin"] });
+    let traced = traced(config);
+    let fields = [
+        ("authorization", "Bearer s3cret"),
+        ("cookie", "sid=s3cret; b=s3cret"),
+        ("x-api-key", "s3cret"),
+        ("x-plain", "shown"),
+    ];
+    traced.trial.get("/shop?pin=s3cret&token=s3cret&a=1", &fields).await;
+    let spans = traced.spans();
+    let about = attributes(named(&spans, "GET /shop"));
+    assert!(!format!("{spans:?}").contains("s3cret"), "{about:#?}");
+    assert_eq!(about["url.query"], "pin=REDACTED&token=REDACTED&a=1");
+    assert!(about["http.request.header.authorization"].contains("Bearer REDACTED"), "{about:#?}");
+    assert!(about["http.request.header.cookie"].contains("sid=REDACTED; b=REDACTED"), "{about:#?}");
+    assert!(about["http.request.header.x-plain"].contains("shown"), "{about:#?}");
+}
+
+#[tokio::test]
 async fn refusals_are_traced_and_problem_documents_name_the_trace() {
     let plugins = json!([{ "id": "d", "plugin_name": "fault_injection", "proxy_id": "shop",
         "config": { "abort": { "percentage": 100, "status_code": 503 } } }]);

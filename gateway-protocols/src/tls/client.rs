@@ -86,13 +86,26 @@ impl ClientConfigs {
         Ok(config)
     }
 
-    /// Forgets what was made from files that have changed since. Connections made with it take no new exchanges.
-    pub fn refresh(&self) {
-        let before = self.built.len();
-        self.built.retain(|(rules, _), built| states(rules) == built.files);
-        if self.built.len() < before {
+    /// Puts files in use that have changed since they were read. Connections made under those before take no new exchanges.
+    /// Where the new files are of no use, those before stay in use; says why.
+    pub fn refresh(&self) -> Vec<ClientTlsError> {
+        let changed = self.built.iter().filter(|built| states(&built.key().0) != built.files);
+        let changed: Vec<_> = changed.map(|built| built.key().clone()).collect();
+        let (mut errors, mut replaced) = (Vec::new(), false);
+        for (rules, http) in changed {
+            let files = states(&rules);
+            match build(&rules, http) {
+                Ok(config) => {
+                    self.built.insert((rules, http), Built { config: Arc::new(config), files });
+                    replaced = true;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if replaced {
             EDITION.fetch_add(1, Ordering::Relaxed);
         }
+        errors
     }
 }
 

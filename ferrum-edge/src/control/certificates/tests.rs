@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use gateway_core::config::model::BackendHttp;
+use gateway_protocols::tls;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 use super::*;

@@ -1,6 +1,7 @@
 //! Files with rotation, and standard output.
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,20 @@ struct Open {
     file: File,
     bytes: u64,
     since: SystemTime,
+    part: Option<Part>,
+}
+
+/// What is written of a chunk that failed, which may be tried again.
+struct Part {
+    /// Of the chunk.
+    print: u64,
+    written: usize,
+}
+
+fn print(chunk: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(chunk);
+    hasher.finish()
 }
 
 impl Open {
@@ -32,7 +47,7 @@ impl Open {
         let now = SystemTime::now();
         // Of a file that is gone on with, some file systems don't know the age.
         let since = if about.len() > 0 { about.created().unwrap_or(now) } else { now };
-        Ok(Self { file, bytes: about.len(), since })
+        Ok(Self { file, bytes: about.len(), since, part: None })
     }
 }
 
@@ -42,27 +57,56 @@ impl FileWriter {
         Ok(Self { rules, open, reopen: Arc::default() })
     }
 
+    /// Writes the lines of a chunk, to as many files as they need. What was written of a chunk that failed is not written
+    /// again when the same chunk is tried once more.
     fn write(&self, chunk: &[u8]) -> io::Result<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if self.reopen.swap(false, Ordering::AcqRel) {
             *open = Open::at(&self.rules.path)?;
         }
-        let length = chunk.len() as u64 + 1;
-        let is_long = self.rules.max_bytes.is_some_and(|max| open.bytes + length > max);
+        let print = print(chunk);
+        let mut at = open.part.take().filter(|part| part.print == print).map_or(0, |part| part.written);
+        while at < chunk.len() {
+            let rest = chunk.get(at..).unwrap_or_default();
+            match self.write_lines(&mut open, rest) {
+                Ok(length) => at += length,
+                Err(error) => {
+                    open.part = Some(Part { print, written: at });
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes as many lines as fit into a file, at least one, and says how many bytes of `lines` they were.
+    fn write_lines(&self, open: &mut Open, lines: &[u8]) -> io::Result<usize> {
+        let first = memchr::memchr(b'\n', lines).unwrap_or(lines.len());
+        let room = |open: &Open| self.rules.max_bytes.map(|max| max.saturating_sub(open.bytes));
         let age = SystemTime::now().duration_since(open.since).unwrap_or_default();
         let is_old = self.rules.max_age.is_some_and(|max| age >= max);
-        if open.bytes > 0 && (is_long || is_old) {
+        let is_full = room(open).is_some_and(|room| first as u64 + 1 > room);
+        if open.bytes > 0 && (is_full || is_old) {
             self.rotate()?;
             *open = Open::at(&self.rules.path)?;
         }
+        let room = room(open).map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
+        let end = match room > lines.len() {
+            true => lines.len(),
+            false => lines
+                .get(..room)
+                .and_then(|fits| memchr::memrchr(b'\n', fits))
+                .map_or(first, |end| end.max(first)),
+        };
+        let fits = lines.get(..end).unwrap_or(lines);
         let before = open.bytes;
-        let written = open.file.write_all(chunk).and_then(|()| open.file.write_all(b"\n"));
+        let written = open.file.write_all(fits).and_then(|()| open.file.write_all(b"\n"));
         match written {
-            Ok(()) => open.bytes += length,
+            Ok(()) => open.bytes += end as u64 + 1,
             // What is tried again must not be there in part.
             Err(_) => drop(open.file.set_len(before)),
         }
-        written
+        written.map(|()| end + 1)
     }
 
     /// `path` becomes `path.1`, `path.1` becomes `path.2`, and so on; the last one goes.

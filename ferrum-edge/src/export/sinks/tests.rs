@@ -196,6 +196,31 @@ fn files_rotate_and_old_ones_go() {
 }
 
 #[test]
+fn no_file_is_longer_than_it_may_be() {
+    let plain = exchange(http::Request::get("/plain"));
+    let record = record(&plain, None);
+    let place = Place::new();
+    // All lines come as one batch.
+    let settings = json!({ "file": { "path": place.path(), "max_bytes": 4096, "keep": 50 }, "template": "x".repeat(999) });
+    written(&place, settings, &[&record; 90]);
+    let files = (1..50).map(|n| format!("access.log.{n}")).chain(["access.log".to_owned()]);
+    let lines: Vec<usize> = files.map(|name| place.text(&name).lines().count()).filter(|n| *n > 0).collect();
+    assert!(lines.iter().all(|lines| *lines <= 4) && lines.iter().sum::<usize>() == 90, "{lines:?}");
+    let writer = file::FileWriter::open(gateway_core::config::model::LogFile {
+        path: place.0.join("long"),
+        max_bytes: Some(4),
+        max_age: None,
+        keep: 9,
+    })
+    .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let chunk = gateway_telemetry::batch::Chunk { bytes: b"a\nb\nlonger\nc\n\nd".to_vec(), items: 6 };
+    runtime.block_on(writer.deliver(&chunk)).unwrap();
+    let text = ["long.3", "long.2", "long.1", "long"].map(|name| place.text(name));
+    assert_eq!(text, ["a\nb\n", "longer\n", "c\n\n", "d\n"].map(str::to_owned));
+}
+
+#[test]
 fn a_file_is_opened_anew_and_its_age_ends_it() {
     let plain = exchange(http::Request::get("/plain"));
     let record = record(&plain, None);

@@ -1,6 +1,7 @@
 //! Documents as the store holds them, and objects as the catalog takes them.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use gateway_core::config::catalog::{Edit, Kind, Put};
@@ -14,7 +15,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::Permitted;
-use super::paths::Paths;
+use super::paths::{self, Paths};
 use crate::store::Object;
 use crate::store::seal::{Keys, SealError, plugin, redact, retain, seal, unseal};
 
@@ -50,12 +51,14 @@ impl Documents {
 
     /// What is wrong with the files that an object names.
     fn files<T: Identified>(&self, at: &str, object: &T) -> Problems {
-        match object.plugin() {
-            Some((plugin, config)) => {
-                self.paths.check(plugin, config, &format!("{at}.config"), &self.references)
-            }
-            None => Problems::default(),
+        if let Some((plugin, config)) = object.plugin() {
+            return self.paths.check(plugin, config, &format!("{at}.config"), &self.references);
         }
+        let mut problems = Problems::default();
+        for (key, path) in object.files() {
+            problems.0.extend(paths::problem(path, &format!("{at}.{key}"), &self.references));
+        }
+        problems
     }
 
     /// Reads a document that stands at `at`, as somebody sent it.
@@ -283,6 +286,10 @@ pub(crate) trait Identified {
     fn plugin(&self) -> Option<(&str, &Value)> {
         None
     }
+    /// The files and Unix sockets that its own fields name, each with its key.
+    fn files(&self) -> Vec<(String, &Path)> {
+        Vec::new()
+    }
     /// The same with another id.
     fn with_id(self, id: &str) -> Self;
     /// One that says nothing.
@@ -290,9 +297,9 @@ pub(crate) trait Identified {
 }
 
 macro_rules! identified {
-    ($($type:ty $({ $more:item })?),*) => {$(
+    ($($type:ty $({ $($more:item)* })?),*) => {$(
         impl Identified for $type {
-            $($more)?
+            $($($more)*)?
 
             fn id(&self) -> Option<&String> {
                 self.id.as_ref()
@@ -309,11 +316,48 @@ macro_rules! identified {
     )*};
 }
 
-identified!(file::Proxy, file::Consumer, file::Upstream, file::PluginConfig {
-    fn plugin(&self) -> Option<(&str, &Value)> {
-        Some((&self.plugin_name, &self.config))
+identified!(
+    file::Proxy {
+        fn files(&self) -> Vec<(String, &Path)> {
+            let tls = named([
+                ("backend_tls_client_cert_path", &self.backend_tls_client_cert_path),
+                ("backend_tls_client_key_path", &self.backend_tls_client_key_path),
+                ("backend_tls_server_ca_cert_path", &self.backend_tls_server_ca_cert_path),
+            ]);
+            let socket = self.backend_host.as_deref().and_then(socket);
+            tls.chain(socket.map(|path| ("backend_host".to_owned(), path))).collect()
+        }
+    },
+    file::Consumer,
+    file::Upstream {
+        fn files(&self) -> Vec<(String, &Path)> {
+            let tls = named([
+                ("backend_tls_client_cert_path", &self.backend_tls_client_cert_path),
+                ("backend_tls_client_key_path", &self.backend_tls_client_key_path),
+                ("backend_tls_server_ca_cert_path", &self.backend_tls_server_ca_cert_path),
+            ]);
+            let targets = self.targets.iter().enumerate();
+            let sockets =
+                targets.filter_map(|(n, target)| Some((format!("targets[{n}].host"), socket(&target.host)?)));
+            tls.chain(sockets).collect()
+        }
+    },
+    file::PluginConfig {
+        fn plugin(&self) -> Option<(&str, &Value)> {
+            Some((&self.plugin_name, &self.config))
+        }
     }
-});
+);
+
+/// The files among these fields.
+fn named<'f>(fields: [(&'static str, &'f Option<String>); 3]) -> impl Iterator<Item = (String, &'f Path)> {
+    fields.into_iter().filter_map(|(key, path)| Some((key.to_owned(), Path::new(path.as_ref()?))))
+}
+
+/// The Unix socket that a host is.
+fn socket(host: &str) -> Option<&Path> {
+    host.strip_prefix("unix:").map(Path::new)
+}
 
 #[cfg(test)]
 mod tests {

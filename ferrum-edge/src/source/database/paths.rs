@@ -1,4 +1,4 @@
-//! Which settings of plugins name files. Whoever may write objects could otherwise read and write every file that the
+//! Which settings name files. Whoever may write objects could otherwise read and write every file that the
 //! gateway's user may, its own token among them.
 
 use std::collections::HashMap;
@@ -47,6 +47,17 @@ fn is_path(schema: &Value) -> bool {
     schema.get("format").and_then(Value::as_str) == Some("path")
 }
 
+/// What is wrong with a file or folder that is named at `at`.
+pub(super) fn problem(path: &Path, at: &str, permitted: &Permitted) -> Option<Problem> {
+    if permitted.takes_file(path) {
+        return None;
+    }
+    let path = path.display();
+    let message = format!("the file or folder `{path}` is not permitted to objects in a database");
+    let remedy = format!("permit it by FERRUM_DB_REFERENCES=file:{path} on every gateway");
+    Some(Problem::new(at, message).remedy(remedy))
+}
+
 struct Walk<'w> {
     root: &'w Value,
     permitted: &'w Permitted,
@@ -93,11 +104,8 @@ impl Walk<'_> {
     fn names(&mut self, value: &Value, at: &str) {
         match value {
             // None of these settings takes an empty text for a file.
-            Value::String(path) if !path.is_empty() && !self.permitted.takes_file(Path::new(path)) => {
-                let message =
-                    format!("the file or folder `{path}` is not permitted to objects in a database");
-                let remedy = format!("permit it by FERRUM_DB_REFERENCES=file:{path} on every gateway");
-                self.problems.push(Problem::new(at, message).remedy(remedy));
+            Value::String(path) if !path.is_empty() => {
+                self.problems.0.extend(problem(Path::new(path), at, self.permitted));
             }
             Value::Array(list) => {
                 for (n, value) in list.iter().enumerate() {

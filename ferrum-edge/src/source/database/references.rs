@@ -58,20 +58,24 @@ impl Permitted {
 
     /// Whether a setting may name this file or folder. It need not be there yet: then the folder counts that it would be in.
     pub(super) fn takes_file(&self, path: &Path) -> bool {
-        let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
-        let there = path.ancestors().find_map(|part| match part.symlink_metadata() {
-            // A link that leads nowhere yet may lead anywhere later.
-            Ok(_) => Some(part.canonicalize().ok()),
-            Err(_) => None,
-        });
-        is_plain && there.flatten().is_some_and(|real| self.has(&real))
+        real(path).is_some_and(|real| self.has(&real))
     }
 
     /// Whether a real path is one that is permitted, or beneath one.
     fn has(&self, real: &Path) -> bool {
-        let mut permitted = self.paths.iter().filter_map(|permitted| permitted.canonicalize().ok());
+        let mut permitted = self.paths.iter().filter_map(|permitted| self::real(permitted));
         permitted.any(|permitted| real.starts_with(permitted))
     }
+}
+
+/// Where a path leads, as far as it is there yet.
+fn real(path: &Path) -> Option<PathBuf> {
+    let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    let there = path.ancestors().find(|part| part.symlink_metadata().is_ok()).filter(|_| is_plain)?;
+    // A link that leads nowhere yet may lead anywhere later.
+    let real = there.canonicalize().ok()?;
+    let rest = path.strip_prefix(there).ok()?;
+    Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
 }
 
 impl References for Permitted {

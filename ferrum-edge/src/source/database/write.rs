@@ -1,9 +1,11 @@
 //! Writing: checked, compiled, stored, served, answered, in this order.
 
 mod document;
+mod files;
 mod rollback;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,9 +219,7 @@ impl Reconciler {
         let live = waiting.await.map_err(|_| StoreError::Busy { waited: TURN_TIMEOUT })?;
         match self.store.away() {
             None => Ok(live),
-            Some(Away { cause, .. }) => {
-                Err(StoreError::Unreachable { at: self.store.location().to_string(), cause }.into())
-            }
+            Some(Away { cause, .. }) => Err(StoreError::Away { cause }.into()),
         }
     }
 
@@ -264,6 +264,10 @@ impl Reconciler {
         heavy(|| {
             let tried = self.tried(&live.catalog, edit, affected, Refusal::Edit);
             let (mut catalog, mut changes) = tried.map_err(WriteError::Invalid)?;
+            let unusable = plan.unusable(&changes);
+            if !unusable.is_empty() {
+                return Err(WriteError::Invalid(unusable));
+            }
             for (_, op) in plan.done.iter().filter(|(done, _)| *done == Done::Deleted) {
                 catalog.forget_broken(op.key().0, op.key().1);
             }
@@ -374,7 +378,7 @@ impl Reconciler {
     }
 }
 
-type Before = std::collections::HashMap<(Kind, String), Object>;
+type Before = HashMap<(Kind, String), Object>;
 
 /// What is to be done, object by object.
 #[derive(Default)]

@@ -20,6 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("consumer_unusable", "a consumer has no credential that a plugin checks"),
     ("target_documentation", "a target is in a range or domain reserved for documentation"),
     ("target_unverified", "a target's certificate is not checked"),
+    ("target_tls_unusable", "the files for TLS towards a proxy's targets can't be used: its requests fail"),
     ("setting_without_effect", "a setting changes nothing, or no listener serves the proxies"),
     ("unknown_variable", "an environment variable with `FERRUM_` is none that the gateway reads"),
     ("path_placeholder", "a path has a segment such as `:id`, which is matched as it is written"),
