@@ -2,6 +2,7 @@
 //!
 //! Both become steps (`steps.rs`), in the order in which Caddy takes them, and those become proxies.
 
+mod asked;
 mod changes;
 mod handlers;
 mod headers;

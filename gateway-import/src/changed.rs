@@ -84,6 +84,23 @@ impl What {
         }
     }
 
+    /// Whether a template has something that is changed by this.
+    pub(crate) fn is_in(&self, template: &str) -> bool {
+        let has = |name: &str| template.contains(&format!("${{request.{name}}}"));
+        match self {
+            Self::AnyQuery => has("query") || has("target") || template.contains("${request.query."),
+            Self::Method(_) | Self::AnyMethod => has("method"),
+            Self::AnyClient => template.contains("${client."),
+            Self::NoHeader(_) | Self::Header(..) | Self::AnyHeader(_) => {
+                let mut names = template.split("${request.header.").skip(1);
+                let host = self.is_of("host") && (has("host") || has("authority"));
+                let cookie = self.is_of("cookie") && template.contains("${request.cookie.");
+                host || cookie || names.any(|rest| self.is_of(rest.split('}').next().unwrap_or_default()))
+            }
+            _ => has("path") || has("target"),
+        }
+    }
+
     /// Whether a header is changed by this.
     fn is_of(&self, name: &str) -> bool {
         match self {

@@ -100,36 +100,6 @@ impl Import {
         self.report.sort();
     }
 
-    /// Leaves out what would change fields that the gateway writes itself, which are refused.
-    fn leave_told_fields(&mut self) {
-        let mut told = Vec::new();
-        let mut empty = Vec::new();
-        for config in &mut self.plugin_configs {
-            if config["plugin_name"] != "request_transformer" {
-                continue;
-            }
-            let Some(rules) = config["config"]["rules"].as_array_mut() else { continue };
-            rules.retain(|rule| {
-                let named = ["key", "new_key"].iter().filter_map(|key| rule[*key].as_str());
-                let name = named.filter(|_| rule["target"] == "header").find(|name| is_told(name));
-                told.extend(name.map(str::to_owned));
-                name.is_none()
-            });
-            if rules.is_empty() {
-                empty.push(config["id"].clone());
-            }
-        }
-        self.plugin_configs.retain(|config| !empty.contains(&config["id"]));
-        for proxy in &mut self.proxies {
-            if let Some(plugins) = proxy["plugins"].as_array_mut() {
-                plugins.retain(|plugin| !empty.contains(&plugin["plugin_config_id"]));
-            }
-        }
-        for name in told {
-            self.miss(format!("the field {name}"), "the gateway writes it itself, whatever a rule says");
-        }
-    }
-
     /// Notes what means the same here.
     pub(crate) fn done(&mut self, at: At, what: impl fmt::Display) {
         self.note(Outcome::Converted, at, what, "", "");
@@ -244,21 +214,6 @@ impl Import {
 }
 
 /// Adds a field to an object that is being made.
-/// Fields in which targets are told of the way and the caller.
-fn is_told(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.starts_with("x-consumer-")
-        || matches!(
-            name.as_str(),
-            "x-forwarded-for"
-                | "x-forwarded-proto"
-                | "x-forwarded-host"
-                | "forwarded"
-                | "via"
-                | "x-credential-identifier"
-        )
-}
-
 pub(crate) fn set(object: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     object.insert(key.to_owned(), value.into());
 }

@@ -5,9 +5,11 @@ mod backend;
 mod changes;
 mod fetch;
 mod maps;
+mod redirects;
 mod rules;
 mod sections;
 mod stream;
+mod templates;
 
 use std::collections::HashMap;
 
@@ -283,7 +285,7 @@ impl Haproxy<'_, '_> {
         let mut items = Vec::new();
         walk(&steps, &Cond::Always, Vec::new(), &mut items);
         self.out.done(section.at, format_args!("{} {}", section.kind, section.name));
-        place(self.out, &section.name, facets, items);
+        place(self.out, &section.name, facets, items, 0);
     }
 
     /// `use_backend NAME [if …]`, where the name may come from a map.

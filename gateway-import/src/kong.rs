@@ -481,3 +481,6 @@ fn split_url(url: &str) -> Option<(String, String, Option<u64>, Option<String>)>
     let host = host.trim_start_matches('[').trim_end_matches(']');
     Some((scheme.to_owned(), host.to_owned(), port, path))
 }
+
+#[cfg(test)]
+mod tests;

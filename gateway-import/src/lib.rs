@@ -20,6 +20,7 @@ mod ingress;
 mod kong;
 mod nginx;
 mod openapi;
+mod own_fields;
 mod ports;
 mod report;
 mod steps;
@@ -115,6 +116,12 @@ pub fn import(
         return Err(Failure::new(name, 0, format!("it makes more than {MAX_PROXIES} proxies")));
     }
     out.report.notes = NOTES.to_vec();
+    out.report.notes.extend(match format {
+        Format::Nginx => NGINX_NOTES,
+        Format::Haproxy => HAPROXY_NOTES,
+        Format::Caddyfile | Format::CaddyJson => CADDY_NOTES,
+        _ => &[],
+    });
     out.finish();
     Ok(out)
 }
@@ -122,11 +129,29 @@ pub fn import(
 /// What is so for every import.
 const NOTES: &[&str] = &[
     "targets get X-Forwarded-For, -Proto, -Host and Via, and HTTP/1.1 or 2 over kept connections",
-    "paths with `%2F`, backslashes, dot segments or double encoding are answered 400, unless `path_rules` says otherwise",
+    "paths with `%2F`, backslashes or double encoding are answered 400, unless `path_rules` says otherwise; dot segments are resolved, slashes in a row are one, and letters that need no encoding are decoded, in what targets get as well",
     "`Location` and `Set-Cookie` of targets pass as they are",
     "bodies of the gateway's own answers have other texts",
     "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",
     "answers of the gateway's own (redirects, fixed answers, refusals by rule) go before the question who it is",
+];
+
+/// What is so for every import from nginx.
+const NGINX_NOTES: &[&str] = &[
+    "a redirect to a host alone has no slash behind it; nginx adds one, and keeps the `?` of an empty query",
+];
+
+/// What is so for every import from HAProxy.
+const HAPROXY_NOTES: &[&str] = &[
+    "conditions on the header `Host` look at the name alone: without port and trailing dot, whatever its case",
+    "`redirect scheme` leaves the port out",
+    "`http-response` rules hold for redirects and other answers of the gateway's own, too",
+];
+
+/// What is so for every import from Caddy.
+const CADDY_NOTES: &[&str] = &[
+    "`header` replaces a field that the target sends; Caddy sends both",
+    "`{host}` is in lower case, `{path}` as it was sent, not decoded",
 ];
 
 /// The format of a file, by its name and what is in it; `None` when neither tells.

@@ -194,8 +194,8 @@ impl Plug {
     }
 }
 
-/// A site's items as proxies.
-pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>) {
+/// A site's items as proxies; `lift` is by how much they go before those of other sites.
+pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<Item>, lift: i64) {
     let items = settled(out, name, items);
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     for (n, item) in items.into_iter().enumerate() {
@@ -204,7 +204,7 @@ pub(crate) fn place(out: &mut Import, name: &str, facets: &[Value], items: Vec<I
             let one = item.cond.with_path(&json!({ "prefix": "/" }));
             route.matches.push(with_facet(one, facet));
         }
-        route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10);
+        route.priority = Some((count - i64::try_from(n).unwrap_or(0)) * 10 + lift);
         route.settings = item.ending.settings;
         if let Some(prefix) = route.settings.shift_remove("__strip") {
             for one in &mut route.matches {

@@ -6,12 +6,15 @@
 
 mod answers;
 mod caddy;
+mod caddy_guards;
 mod compare;
 mod counterparts;
 mod haproxy;
+mod haproxy_rules;
 mod importers;
 mod kong;
 mod nginx;
 mod nginx_guards;
+mod nginx_places;
 mod routes;
 mod server;

@@ -3,9 +3,36 @@
 use serde_json::{Value, json};
 
 use super::headers::{header_lines, header_rule};
+use super::sites::Scope;
 use super::tokens::Line;
+use super::{Caddy, matchers};
 use crate::changed::What;
 use crate::tree::Node;
+
+impl Caddy<'_> {
+    /// Notes placeholders of what directives before changed: they stand for what the client sent.
+    pub(super) fn told(&mut self, line: &Line, scope: &Scope) {
+        let texts = spelled(line);
+        let is_changed = |text: &String| {
+            let made = matchers::template(text);
+            made.is_some_and(|made| scope.changes.iter().any(|change| change.what.is_in(&made)))
+        };
+        // A new path before the path as it is by then is known.
+        let is_known = line.name() == "uri"
+            || line.name() == "rewrite" && line.words.last().is_some_and(|to| prepended(to).is_some());
+        if !is_known && let Some(text) = texts.iter().find(|text| is_changed(text)) {
+            let why =
+                format!("directives before it change what `{text}` names; here it is what the client sent");
+            self.out.partial(line.at, line.text(), why, "");
+        }
+    }
+}
+
+/// All words of a line and of its block.
+fn spelled(line: &Line) -> Vec<String> {
+    let inner = line.inner().iter().filter(|_| !matches!(line.name(), "handle" | "handle_path" | "route"));
+    line.words.iter().cloned().chain(inner.flat_map(spelled)).collect()
+}
 
 /// What `request_header` changes; nothing where it is another directive.
 pub(super) fn changed_headers(line: &Line, words: &[&str]) -> Vec<What> {

@@ -26,6 +26,7 @@ impl Caddy<'_> {
     ) {
         let at = line.at;
         let what = line.text();
+        self.told(line, scope);
         match line.name() {
             "log" | "skip_log" | "log_skip" | "tracing" | "push" => {
                 self.out.lost(at, what, "access records have their own form", "see gateway.access_log")
@@ -61,7 +62,7 @@ impl Caddy<'_> {
             "basicauth" | "basic_auth" => self.passwords(line, cond, steps),
             "forward_auth" => self.forward_auth(line, cond, words, scope, steps),
             "reverse_proxy" => {
-                let ending = self.reverse_proxy(line, words);
+                let ending = self.reverse_proxy(line, words, scope);
                 steps.push(Step::End(cond, ending));
             }
             "file_server" => {
@@ -175,10 +176,7 @@ impl Caddy<'_> {
         };
         let body = inner("body").or_else(|| inner("message")).unwrap_or(body);
         let status = status.and_then(|status| status.parse().ok()).unwrap_or(default);
-        if body.contains('{')
-            && matchers::template(body).is_none_or(|made| made != body)
-            && !body.trim_start().starts_with(['{', '['])
-        {
+        if matchers::has_placeholders(body) {
             self.out.partial(line.at, line.text(), "placeholders in a body are sent as they are written", "");
         } else {
             self.out.done(line.at, line.text());
@@ -225,7 +223,7 @@ impl Caddy<'_> {
                 Some(strip(prefix.trim_end_matches('/')))
             }
             ("uri", ["strip_suffix", suffix]) if !suffix.contains('{') => {
-                let from = format!("^(.*?){}$", text::literal(suffix));
+                let from = format!("(?i)^(.*?){}$", text::literal(suffix));
                 Some(Plug::new("rewrite", json!({ "regex": [{ "from": from, "to": "${1}" }] })))
             }
             ("uri", ["replace", find, replace]) if !find.contains('{') && !replace.contains('{') => {
@@ -365,7 +363,12 @@ impl Caddy<'_> {
         }
     }
 
-    fn reverse_proxy(&mut self, line: &Line, words: &[&str]) -> Ending {
+    fn reverse_proxy(&mut self, line: &Line, words: &[&str], scope: &Scope) -> Ending {
+        let why = "which path it passes on depends on files, by the `try_files` before it";
+        let todo = "use `static_files` with `passthrough`";
+        if scope.tries.is_some() && self.out.guard(line.at, line.text(), why, todo) {
+            return Ending::new(line.at, To::Closed);
+        }
         let mut proxy = super::proxy::Proxying::default();
         for word in words {
             proxy.to.push((*word).to_owned());

@@ -87,7 +87,7 @@ impl Caddy<'_> {
             items.push(Item { cond: Cond::Always, ending: Ending::answer(server.at, 200, ""), plugins });
         }
         self.out.done(server.at, &what);
-        place(self.out, called, &facets, items);
+        place(self.out, called, &facets, items, 0);
     }
 
     /// Routes as steps; `changes` is what was changed about their requests before, and behind them.
@@ -294,7 +294,11 @@ impl Caddy<'_> {
             };
         }
         let status = if handler.get("abort").and_then(Node::bool) == Some(true) { 403 } else { status };
-        self.out.done(handler.at, what);
+        if matchers::has_placeholders(handler.text_of("body").unwrap_or_default()) {
+            self.out.partial(handler.at, what, "placeholders in a body are sent as they are written", "");
+        } else {
+            self.out.done(handler.at, what);
+        }
         if (200..600).contains(&status) {
             fixed(handler.at, status, handler.text_of("body").unwrap_or_default())
         } else {

@@ -114,6 +114,17 @@ pub(super) fn template(text: &str) -> Option<String> {
     Some(made)
 }
 
+/// Whether a text has placeholders that Caddy fills in.
+pub(super) fn has_placeholders(text: &str) -> bool {
+    let names = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+    names
+        .into_iter()
+        .any(|(name, _)| variable(name).is_some() || PREFIXES.iter().any(|it| name.starts_with(it)))
+}
+
+/// What names of further placeholders begin with.
+const PREFIXES: [&str; 6] = ["http.", "env.", "system.", "time.", "file.", "err."];
+
 fn variable(name: &str) -> Option<String> {
     let known = match name {
         "host" | "http.request.host" => "request.host",

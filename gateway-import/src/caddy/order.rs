@@ -1,5 +1,7 @@
 //! The order in which Caddy runs the directives of a site.
 
+use std::collections::HashMap;
+
 use super::tokens::Line;
 
 /// What Caddy sorts directives by.
@@ -35,9 +37,66 @@ pub(super) fn sort(lines: &mut [(Rank, &Line)]) {
     }
 }
 
-/// Whether Caddy makes one block of two neighbours: they have the same matcher.
-pub(super) fn is_joined(previous: &Line, line: &Line) -> bool {
-    matches!(line.name(), "handle" | "handle_path") && previous.words == line.words
+/// What Caddy compares to make one route of two neighbours: their group, and their matcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Neighbour {
+    group: &'static str,
+    matcher: Vec<String>,
+}
+
+/// Which directives have a group of their own: of its routes, a request takes one.
+pub(super) struct Neighbours {
+    has_handles: bool,
+    has_roots: bool,
+}
+
+impl Neighbours {
+    pub(super) fn new(lines: &[&Line]) -> Self {
+        let several = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count() > 1;
+        Self { has_handles: several(&is_block), has_roots: several(&|line| line.name() == "root") }
+    }
+
+    /// What a line is compared by; nothing where Caddy makes other routes of it.
+    pub(super) fn neighbour(&self, line: &Line, named: &HashMap<String, Line>) -> Option<Neighbour> {
+        let group = match line.name() {
+            "try_files" | "php_fastcgi" | "acme_server" => return None,
+            "rewrite" => "rewrite",
+            "root" if self.has_roots => "root",
+            _ if is_block(line) && self.has_handles => "handle",
+            _ => "",
+        };
+        let is_lone = line.arguments().len() == 1 && matches!(line.name(), "redir" | "rewrite" | "root");
+        let matcher = match line.word(1) {
+            path if path.starts_with('/') && !is_lone => vec![format!("path {path}")],
+            name if name.starts_with('@') => asked(named.get(name)?),
+            _ => Vec::new(),
+        };
+        Some(Neighbour { group, matcher })
+    }
+}
+
+/// What a named matcher asks, however it is written.
+fn asked(set: &Line) -> Vec<String> {
+    if set.words.len() > 1 {
+        return vec![spelled(set.arguments(), set.inner())];
+    }
+    let mut lines: Vec<String> = set.inner().iter().map(|line| spelled(&line.words, line.inner())).collect();
+    lines.sort();
+    lines
+}
+
+fn spelled(words: &[String], inner: &[Line]) -> String {
+    let mut made = words.join(" ");
+    for line in inner {
+        made.push('\n');
+        made.push_str(&spelled(&line.words, line.inner()));
+    }
+    made
+}
+
+/// Whether it is a `handle`, or a `handle_path`, which Caddy treats alike.
+pub(super) fn is_block(line: &Line) -> bool {
+    matches!(line.name(), "handle" | "handle_path")
 }
 
 /// Whether a directive without its matcher can be left out without harm.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::order::{Rank, is_harmless, is_joined, sort};
+use super::order::{Neighbour, Neighbours, Rank, is_block, is_harmless, sort};
 use super::tokens::Line;
 use super::{Caddy, matchers};
 use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
-use crate::draft::{Plug, To};
+use crate::draft::{Plug, To, with_facet};
 use crate::ports::{Port, Ports};
 use crate::steps::{Ending, Step, ends, place, walk};
 use crate::text;
@@ -72,6 +72,22 @@ pub(super) struct Site {
     pub(super) addresses: Vec<Address>,
 }
 
+impl Site {
+    /// The paths in its addresses, each once; the empty one is all.
+    fn paths(&self) -> Vec<&str> {
+        let mut paths: Vec<&str> = self.addresses.iter().map(|it| it.path.as_str()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
+    /// By how much it goes before other sites: those with longer paths are looked at first.
+    fn lift(&self) -> i64 {
+        let longest = self.addresses.iter().map(|it| it.path.len()).max().unwrap_or(0);
+        i64::try_from(longest).unwrap_or(0).min(1000) * 100_000
+    }
+}
+
 /// What holds where directives are read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
@@ -92,7 +108,7 @@ struct Block<'a> {
     joins: bool,
     cond: Cond,
     /// Of the blocks of a group, a request takes one.
-    group: &'a str,
+    group: Option<&'a str>,
 }
 
 impl Address {
@@ -122,26 +138,21 @@ impl Caddy<'_> {
         };
         let redirects = scheme.is_none() && port.is_none() && is_tls && !self.no_redirects;
         let port = port.unwrap_or(if is_tls { self.https_port } else { self.http_port });
+        let path = if matches!(path, "/" | "/*") { "" } else { path };
         Some(Address { host, port, is_tls, path: path.to_owned(), redirects })
     }
 
     /// Translates sites, those with longer hosts and paths first, as Caddy looks at them.
     pub(super) fn sites(&mut self, sites: Vec<Site>) {
         let ports = self.listeners(&sites);
+        self.fall_through(&sites);
         for site in &sites {
-            for address in &site.addresses {
-                if !address.path.is_empty() && address.path != "/" {
-                    self.out.lost(
-                        site.line.at,
-                        site.line.text(),
-                        "paths in a site's address are not translated",
-                        "use `handle`",
-                    );
-                }
-            }
             let mut facets = Vec::new();
-            for port in ports.all() {
-                let of: Vec<&Address> = site.addresses.iter().filter(|it| it.port() == *port).collect();
+            for (port, path) in
+                ports.all().flat_map(|port| site.paths().into_iter().map(move |path| (port, path)))
+            {
+                let of: Vec<&Address> =
+                    site.addresses.iter().filter(|it| it.port() == *port && it.path == path).collect();
                 if of.is_empty() {
                     continue;
                 }
@@ -164,7 +175,14 @@ impl Caddy<'_> {
                 if port.is_tls {
                     facet["scheme"] = json!("https");
                 }
-                facets.push(facet);
+                match matchers::path(path) {
+                    _ if path.is_empty() => facets.push(facet),
+                    Some(Cond::Is(cond)) => facets.push(with_facet(facet, &cond)),
+                    _ => {
+                        let todo = "use `handle`";
+                        self.out.closed(site.line.at, site.line.text(), "this path is not understood", todo);
+                    }
+                }
             }
             if facets.is_empty() {
                 continue;
@@ -183,9 +201,19 @@ impl Caddy<'_> {
                 items.push(crate::steps::Item { cond: Cond::Always, ending, plugins });
             }
             self.out.done(site.line.at, site.line.text());
-            place(self.out, name, &facets, items);
+            place(self.out, name, &facets, items, site.lift());
             self.redirects(site, name);
         }
+    }
+
+    /// Has requests that the paths of a host's sites don't take go on to sites of other names, as in Caddy.
+    fn fall_through(&mut self, sites: &[Site]) {
+        let Some(site) = sites.iter().find(|site| site.addresses.iter().any(|it| !it.path.is_empty())) else {
+            return;
+        };
+        self.out.gateway.insert("host_fallthrough".to_owned(), json!(true));
+        let why = "what no site takes is answered 404, in Caddy 200 without a body";
+        self.out.partial(site.line.at, site.line.text(), why, "");
     }
 
     /// Sends plain requests to https, as Caddy does for sites that don't say `http://`.
@@ -223,7 +251,8 @@ impl Caddy<'_> {
         let named_path = |name: &str| {
             let set = lines.iter().find(|line| line.name() == name)?;
             let own = (set.word(1) == "path").then(|| set.word(2).to_owned());
-            let inner = set.inner().iter().find(|line| line.name() == "path");
+            let is_set = set.words.len() == 1;
+            let inner = set.inner().iter().find(|line| is_set && line.name() == "path");
             own.or_else(|| inner.map(|line| line.word(1).to_owned()))
         };
         let rank = |line: &Line| {
@@ -247,33 +276,36 @@ impl Caddy<'_> {
         self.in_order(&lines, scope, true)
     }
 
-    /// Directives as steps, as they are written. Where Caddy sorts them, only the first `rewrite` that fits is used.
+    /// Directives as steps, as they are written. Where Caddy sorts them, only the first `rewrite` that fits is used, and
+    /// neighbours with the same matcher are one route: it is asked once, before the first of them.
     pub(super) fn in_order(&mut self, lines: &[&Line], scope: &mut Scope, is_sorted: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         self.groups += 1;
-        let group = self.groups.to_string();
+        let group = is_sorted.then(|| self.groups.to_string());
         // Of the blocks of one group, a request passes one.
         let mut taken = Cond::Never;
         let (mut rewritten, mut before) = (Cond::Never, None);
-        let mut previous: Option<&Line> = None;
+        let neighbours = Neighbours::new(lines);
+        let mut previous: Option<(Neighbour, Option<Cond>)> = None;
         for line in lines {
-            let joins = previous.replace(line).is_some_and(|previous| is_joined(previous, line));
             let (cond, arguments) = self.matched(line, scope);
+            let own = neighbours.neighbour(line, &scope.named).filter(|_| is_sorted);
+            let joined = previous.take().filter(|(previous, _)| Some(previous) == own.as_ref());
+            let joins = joined.is_some() && is_block(line);
             let is_rewrite = is_sorted && line.name() == "rewrite";
-            // It is asked of the path before any of them.
-            let changes = match is_rewrite {
-                true => before.get_or_insert_with(|| scope.changes.clone()),
-                false => &mut scope.changes,
-            };
-            let cond = cond.and_then(|cond| seen(cond, changes));
-            let cond = cond.map(|cond| match is_rewrite {
-                true => {
-                    let first = cond.clone().and(rewritten.clone().negate());
-                    rewritten = rewritten.clone().or(cond);
+            let cond = match joined {
+                Some((_, cond)) => cond,
+                None if is_rewrite => {
+                    // It is asked of the path before any of them.
+                    let cond =
+                        cond.and_then(|cond| seen(cond, before.get_or_insert_with(|| scope.changes.clone())));
+                    let first = cond.clone().map(|cond| cond.and(rewritten.clone().negate()));
+                    rewritten = rewritten.or(cond.unwrap_or(Cond::Never));
                     first
                 }
-                false => cond,
-            });
+                None => cond.and_then(|cond| seen(cond, &scope.changes)),
+            };
+            previous = own.map(|own| (own, cond.clone()));
             let name = line.name();
             let Some(cond) = cond else {
                 // Which requests are meant is not known: what follows can't be either.
@@ -289,103 +321,14 @@ impl Caddy<'_> {
                 }
                 continue;
             };
-            if matches!(name, "handle" | "route" | "handle_path") {
-                let block = Block { line, joins, cond, group: &group };
+            if is_block(line) || name == "route" {
+                let block = Block { line, joins, cond, group: group.as_deref() };
                 self.block(block, scope, &mut taken, &mut steps);
             } else {
                 self.directive(line, cond, &arguments, scope, &mut steps);
             }
         }
         steps
-    }
-
-    /// A directive's matcher and its other arguments; `None` when the matcher can't be translated.
-    fn matched(&self, line: &Line, scope: &Scope) -> (Option<Cond>, Vec<String>) {
-        let arguments = line.arguments();
-        let Some(first) = arguments.first() else { return (Some(Cond::Always), Vec::new()) };
-        let rest = || arguments.get(1..).unwrap_or_default().to_vec();
-        let lone = arguments.len() == 1 && matches!(line.name(), "redir" | "rewrite" | "root" | "try_files");
-        if matches!(line.name(), "try_files" | "tls" | "log" | "bind") {
-            return (Some(Cond::Always), arguments.to_vec());
-        }
-        match first.as_str() {
-            "*" => (Some(Cond::Always), rest()),
-            name if name.starts_with('@') => {
-                (scope.named.get(name).and_then(|line| self.matcher_set(line)), rest())
-            }
-            path if path.starts_with('/') && !lone => (matchers::path(path), rest()),
-            _ => (Some(Cond::Always), arguments.to_vec()),
-        }
-    }
-
-    /// `@name …` or `@name { … }`: all lines have to hold, of several lines of one kind any.
-    fn matcher_set(&self, line: &Line) -> Option<Cond> {
-        if line.block.is_none() {
-            let inner = Line { words: line.arguments().to_vec(), at: line.at, block: None };
-            return self.matcher(&inner);
-        }
-        self.each_matcher(line.inner())
-    }
-
-    /// All of these, of those that ask for the same header any.
-    fn each_matcher(&self, lines: &[Line]) -> Option<Cond> {
-        let mut all: Vec<(String, Cond)> = Vec::new();
-        for line in lines {
-            let made = self.matcher(line)?;
-            let kind = match line.name() {
-                "header" => format!("header {}", line.word(1).to_ascii_lowercase()),
-                name @ ("path" | "host" | "method" | "query" | "remote_ip" | "client_ip") => name.to_owned(),
-                _ => String::new(),
-            };
-            match all.iter_mut().find(|(known, _)| !kind.is_empty() && *known == kind) {
-                Some((_, known)) => *known = known.clone().or(made),
-                None => all.push((kind, made)),
-            }
-        }
-        Some(Cond::all(all.into_iter().map(|(_, cond)| cond)))
-    }
-
-    fn matcher(&self, line: &Line) -> Option<Cond> {
-        let arguments = line.arguments();
-        let (first, rest) = (arguments.first().map(String::as_str), arguments.get(1..).unwrap_or_default());
-        match line.name() {
-            "path" => {
-                arguments.iter().map(|one| matchers::path(one)).collect::<Option<Vec<_>>>().map(Cond::any)
-            }
-            "path_regexp" => arguments.last().and_then(|regex| matchers::path_regex(regex)),
-            "host" => matchers::hosts(arguments),
-            "method" => {
-                let names: Vec<String> = arguments.iter().map(|it| it.to_ascii_uppercase()).collect();
-                Some(Cond::methods(&names.iter().map(String::as_str).collect::<Vec<_>>()))
-            }
-            "header" => matchers::header(first?, rest),
-            "header_regexp" => match arguments {
-                [name, regex] | [_, name, regex] => matchers::header_regex(name, regex),
-                _ => None,
-            },
-            "query" => {
-                let pairs = arguments.iter().map(|it| {
-                    let (name, value) = it.split_once('=').unwrap_or((it, ""));
-                    (name.to_owned(), value.to_owned())
-                });
-                Some(matchers::query(&pairs.collect::<Vec<_>>()))
-            }
-            "remote_ip" | "client_ip" => {
-                // With `forwarded`, it is the address that the request names.
-                if first? == "forwarded" { None } else { matchers::clients(arguments) }
-            }
-            "protocol" => match first? {
-                scheme @ ("http" | "https") => Some(Cond::is(json!({ "scheme": scheme }))),
-                "grpc" => Some(Cond::is(json!({ "grpc": {} }))),
-                _ => None,
-            },
-            "not" if line.block.is_some() => Some(self.each_matcher(line.inner())?.negate()),
-            "not" => {
-                let inner = Line { words: arguments.to_vec(), at: line.at, block: None };
-                Some(self.matcher(&inner)?.negate())
-            }
-            _ => None,
-        }
     }
 
     fn directive(
@@ -431,8 +374,9 @@ impl Caddy<'_> {
             inner.extend(self.directives(line.inner(), &mut inner_scope));
         }
         let is_route = line.name() == "route";
-        let own = if is_route || joins { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
-        if !is_route {
+        let is_alone = is_route || group.is_none();
+        let own = if is_alone || joins { cond.clone() } else { cond.clone().and(taken.clone().negate()) };
+        if !is_alone {
             *taken = taken.clone().or(cond.clone());
         }
         // Those who go on behind it are changed.
@@ -446,7 +390,7 @@ impl Caddy<'_> {
             before.push(Step::Inner { cond: Cond::Always, steps: inner, group: None, ends: false });
             return;
         }
-        let group = (!is_route).then(|| group.to_owned());
+        let group = group.filter(|_| !is_route).map(str::to_owned);
         steps.push(Step::Inner { cond, steps: inner, group, ends: false });
     }
 

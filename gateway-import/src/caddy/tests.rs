@@ -81,3 +81,21 @@ fn pages_for_errors_close_nothing() {
         );
     }
 }
+
+#[test]
+fn paths_that_depend_on_files_are_not_passed_on() {
+    let site = "http://a.test {\n root * /www\n try_files {path} /x\n reverse_proxy 10.0.0.1:1\n}\n";
+    let made = import(Format::Caddyfile, site).expect("an import");
+    assert_eq!(made.report.count(Outcome::Closed), 1);
+    assert_eq!(made.proxies[0]["backend_port"], 9);
+}
+
+#[test]
+fn fields_of_the_connection_are_left_out() {
+    let site = "http://a.test {\n header -Connection\n request_header -Upgrade\n reverse_proxy 10.0.0.1:1 {\n\
+                header_up Connection close\n header_up TE trailers\n header_down -Transfer-Encoding\n }\n}\n";
+    let made = import(Format::Caddyfile, site).expect("an import");
+    assert_eq!(made.plugin_configs, Vec::<serde_json::Value>::new());
+    assert_eq!(made.report.losses().count(), 0, "the gateway writes them itself");
+    assert_eq!(made.report.count(Outcome::Needless), 4);
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::fetch::split;
+use super::fetch::{ending, split};
 use super::sections::Line;
 use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
@@ -161,11 +161,15 @@ impl Acls {
     /// `FETCH [FLAGS] VALUES`.
     fn asked(&self, words: &[&str], reader: &mut Reader<'_>) -> Term {
         let Some((fetch, rest)) = words.split_first() else { return Term::Unknown };
-        let Some(test) = Test::read(rest, reader) else { return Term::Unknown };
+        let Some(mut test) = Test::read(rest, reader) else { return Term::Unknown };
         let parts = split(fetch);
         let mut converters = parts.iter().map(String::as_str);
         let fetch = converters.next().unwrap_or_default();
-        let mut test = test;
+        // What is made of a sample is a text like any other: `path_beg,lower` compares the whole of it.
+        let is_made = parts.len() > 1 && ending(fetch.split('(').next().unwrap_or_default()).is_some();
+        if is_made && test.how.is_none() {
+            test.how = Some("str".to_owned());
+        }
         for converter in converters {
             match converter {
                 // Lower case of it is looked at.
@@ -274,10 +278,7 @@ impl Test {
 
     /// When a fetch has one of the values; `None` when it is not known here.
     pub(super) fn of(&self, name: &str, argument: &str) -> Option<Cond> {
-        let (base, suffix) = match name.rsplit_once('_') {
-            Some((base, suffix @ ("beg" | "end" | "sub" | "reg" | "dir" | "dom" | "len"))) => (base, suffix),
-            _ => (name, ""),
-        };
+        let (base, suffix) = ending(name).unwrap_or((name, ""));
         let how = self.how.as_deref().unwrap_or(suffix);
         match base {
             "path" | "url" | "pathq" => {
@@ -380,7 +381,6 @@ impl Test {
         };
         match how {
             "" | "str" | "dom" | "beg" => {
-                // A port in the header would make HAProxy's test fail; here it is not looked at.
                 let names: Vec<String> = self
                     .values
                     .iter()

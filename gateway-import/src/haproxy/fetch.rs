@@ -17,3 +17,9 @@ pub(super) fn split(text: &str) -> Vec<String> {
     }
     parts
 }
+
+/// A fetch's name cut before its way of comparing.
+pub(super) fn ending(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once('_')
+        .filter(|(_, suffix)| matches!(*suffix, "beg" | "end" | "sub" | "reg" | "dir" | "dom" | "len"))
+}

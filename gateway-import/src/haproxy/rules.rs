@@ -1,11 +1,12 @@
 //! `http-request`, `http-response`, `redirect` and `tcp-request` rules as steps.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Haproxy;
 use super::acl::{Acls, Term, Ways, plain};
 use super::changes::{changed_header, changed_target, put_before};
 use super::sections::{Line, Section, rate_period};
+use super::templates::{groups, template};
 use crate::changed::What;
 use crate::cond::Cond;
 use crate::draft::{Plug, To};
@@ -79,13 +80,13 @@ impl Haproxy<'_, '_> {
     }
 
     /// The words of a rule before its condition, and the ways in which that holds.
-    fn split<'l>(&mut self, words: &'l [String], acls: &Acls) -> (&'l [String], Ways) {
+    pub(super) fn split<'l>(&mut self, words: &'l [String], acls: &Acls) -> (&'l [String], Ways) {
         let at = words.iter().position(|word| word == "if" || word == "unless").unwrap_or(words.len());
         let (before, after) = words.split_at_checked(at).unwrap_or((words, &[]));
         (before, acls.condition(after, &mut self.reader))
     }
 
-    fn closed(&mut self, line: &Line, why: &str, steps: &mut Vec<Step>) {
+    pub(super) fn closed(&mut self, line: &Line, why: &str, steps: &mut Vec<Step>) {
         if self.out.guard(line.at, line.text(), why, TODO) {
             steps.push(Step::End(Cond::Always, Ending::new(line.at, To::Closed)));
         }
@@ -141,14 +142,14 @@ impl Haproxy<'_, '_> {
             }
             "return" => self.returned(line, &rest, cond, steps),
             "set-header" | "add-header" | "del-header" | "replace-header" | "replace-value" => {
+                self.header(line, words, cond.clone(), "request_transformer", acls, steps);
                 if let Some(what) = changed_header(action, &rest) {
                     acls.change(cond.as_ref(), what);
                 }
-                self.header(line, action, &rest, cond, "request_transformer", steps);
             }
             "set-path" | "set-pathq" | "set-uri" | "replace-path" | "replace-pathq" | "replace-uri"
             | "set-query" | "set-method" => {
-                self.rewrite(line, action, &rest, cond.clone(), steps);
+                self.rewrite(line, action, &rest, cond.clone(), acls, steps);
                 for what in changed_target(action, &rest) {
                     acls.change(cond.as_ref(), what);
                 }
@@ -278,53 +279,13 @@ impl Haproxy<'_, '_> {
         }
     }
 
-    /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
-    fn redirect(&mut self, line: &Line, words: &[String], acls: &Acls, steps: &mut Vec<Step>) {
-        let (words, ways) = self.split(words, acls);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let after =
-            |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
-        let status: u16 = after("code").and_then(|code| code.parse().ok()).unwrap_or(302);
-        let query = if words.contains(&"drop-query") { "drop" } else { "keep" };
-        let made = match words.as_slice() {
-            ["scheme", scheme @ ("http" | "https"), ..] => {
-                Some(json!({ "status_code": status, "scheme": scheme }))
-            }
-            ["location", to, ..] => {
-                template(to).map(|to| json!({ "status_code": status, "location": to, "query": "drop" }))
-            }
-            ["prefix", to, ..] => template(to).map(|to| {
-                let to = format!("{}${{request.path}}", to.trim_end_matches('/'));
-                json!({ "status_code": status, "location": to, "query": query })
-            }),
-            _ => None,
-        };
-        let good = |config: &Value| {
-            let location = config["location"].as_str();
-            location.is_none_or(|to| {
-                ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
-            })
-        };
-        match (made.filter(good), plain(&ways)) {
-            (Some(config), Some(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
-                self.out.done(line.at, line.text());
-                // What has the scheme already goes on.
-                let cond = match config["scheme"].as_str() {
-                    Some(scheme) => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
-                    None => cond,
-                };
-                steps.push(Step::End(cond, Ending::new(line.at, To::Redirect(config))));
-            }
-            _ => self.closed(line, "this redirect can't be translated", steps),
-        }
-    }
-
     fn rewrite(
         &mut self,
         line: &Line,
         action: &str,
         words: &[&str],
         cond: Option<Cond>,
+        acls: &Acls,
         steps: &mut Vec<Step>,
     ) {
         let made = match (action, words) {
@@ -351,7 +312,12 @@ impl Haproxy<'_, '_> {
         };
         match (made, cond) {
             (Some(config), Some(cond)) => {
-                self.out.done(line.at, line.text());
+                if matches!(action, "set-path" | "replace-path") {
+                    self.told(line, config["path"].as_str().unwrap_or_default(), acls);
+                } else {
+                    let todo = "remove its parameters with `rewrite.query`";
+                    self.out.partial(line.at, line.text(), "the query of the request stays", todo);
+                }
                 steps.push(Step::Pass(cond, Plug::new("rewrite", config)));
             }
             _ => self.closed(line, "this rewrite can't be translated", steps),
@@ -361,12 +327,14 @@ impl Haproxy<'_, '_> {
     fn header(
         &mut self,
         line: &Line,
-        action: &str,
-        words: &[&str],
+        words: &[String],
         cond: Option<Cond>,
         plugin: &'static str,
+        acls: &Acls,
         steps: &mut Vec<Step>,
     ) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let Some((&action, words)) = words.split_first() else { return };
         let is_request = plugin == "request_transformer";
         let name = words.first().copied().unwrap_or_default();
         let is_own = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"]
@@ -385,15 +353,15 @@ impl Haproxy<'_, '_> {
             _ => None,
         };
         match (rule, cond) {
-            (Some(_), Some(cond))
+            (Some(rule), Some(cond))
                 if is_request && name.eq_ignore_ascii_case("host") && action == "set-header" =>
             {
-                self.out.done(line.at, line.text());
+                self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
                 let host = words.get(1).and_then(|host| template(host)).unwrap_or_default();
                 steps.push(Step::Pass(cond, Plug::new("rewrite", json!({ "host": host }))));
             }
             (Some(rule), Some(cond)) => {
-                self.out.done(line.at, line.text());
+                self.told(line, rule["value"].as_str().unwrap_or_default(), acls);
                 steps.push(Step::Pass(cond, Plug::new(plugin, json!({ "rules": [rule] }))));
             }
             _ if is_request && !name.is_empty() && action == "set-header" => {
@@ -418,81 +386,14 @@ impl Haproxy<'_, '_> {
 
     fn http_response(&mut self, line: &Line, acls: &Acls, steps: &mut Vec<Step>) {
         let (words, ways) = self.split(line.arguments(), acls);
-        let Some((action, rest)) = words.split_first() else { return };
-        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let Some(action) = words.first() else { return };
         let cond = plain(&ways);
         match action.as_str() {
             "set-header" | "add-header" | "del-header" => {
-                self.header(line, action, &rest, cond, "response_transformer", steps);
+                self.header(line, words, cond, "response_transformer", acls, steps);
             }
             "deny" => self.closed(line, "responses are not refused by rules", steps),
             _ => self.out.lost(line.at, line.text(), "the gateway does not support this", ""),
         }
     }
-}
-
-/// `\1` as `${1}`.
-fn groups(text: &str) -> String {
-    let mut made = String::new();
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' if rest.peek().is_some_and(char::is_ascii_digit) => {
-                made.push_str("${");
-                made.extend(rest.next());
-                made.push('}');
-            }
-            '$' => made.push_str("$$"),
-            c => made.push(c),
-        }
-    }
-    made
-}
-
-/// A text with HAProxy's `%[…]` as one with ours; `None` when one of them has no counterpart.
-fn template(text: &str) -> Option<String> {
-    let mut made = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('%') {
-        made.push_str(before);
-        if let Some(after) = after.strip_prefix('%') {
-            made.push('%');
-            rest = after;
-            continue;
-        }
-        let (fetch, tail) = after.strip_prefix('[')?.split_once(']')?;
-        made.push_str(&format!("${{{}}}", variable(fetch)?));
-        rest = tail;
-    }
-    made.push_str(rest);
-    Some(made)
-}
-
-fn variable(fetch: &str) -> Option<String> {
-    let (name, argument) =
-        fetch.split_once('(').map_or((fetch, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
-    let known = match name {
-        "src" => "client.address",
-        "src_port" => "client.port",
-        "dst" => "server.address",
-        "dst_port" => "server.port",
-        "path" => "request.path",
-        "query" => "request.query",
-        "url" | "capture.req.uri" | "pathq" => "request.target",
-        "method" | "capture.req.method" => "request.method",
-        "uuid" | "unique-id" => "request.id",
-        "ssl_fc_sni" => "tls.server_name",
-        "ssl_fc_protocol" => "tls.version",
-        "ssl_fc_cipher" => "tls.cipher",
-        "ssl_c_s_dn" if argument.is_empty() => "tls.client.subject",
-        "ssl_c_s_dn" if argument == "cn" || argument == "CN" => "tls.client.common_name",
-        "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => "request.authority",
-        "hdr" | "req.hdr" | "req.fhdr" if !argument.is_empty() && !argument.contains(',') => {
-            return Some(format!("request.header.{}", argument.to_ascii_lowercase()));
-        }
-        "url_param" | "urlp" if !argument.is_empty() => return Some(format!("request.query.{argument}")),
-        "cook" | "req.cook" if !argument.is_empty() => return Some(format!("request.cookie.{argument}")),
-        _ => return None,
-    };
-    Some(known.to_owned())
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Kong, list, name, ours, plugins, reference, texts};
 use crate::draft::set;
 use crate::text;
-use crate::tree::Node;
+use crate::tree::{Kind, Node};
 
 impl Kong {
     pub(super) fn lone_route(&mut self, route: &Node) {
@@ -32,14 +32,16 @@ impl Kong {
             self.stream_route(&place, route, common, service);
             return;
         }
-        let strips = self.rules(&place, route, &mut common);
-        let weight = conditions(route, &mut common);
+        let Some((strips, weight)) = self.asked(&place, route, &mut common) else { return };
         let mut paths: Vec<Option<String>> = texts(route, "paths").into_iter().map(Some).collect();
         if paths.is_empty() {
             paths.push(if hosts_given(&common) { None } else { Some("/".to_owned()) });
         }
         let base = if called == "unnamed" { format!("{service}-route") } else { called.clone() };
         for path in paths {
+            if !path.as_deref().is_none_or(|path| self.is_known(&place, route, path)) {
+                continue;
+            }
             let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &base)))]);
             // All paths of certain hosts: said so, it may stand beside one for all hosts.
             let path = path.filter(|path| path != "/" || !hosts_given(&common));
@@ -87,9 +89,53 @@ impl Kong {
         }
     }
 
-    /// What all paths of a route have in common; says whether the path is stripped.
-    fn rules(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> bool {
-        let hosts = self.hosts(place, texts(route, "hosts"));
+    /// Whether a route asks for something that is not translated: without it, it would take requests that are not its own.
+    /// Such a route is left out.
+    fn is_narrower(&mut self, place: &str, route: &Node, keys: &[&str]) -> bool {
+        let asks =
+            |key: &&&str| route.get(key).is_some_and(|value| value.value != Kind::Null && !is_empty(value));
+        let Some(key) = keys.iter().find(asks) else { return false };
+        let why = "which requests are meant can't be translated; the route is left out";
+        self.out.closed(route.at, format_args!("{place}.{key}"), why, "write it with `matches`");
+        true
+    }
+
+    /// What all paths of a route have in common; says whether the path is stripped, and how much the route asks for. `None`
+    /// leaves it out.
+    fn asked(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> Option<(bool, i64)> {
+        if self.is_narrower(place, route, &["expression", "sources", "destinations"]) {
+            return None;
+        }
+        let strips = self.rules(place, route, common)?;
+        let weight = conditions(route, common);
+        if weight.is_none() {
+            let why = "a regex of its headers looks around or refers back: none here; the route is left out";
+            self.out.closed(route.at, format_args!("{place}.headers"), why, "write it otherwise");
+        }
+        Some((strips, weight?))
+    }
+
+    /// Whether a path is one here, too; one that is not is left out.
+    fn is_known(&mut self, place: &str, route: &Node, path: &str) -> bool {
+        let is_known = path.strip_prefix('~').is_none_or(text::is_regex);
+        if !is_known {
+            let what = format!("{place}.paths `{path}`");
+            let why = "it looks around, refers back, or is too large: none here; the path is left out";
+            self.out.closed(route.at, what, why, "write it otherwise");
+        }
+        is_known
+    }
+
+    /// Its hosts, and what is sent to the target; says whether the path is stripped. `None` leaves the route out.
+    fn rules(&mut self, place: &str, route: &Node, common: &mut Map<String, Value>) -> Option<bool> {
+        let asked = texts(route, "hosts");
+        let has_hosts = !asked.is_empty();
+        let hosts = self.hosts(place, asked);
+        if has_hosts && hosts.is_empty() {
+            let why = "none of its hosts can be translated; the route is left out";
+            self.out.closed(route.at, format_args!("{place}.hosts"), why, "write other hosts");
+            return None;
+        }
         if !hosts.is_empty() {
             set(common, "hosts", hosts);
         }
@@ -102,10 +148,25 @@ impl Kong {
         if route.get("preserve_host").and_then(Node::bool).unwrap_or(false) {
             set(common, "preserve_host_header", true);
         }
-        strips
+        Some(strips)
     }
 
     fn stream_route(&mut self, place: &str, route: &Node, common: Map<String, Value>, service: &str) {
+        if self.is_narrower(place, route, &["snis", "expression", "hosts", "paths", "methods", "headers"]) {
+            return;
+        }
+        let by_address = |to: &Node| to.get("ip").is_some() || to.get("port").is_none();
+        let sources: Option<Vec<String>> = list(route, "sources")
+            .map(|from| {
+                let ip = from.get("ip").and_then(Node::plain).filter(|ip| text::is_network(ip));
+                ip.filter(|_| from.get("port").is_none())
+            })
+            .collect();
+        let Some(sources) = sources.filter(|_| !list(route, "destinations").any(by_address)) else {
+            let what = format!("{place}: sources and destinations");
+            let why = "only clients' networks and the gateway's ports are known here; the route is left out";
+            return self.out.closed(route.at, what, why, "");
+        };
         let ports: HashSet<u64> =
             list(route, "destinations").filter_map(|to| to.get("port").and_then(Node::uint)).collect();
         if ports.is_empty() {
@@ -116,6 +177,11 @@ impl Kong {
             let mut proxy = Map::from_iter([("id".to_owned(), json!(self.out.id("proxy", &called)))]);
             set(&mut proxy, "listen_port", port);
             proxy.extend(common.clone());
+            if !sources.is_empty()
+                && let Some(id) = proxy["id"].as_str().map(str::to_owned)
+            {
+                self.out.plugin(&id, "ip_restriction", json!({ "allow": sources }));
+            }
             let at = self.out.proxies.len();
             self.out.proxies.push(Value::Object(proxy));
             self.of_route.entry(name(route)).or_default().push(at);
@@ -124,7 +190,7 @@ impl Kong {
         self.leftovers(
             place,
             route,
-            &["destinations", "protocols", "service", "plugins", "strip_path", "preserve_host"],
+            &["sources", "destinations", "protocols", "service", "plugins", "strip_path", "preserve_host"],
         );
     }
 
@@ -167,8 +233,12 @@ impl Kong {
     }
 }
 
-/// What a route asks for besides hosts and paths, as one match; says how much it is.
-fn conditions(route: &Node, common: &mut Map<String, Value>) -> i64 {
+fn is_empty(value: &Node) -> bool {
+    value.items().is_empty() && value.entries().is_empty() && value.plain().is_none_or(|text| text.is_empty())
+}
+
+/// What a route asks for besides hosts and paths, as one match; says how much it is. `None` where a regex is none here.
+fn conditions(route: &Node, common: &mut Map<String, Value>) -> Option<i64> {
     let mut condition = Map::new();
     let methods = texts(route, "methods");
     if !methods.is_empty() {
@@ -190,9 +260,10 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> i64 {
                     json!({ "regex": format!("(?i)(?:.*, )?(?:{})(?:, .*)?", any.join("|")) })
                 }
             };
-            (name.clone(), how)
+            let regex = how.get("regex").and_then(Value::as_str);
+            regex.is_none_or(text::is_regex).then(|| (name.clone(), how.clone()))
         })
-        .collect();
+        .collect::<Option<_>>()?;
     if !headers.is_empty() {
         set(&mut condition, "headers", headers);
     }
@@ -210,7 +281,7 @@ fn conditions(route: &Node, common: &mut Map<String, Value>) -> i64 {
     if !condition.is_empty() {
         set(common, "matches", vec![Value::Object(condition)]);
     }
-    weight
+    Some(weight)
 }
 
 fn hosts_given(proxy: &Map<String, Value>) -> bool {

@@ -29,10 +29,12 @@ impl<'d> Nginx<'_> {
         let own = levels.last().filter(|level| level.name == "location");
         let alias = own.and_then(|level| level.block.iter().find(|it| it.name == "alias"));
         let root = alias.or_else(|| innermost(levels, "root"));
+        // An `if` has none of the location around it.
+        let around = if levels.last().is_some_and(|level| level.name == "if") { 1 } else { 2 };
         let tried = levels
             .iter()
             .rev()
-            .take(2)
+            .take(around)
             .find_map(|level| level.block.iter().find(|it| it.name == "try_files"));
         let Some(folder) = root.and_then(|root| root.arguments.first()) else {
             if let Some(tried) = tried
@@ -107,16 +109,21 @@ impl<'d> Nginx<'_> {
             .collect();
         if known.iter().any(|it| it.contains('$')) {
             self.out.lost(tried.at, what, "only `$uri` is known in it; it answers 503", "");
-            return Passed {
-                cond: Cond::Always,
-                to: To::Closed,
-                settings: Map::new(),
-                rewrite: None,
-                plugins: None,
-            };
+            return closed();
         }
         if known.is_empty() {
             known.push("{path}".to_owned());
+        }
+        let fixed = known.iter().any(|it| it.matches("{path}").count() != 1);
+        let why = "whether a fixed file is there is not looked at";
+        if fixed && self.out.guard(tried.at, &what, why, "use `static_files` with `spa_fallback`") {
+            return closed();
+        }
+        known.retain(|it| it.matches("{path}").count() == 1);
+        // Folders are asked for by `$uri/` only.
+        if !candidates.iter().any(|it| it.ends_with('/')) {
+            set(&mut config, "index", json!([]));
+            config.shift_remove("listing");
         }
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
@@ -151,8 +158,6 @@ impl<'d> Nginx<'_> {
     ) -> Option<Passed> {
         let what = format!("{place}: {tried}");
         let last = tried.arguments.last()?;
-        let closed =
-            Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None };
         if last.starts_with('@') {
             let location = site.locations.iter().find(|it| it.way == Way::Named(last.clone())).cloned();
             let plain = location.filter(|it| {
@@ -163,7 +168,7 @@ impl<'d> Nginx<'_> {
             });
             let Some(location) = plain else {
                 self.out.closed(tried.at, what, "this named location can't be translated", "");
-                return Some(closed);
+                return Some(closed());
             };
             let levels = [site.http, site.directive, location.directive];
             let inner = item::place(site, &levels);
@@ -178,8 +183,14 @@ impl<'d> Nginx<'_> {
                 one.settings.extend(own);
                 one.plugins = Some(plugins.clone());
             }
-            self.out.done(tried.at, what);
-            return if passed.len() == 1 { passed.pop() } else { Some(closed) };
+            if known.is_some() {
+                let why =
+                    "methods other than GET and HEAD go on where there is a file, too; nginx answers 405";
+                self.out.partial(tried.at, what, why, "");
+            } else {
+                self.out.done(tried.at, what);
+            }
+            return if passed.len() == 1 { passed.pop() } else { Some(closed()) };
         }
         if let Some(status) = last.strip_prefix('=') {
             if status != "404" {
@@ -195,7 +206,7 @@ impl<'d> Nginx<'_> {
         if let (false, Some(guarded)) = (file.contains('$'), guarded) {
             let why = format!("its last file is guarded by `{guarded}`");
             if self.out.guard(tried.at, &what, why, "") {
-                return Some(closed);
+                return Some(closed());
             }
         }
         // A last file that only falls back to a location by its ending is that location's.
@@ -211,7 +222,7 @@ impl<'d> Nginx<'_> {
             }
             _ => {
                 self.out.lost(tried.at, what, "its last word leads to another location; it answers 503", "");
-                Some(closed)
+                Some(closed())
             }
         }
     }
@@ -272,6 +283,10 @@ fn is_guarded(location: &Location<'_>) -> bool {
     location.directive.block.iter().any(guards)
 }
 
+fn closed() -> Passed {
+    Passed { cond: Cond::Always, to: To::Closed, settings: Map::new(), rewrite: None, plugins: None }
+}
+
 fn files_of(config: Map<String, Value>, strips: bool) -> Passed {
     let settings = Map::from_iter([("strip_listen_path".to_owned(), json!(strips))]);
     Passed {
@@ -296,6 +311,8 @@ fn folder_config(levels: &[&Directive], path: &str) -> Map<String, Value> {
     }
     if let Some(kind) = first(levels, "default_type") {
         set(&mut config, "default_type", kind);
+    } else {
+        set(&mut config, "default_type", "text/plain");
     }
     // nginx serves files whose names begin with a dot.
     set(&mut config, "dotfiles", true);

@@ -286,11 +286,7 @@ impl Nginx<'_> {
         else {
             return;
         };
-        let mut methods = limit.arguments.clone();
-        if methods.iter().any(|method| method == "GET") {
-            methods.push("HEAD".to_owned());
-        }
-        let others = Cond::is(json!({ "methods": methods })).negate();
+        let others = other_methods(limit);
         let what = format!("{place}: {limit}");
         let only_addresses = limit.block.iter().all(|it| matches!(it.name.as_str(), "allow" | "deny"));
         match self.denied_by(&limit.block).filter(|_| only_addresses) {
@@ -326,6 +322,15 @@ impl Nginx<'_> {
             }
         }
     }
+}
+
+/// The methods that a `limit_except` holds for: all but those that it names.
+pub(super) fn other_methods(limit: &Directive) -> Cond {
+    let mut methods = limit.arguments.clone();
+    if methods.iter().any(|method| method == "GET") {
+        methods.push("HEAD".to_owned());
+    }
+    Cond::is(json!({ "methods": methods })).negate()
 }
 
 /// Whether a directive of a module we don't know keeps requests out, to go by its name.

@@ -106,6 +106,14 @@ impl<'d> Nginx<'_> {
                     continue;
                 }
             };
+            if let Way::Exact(path) | Way::Prefix(path) = &way
+                && (is_never(path)
+                    || matches!(way, Way::Exact(_)) && (path.ends_with("/.") || path.ends_with("/..")))
+            {
+                let why = "no path is like this once slashes in a row and dot segments are resolved";
+                self.out.needless(directive.at, directive, why);
+                continue;
+            }
             let inner = self.locations(directive, count);
             found.push(Location { way, before_regexes, directive, inner });
         }
@@ -189,6 +197,12 @@ impl<'d> Nginx<'_> {
     }
 }
 
+/// Whether a path has an empty or dot segment: nginx looks for locations by paths without those.
+fn is_never(path: &str) -> bool {
+    let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    segments[..segments.len() - 1].iter().any(|segment| matches!(*segment, "" | "." | ".."))
+}
+
 /// The requests that a prefix of nginx's takes, which may end within a segment.
 pub(super) fn prefix(path: &str) -> Base {
     if path == "/" {
@@ -199,6 +213,11 @@ pub(super) fn prefix(path: &str) -> Base {
         Some(trimmed) => {
             Base { paths: vec![json!({ "prefix": trimmed })], cond: Cond::path("exact", trimmed).negate() }
         }
+        // Paths have no dot segments; names that begin so are others.
+        None if path.ends_with("/.") || path.ends_with("/..") => Base {
+            paths: vec![json!({ "regex": format!("{}[^/].*", text::literal(path)) })],
+            cond: Cond::Always,
+        },
         None => Base {
             paths: vec![
                 json!({ "prefix": path }),

@@ -8,6 +8,7 @@ use super::blocks::Directive;
 use super::{Nginx, first, said};
 use crate::cond::Cond;
 use crate::draft::{Plug, set};
+use crate::own_fields::is_framing;
 
 /// Directives that become plugins of a location. Each level that has one of a name has all of that name.
 pub(super) const NAMES: &[&str] = &[
@@ -26,8 +27,7 @@ pub(super) const NAMES: &[&str] = &[
 ];
 
 /// Headers the gateway sets by itself.
-const OWN_HEADERS: &[&str] =
-    &["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "connection", "upgrade"];
+const OWN_HEADERS: &[&str] = &["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
 
 /// A zone of `limit_req_zone` or `limit_conn_zone`: by what it counts, for which requests, and how many.
 #[derive(Debug, Clone)]
@@ -242,7 +242,7 @@ impl Nginx<'_> {
     ) {
         let what = format!("{place}: {header}");
         let lower = name.to_ascii_lowercase();
-        if OWN_HEADERS.contains(&lower.as_str()) && !value.is_empty() {
+        if is_framing(&lower) || OWN_HEADERS.contains(&lower.as_str()) && !value.is_empty() {
             return self.out.needless(header.at, what, "the gateway sets it by itself");
         }
         let remove = json!({ "operation": "remove", "target": "header", "key": name });
@@ -296,18 +296,31 @@ fn grouped(plugin: &'static str, rules: Vec<(Option<Value>, Value)>, made: &mut 
     );
 }
 
-/// When a text that is one header, parameter or cookie is not empty.
+/// When a text is not empty; always where that is not known.
 fn not_empty(text: &str) -> Cond {
-    let name = text
-        .strip_prefix("${request.")
-        .and_then(|rest| rest.strip_suffix('}'))
-        .filter(|name| !name.contains('$'));
+    let mut any = Cond::Never;
+    let mut rest = text;
+    while let Some(after) = rest.strip_prefix("${") {
+        let Some((name, behind)) = after.split_once('}') else { return Cond::Always };
+        any = any.or(is_there(name));
+        rest = behind;
+    }
+    if rest.is_empty() { any } else { Cond::Always }
+}
+
+/// When a variable of the gateway's is not empty.
+fn is_there(name: &str) -> Cond {
     for (family, kind) in [("header.", "headers"), ("query.", "query"), ("cookie.", "cookies")] {
-        if let Some(name) = name.and_then(|name| name.strip_prefix(family)) {
+        if let Some(name) = name.strip_prefix("request.").and_then(|name| name.strip_prefix(family)) {
             return Cond::is(json!({ kind: { name: { "regex": ".+" } } }));
         }
     }
-    Cond::Always
+    match name {
+        "request.query" => Cond::is(json!({ "query_string": { "regex": ".+" } })),
+        "tls.version" | "tls.cipher" => Cond::is(json!({ "scheme": "https" })),
+        "tls.client.subject" => Cond::is(json!({ "tls": { "client_certificate": { "present": true } } })),
+        _ => Cond::Always,
+    }
 }
 
 fn gzip(levels: &[&Directive]) -> Plug {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::asked::{Test, flagged};
 use super::blocks::{Directive, HANDLERS};
+use super::guards::other_methods;
 use super::item::{Item, Rewritten, place};
 use super::location::{Base, Location, Way};
 use super::site::Site;
@@ -29,6 +30,37 @@ struct Rewriting<'d, 'a> {
 }
 
 impl<'d> Nginx<'_> {
+    /// Runs the rewrite directives of a location, for the methods that its `limit_except` leaves: others get its block, which
+    /// has none of them.
+    pub(super) fn scripted(
+        &mut self,
+        site: &Site<'d>,
+        base: &Base,
+        levels: &[&'d Directive],
+        jumps: usize,
+        items: &mut Vec<Item>,
+    ) -> bool {
+        let own = levels.last().filter(|level| level.name == "location");
+        let limit = own.and_then(|level| level.block.iter().find(|it| it.name == "limit_except"));
+        let has_script = own.is_some_and(|level| {
+            level.block.iter().any(|it| matches!(it.name.as_str(), "return" | "rewrite" | "if"))
+        });
+        let Some(limit) = limit.filter(|_| has_script) else {
+            return self.script(site, base, levels, jumps, items);
+        };
+        let what = format!("{}: {limit}", place(site, levels));
+        let others = other_methods(limit);
+        let why = "beside `return`, `rewrite` and `if`, only `deny all` in it can be translated";
+        if self.denied_by(&limit.block) == Some(Cond::Always) {
+            self.out.done(limit.at, what);
+            let answer = To::Answer(403, "text/plain".to_owned(), String::new());
+            items.push(Item::new(&base.and(others.clone()), answer, "denied"));
+        } else if self.out.guard(limit.at, what, why, TODO) {
+            items.push(Item::new(&base.and(others.clone()), To::Closed, "denied"));
+        }
+        self.script(site, &base.and(others.negate()), levels, jumps, items)
+    }
+
     /// Runs the rewrite directives of a level. What ends a request becomes an item; says whether any request goes on.
     pub(super) fn script(
         &mut self,
@@ -72,6 +104,12 @@ impl<'d> Nginx<'_> {
 
     /// `return CODE [TEXT]` and `return URL`.
     fn returned(&mut self, place: &str, answer: &Directive, levels: &[&Directive]) -> To {
+        let own =
+            levels.last().and_then(|level| level.block.iter().find(|it| it.name == "client_max_body_size"));
+        if let Some(most) = own {
+            let why = "what is answered by `return` takes bodies of any size, and drops them";
+            self.out.partial(most.at, format_args!("{place}: {most}"), why, "");
+        }
         let status = answer.arguments.first().and_then(|status| status.parse::<u16>().ok());
         let text = answer.arguments.get(1);
         let what = format!("{place}: {answer}");
@@ -230,7 +268,7 @@ impl<'d> Nginx<'_> {
                 self.out.done(directive.at, what);
                 let inner = [site.http, site.directive, location.directive];
                 let before = items.len();
-                if self.script(site, taken, &inner, jumps + 1, items) {
+                if self.scripted(site, taken, &inner, jumps + 1, items) {
                     self.serve(site, taken, &inner, &location.way, &Rewritten::Last(path.to_owned()), items);
                 }
                 for item in items.iter_mut().skip(before) {
@@ -315,7 +353,7 @@ impl<'d> Nginx<'_> {
     }
 
     /// When the condition of an `if` holds; `None` when it can't be said here.
-    fn asked(&self, arguments: &[String]) -> Option<Cond> {
+    pub(super) fn asked(&self, arguments: &[String]) -> Option<Cond> {
         let whole = arguments.join("\u{1}");
         let inner = whole.strip_prefix('(')?.strip_suffix(')')?;
         let words: Vec<&str> = inner.split('\u{1}').filter(|word| !word.is_empty()).collect();

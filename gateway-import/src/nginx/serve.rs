@@ -11,6 +11,9 @@ use crate::cond::Cond;
 use crate::draft::{Plug, Route, To, set, with_facet};
 use crate::text;
 
+/// The setting for `client_max_body_size`.
+const MOST_BYTES: &str = "max_request_body_bytes";
+
 /// Where to, and what the proxy says besides.
 pub(super) struct Passed {
     pub(super) cond: Cond,
@@ -35,11 +38,9 @@ impl<'d> Nginx<'_> {
         let own = turn.levels.last();
         if let Some(internal) = own.and_then(|level| level.block.iter().find(|it| it.name == "internal")) {
             self.out.done(internal.at, format_args!("{place}: internal"));
-            items.push(Item::new(
-                &turn.base,
-                To::Answer(404, "text/plain".to_owned(), String::new()),
-                &label(&turn.way),
-            ));
+            let answer = To::Answer(404, "text/plain".to_owned(), String::new());
+            items.push(Item::new(&turn.base, answer.clone(), &label(&turn.way)));
+            Self::without_slash(site, turn, &levels, answer, items);
             return;
         }
         if let Some(location) = own {
@@ -49,20 +50,24 @@ impl<'d> Nginx<'_> {
         }
         let before = self.vars_here.clone();
         let start = items.len();
-        let goes_on = turn.levels.is_empty() || self.script(site, &turn.base, &levels, 0, items);
+        let goes_on = turn.levels.is_empty() || self.scripted(site, &turn.base, &levels, 0, items);
         for item in items.iter_mut().skip(start) {
             item.label = format!("{}-{}", label(&turn.way), item.label);
         }
         if goes_on {
+            self.untried(site, turn, &levels, items);
             self.serve(site, &turn.base, &levels, &turn.way, &Rewritten::No, items);
-            Self::add_slash(site, turn, &levels, items);
+            if let Way::Exact(path) | Way::Prefix(path) = &turn.way {
+                let to = To::Redirect(json!({ "status_code": 301, "location": path }));
+                Self::without_slash(site, turn, &levels, to, items);
+            }
         }
         self.vars_here = before;
     }
 
-    /// nginx sends clients from `/a` to `/a/` where a location `/a/` passes to a server.
-    fn add_slash(site: &Site<'d>, turn: &Turn<'d>, levels: &[&Directive], items: &mut Vec<Item>) {
-        let Way::Prefix(path) = &turn.way else { return };
+    /// What becomes of `/a` where a location `/a/` passes to a server: nginx sends clients on to `/a/`.
+    fn without_slash(site: &Site<'d>, turn: &Turn<'d>, levels: &[&Directive], to: To, items: &mut Vec<Item>) {
+        let (Way::Exact(path) | Way::Prefix(path)) = &turn.way else { return };
         let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
         let passes =
             levels.last().is_some_and(|level| level.block.iter().any(|it| it.name.ends_with("_pass")));
@@ -73,8 +78,22 @@ impl<'d> Nginx<'_> {
         });
         if passes && !is_taken && !items.iter().any(exact) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
-            let config = json!({ "status_code": 301, "location": path });
-            items.push(Item::new(&base, To::Redirect(config), &format!("{}-slash", label(&turn.way))));
+            items.push(Item::new(&base, to, &format!("{}-slash", label(&turn.way))));
+        }
+    }
+
+    /// Requests for which an `if` sets a variable in a location with `try_files`: nginx looks for their own file only.
+    fn untried(&mut self, site: &Site<'d>, turn: &Turn<'d>, levels: &[&'d Directive], items: &mut Vec<Item>) {
+        let Some(own) = turn.levels.last().copied() else { return };
+        let has = |name: &str| own.block.iter().any(|it| it.name == name);
+        if !has("try_files") || own.block.iter().any(|it| HANDLERS.contains(&it.name.as_str())) {
+            return;
+        }
+        let sets = |it: &&Directive| it.name == "if" && it.block.iter().all(|it| it.name == "set");
+        for branch in own.block.iter().filter(sets) {
+            let Some(cond) = self.asked(&branch.arguments) else { continue };
+            let inner: Vec<&Directive> = levels.iter().copied().chain([branch]).collect();
+            self.serve(site, &turn.base.and(cond), &inner, &turn.way, &Rewritten::No, items);
         }
     }
 
@@ -113,6 +132,12 @@ impl<'d> Nginx<'_> {
             let mut item = Item::new(&base.and(passed.cond), passed.to, &label);
             item.settings.clone_from(&settings);
             item.settings.extend(passed.settings);
+            let sizes = [settings.get(MOST_BYTES), item.settings.get(MOST_BYTES)];
+            // Of a named location, too, which is looked at after this one.
+            let least = sizes.into_iter().flatten().filter_map(Value::as_u64).filter(|it| *it > 0).min();
+            if let Some(least) = least {
+                set(&mut item.settings, MOST_BYTES, least);
+            }
             item.plugins.clone_from(&guards.plugins);
             item.plugins.extend(passed.plugins.unwrap_or_else(|| plugins.clone()));
             if let Some(config) = passed.rewrite {
@@ -160,10 +185,9 @@ impl<'d> Nginx<'_> {
         }
         let url = handler.arguments.first().map_or("", String::as_str);
         // What stands behind the host may be the request's own path as a whole.
-        let plain = url
-            .trim_end_matches("$request_uri")
-            .trim_end_matches("$uri$is_args$args")
-            .trim_end_matches("$uri");
+        let tail = TAILS.into_iter().find(|tail| url.ends_with(tail)).unwrap_or("");
+        let plain = url.strip_suffix(tail).unwrap_or(url);
+        let tail = url.contains('$').then_some(tail);
         let cases = match plain.contains('$') {
             false => Some(vec![(Cond::Always, plain.to_owned())]),
             true => self.vars_here.texts(plain),
@@ -180,7 +204,7 @@ impl<'d> Nginx<'_> {
         let says_host = super::said(levels, "proxy_set_header").iter().any(host);
         let mut made = Vec::new();
         for (cond, url) in cases {
-            match self.passed(handler, says_host, &what, &url, way, rewritten) {
+            match self.passed(handler, says_host, &what, &url, Sent { way, rewritten, tail }) {
                 Some(passed) => made.push(Passed { cond, ..passed }),
                 None => made.extend(closed().into_iter().map(|it| Passed { cond: cond.clone(), ..it })),
             }
@@ -195,8 +219,7 @@ impl<'d> Nginx<'_> {
         says_host: bool,
         what: &str,
         url: &str,
-        way: &Way,
-        rewritten: &Rewritten,
+        sent: Sent<'_>,
     ) -> Option<Passed> {
         let full = if handler.name == "grpc_pass" && !url.contains("://") {
             format!("grpc://{url}")
@@ -216,7 +239,7 @@ impl<'d> Nginx<'_> {
             && url.port.is_none()
         {
             let to = To::Upstream { id: upstream.id.clone(), is_tls };
-            let (changes, mut rewrite) = self.forwarded(handler, what, &url.path, way, rewritten);
+            let (changes, mut rewrite) = self.forwarded(handler, what, &url.path, sent);
             settings.extend(changes);
             if !says_host {
                 // Its servers are told the group's name.
@@ -227,7 +250,7 @@ impl<'d> Nginx<'_> {
         }
         let port = url.port.unwrap_or(if is_tls { 443 } else { 80 });
         let to = To::Host { host: url.host.clone(), port, is_tls };
-        let (changes, rewrite) = self.forwarded(handler, what, &url.path, way, rewritten);
+        let (changes, rewrite) = self.forwarded(handler, what, &url.path, sent);
         settings.extend(changes);
         Some(Passed { cond: Cond::Always, to, settings, rewrite, plugins: None })
     }
@@ -238,10 +261,17 @@ impl<'d> Nginx<'_> {
         handler: &Directive,
         what: &str,
         path: &str,
-        way: &Way,
-        rewritten: &Rewritten,
+        sent: Sent<'_>,
     ) -> (Map<String, Value>, Option<Value>) {
         let mut settings = Map::from_iter([("strip_listen_path".to_owned(), json!(false))]);
+        let Sent { way, rewritten, tail } = sent;
+        if let Some(tail) = tail.filter(|tail| !tail.is_empty() || !path.is_empty()) {
+            // nginx sends what it says as it is.
+            if matches!(tail, "" | "$uri") && !path.contains('?') {
+                self.out.partial(handler.at, what, "the query of the request stays", QUERY);
+            }
+            return (settings, as_written(path, tail, rewritten));
+        }
         let own = match way {
             Way::Exact(own) | Way::Prefix(own) => Some(own.as_str()),
             Way::Regex(..) | Way::Named(_) => None,
@@ -309,6 +339,33 @@ impl<'d> Nginx<'_> {
             }
             self.out.route(route);
         }
+    }
+}
+
+/// What may stand behind the host of a `proxy_pass` for the request's path.
+const TAILS: [&str; 3] = ["$request_uri", "$uri$is_args$args", "$uri"];
+/// How a query is left out.
+const QUERY: &str = "remove its parameters with `rewrite.query`";
+
+/// What a target is sent of a request's path.
+#[derive(Clone, Copy)]
+struct Sent<'a> {
+    way: &'a Way,
+    rewritten: &'a Rewritten,
+    /// Of a `proxy_pass` with variables, which of [`TAILS`] it ends with, or nothing.
+    tail: Option<&'a str>,
+}
+
+/// The `rewrite` for a `proxy_pass` with variables: its own path, and the request's as far as it names that.
+fn as_written(path: &str, tail: &str, rewritten: &Rewritten) -> Option<Value> {
+    let path = path.replace("$", "$$");
+    match (tail, rewritten) {
+        ("", _) => Some(json!({ "path": path })),
+        ("$uri" | "$uri$is_args$args", Rewritten::Break(new) | Rewritten::Last(new)) => {
+            Some(json!({ "path": format!("{path}{new}") }))
+        }
+        _ if path.is_empty() => None,
+        _ => Some(json!({ "regex": [{ "from": "^(.*)$", "to": format!("{path}${{1}}") }] })),
     }
 }
 

@@ -168,3 +168,16 @@ fn a_static_file_that_is_not_there_closes_all() {
         "{said:?}"
     );
 }
+
+#[test]
+fn fields_of_the_connection_are_left_out() {
+    let made = import(
+        "http:\n  routers: {r: {rule: 'PathPrefix(`/`)', service: s, middlewares: [h]}}\n  \
+         services: {s: {loadBalancer: {servers: [{url: 'http://10.0.0.1:80'}]}}}\n  middlewares:\n    \
+         h: {headers: {customRequestHeaders: {Connection: close}, customResponseHeaders: {Transfer-Encoding: x, X-A: b}}}\n",
+    )
+    .expect("an import");
+    let rules: Vec<_> = made.plugin_configs.iter().map(|it| &it["config"]["rules"]).collect();
+    assert_eq!(rules.len(), 1, "{:#}", made.document());
+    assert!(rules[0].as_array().is_some_and(|rules| rules.len() == 1 && rules[0]["key"] == "X-A"));
+}

@@ -1,0 +1,81 @@
+//! `redirect` rules.
+
+use serde_json::{Value, json};
+
+use super::Haproxy;
+use super::acl::{Acls, plain};
+use super::sections::Line;
+use super::templates::template;
+use crate::cond::Cond;
+use crate::draft::To;
+use crate::steps::{Ending, Step};
+
+impl Haproxy<'_, '_> {
+    /// `redirect scheme|location|prefix TO [code N] [drop-query] [append-slash]`.
+    pub(super) fn redirect(&mut self, line: &Line, words: &[String], acls: &Acls, steps: &mut Vec<Step>) {
+        let (words, ways) = self.split(words, acls);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let after =
+            |word: &str| words.iter().position(|it| *it == word).and_then(|n| words.get(n + 1)).copied();
+        let status: u16 = after("code").and_then(|code| code.parse().ok()).unwrap_or(302);
+        let query = if words.contains(&"drop-query") { "drop" } else { "keep" };
+        let made = match words.as_slice() {
+            ["scheme", scheme @ ("http" | "https"), ..] => {
+                Some(json!({ "status_code": status, "scheme": scheme }))
+            }
+            ["location", to, ..] => {
+                template(to).map(|to| json!({ "status_code": status, "location": to, "query": "drop" }))
+            }
+            ["prefix", to, ..] => template(to).map(|to| {
+                let to = format!("{}${{request.path}}", to.trim_end_matches('/'));
+                json!({ "status_code": status, "location": to, "query": query })
+            }),
+            _ => None,
+        };
+        let good = |config: &Value| {
+            let location = config["location"].as_str();
+            location.is_none_or(|to| {
+                ["/", "http://", "https://", "${request.scheme}://"].iter().any(|start| to.starts_with(start))
+            })
+        };
+        match (made.filter(good), plain(&ways)) {
+            (Some(config), Some(cond)) if matches!(status, 301 | 302 | 303 | 307 | 308) => {
+                if words.contains(&"append-slash") && query == "keep" {
+                    let why = "`append-slash` without `drop-query` is left out";
+                    self.out.partial(line.at, line.text(), why, "");
+                }
+                self.told(line, config["location"].as_str().unwrap_or("${request.target}"), acls);
+                // What has the scheme already goes on.
+                let cond = match config["scheme"].as_str() {
+                    Some(scheme) => cond.and(Cond::is(json!({ "scheme": scheme })).negate()),
+                    None => cond,
+                };
+                if let Some(slashed) = with_slash(&config, &words) {
+                    let open = cond.clone().and(Cond::path("regex", ".*[^/]"));
+                    steps.push(Step::End(open, Ending::new(line.at, To::Redirect(slashed))));
+                }
+                steps.push(Step::End(cond, Ending::new(line.at, To::Redirect(config))));
+            }
+            _ => self.closed(line, "this redirect can't be translated", steps),
+        }
+    }
+
+    /// Notes a rule whose text is made of the request as the client sent it.
+    pub(super) fn told(&mut self, line: &Line, text: &str, acls: &Acls) {
+        if acls.changes.iter().any(|change| change.what.is_in(text)) {
+            let why = "rules before it change what its text names; here it is what the client sent";
+            self.out.partial(line.at, line.text(), why, "");
+        } else {
+            self.out.done(line.at, line.text());
+        }
+    }
+}
+
+/// The redirect of `append-slash` for paths that do not end with one: it needs a query that is dropped.
+fn with_slash(config: &Value, words: &[&str]) -> Option<Value> {
+    let has = |word: &str| words.contains(&word);
+    let location = config["location"].as_str().filter(|_| words.first() == Some(&"prefix"))?;
+    let mut made = config.clone();
+    made["location"] = json!(format!("{location}/"));
+    (has("append-slash") && has("drop-query")).then_some(made)
+}

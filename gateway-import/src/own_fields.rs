@@ -1,0 +1,81 @@
+//! Header fields that the gateway writes itself.
+
+use crate::draft::Import;
+
+impl Import {
+    /// Leaves out what would change fields that the gateway writes itself, which are refused.
+    pub(crate) fn leave_told_fields(&mut self) {
+        let (mut told, mut framing) = (Vec::new(), Vec::new());
+        let mut empty = Vec::new();
+        for config in &mut self.plugin_configs {
+            let is_request = config["plugin_name"] == "request_transformer";
+            if !is_request && config["plugin_name"] != "response_transformer" {
+                continue;
+            }
+            let Some(rules) = config["config"]["rules"].as_array_mut() else { continue };
+            rules.retain(|rule| {
+                let named = ["key", "new_key"].iter().filter_map(|key| rule[*key].as_str());
+                let mut named = named.filter(|_| rule["target"] == "header").map(str::to_ascii_lowercase);
+                let own = named.find(|name| is_framing(name) || is_request && is_told(name));
+                let Some(name) = own else { return true };
+                if is_framing(&name) && name != "host" {
+                    framing.push(name)
+                } else {
+                    told.push(name)
+                }
+                false
+            });
+            if rules.is_empty() {
+                empty.push(config["id"].clone());
+            }
+        }
+        self.plugin_configs.retain(|config| !empty.contains(&config["id"]));
+        for proxy in &mut self.proxies {
+            if let Some(plugins) = proxy["plugins"].as_array_mut() {
+                plugins.retain(|plugin| !empty.contains(&plugin["plugin_config_id"]));
+            }
+        }
+        for (names, is_harmless) in [(&mut told, false), (&mut framing, true)] {
+            names.sort();
+            names.dedup();
+            for name in names.drain(..) {
+                let what = format!("the field {name}");
+                let why = "the gateway writes it itself, whatever a rule says";
+                match is_harmless {
+                    true => self.needless(self.here, what, why),
+                    false => self.miss(what, why),
+                }
+            }
+        }
+    }
+}
+
+/// Fields that frame messages, which rules may not change in either direction.
+pub(crate) fn is_framing(name: &str) -> bool {
+    const FRAMING: [&str; 9] = [
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    FRAMING.contains(&name)
+}
+
+/// Fields in which targets are told of the way and the caller; in lower case.
+fn is_told(name: &str) -> bool {
+    name.starts_with("x-consumer-")
+        || matches!(
+            name,
+            "x-forwarded-for"
+                | "x-forwarded-proto"
+                | "x-forwarded-host"
+                | "forwarded"
+                | "via"
+                | "x-credential-identifier"
+        )
+}

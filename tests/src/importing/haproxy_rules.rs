@@ -1,0 +1,72 @@
+//! Rules of HAProxy whose order and comparisons matter.
+
+use ferrum_edge::import::Format;
+
+use super::compare::{Case, compare};
+
+const HEAD: &str =
+    "defaults\n  mode http\n  timeout connect 2s\n  timeout client 10s\n  timeout server 10s\n";
+
+async fn run(config: &str, case: Case<'_>) {
+    let config = format!("{HEAD}{config}");
+    compare(Case { format: Format::Haproxy, config: &config, ..case }).await;
+}
+
+/// What a converter makes is compared as a whole, whatever the fetch is called.
+#[tokio::test]
+async fn converters_behind_prefixes() {
+    run(
+        "frontend main
+  bind 127.0.0.1:@PORT@
+  acl api path_beg,lower /api
+  acl begins path,lower -m beg /v2
+  acl ends path_end,lower .php
+  use_backend api if api
+  use_backend other if begins
+  http-request deny if ends
+  default_backend web
+backend web
+  server w @A@
+backend api
+  server a @B@
+backend other
+  server o @C@
+",
+        Case {
+            paths: &["/api", "/API", "/api/x", "/v2", "/V2/x", "/x.php", "/.php", ".php"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
+/// Redirects to a prefix: with a slash where it is missing, and by the path that was sent.
+#[tokio::test]
+async fn redirects_to_prefixes() {
+    run(
+        "frontend main
+  bind 127.0.0.1:@PORT@
+  http-request redirect prefix https://q.test drop-query append-slash if { path_beg /a }
+  http-request redirect prefix https://q.test append-slash if { path_beg /keep }
+  http-request set-path /v2%[path] if { path_beg /b }
+  http-request redirect prefix https://r.test if { path_beg /v2 }
+  http-request set-pathq /pq?z=1 if { path_beg /pq }
+  http-request del-header Connection
+  http-request set-header Connection close if { path_beg /x }
+  http-response del-header Transfer-Encoding
+  default_backend web
+backend web
+  server w @A@
+",
+        Case {
+            paths: &["/a/x", "/a/x/", "/a/x?q=1", "/keep?q", "/b/x", "/v2/x", "/pq?q=1", "/pq", "/x", "/y"],
+            known: &[
+                ("a.test/keep?q", "`append-slash` without `drop-query`"),
+                ("a.test/b/x", "rules before it change what its text names"),
+                ("a.test/pq?q=1", "the query of the request stays"),
+            ],
+            ..Case::default()
+        },
+    )
+    .await;
+}
