@@ -30,6 +30,7 @@ pub(crate) const MAX_LATE: u64 = 5;
 pub(crate) struct Away;
 
 /// A script with what it is given.
+#[derive(Clone)]
 pub(crate) struct Command {
     script: &'static Script,
     keys: Vec<String>,

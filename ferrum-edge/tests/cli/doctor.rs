@@ -25,19 +25,29 @@ fn about<'f>(findings: &'f [Value], what: &str) -> Vec<(&'f str, &'f str)> {
     found.map(|it| (it["level"].as_str().unwrap(), it["message"].as_str().unwrap())).collect()
 }
 
-/// A server that takes connections, and answers the first octets of each with a text.
-fn server(answer: &'static str) -> u16 {
+/// A server that takes connections, and answers what it reads with a text.
+fn server(answer: fn(&str) -> &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for mut connection in listener.incoming().map_while(Result::ok) {
             let mut buffer = [0; 1024];
-            while connection.read(&mut buffer).is_ok_and(|read| read > 0) {
-                drop(connection.write_all(answer.as_bytes()));
+            while let Ok(read @ 1..) = connection.read(&mut buffer) {
+                let asked = String::from_utf8_lossy(&buffer[..read]).into_owned();
+                drop(connection.write_all(answer(&asked).as_bytes()));
             }
         }
     });
     port
+}
+
+/// What Redis answers to commands that are good.
+fn redis(asked: &str) -> &'static str {
+    match asked {
+        asked if asked.contains("PING") => "+PONG\r\n",
+        asked if asked.contains("LOAD") => "$40\r\n50080d91a103c84d0b5032f627e86d636bf3bd2a\r\n",
+        _ => "+OK\r\n",
+    }
 }
 
 /// A port that nobody listens on: one that was free a moment ago may be another test's by now.
@@ -53,7 +63,7 @@ fn targets_certificates_and_redis_are_examined() {
     let leaf = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
     folder.write("cert.pem", &format!("{}{}", leaf.pem(), ca.pem()));
     folder.write("key.pem", &key.serialize_pem());
-    let (open, closed, redis) = (server("no"), CLOSED, server("+PONG\r\n"));
+    let (open, closed, redis) = (server(|_| "no"), CLOSED, server(redis));
     let spec = |target: u16, redis: u16| {
         format!(
             "
@@ -75,7 +85,7 @@ plugin_configs:
     assert_eq!(about(&good, "blog.example")[0].0, "warning", "no certificate names it");
     assert!(about(&good, "shop.example").is_empty());
     assert!(about(&good, &format!("127.0.0.1:{open}"))[0].1.contains("takes connections"));
-    assert_eq!(about(&good, &format!("127.0.0.1:{redis}")), [("ok", "it answers")]);
+    assert_eq!(about(&good, &format!("127.0.0.1:{redis}")), [("ok", "it answers and runs scripts")]);
     assert!(!format!("{good:?}").contains("p4ssword"));
     examined(&folder, 1, &["--deny-warnings"]);
 
@@ -100,7 +110,7 @@ plugin_configs:
 #[test]
 fn a_target_whose_certificate_is_not_trusted_is_told() {
     let folder = Folder::new();
-    let port = server("HTTP/1.1 400 Bad Request\r\n\r\n");
+    let port = server(|_| "HTTP/1.1 400 Bad Request\r\n\r\n");
     folder.write(
         "ferrum.yaml",
         &format!(

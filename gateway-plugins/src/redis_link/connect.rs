@@ -25,6 +25,11 @@ pub(super) enum Connection {
 }
 
 impl Connection {
+    /// Whether it has several nodes, of which one that is away does not end it: it connects to each again by itself.
+    pub(super) fn has_nodes(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     pub(super) async fn invoke(&mut self, call: &redis::ScriptInvocation<'_>) -> RedisResult<redis::Value> {
         match self {
             Self::One(connection) => call.invoke_async(connection).await,
@@ -98,7 +103,11 @@ impl Dial<'_> {
     async fn cluster(self) -> RedisResult<Connection> {
         let mut builder = ClusterClientBuilder::new(self.nodes()?)
             .connection_timeout(self.server.connect_timeout)
-            .response_timeout(self.server.timeout * GIVE_UP);
+            .response_timeout(self.server.timeout * GIVE_UP)
+            // Nobody waits long enough for many attempts at a node that is away.
+            .retries(RETRIES)
+            .min_retry_wait(RETRY_WAITS.0)
+            .max_retry_wait(RETRY_WAITS.1);
         if let Some(login) = &self.server.login {
             if let Some(username) = &login.username {
                 builder = builder.username(username.as_ref());
@@ -147,8 +156,11 @@ impl Dial<'_> {
     }
 }
 
+/// Further attempts at a cluster's nodes for one command, and the pauses between them in milliseconds.
+const RETRIES: u32 = 8;
+const RETRY_WAITS: (u64, u64) = (10, 100);
 /// Answers that take so many times as long as anybody waits end the connection.
-const GIVE_UP: u32 = 10;
+pub(super) const GIVE_UP: u32 = 10;
 
 fn no_node() -> RedisError {
     RedisError::from((redis::ErrorKind::InvalidClientConfig, "there is no server"))

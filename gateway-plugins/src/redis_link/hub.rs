@@ -18,9 +18,15 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 
-use super::connect::{Connection, connect};
+use super::connect::{Connection, GIVE_UP, connect};
 use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
+/// Commands of a cluster that fail in a row before it is connected to anew.
+const MAX_FAILED: u32 = 100;
+/// How often a refusal of the same words is logged.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+/// Reasons for a lost connection that are kept apart in one outage.
+const MAX_REASONS: usize = 8;
 /// What is sent and not yet answered.
 const MAX_SENT: usize = 1024;
 /// How long the breaker is open after answers that came too late, in nanoseconds.
@@ -31,7 +37,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 const UP: Metric = Metric {
     name: "ferrum_redis_up",
     kind: "gauge",
-    help: "1 while the connection of `gateway.redis` is there.",
+    help: "1 while the connection of `gateway.redis` is there and the server does not refuse scripts (NOPERM, OOM, BUSY, WRONGTYPE).",
 };
 const COMMANDS: Metric = Metric {
     name: "ferrum_redis_commands_total",
@@ -55,6 +61,12 @@ struct Held {
     /// The connection that the holder before left, and to what.
     left: Option<(Arc<RedisServer>, Connection)>,
     failures: u32,
+    /// What was logged in this outage.
+    reasons: Vec<String>,
+    /// Commands that failed since the last one that was answered, where the connection has several nodes.
+    failed: u32,
+    /// What the log was told last of commands that failed, and when.
+    said: Option<(String, Instant)>,
 }
 
 /// The connection.
@@ -94,7 +106,14 @@ impl Hub {
                 files: world.files().clone(),
                 servers: world.redis(),
                 sender,
-                held: Mutex::new(Held { receiver, left: None, failures: 0 }),
+                held: Mutex::new(Held {
+                    receiver,
+                    left: None,
+                    failures: 0,
+                    reasons: Vec::new(),
+                    failed: 0,
+                    said: None,
+                }),
                 up: watch::Sender::new(false),
                 epoch: Epoch::starting(Instant::now()),
                 late: AtomicU64::new(0),
@@ -179,9 +198,10 @@ impl Hub {
             while held.receiver.try_recv().is_ok() {}
             let pause = match end {
                 End::Lost(why) => {
-                    // One line for each outage; the metric shows how long it lasts.
-                    if held.failures == 0 {
+                    // One line for each outage and reason; the metric shows how long it lasts.
+                    if !held.reasons.contains(&why) && held.reasons.len() < MAX_REASONS {
                         tracing::warn!(connection = %self.name, error = %why, "no connection to Redis");
+                        held.reasons.push(why);
                     }
                     held.failures = held.failures.saturating_add(1);
                     PAUSES.1.min(PAUSES.0 * (1 << held.failures.min(5)) / 2)
@@ -220,20 +240,18 @@ impl Hub {
                 () = control.ended() => return End::Over,
             },
         };
-        if std::mem::take(&mut held.failures) > 0 {
-            tracing::info!(connection = %self.name, "connected to Redis again");
-        }
         self.set_up(true);
+        held.failed = 0;
         let mut sent = FuturesUnordered::new();
         let end = loop {
             let has_room = sent.len() < MAX_SENT;
             tokio::select! {
                 question = held.receiver.recv(), if has_room => {
                     let Some(question) = question else { break End::Over };
-                    sent.push(send(connection.clone(), question));
+                    sent.push(send(connection.clone(), question, server.timeout * (GIVE_UP + 1)));
                 }
-                Some(done) = sent.next() => if let Err(lost) = done {
-                    break End::Lost(lost);
+                Some(done) = sent.next() => if let Some(why) = self.done(held, done) {
+                    break End::Lost(why);
                 },
                 () = changed(servers, &self.name, server) => break End::Changed,
                 () = control.ended() => break End::Over,
@@ -246,6 +264,43 @@ impl Hub {
             held.left = Some((server.clone(), connection));
         }
         end
+    }
+
+    /// Notes what became of a command; why the connection is lost, if it is.
+    fn done(&self, held: &mut Held, done: Done) -> Option<String> {
+        match done {
+            Done::Answered => {
+                // Only now is it sure that an outage is over: a server may take connections and refuse everything.
+                if std::mem::take(&mut held.failures) > 0 {
+                    tracing::info!(connection = %self.name, "connected to Redis again");
+                }
+                held.reasons.clear();
+                held.failed = 0;
+                self.gauge.set(1);
+            }
+            Done::Refused(why) => {
+                self.gauge.set(0);
+                self.say(held, why, "Redis refuses what it is asked");
+            }
+            Done::Failed(why) => {
+                held.failed += 1;
+                if held.failed >= MAX_FAILED {
+                    return Some(why);
+                }
+                self.say(held, why, "a node of the Redis cluster does not answer");
+            }
+            Done::Lost(why) => return Some(why),
+        }
+        None
+    }
+
+    /// Logs why commands fail, when that is new or some time has passed.
+    fn say(&self, held: &mut Held, why: String, what: &'static str) {
+        let is_old = held.said.as_ref().is_some_and(|(said, at)| *said == why && at.elapsed() < SAID_AGAIN);
+        if !is_old {
+            tracing::warn!(connection = %self.name, error = %why, "{what}");
+            held.said = Some((why, Instant::now()));
+        }
     }
 
     pub(super) fn set_up(&self, up: bool) {
@@ -273,16 +328,38 @@ async fn changed(servers: &mut watch::Receiver<RedisServers>, name: &str, server
 /// Errors of a server that answers: whoever asked learns that there is no answer, and the connection stays.
 const STAYS: [&str; 4] = ["OOM", "NOPERM", "WRONGTYPE", "BUSY"];
 
-async fn send(mut connection: Connection, question: Question) -> Result<(), String> {
+/// What became of a command.
+enum Done {
+    Answered,
+    /// The server answers, and does not carry it out: why.
+    Refused(String),
+    /// One node of several failed.
+    Failed(String),
+    /// The connection is of no more use.
+    Lost(String),
+}
+
+async fn send(mut connection: Connection, question: Question, limit: Duration) -> Done {
     let Question { command, answer } = question;
     let mut call = command.script.prepare_invoke();
     command.keys.iter().for_each(|key| _ = call.key(key));
     command.arguments.iter().for_each(|argument| _ = call.arg(argument.as_slice()));
-    match connection.invoke(&call).await {
+    let has_nodes = connection.has_nodes();
+    let result = match tokio::time::timeout(limit, connection.invoke(&call)).await {
+        Ok(result) => result,
+        Err(_) if has_nodes => return Done::Failed("no answer in time".into()),
+        Err(_) => return Done::Lost("no answer in time".into()),
+    };
+    match result {
         // Whoever asked may have gone.
-        Ok(value) => drop(answer.send(value)),
-        Err(error) if error.code().is_some_and(|code| STAYS.contains(&code)) => drop(answer),
-        Err(error) => return Err(error.to_string()),
+        Ok(value) => {
+            drop(answer.send(value));
+            Done::Answered
+        }
+        Err(error) if error.code().is_some_and(|code| STAYS.contains(&code)) => {
+            Done::Refused(error.to_string())
+        }
+        Err(error) if has_nodes => Done::Failed(error.to_string()),
+        Err(error) => Done::Lost(error.to_string()),
     }
-    Ok(())
 }

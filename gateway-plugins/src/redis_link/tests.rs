@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::testing::{Redis, at, folder, free_port, main_connection, redis, servers, start};
 use super::*;
-use crate::testing::metric;
+use crate::testing::{metric, until_async};
 
 /// Counts.
 static COUNT: LazyLock<Script> = LazyLock::new(|| Script::new("return redis.call('INCR', KEYS[1])"));
@@ -38,23 +38,41 @@ async fn asked(port: u16, words: &[&str]) -> redis::RedisResult<Value> {
     redis::cmd(name).arg(arguments).query_async(&mut connection).await
 }
 
-fn cluster() -> Vec<Redis> {
+async fn cluster() -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3)
         .map(|_| {
             let bus = free_port().to_string();
-            redis(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "1000"])
+            redis(&[
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus,
+                "--cluster-node-timeout",
+                "1000",
+                "--cluster-require-full-coverage",
+                "no",
+            ])
         })
         .collect();
     let mut create = Process::new("redis-cli");
     create.args(["--cluster", "create"]).args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)));
     let created = create.arg("--cluster-yes").output().unwrap();
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+    // Each node has to hear from the others that the slots are taken.
+    for node in &nodes {
+        until_async("the cluster is whole", async || match asked(node.port, &["CLUSTER", "INFO"]).await {
+            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).contains("cluster_state:ok"),
+            Ok(Value::VerbatimString { text, .. }) => text.contains("cluster_state:ok"),
+            _ => false,
+        })
+        .await;
+    }
     nodes
 }
 
 #[tokio::test]
 async fn a_cluster_is_asked_at_the_node_that_has_the_key() {
-    let nodes = cluster();
+    let nodes = cluster().await;
     let mut settings = at(nodes[2].port);
     settings["mode"] = "cluster".into();
     let (link, _world, _task) = running(&settings);
@@ -67,6 +85,28 @@ async fn a_cluster_is_asked_at_the_node_that_has_the_key() {
     for node in &nodes {
         let size = asked(node.port, &["DBSIZE"]).await.unwrap();
         assert!(matches!(size, Value::Int(keys) if keys > 0), "every node has some");
+    }
+}
+
+/// The other nodes' keys are asked for as if nothing were.
+#[tokio::test]
+async fn a_node_of_a_cluster_that_is_away_is_not_the_others_business() {
+    let mut nodes = cluster().await;
+    let mut settings = at(nodes[0].port);
+    settings["mode"] = "cluster".into();
+    let (link, world, _task) = running(&settings);
+    link.becomes(true).await;
+    for n in 0..60 {
+        assert_eq!(count(&link, &format!("k{n}")).await, Ok(1), "{n}");
+    }
+    let dead = nodes.pop().unwrap();
+    let gone: Vec<String> = redis::from_redis_value(asked(dead.port, &["KEYS", "*"]).await.unwrap()).unwrap();
+    assert!(!gone.is_empty() && gone.len() < 60);
+    drop(dead);
+    for n in (0..60).map(|n| format!("k{n}")).filter(|key| !gone.contains(key)) {
+        let (lost, found) = tokio::join!(count(&link, &gone[0]), count(&link, &n));
+        assert_eq!((lost, found), (Err(Away), Ok(2)), "{n}");
+        assert_eq!(metric(&world, "ferrum_redis_up", &["main"]), 1);
     }
 }
 
@@ -153,10 +193,16 @@ async fn a_dead_server_is_not_waited_for() {
 #[tokio::test]
 async fn a_server_without_memory_is_kept() {
     let redis = redis(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let (link, _world, _task) = running(&at(redis.port));
+    let (link, world, _task) = running(&at(redis.port));
     link.becomes(true).await;
+    assert_eq!(metric(&world, "ferrum_redis_up", &["main"]), 1);
     assert_eq!(count(&link, "k").await, Err(Away));
     assert!(link.is_up(), "it answers");
+    let shows = async |up: i64| {
+        until_async("the metric shows it", async || metric(&world, "ferrum_redis_up", &["main"]) == up).await;
+    };
+    shows(0).await;
     asked(redis.port, &["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     assert_eq!(count(&link, "k").await, Ok(1));
+    shows(1).await;
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::{Script, Value};
+use tokio::time::Instant;
 
 use super::saved::Saved;
 use super::{Held, Key, Outcome, Print};
@@ -18,6 +19,11 @@ use crate::redis_link::{Away, Command, Link};
 const MAX_UNDER_WAY: usize = 64 << 20;
 /// How long the task may take to send an answer, at most, beyond the time for the request itself.
 const SPARE: Duration = Duration::from_secs(30);
+
+/// Claims whose fate is being said again and again, because it is not known whether the store has them.
+const MAX_LOOSE: usize = 10_000;
+/// The pauses between two attempts to say so.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Claims a key, or says what is known of it.
 static CLAIM: LazyLock<Script> = LazyLock::new(|| {
@@ -60,6 +66,7 @@ return 1
 pub(super) struct Shared {
     pub(super) link: Arc<Link>,
     under_way: AtomicUsize,
+    loose: AtomicUsize,
 }
 
 /// What the first request with a key holds on to.
@@ -69,6 +76,19 @@ pub(super) struct Claim {
     print: Print,
     token: [u8; 16],
     ttl: Duration,
+    /// Nothing was heard of it: the store may have it, or get it yet.
+    is_loose: bool,
+}
+
+/// A claim while the store is asked. Whoever waits for the answer no more, such as a client that has left, gives the key back.
+struct Asking(Option<Claim>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(claim) = self.0.take() {
+            claim.settle(&Outcome::Free);
+        }
+    }
 }
 
 /// What was found for a request.
@@ -82,10 +102,13 @@ pub(super) enum Found {
 
 impl Shared {
     pub(super) fn new(link: Link) -> Self {
-        Self { link: Arc::new(link), under_way: AtomicUsize::new(0) }
+        Self { link: Arc::new(link), under_way: AtomicUsize::new(0), loose: AtomicUsize::new(0) }
     }
 
     /// Claims a key for as long as a request may take, or says what is known of it.
+    ///
+    /// # Errors
+    /// There was no answer in time. The store may carry the claim out all the same, so that whoever gets it has to settle it.
     pub(super) async fn claim(
         self: &Arc<Self>,
         key: Key,
@@ -93,24 +116,29 @@ impl Shared {
         within: Duration,
         ttl: Duration,
         retries: bool,
-    ) -> Result<Found, Away> {
+    ) -> Result<Found, Option<Claim>> {
         let name = format!("{}:{{{}}}", self.link.prefix(), hex(&key));
         let mut token = [0; 16];
-        aws_lc_rs::rand::fill(&mut token).map_err(|_| Away)?;
+        aws_lc_rs::rand::fill(&mut token).map_err(|_| None)?;
         let command = Command::new(&CLAIM, vec![name.clone()])
             .arg(print)
             .arg(token)
             .arg(millis(within.saturating_add(SPARE)))
             .arg(millis(ttl))
             .arg(if retries { "1" } else { "0" });
-        let held = match self.link.ask(command).await? {
-            Value::BulkString(bytes) => bytes,
-            Value::SimpleString(text) => text.into_bytes(),
-            _ => return Err(Away),
+        let mut asking =
+            Asking(Some(Claim { shared: self.clone(), name, print, token, ttl, is_loose: true }));
+        let answer = self.link.ask(command).await;
+        let claim = asking.0.take();
+        let held = match answer {
+            Ok(Value::BulkString(bytes)) => bytes,
+            Ok(Value::SimpleString(text)) => text.into_bytes(),
+            _ => return Err(claim),
         };
         let held = match held.first() {
             Some(b'n') => {
-                return Ok(Found::First(Claim { shared: self.clone(), name, print, token, ttl }));
+                let claim = claim.map(|claim| Claim { is_loose: false, ..claim });
+                return claim.map(Found::First).ok_or(None);
             }
             Some(b'p') => return Ok(Found::Pending),
             Some(b'm') => Held::Other,
@@ -122,6 +150,28 @@ impl Shared {
             _ => Held::Unknown,
         };
         Ok(Found::Held(held))
+    }
+}
+
+impl Shared {
+    /// Says what became of a claim of which nothing was heard, until the store has it or the key would be forgotten anyway. A claim
+    /// that stood would have the key's requests refused, though nothing was sent.
+    async fn settle_loose(&self, command: Command, ttl: Duration) {
+        if self.loose.fetch_add(1, Relaxed) < MAX_LOOSE {
+            let until = Instant::now() + ttl;
+            let (mut pause, mut unfound) = (PAUSES.0, 0);
+            while Instant::now() < until {
+                match self.link.ask(command.clone()).await {
+                    // It had not come yet, as it went by another connection, or is answered already: once more, to be sure.
+                    Ok(Value::Int(0)) if unfound == 0 => unfound = 1,
+                    Ok(_) => break,
+                    Err(Away) => {}
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+        self.loose.fetch_sub(1, Relaxed);
     }
 }
 
@@ -143,7 +193,7 @@ impl Claim {
             }
         };
         let size = bytes.len();
-        let command = Command::new(&SETTLE, vec![self.name])
+        let command = Command::new(&SETTLE, vec![self.name.clone()])
             .arg(self.print)
             .arg(self.token)
             .arg(state)
@@ -154,6 +204,13 @@ impl Claim {
             return;
         };
         shared.under_way.fetch_add(size, Relaxed);
+        if self.is_loose {
+            drop(runtime.spawn(async move {
+                shared.settle_loose(command, self.ttl).await;
+                shared.under_way.fetch_sub(size, Relaxed);
+            }));
+            return;
+        }
         drop(runtime.spawn(async move {
             // Whether it was said makes no difference any more: there is nobody left who could do something else.
             let _said = shared.link.ask(command).await;

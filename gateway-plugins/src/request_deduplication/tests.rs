@@ -22,7 +22,11 @@ use crate::testing::metric;
 /// What is stored is kept by plugin config: each trial has one of its own.
 fn trial_in(config: Value, world: &World) -> Trial {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let id = format!("once-{}", NEXT.fetch_add(1, Relaxed));
+    trial_as(&format!("once-{}", NEXT.fetch_add(1, Relaxed)), config, world)
+}
+
+/// The same with a plugin config of this id, by which gateways that share a store know it.
+fn trial_as(id: &str, config: Value, world: &World) -> Trial {
     let spec = json!({
         "gateway": { "redis": { "main": { "urls": ["redis://127.0.0.1:1"] } } },
         "proxies": [

@@ -38,6 +38,8 @@ pub(super) struct Ticket {
 enum Claim {
     Local(local::Claim),
     Shared(shared::Claim),
+    /// The store did not answer in time, and may have the key all the same.
+    Both(local::Claim, shared::Claim),
 }
 
 impl Ticket {
@@ -53,6 +55,10 @@ impl Ticket {
         match claim {
             Claim::Local(claim) => claim.settle(outcome, Instant::now()),
             Claim::Shared(claim) => claim.settle(&outcome),
+            Claim::Both(local, shared) => {
+                shared.settle(&outcome);
+                local.settle(outcome, Instant::now());
+            }
         }
     }
 }
@@ -68,6 +74,13 @@ impl Drop for Ticket {
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
+/// Nothing is sent for a claim of which nothing was heard.
+fn give_back(claim: Option<shared::Claim>) {
+    if let Some(claim) = claim {
+        claim.settle(&Outcome::Free);
+    }
+}
 
 /// What was found for a request.
 enum Found {
@@ -129,32 +142,44 @@ impl RequestDeduplication {
 
     async fn claim(&self, key: Key, print: Print, within: Duration) -> Found {
         let retries = self.rules.retries_unknown;
+        let mut loose = None;
         if let Some(shared) = &self.shared {
             let asked = match shared.link.is_up() {
                 true => shared.claim(key, print, within, self.rules.ttl, retries).await,
-                false => Err(crate::redis_link::Away),
+                false => Err(None),
             };
             match (asked, shared.link.on_error()) {
                 (Ok(shared::Found::First(claim)), _) => return Found::First(Claim::Shared(claim)),
                 (Ok(shared::Found::Pending), _) => return Found::Pending(None),
                 (Ok(shared::Found::Held(held)), _) => return Found::Held(held),
-                (Err(_), OnError::Allow) => {
+                (Err(claim), OnError::Allow) => {
+                    give_back(claim);
                     self.counts.allowed.add(1);
                     return Found::Passes;
                 }
-                (Err(_), OnError::Deny) => {
+                (Err(claim), OnError::Deny) => {
+                    give_back(claim);
                     self.counts.denied.add(1);
                     return Found::Away;
                 }
-                (Err(_), OnError::Local) => self.counts.local.add(1),
+                (Err(claim), OnError::Local) => {
+                    self.counts.local.add(1);
+                    loose = claim;
+                }
             }
         }
-        match self.table.claim(key, print, self.limits(), retries, Instant::now()) {
-            local::Found::First(claim) => Found::First(Claim::Local(claim)),
-            local::Found::Pending(ended) => Found::Pending(Some(ended)),
-            local::Found::Held(held) => Found::Held(held),
-            local::Found::Full => Found::Full,
-        }
+        let found = self.table.claim(key, print, self.limits(), retries, Instant::now());
+        let found = match (found, &mut loose) {
+            (local::Found::First(claim), loose) => match loose.take() {
+                Some(shared) => Found::First(Claim::Both(claim, shared)),
+                None => Found::First(Claim::Local(claim)),
+            },
+            (local::Found::Pending(ended), _) => Found::Pending(Some(ended)),
+            (local::Found::Held(held), _) => Found::Held(held),
+            (local::Found::Full, _) => Found::Full,
+        };
+        give_back(loose);
+        found
     }
 
     fn replay(&self, exchange: &mut Exchange, saved: &Saved) -> Reply {

@@ -1,4 +1,4 @@
-//! Redis servers that plugins count in: whether they answer.
+//! Redis servers that plugins count in: whether they answer, and run scripts for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,10 @@ use tokio_rustls::TlsConnector;
 
 use super::Findings;
 
+/// Plugins run scripts that write: this one writes a key that is gone after a second.
+const SCRIPT: &str = "return redis.call('SET', KEYS[1], '1', 'PX', 1000)";
+/// Its SHA-1, by which scripts are run.
+const SCRIPT_SHA: &str = "50080d91a103c84d0b5032f627e86d636bf3bd2a";
 const CHECK: &str = "redis";
 /// The port of Redis unless something else is said.
 const PORT: u16 = 6379;
@@ -24,6 +28,9 @@ pub(super) async fn look(findings: &mut Findings, model: &Model, limit: Duration
         for url in &server.urls {
             let answer = tokio::time::timeout(limit, ask(url, server)).await;
             match answer.unwrap_or_else(|_| Err("it does not answer in time".to_owned())) {
+                Ok(()) if server.mode == RedisMode::Single => {
+                    findings.ok(CHECK, url.to_string(), "it answers and runs scripts");
+                }
                 Ok(()) => findings.ok(CHECK, url.to_string(), "it answers"),
                 Err(error) => {
                     let message = format!("{error} (`gateway.redis.{name}`)");
@@ -54,7 +61,8 @@ async fn ask(url: &str, server: &RedisServer) -> Result<(), String> {
 /// A command, and what its answer must contain.
 type Command = (Vec<String>, &'static str);
 
-/// Whether it answers, and knows what it is asked for: a sentinel its master, a cluster that it is whole.
+/// Whether it answers, and knows what it is asked for: a sentinel its master, a cluster that it is whole. A server by itself is
+/// asked what plugins ask: it may let somebody in who may run no scripts there, or have no memory left.
 fn commands(server: &RedisServer) -> Vec<Command> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let is_sentinel = matches!(server.mode, RedisMode::Sentinel(_));
@@ -66,7 +74,12 @@ fn commands(server: &RedisServer) -> Vec<Command> {
         commands.push((all, ""));
     }
     match &server.mode {
-        RedisMode::Single => commands.push((words(&["PING"]), "PONG")),
+        RedisMode::Single => {
+            let key = format!("{}:doctor", server.key_prefix);
+            commands.push((words(&["PING"]), "PONG"));
+            commands.push((words(&["SCRIPT", "LOAD", SCRIPT]), SCRIPT_SHA));
+            commands.push((words(&["EVALSHA", SCRIPT_SHA, "1", &key]), "OK"));
+        }
         RedisMode::Cluster => commands.push((words(&["CLUSTER", "INFO"]), "cluster_state:ok")),
         RedisMode::Sentinel(master) => commands.push((words(&["SENTINEL", "MASTER", master]), "name")),
     }
@@ -106,6 +119,8 @@ async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<String, String>
             Some(("$", length)) if number(length).is_some() => {
                 let mut text = vec![0; number(length).unwrap_or(0)];
                 stream.read_exact(&mut text).await.map_err(failed)?;
+                // The end of its line, so that the next answer begins where it does.
+                stream.read_exact(&mut [0; 2]).await.map_err(failed)?;
                 return Ok(String::from_utf8_lossy(&text).into_owned());
             }
             Some(("*", many)) if number(many).is_some_and(|many| many > 0) => {}
@@ -129,6 +144,8 @@ mod tests {
         settings(&gateway, place).unwrap().redis.unwrap()["a"].clone()
     }
 
+    const LOADED: &str = "$40\r\n50080d91a103c84d0b5032f627e86d636bf3bd2a\r\n";
+
     async fn answered(answers: &'static [&'static str], of: &Value) -> (Result<(), String>, String) {
         let (ours, mut theirs) = duplex(4096);
         let server_side = tokio::spawn(async move {
@@ -148,14 +165,20 @@ mod tests {
     async fn a_server_answers_or_says_why_not() {
         let url = json!(["redis://a"]);
         let with_login = json!({ "urls": url, "username": "ann", "password": "pässword" });
-        let (result, seen) = answered(&["+OK\r\n", "+PONG\r\n"], &with_login).await;
+        let (result, seen) = answered(&["+OK\r\n", "+PONG\r\n", LOADED, "+OK\r\n"], &with_login).await;
         assert_eq!(result, Ok(()));
-        assert_eq!(seen, "*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$9\r\npässword\r\n*1\r\n$4\r\nPING\r\n");
+        let begin =
+            "*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$9\r\npässword\r\n*1\r\n$4\r\nPING\r\n*3\r\n$6\r\nSCRIPT\r\n";
+        assert!(seen.starts_with(begin), "{seen}");
+        assert!(seen.ends_with("$1\r\n1\r\n$13\r\nferrum:doctor\r\n"), "{seen}");
         let plain = json!({ "urls": url });
         let (result, _) = answered(&["-NOAUTH Authentication required.\r\n"], &plain).await;
         assert_eq!(result, Err("it refuses: NOAUTH Authentication required.".to_owned()));
         let (result, _) = answered(&["HTTP/1.1 400 Bad Request\r\n"], &plain).await;
         assert!(result.unwrap_err().contains("as no Redis does"));
+        const REFUSED: &str = "-NOPERM User edge has no permissions to run the 'evalsha' command\r\n";
+        let (result, _) = answered(&["+PONG\r\n", LOADED, REFUSED], &plain).await;
+        assert!(result.unwrap_err().contains("NOPERM"));
         assert!(answered(&[""], &plain).await.0.is_err());
         assert!(answered(&["$99999999\r\n"], &plain).await.0.is_err());
     }

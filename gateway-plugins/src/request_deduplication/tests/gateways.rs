@@ -3,8 +3,9 @@
 use gateway_core::plugin::world::tasks::{TaskControl, TaskHandle};
 
 use super::*;
-use crate::redis_link::testing::{link, redis};
+use crate::redis_link::testing::{at, link, main_connection, redis, servers};
 use crate::request_deduplication::shared::Found;
+use crate::testing::until_async;
 
 /// One gateway's side, running.
 async fn gateway(port: u16) -> (Arc<Shared>, TaskHandle) {
@@ -114,4 +115,73 @@ async fn without_the_store_it_goes_as_configured() {
         assert_eq!(got[1].field("idempotent-replayed") == "true", on_error == "local");
         assert_eq!(metric(&world, SHARED.name, &[outcome]), 2);
     }
+}
+
+/// A gateway that waits for the store no longer than a moment, and the world it is in.
+async fn hasty(port: u16) -> (Arc<Shared>, World, TaskHandle) {
+    let mut settings = at(port);
+    settings["timeout_ms"] = json!(50);
+    let world = World::default();
+    world.use_redis(Some(&servers(&settings)));
+    let shared = Arc::new(Shared::new(Link::new(&main_connection(), &world)));
+    let (handle, control) = TaskControl::new();
+    tokio::spawn(shared.link.clone().run(control));
+    shared.link.becomes(true).await;
+    (shared, world, handle)
+}
+
+/// The store carries it out after all: the key must not stay taken by a request that was never sent.
+#[tokio::test]
+async fn claims_that_nobody_waited_for_are_given_back() {
+    let redis = redis(&[]);
+    let (one, _task) = gateway(redis.port).await;
+    let (hasty, _world, _other) = hasty(redis.port).await;
+    redis.freeze(true);
+    let Err(Some(late)) = hasty.claim([1; 32], [0; 32], HOUR, HOUR, false).await else { panic!("no answer") };
+    late.settle(&Outcome::Free);
+    // A client that leaves meanwhile ends the wait as well.
+    let mut left = Box::pin(hasty.claim([2; 32], [0; 32], HOUR, HOUR, false));
+    assert!(futures_util::poll!(&mut left).is_pending());
+    drop(left);
+    let Err(Some(carried_out)) = hasty.claim([3; 32], [0; 32], HOUR, HOUR, false).await else {
+        panic!("no answer")
+    };
+    redis.freeze(false);
+    for key in [1, 2] {
+        until_async("the key is free", async || {
+            matches!(claim(&one, key, 0, HOUR, false).await, Found::First(_))
+        })
+        .await;
+    }
+    carried_out.settle(&Outcome::Answered(Arc::new(saved())));
+    until_async("the answer is known", async || {
+        matches!(claim(&one, 3, 0, HOUR, false).await, Found::Held(Held::Answered(_)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_gateway_did_by_itself_is_known_when_the_store_is_back() {
+    let redis = redis(&[]);
+    let (_one, mine, _task) = hasty(redis.port).await;
+    let (_two, others, _other) = hasty(redis.port).await;
+    let config = |on_error: &str| json!({ "redis": { "name": "main", "on_error": on_error } });
+    let (here, there) =
+        (trial_as("once-here", config("local"), &mine), trial_as("once-here", config("deny"), &others));
+    redis.freeze(true);
+    assert_eq!(post(&here, "/", "k", "").await.status, 201, "it goes on by itself");
+    assert_eq!(post(&there, "/", "refused", "").await.status, 503);
+    redis.freeze(false);
+    for (trial, key) in [(&here, "k"), (&there, "k")] {
+        until_async("the stored answer", async || {
+            let got = post(trial, "/", key, "").await;
+            got.status == 201 && got.field("idempotent-replayed") == "true"
+        })
+        .await;
+    }
+    assert_eq!((here.asked().len(), there.asked().len()), (1, 0));
+    until_async("what was refused is sent when it comes again", async || {
+        post(&there, "/", "refused", "").await.status == 201
+    })
+    .await;
 }
