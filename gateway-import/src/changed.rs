@@ -134,7 +134,7 @@ impl What {
             ("not", one) => self.concerns(one),
             ("path", _) => self.is_of_path(),
             ("headers", Value::Object(named)) => named.keys().any(|name| self.is_of(name)),
-            ("hosts", _) => self.is_of("host"),
+            ("hosts" | "authority", _) => self.is_of("host"),
             ("cookies", _) => self.is_of("cookie"),
             ("content_types", _) => self.is_of("content-type"),
             ("query" | "query_string", _) => *self == Self::AnyQuery,
@@ -186,6 +186,11 @@ impl What {
                 "path" => self.path(value, is_denied)?,
                 "headers" => self.headers(value.as_object()?)?,
                 "hosts" => self.host(value.as_array()?)?,
+                "authority" => match self {
+                    Self::NoHeader(_) => holds(fits(value, None)?),
+                    Self::Header(_, host) => holds(fits(value, Some(host))?),
+                    _ => return None,
+                },
                 "methods" => match self {
                     Self::Method(method) => holds(value.as_array()?.iter().any(|one| one == method)),
                     _ => return None,

@@ -4,6 +4,7 @@ mod acl;
 mod backend;
 mod changes;
 mod fetch;
+mod fields;
 mod maps;
 mod redirects;
 mod rules;

@@ -143,8 +143,8 @@ const NGINX_NOTES: &[&str] = &[
 
 /// What is so for every import from HAProxy.
 const HAPROXY_NOTES: &[&str] = &[
-    "conditions on the header `Host` look at the name alone: without port and trailing dot, whatever its case",
-    "`redirect scheme` leaves the port out",
+    "hosts whose port is cut off (`host_only`, `field(1,:)`) are compared without a trailing dot, whatever their case",
+    "`redirect scheme` leaves the port out, and writes the host in lower case",
     "`http-response` rules hold for redirects and other answers of the gateway's own, too",
 ];
 

@@ -232,6 +232,8 @@ struct Nginx<'f> {
     vars: values::Variables,
     /// Those, and what `set` has said up to here.
     vars_here: values::Variables,
+    /// What becomes of paths that lack the slash of a server's location.
+    slashes: Vec<item::Item>,
     /// What `$invalid_referer` means here.
     invalid_referer: Option<Cond>,
     /// Clients' addresses are those of another proxy in front.
@@ -254,6 +256,7 @@ impl<'f> Nginx<'f> {
             zones: HashMap::new(),
             vars: values::Variables::default(),
             vars_here: values::Variables::default(),
+            slashes: Vec::new(),
             invalid_referer: None,
             has_unknown_clients: false,
             by_name: HashMap::new(),

@@ -100,7 +100,7 @@ impl Compiler {
             match HeaderName::from_bytes(name.as_bytes()) {
                 Ok(name) if name == http::header::HOST => {
                     self.add(&at, "", "the host may also come as `:authority`").remedy =
-                        Some("write `hosts`".to_owned());
+                        Some("write `hosts`, or `authority` for it as it was sent".to_owned());
                 }
                 Ok(name) => parts.extend(self.text(text, &at).map(|text| Part::Header(name, text))),
                 Err(_) => {
@@ -111,6 +111,9 @@ impl Compiler {
         self.named(&written.query, at, "query", Part::Query, parts);
         if let Some(text) = &written.query_string {
             parts.extend(self.text(text, &below(at, "query_string")).map(Part::QueryString));
+        }
+        if let Some(text) = &written.authority {
+            parts.extend(self.text(text, &below(at, "authority")).map(Part::Authority));
         }
         self.named(&written.cookies, at, "cookies", Part::Cookie, parts);
         if let Some(grpc) = &written.grpc {

@@ -32,7 +32,9 @@ fn parts(a: &Part, b: &Part) -> bool {
         (Part::Query(a, x), Part::Query(b, y)) | (Part::Cookie(a, x), Part::Cookie(b, y)) => {
             a == b && x.excludes(y)
         }
-        (Part::QueryString(x), Part::QueryString(y)) => x.excludes(y),
+        (Part::QueryString(x), Part::QueryString(y)) | (Part::Authority(x), Part::Authority(y)) => {
+            x.excludes(y)
+        }
         (Part::Grpc { service: s, method: m }, Part::Grpc { service: t, method: n }) => {
             s.as_ref().zip(t.as_ref()).is_some_and(|(a, b)| a != b)
                 || m.as_ref().zip(n.as_ref()).is_some_and(|(a, b)| a != b)

@@ -57,6 +57,7 @@ impl Part {
             }
             Self::Header(name, text) => text.fits(fields::header(&head.headers, name).as_deref()),
             Self::Query(name, text) => text.fits(fields::query(head.uri.query(), name).as_deref()),
+            Self::Authority(text) => text.fits(exchange.authority().map(str::as_bytes)),
             Self::QueryString(text) => text.fits(head.uri.query().map(str::as_bytes)),
             Self::Cookie(name, text) => text.fits(fields::cookie(&head.headers, name)),
             Self::Grpc { service, method } => is_call(exchange, service.as_deref(), method.as_deref()),

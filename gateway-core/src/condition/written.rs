@@ -43,6 +43,10 @@ pub struct Condition {
     /// The query as it was sent, not decoded, without its question mark. A request without a query has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_string: Option<TextMatch>,
+    /// The host as it was sent, in `Host` or `:authority`: with its port, its case and a dot at its end. `hosts` goes by the
+    /// name alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authority: Option<TextMatch>,
     /// Cookies by name. The first of several of one name counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cookies: BTreeMap<String, TextMatch>,

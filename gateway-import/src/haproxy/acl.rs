@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::fetch::{ending, split};
+use super::fetch::{cuts_port, ending, split};
+use super::fields::Field;
 use super::sections::Line;
 use crate::changed::{Change, What, seen};
 use crate::cond::Cond;
@@ -174,6 +175,7 @@ impl Acls {
             match converter {
                 // Lower case of it is looked at.
                 "lower" | "upper" => test.ignores_case = true,
+                converter if cuts_port(converter) => test.cuts_port = true,
                 _ => return Term::Unknown,
             }
         }
@@ -238,16 +240,18 @@ pub(super) struct Test {
     ignores_case: bool,
     /// What `-m` says.
     how: Option<String>,
+    /// What is compared is a host without its port.
+    cuts_port: bool,
 }
 
 impl Test {
     /// One value, compared so.
-    pub(super) fn one(value: &str, how: &str, ignores_case: bool) -> Self {
-        Self { values: vec![value.to_owned()], ignores_case, how: Some(how.to_owned()) }
+    pub(super) fn one(value: &str, how: &str, ignores_case: bool, cuts_port: bool) -> Self {
+        Self { values: vec![value.to_owned()], ignores_case, how: Some(how.to_owned()), cuts_port }
     }
 
     fn read(words: &[&str], reader: &mut Reader<'_>) -> Option<Self> {
-        let mut made = Self { values: Vec::new(), ignores_case: false, how: None };
+        let mut made = Self { values: Vec::new(), ignores_case: false, how: None, cuts_port: false };
         let mut rest = words.iter();
         let mut flags = true;
         while let Some(word) = rest.next() {
@@ -295,8 +299,10 @@ impl Test {
             "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "shdr"
                 if argument.split(',').next().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
             {
-                self.host(how)
+                if self.cuts_port { self.host(how) } else { self.authority(how) }
             }
+            // Of a host alone the port is known.
+            _ if self.cuts_port => None,
             "req.hdr" | "hdr" | "req.fhdr" | "fhdr" => {
                 let (field, which) = argument.split_once(',').unwrap_or((argument, ""));
                 let is_line = matches!(base, "req.fhdr" | "fhdr");
@@ -374,6 +380,21 @@ impl Test {
         (!self.values.is_empty()).then(|| self.values.iter().map(one).collect())?
     }
 
+    /// The header `Host`, with its port.
+    fn authority(&self, how: &str) -> Option<Cond> {
+        let asked = |how: Value| Cond::is(json!({ "authority": how }));
+        match how {
+            _ if how == "found" || self.values.is_empty() => Some(asked(json!({ "present": true }))),
+            "" | "str" if self.ignores_case => {
+                Some(asked(json!({ "one_of": self.values, "ignore_case": true })))
+            }
+            "" | "str" => Some(asked(json!({ "one_of": self.values }))),
+            _ => {
+                Some(Cond::any(self.regexes(how)?.into_iter().map(|regex| asked(json!({ "regex": regex })))))
+            }
+        }
+    }
+
     fn host(&self, how: &str) -> Option<Cond> {
         let good = |name: &str| {
             !name.is_empty()
@@ -440,61 +461,4 @@ impl Test {
         });
         Some(Cond::any(all.collect::<Option<Vec<_>>>()?))
     }
-}
-
-/// Where values are looked for.
-#[derive(Debug, Clone, Copy)]
-enum Field {
-    /// The values of a header, with commas between them.
-    Values,
-    /// The first or the last of those.
-    First,
-    Last,
-    /// The lines of a header.
-    Lines,
-    /// Cookies, between which HAProxy takes commas, too.
-    Cookies,
-    /// Parameters of the query as they were sent, with `&` or `;` between them.
-    Parameters,
-}
-
-impl Field {
-    fn there(self, name: &str) -> Cond {
-        match self {
-            Self::Values | Self::First | Self::Last | Self::Lines => {
-                Cond::is(json!({ "headers": { name: { "present": true } } }))
-            }
-            Self::Cookies => cookie_header(&format!(r"(?:.*[;,])?\s*{}\s*=.*", text::literal(name))),
-            Self::Parameters => {
-                let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
-                Cond::is(json!({ "query_string": { "regex": regex } }))
-            }
-        }
-    }
-
-    /// When one of the values fits a regex over the whole of it.
-    fn with(self, name: &str, flag: &str, regex: &str) -> Option<Cond> {
-        let headers = |regex: String| {
-            text::is_regex(&regex).then(|| Cond::is(json!({ "headers": { name: { "regex": regex } } })))
-        };
-        let name_of = text::literal(name);
-        match self {
-            Self::Values => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})(?:\s*,.*)?")),
-            Self::First => headers(format!(r"{flag}(?:{regex})(?:\s*,.*)?")),
-            Self::Last => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})")),
-            Self::Lines => headers(format!("{flag}(?:.*, )?(?:{regex})(?:, .*)?")),
-            Self::Cookies => {
-                let regex = format!(r#"(?:.*[;,])?\s*{name_of}\s*=\s*"?{flag}(?:{regex})"?\s*(?:[;,].*)?"#);
-                text::is_regex(&regex).then(|| cookie_header(&regex))
-            }
-            Self::Parameters => {
-                let regex = format!("(?:.*[&;])?{name_of}={flag}(?:{regex})(?:[&;].*)?");
-                text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
-            }
-        }
-    }
-}
-
-fn cookie_header(regex: &str) -> Cond {
-    Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }))
 }

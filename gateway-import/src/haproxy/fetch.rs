@@ -23,3 +23,8 @@ pub(super) fn ending(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once('_')
         .filter(|(_, suffix)| matches!(*suffix, "beg" | "end" | "sub" | "reg" | "dir" | "dom" | "len"))
 }
+
+/// Whether a converter cuts the port off a host.
+pub(super) fn cuts_port(converter: &str) -> bool {
+    matches!(converter, "field(1,:)" | "word(1,:)" | "host_only")
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::acl::Test;
-use super::fetch::split;
+use super::fetch::{cuts_port, split};
 use crate::cond::Cond;
 use crate::files::Reader;
 
@@ -26,12 +26,11 @@ pub(super) fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Mapped
     let (Some(fetch), Some(last)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
         return Err("only a fetch with a map behind it is known".to_owned());
     };
-    let mut ignores_case = false;
+    let (mut ignores_case, mut is_cut) = (false, false);
     for converter in parts.get(1..parts.len() - 1).unwrap_or_default() {
         match converter.as_str() {
             "lower" | "upper" => ignores_case = true,
-            // Cuts the port off a host.
-            "field(1,:)" | "word(1,:)" | "host_only" => {}
+            converter if cuts_port(converter) => is_cut = true,
             other => return Err(format!("the converter `{other}` is not known")),
         }
     }
@@ -68,7 +67,7 @@ pub(super) fn mapped(expression: &str, reader: &mut Reader<'_>) -> Result<Mapped
     }
     let (fetch, argument) = called(fetch);
     for (key, backend) in rows {
-        let cond = Test::one(key, how, ignores_case).of(fetch, argument);
+        let cond = Test::one(key, how, ignores_case, is_cut).of(fetch, argument);
         let cond = cond.ok_or_else(|| format!("`{fetch}` with `{key}` in {file} can't be translated"))?;
         made.entries.push((cond, backend.to_owned()));
     }

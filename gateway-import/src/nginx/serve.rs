@@ -40,7 +40,7 @@ impl<'d> Nginx<'_> {
             self.out.done(internal.at, format_args!("{place}: internal"));
             let answer = To::Answer(404, "text/plain".to_owned(), String::new());
             items.push(Item::new(&turn.base, answer.clone(), &label(&turn.way)));
-            Self::without_slash(site, turn, &levels, answer, items);
+            self.without_slash(site, turn, &levels, answer, items);
             return;
         }
         if let Some(location) = own {
@@ -59,14 +59,21 @@ impl<'d> Nginx<'_> {
             self.serve(site, &turn.base, &levels, &turn.way, &Rewritten::No, items);
             if let Way::Exact(path) | Way::Prefix(path) = &turn.way {
                 let to = To::Redirect(json!({ "status_code": 301, "location": path }));
-                Self::without_slash(site, turn, &levels, to, items);
+                self.without_slash(site, turn, &levels, to, items);
             }
         }
         self.vars_here = before;
     }
 
     /// What becomes of `/a` where a location `/a/` passes to a server: nginx sends clients on to `/a/`.
-    fn without_slash(site: &Site<'d>, turn: &Turn<'d>, levels: &[&Directive], to: To, items: &mut Vec<Item>) {
+    fn without_slash(
+        &mut self,
+        site: &Site<'d>,
+        turn: &Turn<'d>,
+        levels: &[&Directive],
+        to: To,
+        items: &[Item],
+    ) {
         let (Way::Exact(path) | Way::Prefix(path)) = &turn.way else { return };
         let Some(trimmed) = path.strip_suffix('/').filter(|path| !path.is_empty()) else { return };
         let passes =
@@ -76,9 +83,10 @@ impl<'d> Nginx<'_> {
             Way::Exact(own) | Way::Prefix(own) => own == trimmed,
             Way::Regex(..) | Way::Named(_) => false,
         });
-        if passes && !is_taken && !items.iter().any(exact) {
+        if passes && !is_taken && !items.iter().chain(&self.slashes).any(exact) {
             let base = Base { paths: vec![json!({ "exact": trimmed })], cond: Cond::Always };
-            items.push(Item::new(&base, to, &format!("{}-slash", label(&turn.way))));
+            // It goes before all other locations, also before those by regex.
+            self.slashes.push(Item::new(&base, to, &format!("{}-slash", label(&turn.way))));
         }
     }
 

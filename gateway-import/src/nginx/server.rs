@@ -193,9 +193,11 @@ impl<'d> Nginx<'_> {
         // What the server says for itself comes before any location is looked for.
         let goes_on = self.script(&site, &super::location::Base::all(), &[http, directive], 0, &mut items);
         if goes_on {
+            let start = items.len();
             for turn in &order {
                 self.turn(&site, turn, &mut items);
             }
+            items.splice(start..start, self.slashes.drain(..));
             let takes_all = order.iter().any(|turn| {
                 turn.base.paths == [json!({ "prefix": "/" })] && turn.base.cond == crate::cond::Cond::Always
             });

@@ -70,3 +70,41 @@ backend web
     )
     .await;
 }
+
+/// The header `Host` is compared as it was sent, unless its port is cut off.
+#[tokio::test]
+async fn hosts_with_ports() {
+    run(
+        "frontend main
+  bind 127.0.0.1:@PORT@
+  acl local req.hdr(host),host_only -i local.test
+  http-request deny unless { hdr(host) -i a.test } or { hdr_dom(host) -i b.test } or local
+  http-request set-header Host c.test:81 if { path /c }
+  http-request deny deny_status 404 if { hdr(host) c.test:81 }
+  use_backend exact if { hdr(host) a.test }
+  use_backend beg if { hdr_beg(host) -i www. }
+  default_backend web
+backend web
+  server w @A@
+backend exact
+  server e @B@
+backend beg
+  server b @C@
+",
+        Case {
+            hosts: &[
+                "a.test",
+                "A.test",
+                "a.test:8080",
+                "a.test.",
+                "b.test:80",
+                "www.b.test",
+                "local.test:1",
+                "x.test",
+            ],
+            paths: &["/", "/c", "/x"],
+            ..Case::default()
+        },
+    )
+    .await;
+}

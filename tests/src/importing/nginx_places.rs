@@ -41,6 +41,9 @@ http {
         location /secret/ { internal; proxy_pass http://@A@; }
         location = /one/ { proxy_pass http://@B@; }
         location /two/ { proxy_pass http://@C@; }
+        location ^~ /b { location /b/in/ { internal; proxy_pass http://@C@; } proxy_pass http://@D@; }
+        location ~ ^/three { proxy_pass http://@D@; }
+        location /three/ { internal; proxy_pass http://@C@; }
         location /never/ { location /never//app { deny all; } proxy_pass http://@D@; }
         location = /dot/. { deny all; }
         location /.hid { deny all; }
@@ -59,6 +62,11 @@ http {
             "/one/x",
             "/two",
             "/two/x",
+            "/three",
+            "/three/x",
+            "/b/in",
+            "/b/in/x",
+            "/b/x",
             "/never/app",
             "/never/x",
             "/dot/x",

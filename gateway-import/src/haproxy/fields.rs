@@ -1,0 +1,63 @@
+//! Values that come several times: of headers, cookies and parameters.
+
+use serde_json::json;
+
+use crate::cond::Cond;
+use crate::text;
+
+/// Where values are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Field {
+    /// The values of a header, with commas between them.
+    Values,
+    /// The first or the last of those.
+    First,
+    Last,
+    /// The lines of a header.
+    Lines,
+    /// Cookies, between which HAProxy takes commas, too.
+    Cookies,
+    /// Parameters of the query as they were sent, with `&` or `;` between them.
+    Parameters,
+}
+
+impl Field {
+    pub(super) fn there(self, name: &str) -> Cond {
+        match self {
+            Self::Values | Self::First | Self::Last | Self::Lines => {
+                Cond::is(json!({ "headers": { name: { "present": true } } }))
+            }
+            Self::Cookies => cookie_header(&format!(r"(?:.*[;,])?\s*{}\s*=.*", text::literal(name))),
+            Self::Parameters => {
+                let regex = format!("(?:.*[&;])?{}=.*", text::literal(name));
+                Cond::is(json!({ "query_string": { "regex": regex } }))
+            }
+        }
+    }
+
+    /// When one of the values fits a regex over the whole of it.
+    pub(super) fn with(self, name: &str, flag: &str, regex: &str) -> Option<Cond> {
+        let headers = |regex: String| {
+            text::is_regex(&regex).then(|| Cond::is(json!({ "headers": { name: { "regex": regex } } })))
+        };
+        let name_of = text::literal(name);
+        match self {
+            Self::Values => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})(?:\s*,.*)?")),
+            Self::First => headers(format!(r"{flag}(?:{regex})(?:\s*,.*)?")),
+            Self::Last => headers(format!(r"{flag}(?:.*,\s*)?(?:{regex})")),
+            Self::Lines => headers(format!("{flag}(?:.*, )?(?:{regex})(?:, .*)?")),
+            Self::Cookies => {
+                let regex = format!(r#"(?:.*[;,])?\s*{name_of}\s*=\s*"?{flag}(?:{regex})"?\s*(?:[;,].*)?"#);
+                text::is_regex(&regex).then(|| cookie_header(&regex))
+            }
+            Self::Parameters => {
+                let regex = format!("(?:.*[&;])?{name_of}={flag}(?:{regex})(?:[&;].*)?");
+                text::is_regex(&regex).then(|| Cond::is(json!({ "query_string": { "regex": regex } })))
+            }
+        }
+    }
+}
+
+fn cookie_header(regex: &str) -> Cond {
+    Cond::is(json!({ "headers": { "cookie": { "regex": regex } } }))
+}
