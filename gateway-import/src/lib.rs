@@ -134,10 +134,13 @@ const NOTES: &[&str] = &[
     "bodies of the gateway's own answers have other texts",
     "where callers are asked who they are, targets get X-Consumer-Username and the like; what clients send under these names is removed",
     "answers of the gateway's own (redirects, fixed answers, refusals by rule) go before the question who it is",
+    "a redirect to the very URL that was asked for is answered 508",
 ];
 
 /// What is so for every import from nginx.
 const NGINX_NOTES: &[&str] = &[
+    "`$uri` and groups of regexes have the path as it was sent; nginx decodes it",
+    "`/a` is redirected to `/a/` whatever the size of its body",
     "a redirect to a host alone has no slash behind it; nginx adds one, and keeps the `?` of an empty query",
 ];
 
