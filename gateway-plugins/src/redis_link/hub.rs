@@ -23,9 +23,9 @@ use super::{Away, Command, MAX_LATE, MAX_QUEUED};
 
 /// Commands of a cluster that fail in a row before it is connected to anew.
 const MAX_FAILED: u32 = 100;
-/// How often a refusal of the same words is logged.
+/// How often one reason for commands that fail is logged.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
-/// Reasons for a lost connection that are kept apart in one outage.
+/// Reasons that are kept apart: of a lost connection in one outage, of commands that fail in one minute.
 const MAX_REASONS: usize = 8;
 /// What is sent and not yet answered.
 const MAX_SENT: usize = 1024;
@@ -65,8 +65,8 @@ struct Held {
     reasons: Vec<String>,
     /// Commands that failed since the last one that was answered, where the connection has several nodes.
     failed: u32,
-    /// What the log was told last of commands that failed, and when.
-    said: Option<(String, Instant)>,
+    /// What the log was told of commands that failed in the last minute, and when.
+    said: Vec<(String, Instant)>,
 }
 
 /// The connection.
@@ -112,7 +112,7 @@ impl Hub {
                     failures: 0,
                     reasons: Vec::new(),
                     failed: 0,
-                    said: None,
+                    said: Vec::new(),
                 }),
                 up: watch::Sender::new(false),
                 epoch: Epoch::starting(Instant::now()),
@@ -280,26 +280,27 @@ impl Hub {
             }
             Done::Refused(why) => {
                 self.gauge.set(0);
-                self.say(held, why, "Redis refuses what it is asked");
+                self.say(held, why.clone(), &why, "Redis refuses what it is asked");
             }
             Done::Failed(why) => {
                 held.failed += 1;
                 if held.failed >= MAX_FAILED {
                     return Some(why);
                 }
-                self.say(held, why, "a node of the Redis cluster does not answer");
+                // Each slot has words of its own.
+                self.say(held, String::new(), &why, "a node of the Redis cluster does not answer");
             }
             Done::Lost(why) => return Some(why),
         }
         None
     }
 
-    /// Logs why commands fail, when that is new or some time has passed.
-    fn say(&self, held: &mut Held, why: String, what: &'static str) {
-        let is_old = held.said.as_ref().is_some_and(|(said, at)| *said == why && at.elapsed() < SAID_AGAIN);
-        if !is_old {
+    /// Logs why commands fail, unless the log has been told so in the last minute.
+    fn say(&self, held: &mut Held, about: String, why: &str, what: &'static str) {
+        held.said.retain(|(_, at)| at.elapsed() < SAID_AGAIN);
+        if held.said.len() < MAX_REASONS && !held.said.iter().any(|(said, _)| *said == about) {
             tracing::warn!(connection = %self.name, error = %why, "{what}");
-            held.said = Some((why, Instant::now()));
+            held.said.push((about, Instant::now()));
         }
     }
 
