@@ -203,6 +203,6 @@ impl Downstream for Screen {
         while let Some(Ok(frame)) = body.frame().await {
             bytes += frame.into_data().map_or(0, |data| data.len() as u64);
         }
-        Delivery { bytes, cut: None, status: None }
+        Delivery { bytes, cut: None, ..Delivery::default() }
     }
 }

@@ -69,6 +69,7 @@ fn record(c: &mut Criterion) {
                     route: Some(route),
                     target: route.targets.list().first().map(|target| &**target),
                     status: 200,
+                    grpc_status: None,
                     cause: None,
                     reason: None,
                     is_error: false,

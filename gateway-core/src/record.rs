@@ -38,6 +38,8 @@ pub struct ExchangeRecord<'a> {
     pub target: Option<&'a Target>,
     /// The status the client got; 499 when it went away before.
     pub status: u16,
+    /// The status of a gRPC call; `None` for what is none, and where the call ended without one.
+    pub grpc_status: Option<u16>,
     /// Why the gateway answered itself or the exchange was cut; `None` when a target's answer was delivered whole.
     pub cause: Option<Cause>,
     /// The reason of `cause` in a word: a plugin's own where it gave one.
@@ -89,6 +91,7 @@ pub const FIELDS: &[&str] = &[
     "url.query",
     "server.address",
     "http.response.status_code",
+    "rpc.grpc.status_code",
     "error.type",
     "reply.reason",
     "error.message",
@@ -178,6 +181,8 @@ pub mod metric {
         UPSTREAM_CONNECTION: histogram = "ferrum_upstream_connection_duration_seconds";
         /// Exchanges that the gateway answered itself or that were cut off, by reason.
         REPLIES: counter = "ferrum_replies_total";
+        /// gRPC calls that ended with a status, by it.
+        GRPC_RESPONSES: counter = "ferrum_grpc_responses_total";
         /// Attempts after the first.
         RETRIES: counter = "ferrum_upstream_retries_total";
         /// Requests sent to another target as well, by what became of them: won, lost, or withheld by the budget.

@@ -373,7 +373,7 @@ impl Downstream for Screen {
                 }
             }
         }
-        let delivery = Delivery { bytes: bytes.len() as u64, cut, status: None };
+        let delivery = Delivery { bytes: bytes.len() as u64, cut, ..Delivery::default() };
         let status = head.status.as_u16();
         self.0 = Some(Got { status, headers: head.headers, body: bytes.into(), trailers, cut });
         delivery

@@ -224,6 +224,6 @@ impl Downstream for Nobody {
     }
 
     async fn respond(&mut self, _response: Response<Body>) -> Delivery {
-        Delivery { bytes: 0, cut: None, status: None }
+        Delivery { bytes: 0, cut: None, ..Delivery::default() }
     }
 }

@@ -190,6 +190,9 @@ pub fn exchange(line: &mut impl Visit, record: &ExchangeRecord<'_>, extras: &Ext
     line.text("http.request.method", exchange.method().as_str());
     target(line, exchange, Secrets::of(record.route, &extras.redact_query));
     line.number("http.response.status_code", u64::from(record.status));
+    if let Some(status) = record.grpc_status {
+        line.number("rpc.grpc.status_code", u64::from(status));
+    }
     if let Some(reason) = record.reason {
         // What a plugin answers on purpose is no error, and still has a reason.
         line.text(if record.is_error { "error.type" } else { "reply.reason" }, reason);

@@ -435,3 +435,100 @@ async fn odd_deadlines_do_no_harm() {
     let (answer, _up) = stand.call("Unary", &[("grpc-timeout", "0n")]).await;
     assert_eq!(status_in_head(&soon(answer).await.unwrap()), "4");
 }
+
+/// Ends a call without a message: the status is in the head.
+fn end_at_once(mut respond: SendResponse<Bytes>, status: &str) {
+    let mut head = ok();
+    head.headers_mut().extend(map(&[("grpc-status", status)]));
+    drop(respond.send_response(head, true).unwrap());
+}
+
+/// Sends one message, and ends with this status.
+async fn end_with(mut respond: SendResponse<Bytes>, status: &str) {
+    let mut down = respond.send_response(ok(), false).unwrap();
+    send(&mut down, &message(b"pong"), false).await.unwrap();
+    down.send_trailers(map(&[("grpc-status", status)])).unwrap();
+}
+
+#[tokio::test]
+async fn statuses_are_recorded_and_counted() {
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, "").await;
+        for (status, in_head) in [("0", false), ("5", true), ("14", false), ("99", true)] {
+            let (answer, mut up) = stand.call("Unary", &[]).await;
+            send(&mut up, &message(b"ping"), true).await.unwrap();
+            let (request, respond) = stand.serve().await;
+            match in_head {
+                true => end_at_once(respond, status),
+                false => end_with(respond, status).await,
+            }
+            drop(request);
+            let mut recv = soon(answer).await.unwrap().into_body();
+            while data(&mut recv).await.unwrap().is_some() {}
+            drop(soon(recv.trailers()).await);
+            let record = stand.edge.records.next().await;
+            assert_eq!(record.0["rpc.grpc.status_code"].to_string(), status, "{kind:?} {record:?}");
+        }
+        // What the gateway answers itself.
+        let (answer, _up) = call(&mut stand.requests, "/other.Service/Call", &[]).await;
+        assert_eq!(status_in_head(&soon(answer).await.unwrap()), "12");
+        assert_eq!(stand.edge.only_record().await.0["rpc.grpc.status_code"], 12);
+        let page = stand.edge.metrics().await;
+        for (status, count) in [("0", 1), ("5", 1), ("12", 1), ("14", 1), ("_other", 1)] {
+            let sample =
+                format!("ferrum_grpc_responses_total{{rpc_grpc_status_code=\"{status}\"}} {count}\n");
+            assert!(page.contains(&sample), "{sample}{page}");
+        }
+    }
+}
+
+/// A call that the target ends without a message counts by the HTTP status that stands for its own.
+#[tokio::test]
+async fn calls_of_named_methods_are_tried_again() {
+    let retry = ", retry: {max_retries: 1, retryable_status_codes: [503], grpc_methods: [echo.Echo/Get], budget_percent: 1000}";
+    for kind in KINDS {
+        let mut stand = Stand::new(kind, retry).await;
+        let (answer, mut up) = stand.call("Get", &[]).await;
+        // It is read whole, in however many pieces it comes.
+        let ping = message(b"ping");
+        send(&mut up, &ping.slice(..4), false).await.unwrap();
+        send(&mut up, &ping.slice(4..), true).await.unwrap();
+        let (request, respond) = stand.serve().await;
+        expect(&mut request.into_body(), b"ping").await;
+        end_at_once(respond, "14");
+        let (request, respond) = stand.serve().await;
+        expect(&mut request.into_body(), b"ping").await;
+        end_with(respond, "0").await;
+        expect(&mut soon(answer).await.unwrap().into_body(), b"pong").await;
+        let record = stand.edge.only_record().await;
+        assert_eq!((record.attempts(), &record.0["rpc.grpc.status_code"]), (2, &0.into()), "{record:?}");
+        // Another status, and another method, are passed on.
+        for (method, status) in [("Get", "5"), ("Put", "14")] {
+            let (answer, mut up) = stand.call(method, &[]).await;
+            send(&mut up, &message(b"ping"), true).await.unwrap();
+            let (request, respond) = stand.serve().await;
+            expect(&mut request.into_body(), b"ping").await;
+            end_at_once(respond, status);
+            assert_eq!(soon(answer).await.unwrap().headers()["grpc-status"], status);
+            assert_eq!(stand.edge.only_record().await.attempts(), 1, "{method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_ends_calls_at_once_opens_its_breaker() {
+    let breaker = ", circuit_breaker: {failure_threshold: 2, timeout_seconds: 3600}";
+    let mut stand = Stand::new(Kind::H2, breaker).await;
+    // Callers' mistakes don't count.
+    for status in ["14", "5", "12", "14", "14"] {
+        let (answer, mut up) = stand.call("Get", &[]).await;
+        send(&mut up, &message(b"ping"), true).await.unwrap();
+        let (_request, respond) = stand.serve().await;
+        end_at_once(respond, status);
+        assert_eq!(soon(answer).await.unwrap().headers()["grpc-status"], status);
+        drop(stand.edge.only_record().await);
+    }
+    let (answer, _up) = stand.call("Get", &[]).await;
+    assert_eq!(status_in_head(&soon(answer).await.unwrap()), "14");
+    assert_eq!(stand.edge.only_record().await.reason(), "circuit_open");
+}

@@ -135,6 +135,7 @@ fn retry(rules: &Retry) -> Value {
         "max_retries": rules.max_retries,
         "status_codes": rules.status_codes,
         "methods": rules.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "grpc_methods": rules.grpc_methods,
         "on_connect_failure": rules.on_connect_failure,
         "budget_percent": rules.budget_percent,
     })

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::histogram::{BOUNDS, Merged};
 use super::labels::{CLASS_NAMES, CLASSES, SESSIONS, VERSIONS, request_labels};
 use super::process::Process;
-use super::shard::{PHASES, WorkerTelemetry};
+use super::shard::{GRPC_STATUSES, PHASES, WorkerTelemetry};
 use super::{CertificateEnd, Telemetry, histogram::Count, program_log};
 
 /// What is served as `Content-Type`.
@@ -120,6 +120,14 @@ fn exchanges(page: &mut Page, telemetry: &Telemetry) {
     page.histogram(metric::UPSTREAM_DURATION.name, "", &merged);
     page.single(&metric::REQUEST_BYTES, sum(telemetry, |worker| &worker.request_bytes));
     page.single(&metric::RESPONSE_BYTES, sum(telemetry, |worker| &worker.response_bytes));
+    page.head(&metric::GRPC_RESPONSES);
+    for status in 0..=GRPC_STATUSES {
+        let count = sum(telemetry, |worker| &worker.grpc[status]);
+        let name = if status < GRPC_STATUSES { status.to_string() } else { "_other".to_owned() };
+        if count > 0 {
+            page.sample(metric::GRPC_RESPONSES.name, format_args!("rpc_grpc_status_code=\"{name}\""), count);
+        }
+    }
     page.single(&metric::RETRIES, sum(telemetry, |worker| &worker.retries));
     page.head(&metric::HEDGES);
     for (n, result) in ["won", "lost", "withheld"].into_iter().enumerate() {

@@ -32,6 +32,8 @@ pub(super) const MAX_PROXY_HISTOGRAMS: usize = 1000;
 pub(super) const PAGE: usize = 64;
 /// Reasons with a counter of their own; the table of causes has half as many.
 const MAX_REASONS: usize = 64;
+/// Statuses of gRPC calls, OK to UNAUTHENTICATED.
+pub(super) const GRPC_STATUSES: usize = 17;
 /// Protocols with reasons of ended sessions that have a counter of their own; the rest share the last one.
 const MAX_ENDS: usize = 128;
 
@@ -46,6 +48,8 @@ pub struct WorkerTelemetry {
     pub(super) request_bytes: Count,
     pub(super) response_bytes: Count,
     pub(super) retries: Count,
+    /// By status; what is beyond the last one that gRPC has shares the last place.
+    pub(super) grpc: [Count; GRPC_STATUSES + 1],
     /// Hedges whose answer was taken, other hedges, and those that the budget withheld.
     pub(super) hedges: [Count; 3],
     pub(super) accepted: Count,
@@ -329,6 +333,9 @@ impl Recorder for WorkerTelemetry {
             self.request_bytes.add(record.request_bytes);
         }
         self.response_bytes.add(record.response_bytes);
+        if let Some(status) = record.grpc_status {
+            self.grpc[usize::from(status).min(GRPC_STATUSES)].add(1);
+        }
         if record.attempts > 1 {
             let hedged = record.exchange.hedged();
             self.retries.add(u64::from((record.attempts - 1).saturating_sub(hedged.sent)));

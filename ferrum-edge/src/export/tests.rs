@@ -70,6 +70,7 @@ pub(super) fn record<'a>(exchange: &'a Exchange, route: Option<&'a Route>) -> Ex
         route: route.map(|route| &route.state),
         target: route.and_then(|route| route.targets.list().first()).map(|target| &**target),
         status: 200,
+        grpc_status: None,
         cause: None,
         reason: None,
         is_error: false,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 
 /// The dialect of one exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +45,41 @@ fn is_grpc_web(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|value| value.starts_with(b"application/grpc-web"))
 }
 
+/// The gRPC status that a head or trailers say.
+pub fn grpc_status(fields: &HeaderMap) -> Option<u16> {
+    fields.get("grpc-status")?.to_str().ok()?.parse().ok()
+}
+
+/// The HTTP status that stands for a gRPC status (as google.rpc.Code has them, where that tells the caller's
+/// mistakes from the target's).
+fn http_status_of(grpc: u16) -> StatusCode {
+    match grpc {
+        0 => StatusCode::OK,
+        1 | 3 | 9 | 11 => StatusCode::BAD_REQUEST,
+        16 => StatusCode::UNAUTHORIZED,
+        7 => StatusCode::FORBIDDEN,
+        5 => StatusCode::NOT_FOUND,
+        6 | 10 => StatusCode::CONFLICT,
+        8 => StatusCode::TOO_MANY_REQUESTS,
+        // There is no such method: the caller's mistake, and none of the target's.
+        12 => StatusCode::NOT_FOUND,
+        14 => StatusCode::SERVICE_UNAVAILABLE,
+        4 => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 impl Dialect {
+    /// The status by which an answer counts for retries, health checks and circuit breakers. A gRPC call that the target ends
+    /// without a message has its status in the head, and counts by the HTTP status that stands for it.
+    pub(super) fn outcome(self, status: StatusCode, headers: &HeaderMap) -> StatusCode {
+        let grpc = if self == Self::Grpc { grpc_status(headers) } else { None };
+        match grpc {
+            Some(grpc) if status == StatusCode::OK => http_status_of(grpc),
+            _ => status,
+        }
+    }
+
     /// Whether targets have to be told that trailers are taken: gRPC's take its absence for a proxy that drops them.
     pub(super) fn needs_trailers(self) -> bool {
         self == Self::Grpc

@@ -27,7 +27,7 @@ pub trait Downstream: Send {
 }
 
 /// How the response reached the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delivery {
     /// Body bytes handed to the client's connection.
     pub bytes: u64,
@@ -35,4 +35,6 @@ pub struct Delivery {
     pub cut: Option<Cause>,
     /// The status of what the client got instead, where the response broke before anything of it was sent.
     pub status: Option<StatusCode>,
+    /// The gRPC status in the trailers, where they had one.
+    pub grpc_status: Option<u16>,
 }

@@ -32,7 +32,7 @@ use super::guard;
 use super::headers::{self, Side};
 use super::path;
 use super::reply::{Cause, Reply};
-use super::retry::{Attempts, MAX_HELD};
+use super::retry::MAX_HELD;
 use crate::balance::Outcome;
 use crate::config::model::Traffic;
 use crate::config::snapshot::Snapshot;
@@ -51,7 +51,7 @@ use crate::upstream::Upstream;
 use delivery::Until;
 use destination::Destination;
 pub use detached::Aside;
-use ending::{Ending, answered, failed, outcome_of, until};
+use ending::{Ending, answered, failed, judged, outcome_of, until};
 use matched::Matched;
 use spelling::{normalise, respell};
 
@@ -223,7 +223,7 @@ impl<U: Upstream> Pipeline<U> {
     ) -> Delivery {
         let (mut parts, ()) = response.into_parts();
         let (Some(route), Some(picked)) = (end.route, end.target) else {
-            return Delivery { bytes: 0, cut: Some(Cause::Internal), status: None };
+            return Delivery { bytes: 0, cut: Some(Cause::Internal), ..Delivery::default() };
         };
         stream::make_readable(route, &mut parts.headers);
         let around = Around { state: route, consumers: &snapshot.consumers, target: Some(picked) };
@@ -247,7 +247,7 @@ impl<U: Upstream> Pipeline<U> {
             return end.delivered(downstream.respond(response).await);
         }
         let Some(mut client) = downstream.upgrade(Response::from_parts(parts, ())).await else {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), ..Delivery::default() };
         };
         let (flight, place) = (std::mem::take(&mut end.flight), end.place.take());
         end.finished = true;
@@ -264,7 +264,7 @@ impl<U: Upstream> Pipeline<U> {
         let ends = Switched { client: &mut client, target: &mut target };
         stream::tunnel(tunnelled, session, ends).await;
         drop(place);
-        Delivery { bytes: 0, cut: None, status: None }
+        Delivery { bytes: 0, cut: None, ..Delivery::default() }
     }
 
     async fn answer<'s, D: Downstream>(
@@ -331,7 +331,7 @@ impl<U: Upstream> Pipeline<U> {
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let mut body = std::mem::take(&mut end.exchange.body);
         let method = end.exchange.request.method.clone();
-        let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
+        let mut attempts = matched.attempts(&end.exchange, &method);
         if attempts.holds(&body, &end.exchange.request.headers) {
             Box::pin(body.settle(MAX_HELD)).await.map_err(BodyError::into_reply)?;
         }
@@ -358,7 +358,7 @@ impl<U: Upstream> Pipeline<U> {
             downstream.asking();
             let pause = match self.upstream.send(&call, &mut body, downstream).await {
                 Ok(mut answer) => {
-                    let (status, first_byte) = (answer.response.status(), answer.first_byte);
+                    let (status, first_byte) = (judged(&end.exchange, &answer), answer.first_byte);
                     route.chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
                     let outcome = Outcome::Response { status, first_byte };
                     let now = end.exchange.answered_at(begun, &mut answer);

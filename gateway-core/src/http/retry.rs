@@ -6,6 +6,7 @@ use http::header::EXPECT;
 use http::{HeaderMap, Method, StatusCode};
 
 use super::body::Body;
+use super::dialect::Dialect;
 use crate::config::model::Retry;
 use crate::limit::backoff;
 use crate::limit::budget::RetryBudget;
@@ -16,6 +17,10 @@ use crate::upstream::Failure;
 pub struct Attempts<'a> {
     rules: &'a Retry,
     budget: &'a RetryBudget,
+    /// Whether the request may be carried out twice.
+    repeats: bool,
+    /// Whether it is a call of one of the gRPC methods that are named: its message ends without an answer.
+    is_call: bool,
     method: &'a Method,
     made: u32,
     stale: u32,
@@ -34,13 +39,36 @@ const MAX_FAILOVERS: u32 = 8;
 pub const MAX_HELD: u64 = 64 << 10;
 
 impl<'a> Attempts<'a> {
-    /// No attempt made yet.
-    pub fn new(rules: &'a Retry, budget: &'a RetryBudget, method: &'a Method) -> Self {
+    /// No attempt made yet. `path` is what targets get.
+    pub fn new(
+        rules: &'a Retry,
+        budget: &'a RetryBudget,
+        method: &'a Method,
+        dialect: Dialect,
+        path: impl FnOnce() -> String,
+    ) -> Self {
+        let is_named = || {
+            let path = path();
+            let path = path.split('?').next().unwrap_or_default();
+            rules.grpc_methods.iter().any(|known| **known == *path)
+        };
+        let is_call = dialect == Dialect::Grpc && !rules.grpc_methods.is_empty();
+        let repeats = rules.methods.contains(method) || is_call && is_named();
         if rules.max_retries > 0 {
             // Shared by all workers, so touched only where it is going to be asked.
             budget.request(tokio::time::Instant::now());
         }
-        Self { rules, budget, method, made: 0, stale: 0, failovers: 0, hedges: 0 }
+        Self {
+            rules,
+            budget,
+            repeats,
+            is_call: is_call && repeats,
+            method,
+            made: 0,
+            stale: 0,
+            failovers: 0,
+            hedges: 0,
+        }
     }
 
     /// Attempts made so far.
@@ -53,9 +81,9 @@ impl<'a> Attempts<'a> {
     #[inline]
     pub fn holds(&self, body: &Body, headers: &HeaderMap) -> bool {
         self.rules.max_retries > 0
-            && self.rules.methods.contains(self.method)
+            && self.repeats
             && body.replay().is_none()
-            && body.exact_length().is_some_and(|length| length <= MAX_HELD)
+            && body.exact_length().map_or(self.is_call, |length| length <= MAX_HELD)
             // The target says whether it wants the body.
             && !headers.contains_key(EXPECT)
     }
@@ -74,9 +102,7 @@ impl<'a> Attempts<'a> {
     /// Whether an answer with this status is one to try again after, as long as there may be retries.
     pub fn wants_again(&self, status: StatusCode) -> bool {
         // 425 asks the client to send its request again, and nobody else (RFC 8470 §5.2).
-        status != StatusCode::TOO_EARLY
-            && self.rules.status_codes.contains(&status.as_u16())
-            && self.rules.methods.contains(self.method)
+        status != StatusCode::TOO_EARLY && self.rules.status_codes.contains(&status.as_u16()) && self.repeats
     }
 
     /// The pause before trying again after `failure`; `None` when it may not be tried again.
@@ -107,11 +133,7 @@ impl<'a> Attempts<'a> {
             self.failovers += 1;
             return Some(Duration::ZERO);
         }
-        let allowed = if failure.is_connect() {
-            self.rules.on_connect_failure
-        } else {
-            self.rules.methods.contains(self.method)
-        };
+        let allowed = if failure.is_connect() { self.rules.on_connect_failure } else { self.repeats };
         if allowed { self.spend() } else { None }
     }
 

@@ -1,7 +1,6 @@
 //! Logins: the browser is sent to the provider, and comes back with a code.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gateway_core::http::exchange::Exchange;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Oidc;
 use super::cookies::Cookies;
 use super::provider::Failure;
+use super::seal::random;
 use super::session::Session;
 use super::visit::Visit;
 use crate::credential::now;
@@ -40,13 +40,6 @@ struct Login {
     /// The last second since 1970 in which it may end.
     #[serde(rename = "u")]
     until: u64,
-}
-
-/// 32 random bytes as text; `None` when the system has none.
-pub(super) fn random() -> Option<String> {
-    let mut bytes = [0; 32];
-    rand::fill(&mut bytes).ok()?;
-    Some(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// A redirect that nobody may keep.

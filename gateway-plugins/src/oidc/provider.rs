@@ -157,8 +157,7 @@ impl Provider {
             refresh_token: tokens.refresh_token,
             expires: tokens.expires,
             began: now(),
-            id: super::login::random()
-                .ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
+            id: super::seal::random().ok_or_else(|| Failure::Unavailable("there is no randomness".into()))?,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Encrypts what browsers keep for the gateway (AES-256-GCM).
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hmac;
+use aws_lc_rs::{hmac, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
@@ -56,6 +56,13 @@ impl Seal {
             serde_json::from_slice(plain).ok()
         })
     }
+}
+
+/// 32 random bytes as text; `None` when the system has none.
+pub(super) fn random() -> Option<String> {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 #[cfg(test)]

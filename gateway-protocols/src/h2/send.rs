@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::grpc_status;
 
 use super::handle::Handle;
 use super::stream::StreamError;
@@ -18,6 +19,8 @@ pub(crate) struct SendBody {
     idle: Duration,
     /// Body bytes handed to the connection.
     pub(crate) sent: u64,
+    /// The gRPC status in the trailers, once they were handed over.
+    pub(crate) grpc_status: Option<u16>,
 }
 
 /// Which side ended the sending early.
@@ -33,7 +36,7 @@ pub(crate) enum SendError {
 
 impl SendBody {
     pub(crate) fn new(body: Body, idle: Duration) -> Self {
-        Self { body, pending: Bytes::new(), done: false, idle, sent: 0 }
+        Self { body, pending: Bytes::new(), done: false, idle, sent: 0, grpc_status: None }
     }
 
     /// Whether everything has been handed over.
@@ -61,6 +64,7 @@ impl SendBody {
                 Err(frame) => {
                     let mut trailers = frame.into_trailers().unwrap_or_default();
                     keep_trailing(&mut trailers);
+                    self.grpc_status = grpc_status(&trailers);
                     self.done = true;
                     stream.send_trailers(&trailers).map_err(stream_error)?;
                 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway_core::http::body::{Body, BodyError};
+use gateway_core::http::dialect::grpc_status;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::StreamError;
@@ -116,6 +117,8 @@ pub(crate) struct SendBody {
     done: bool,
     /// Body bytes handed to the stream.
     pub(crate) sent: u64,
+    /// The gRPC status in the trailers, once they were handed over.
+    pub(crate) grpc_status: Option<u16>,
 }
 
 /// Which side ended the sending early.
@@ -131,7 +134,7 @@ pub(crate) enum SendError {
 
 impl SendBody {
     pub(crate) fn new(body: Body, idle: Duration) -> Self {
-        Self { body, idle, handed_over: false, done: false, sent: 0 }
+        Self { body, idle, handed_over: false, done: false, sent: 0, grpc_status: None }
     }
 
     /// Sends what can be sent now; ready when QUIC has all of it. What is there at once goes out at once, with the head
@@ -167,6 +170,7 @@ impl SendBody {
                 Some(Err(frame)) => {
                     let mut trailers = frame.into_trailers().unwrap_or_default();
                     keep_trailing(&mut trailers);
+                    self.grpc_status = grpc_status(&trailers);
                     writer.trailers(&trailers);
                     self.hand_over(writer);
                 }

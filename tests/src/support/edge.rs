@@ -71,6 +71,14 @@ impl Edge {
         self.reload(spec);
     }
 
+    /// The gateway's metrics, as Prometheus reads them.
+    pub(crate) async fn metrics(&self) -> String {
+        let admin = self.gateway.serve_admin(([127, 0, 0, 1], 0).into()).expect("an admin API");
+        let mut wire = Wire::open(admin).await;
+        wire.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
+        String::from_utf8(wire.rest().await.to_vec()).expect("a text")
+    }
+
     /// The plugins' metrics, as Prometheus reads them.
     pub(crate) fn meters(&self) -> String {
         let mut page = String::new();

@@ -132,17 +132,12 @@ impl Documents {
 
     /// Whether two sealed documents say the same: sealing the same twice gives the same, and `1m` is as good as 60000.
     pub(crate) fn same(kind: Kind, one: &str, other: &str) -> bool {
-        let read = |document| serde_json::from_str::<Value>(document).ok();
-        if one == other {
-            return true;
-        }
-        let (Some(one), Some(other)) = (read(one), read(other)) else { return false };
         if one == other {
             return true;
         }
         let origin = Origin { format: Some(file::Format::Json), ..Origin::default() };
         let plain = |document| {
-            let whole = json!({ kind.as_str(): [document] }).to_string();
+            let whole = format!("{{\"{kind}\":[{document}]}}");
             file::document(&whole, &origin, &file::KeepReferences).ok()
         };
         plain(one).is_some_and(|one| plain(other) == Some(one))

@@ -370,7 +370,7 @@ pub struct CircuitBreaker {
     /// Seconds it stays open. Default 30.
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<Seconds>,
-    /// Statuses that count as failure. Default 500 502 503 504.
+    /// Statuses that count as failure. Default 500 502 503 504. gRPC calls count as for `retryable_status_codes`.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub failure_status_codes: Option<Vec<u16>>,
     /// Probes at a time while half open. Default 1.
@@ -388,12 +388,18 @@ pub struct Retry {
     /// read whole before the first try.
     #[schemars(range(max = 100))]
     pub max_retries: Option<u32>,
-    /// Statuses that count as failure. Default none.
+    /// Statuses that count as failure. Default none. A gRPC call that a target ends without a message counts by the HTTP status
+    /// that stands for its own: 503 for UNAVAILABLE, 504 for DEADLINE_EXCEEDED, 429 for RESOURCE_EXHAUSTED, 500 for INTERNAL,
+    /// UNKNOWN and DATA_LOSS.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub retryable_status_codes: Option<Vec<u16>>,
     /// Methods tried again on such a status. Default GET HEAD OPTIONS PUT DELETE.
     #[schemars(length(max = 9))]
     pub retryable_methods: Option<Vec<String>>,
+    /// gRPC methods that are tried again like `retryable_methods`, such as `shop.Catalog/GetItem`: unary ones that may be carried
+    /// out twice. Their message is read whole before the first try, up to 64 KiB. Default none.
+    #[schemars(length(max = 1000))]
+    pub grpc_methods: Option<Vec<String>>,
     /// Tries any method again when no connection could be made. Default true.
     pub retry_on_connect_failure: Option<bool>,
     /// The pause before each retry. Default none.

@@ -241,7 +241,7 @@ pub enum ProbeType {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PassiveHealth {
-    /// Statuses that count as failure. Default 500 502 503 504.
+    /// Statuses that count as failure. Default 500 502 503 504. gRPC calls count as for `retryable_status_codes` of a proxy.
     #[schemars(length(max = 50), inner(range(min = 100, max = 599)))]
     pub unhealthy_status_codes: Option<Vec<u16>>,
     /// Failures within the window until unhealthy. Default 3; 0 never takes a target out.

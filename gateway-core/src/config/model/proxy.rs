@@ -336,6 +336,8 @@ pub struct Retry {
     pub status_codes: Vec<u16>,
     /// Methods retried on a status or after bytes reached the wire. Default GET HEAD OPTIONS PUT DELETE.
     pub methods: Vec<Method>,
+    /// gRPC methods retried like `methods`, as paths. Default none.
+    pub grpc_methods: Vec<Arc<str>>,
     /// Retries any method when no connection could be made. Default true.
     pub on_connect_failure: bool,
     /// Pause before each retry.
@@ -466,6 +468,7 @@ impl Default for Retry {
             max_retries: 0,
             status_codes: Vec::new(),
             methods: vec![Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE],
+            grpc_methods: Vec::new(),
             on_connect_failure: true,
             backoff: Backoff::None,
             budget_percent: 20,

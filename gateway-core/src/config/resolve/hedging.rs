@@ -28,20 +28,7 @@ pub(super) fn hedging(
         notes.add("hedging.methods", format!("{method} may not be carried out twice")).remedy =
             Some("leave it out; unary gRPC methods go to `grpc_methods`".to_owned());
     }
-    let names = written.grpc_methods.as_deref().unwrap_or_default();
-    let mut grpc_methods: Vec<Arc<str>> = Vec::with_capacity(names.len());
-    for (n, name) in names.iter().enumerate() {
-        let parts = name.trim_start_matches('/').split_once('/');
-        match parts.filter(|(service, method)| is_name(service, ".") && is_name(method, "")) {
-            Some((service, method)) => grpc_methods.push(format!("/{service}/{method}").into()),
-            None => {
-                notes
-                    .add(&format!("hedging.grpc_methods[{n}]"), format!("`{name}` is not a gRPC method"))
-                    .remedy =
-                    Some("write the service and the method, such as `shop.Catalog/GetItem`".to_owned());
-            }
-        }
-    }
+    let grpc_methods = grpc_methods(notes, "hedging.grpc_methods", written.grpc_methods.as_deref());
     if methods.is_empty() && grpc_methods.is_empty() {
         notes.add("hedging.methods", "no request is hedged").remedy = Some("remove `hedging`".to_owned());
     }
@@ -54,6 +41,23 @@ pub(super) fn hedging(
         grpc_methods,
         max_body_bytes: written.max_body_bytes.map_or(64 << 10, |bytes| bytes.0),
     })
+}
+
+/// The paths of the gRPC methods at `key`.
+pub(super) fn grpc_methods(notes: &mut Notes<'_>, key: &str, written: Option<&[String]>) -> Vec<Arc<str>> {
+    let names = written.unwrap_or_default();
+    let mut found = Vec::with_capacity(names.len());
+    for (n, name) in names.iter().enumerate() {
+        let parts = name.trim_start_matches('/').split_once('/');
+        match parts.filter(|(service, method)| is_name(service, ".") && is_name(method, "")) {
+            Some((service, method)) => found.push(format!("/{service}/{method}").into()),
+            None => {
+                notes.add(&format!("{key}[{n}]"), format!("`{name}` is not a gRPC method")).remedy =
+                    Some("write the service and the method, such as `shop.Catalog/GetItem`".to_owned());
+            }
+        }
+    }
+    found
 }
 
 /// Whether it is a name of letters, digits and `_`, with `also` in between.

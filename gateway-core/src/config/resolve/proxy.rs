@@ -119,6 +119,7 @@ fn retry(notes: &mut Notes<'_>, written: &file::Retry) -> Retry {
         max_retries: written.max_retries.unwrap_or(3),
         status_codes: written.retryable_status_codes.clone().unwrap_or_default(),
         methods,
+        grpc_methods: hedging::grpc_methods(notes, "retry.grpc_methods", written.grpc_methods.as_deref()),
         on_connect_failure: written.retry_on_connect_failure.unwrap_or(defaults.on_connect_failure),
         backoff: backoff(notes, written.backoff),
         budget_percent: written.budget_percent.unwrap_or(defaults.budget_percent),

@@ -64,7 +64,7 @@ pub(super) async fn respond(
         Until::Done => sending.await,
         Until::Deadline(deadline) => {
             let sent = tokio::time::timeout_at(deadline, sending).await;
-            sent.unwrap_or(Delivery { bytes: 0, cut: Some(Cause::TotalTimeout), status: None })
+            sent.unwrap_or_else(|_| Delivery { cut: Some(Cause::TotalTimeout), ..Delivery::default() })
         }
         Until::Revoked(session) => {
             let (about, identity) = *session;
@@ -81,7 +81,9 @@ async fn send_while_allowed(
     let mut revoked = Beside::new(revoked);
     poll_fn(|cx| match sending.as_mut().poll(cx) {
         Poll::Ready(delivery) => Poll::Ready(delivery),
-        Poll::Pending => revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause), status: None }),
+        Poll::Pending => {
+            revoked.poll(cx).map(|cause| Delivery { bytes: 0, cut: Some(cause), ..Delivery::default() })
+        }
     })
     .await
 }

@@ -100,6 +100,6 @@ impl Downstream for Nobody {
         while let Some(Ok(frame)) = body.frame().await {
             bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
-        Delivery { bytes, cut: None, status: None }
+        Delivery { bytes, cut: None, ..Delivery::default() }
     }
 }

@@ -11,6 +11,7 @@ use super::Close;
 use crate::balance::{Flight, Outcome, Settled, Target};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::http::body::{Body, Meter};
+use crate::http::dialect::{Dialect, grpc_status};
 use crate::http::downstream::Delivery;
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
@@ -55,6 +56,8 @@ pub(super) struct Ending<'s> {
     pub(super) flight: Flight,
     /// Of the response, once there is one.
     pub(super) status: Option<StatusCode>,
+    /// Of the response, in its head or its trailers.
+    grpc_status: Option<u16>,
     pub(super) cause: Option<Cause>,
     /// Why the last attempt failed.
     pub(super) failure: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -92,6 +95,7 @@ impl<'s> Ending<'s> {
             place: None,
             flight: Flight::default(),
             status: None,
+            grpc_status: None,
             cause: None,
             failure: None,
             attempts: 0,
@@ -137,6 +141,9 @@ impl<'s> Ending<'s> {
     /// Notes the head of the response, and those of its headers that logs ask for.
     pub(super) fn answered(&mut self, response: &Response<Body>, logged: &[HeaderName]) {
         self.status = Some(response.status());
+        if self.exchange.dialect == Dialect::Grpc {
+            self.grpc_status = grpc_status(response.headers());
+        }
         if !logged.is_empty() {
             self.exchange.keep_answer(response, logged);
         }
@@ -163,6 +170,7 @@ impl<'s> Ending<'s> {
         self.finished = true;
         self.cause = delivery.cut.or(self.cause);
         self.status = delivery.status.or(self.status);
+        self.grpc_status = delivery.grpc_status.or(self.grpc_status);
         delivery
     }
 
@@ -201,6 +209,7 @@ impl Ending<'_> {
             route: self.route.map(|route| &route.state),
             target: self.target,
             status: status.as_u16(),
+            grpc_status: self.grpc_status.filter(|_| exchange.dialect == Dialect::Grpc),
             cause: cut,
             reason: cut.map(|cause| exchange.own_reason().unwrap_or_else(|| cause.reason())),
             is_error: cut.is_some_and(|cause| cause != Cause::Plugin || !exchange.is_no_error()),
@@ -234,6 +243,11 @@ impl Drop for Ending<'_> {
             self.recorder.panicked();
         }
     }
+}
+
+/// The status by which an answer counts for retries, health checks and circuit breakers.
+pub(super) fn judged(exchange: &Exchange, answer: &Answer) -> StatusCode {
+    exchange.dialect.outcome(answer.response.status(), answer.response.headers())
 }
 
 /// What plugins are told of an attempt that was answered.

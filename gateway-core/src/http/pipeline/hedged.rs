@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::destination::Destination;
-use super::ending::{Ending, answered, failed, outcome_of};
+use super::ending::{Ending, answered, failed, judged, outcome_of};
 use super::matched::Matched;
 use super::race::{Begun, Course, Raced, State};
 use super::{Pipeline, from_target};
@@ -19,7 +19,6 @@ use crate::http::downstream::Downstream;
 use crate::http::exchange::Exchange;
 use crate::http::hedging::Hedger;
 use crate::http::reply::Reply;
-use crate::http::retry::Attempts;
 use crate::plugin::seat::{Around, Attempt};
 use crate::upstream::Upstream;
 
@@ -49,7 +48,7 @@ impl<U: Upstream> Pipeline<U> {
         };
         let around = Around { state: route, consumers: &snapshot.consumers, target: None };
         let method = end.exchange.request.method.clone();
-        let mut attempts = Attempts::new(&route.proxy.retry, &route.budget, &method);
+        let mut attempts = matched.attempts(&end.exchange, &method);
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         loop {
             let pick = match destination.pick(&end.exchange, &tried) {
@@ -93,7 +92,7 @@ fn take<'s>(
     let may_repeat = !end.exchange.is_sent_once();
     match sent {
         Ok(mut answer) => {
-            let (status, first_byte) = (answer.response.status(), answer.first_byte);
+            let (status, first_byte) = (judged(&end.exchange, &answer), answer.first_byte);
             chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
             let now = end.exchange.answered_at(at, &mut answer);
             end.settle(pick.report(Outcome::Response { status, first_byte }, now));

@@ -10,6 +10,7 @@ use crate::config::model::HttpRules;
 use crate::config::snapshot::{Route, Snapshot};
 use crate::http::exchange::Exchange;
 use crate::http::reply::{Cause, Reply};
+use crate::http::retry::Attempts;
 use crate::route::forward_path;
 use crate::stream::pipeline as stream;
 use crate::upstream::Call;
@@ -47,6 +48,12 @@ impl Matched<'_> {
             _ if self.route.proxy.backend.scheme.is_encrypted() => target.host_header(443),
             _ => target.host_header(80),
         }
+    }
+
+    /// No attempt made yet.
+    pub(super) fn attempts<'m>(&'m self, exchange: &Exchange, method: &'m Method) -> Attempts<'m> {
+        let path = || self.path(exchange, None).into_owned();
+        Attempts::new(&self.route.proxy.retry, &self.route.budget, method, exchange.dialect, path)
     }
 
     /// One try: the request as this target gets it, begun at a moment, over connections of this number.

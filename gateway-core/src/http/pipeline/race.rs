@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Pipeline;
 use super::destination::Destination;
 use super::detached::Nobody;
-use super::ending::{Ending, answered, failed, outcome_of};
+use super::ending::{Ending, answered, failed, judged, outcome_of};
 use super::matched::Matched;
 use crate::balance::{Outcome, Pick, Target};
 use crate::http::body::Body;
@@ -171,7 +171,7 @@ impl<U: Upstream> Pipeline<U> {
         runners: &[Runner<'s, '_>],
         spare: &mut Option<Raced<'s>>,
     ) -> Option<Raced<'s>> {
-        let status = raced.sent.as_ref().ok().map(|answer| answer.response.status());
+        let status = raced.sent.as_ref().ok().map(|answer| judged(&state.end.exchange, answer));
         let is_good = status.is_some_and(|status| !state.attempts.wants_again(status));
         match (is_good || runners.is_empty(), spare.take()) {
             // An answer that would rather be tried again is better than none.
@@ -212,7 +212,8 @@ impl<U: Upstream> Pipeline<U> {
         let outcome = match &sent {
             Ok(answer) => {
                 chain.attempted(&mut state.end.exchange, attempt, answered(answer), around);
-                Outcome::Response { status: answer.response.status(), first_byte: answer.first_byte }
+                let status = judged(&state.end.exchange, answer);
+                Outcome::Response { status, first_byte: answer.first_byte }
             }
             Err(failure) => {
                 chain.attempted(&mut state.end.exchange, attempt, failed(failure), around);
@@ -236,7 +237,7 @@ impl<U: Upstream> Pipeline<U> {
             let attempt = Attempt { target: begun.pick.target, number: begun.number };
             let around = course.around.with_target(Some(begun.pick.target));
             chain.attempted(&mut end.exchange, attempt, answered(&answer), around);
-            let status = answer.response.status();
+            let status = judged(&end.exchange, &answer);
             self.report(begun.pick, Outcome::Response { status, first_byte: answer.first_byte });
         }
         for Runner { begun, sending } in runners {

@@ -156,7 +156,7 @@ impl<'e> Responder<'e> {
         let mut sender = Sender::new(head, body, frame);
         let sent = poll_fn(|cx| self.poll_send(cx, &mut sender)).await;
         let bytes = sender.sent;
-        Delivery { bytes, cut: Some(cause), status: sent.ok().map(|()| parts.status) }
+        Delivery { bytes, cut: Some(cause), status: sent.ok().map(|()| parts.status), ..Delivery::default() }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, sender: &mut Sender) -> Poll<Result<(), Cause>> {
@@ -229,7 +229,7 @@ impl Downstream for Responder<'_> {
                     return Box::pin(self.instead(cause)).await;
                 }
             }
-            Delivery { bytes: sender.sent, cut: sent.err(), status: None }
+            Delivery { bytes: sender.sent, cut: sent.err(), ..Delivery::default() }
         }
     }
 }

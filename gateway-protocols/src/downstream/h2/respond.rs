@@ -64,10 +64,10 @@ impl Downstream for Responder<'_> {
             ..Extra::default()
         };
         if self.stream.respond(parts.status, &parts.headers, &extra, ends).is_err() {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), ..Delivery::default() };
         }
         if ends {
-            return Delivery { bytes: 0, cut: None, status: None };
+            return Delivery { bytes: 0, cut: None, ..Delivery::default() };
         }
         let mut sending = SendBody::new(body, self.idle);
         let cut = match poll_fn(|cx| sending.poll_send(cx, self.stream)).await {
@@ -82,6 +82,6 @@ impl Downstream for Responder<'_> {
                 Some(if matches!(error, SendError::Late) { Cause::ClientTimeout } else { Cause::ClientGone })
             }
         };
-        Delivery { bytes: sending.sent, cut, status: None }
+        Delivery { bytes: sending.sent, cut, grpc_status: sending.grpc_status, ..Delivery::default() }
     }
 }

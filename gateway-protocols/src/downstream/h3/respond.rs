@@ -64,7 +64,7 @@ impl Downstream for Responder {
 
     async fn respond(&mut self, response: Response<Body>) -> Delivery {
         let Some(writer) = &mut self.writer else {
-            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), status: None };
+            return Delivery { bytes: 0, cut: Some(Cause::ClientGone), ..Delivery::default() };
         };
         // A refused WebSocket's stream is none any more; what else comes on it is not read.
         self.tunnel = None;
@@ -109,6 +109,6 @@ impl Downstream for Responder {
                 Some(if matches!(error, SendError::Late) { Cause::ClientTimeout } else { Cause::ClientGone })
             }
         };
-        Delivery { bytes: sending.sent, cut, status: None }
+        Delivery { bytes: sending.sent, cut, grpc_status: sending.grpc_status, ..Delivery::default() }
     }
 }

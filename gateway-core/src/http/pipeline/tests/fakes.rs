@@ -230,7 +230,7 @@ impl Downstream for Screen {
     async fn respond(&mut self, response: Response<Body>) -> Delivery {
         let (parts, mut body) = response.into_parts();
         let mut got = Got { status: parts.status, headers: parts.headers, body: String::new(), cut: None };
-        let mut delivery = Delivery { bytes: 0, cut: None, status: None };
+        let mut delivery = Delivery { bytes: 0, cut: None, ..Delivery::default() };
         while let Some(frame) = body.frame().await {
             match frame {
                 Ok(frame) => {
