@@ -47,6 +47,8 @@ use crate::shared::coding::Coding;
 /// The folder is opened anew after this time.
 const REOPEN: Duration = Duration::from_secs(1);
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// The same where all other methods are refused.
+const READING: HeaderValue = HeaderValue::from_static("GET, HEAD");
 /// What an entry in memory costs besides its bytes.
 const OVERHEAD: u64 = 1536;
 
@@ -55,6 +57,8 @@ pub(crate) struct StaticFiles {
     shared: Arc<Shared>,
     codings: Vec<Coding>,
     passes: bool,
+    /// Other methods than GET and HEAD on what is there, where the rest passes.
+    refuses: bool,
     hidden: bool,
     recheck: Duration,
     answers: Answers,
@@ -150,6 +154,7 @@ impl Plugin for StaticFiles {
             shared: Arc::new(Shared { root, places: read.places, memory, born: Instant::now() }),
             codings: read.codings.clone(),
             passes: read.passes,
+            refuses: read.refuses,
             hidden: read.hidden,
             recheck: read.recheck,
             answers: Answers {
@@ -170,6 +175,11 @@ impl Plugin for StaticFiles {
     }
 }
 
+/// Whether a method asks for a file.
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 impl OnRequest for StaticFiles {
     fn on_request<'a>(&'a self, exchange: &'a mut Exchange, seat: Seat<'a>) -> Step<'a> {
         if exchange.dialect != Dialect::Plain {
@@ -177,16 +187,14 @@ impl OnRequest for StaticFiles {
         }
         match *exchange.method() {
             Method::GET | Method::HEAD => {}
-            _ if self.passes => return Step::Next,
+            _ if self.passes && !self.refuses => return Step::Next,
+            _ if self.passes => {}
             Method::OPTIONS => {
                 let mut reply = Reply::fixed(StatusCode::NO_CONTENT, "").header(ALLOW, METHODS);
                 reply.is_error = Some(false);
                 return Step::reply(reply.reason("options"));
             }
-            _ => {
-                self.counts.add("refused");
-                return Step::reply(Reply::new(Cause::MethodNotAllowed).header(ALLOW, METHODS));
-            }
+            _ => return Step::Reply(self.refuse_method()),
         }
         let wanted = match self.wanted(exchange, seat) {
             Ok(wanted) => wanted,
@@ -201,7 +209,10 @@ impl OnRequest for StaticFiles {
         let now = exchange.started;
         let known = self.shared.memory.as_ref().and_then(|memory| memory.get(&wanted));
         if let Some(held) = known.as_ref().filter(|held| self.shared.is_recent(held, now, self.recheck)) {
-            return Step::Reply(self.file(exchange, &held.file, "memory"));
+            return Step::Reply(match is_read(exchange.method()) {
+                true => self.file(exchange, &held.file, "memory"),
+                false => self.refuse_method(),
+            });
         }
         if self.shared.root.age(now) <= REOPEN {
             let known = known.as_ref().map(|held| &held.file);
@@ -274,6 +285,9 @@ impl StaticFiles {
     fn answer(&self, exchange: &Exchange, found: io::Result<Found>) -> Option<Box<Reply>> {
         match found {
             Ok(Found::File(file)) if file.is_not_found && self.passes => None,
+            Ok(Found::File(_) | Found::Folder | Found::Listing(_)) if !is_read(exchange.method()) => {
+                Some(self.refuse_method())
+            }
             Ok(Found::File(file)) => Some(self.file(exchange, &file, "file")),
             Ok(Found::Folder) => Some(self.with_slash(exchange)),
             Ok(Found::Listing(entries)) => Some(self.listing(exchange, &entries)),
@@ -289,6 +303,12 @@ impl StaticFiles {
                 Some(Box::new(Reply::new(cause).reason("file_unreadable")))
             }
         }
+    }
+
+    fn refuse_method(&self) -> Box<Reply> {
+        self.counts.add("refused");
+        let allow = if self.refuses { READING } else { METHODS };
+        Box::new(Reply::new(Cause::MethodNotAllowed).header(ALLOW, allow))
     }
 
     fn file(&self, exchange: &Exchange, file: &File, from: &str) -> Box<Reply> {

@@ -128,6 +128,7 @@ impl<'d> Nginx<'_> {
         if let Some(mut passed) = self.fallback(site, place, tried, Some(&mut known)) {
             if matches!(passed.to, To::Upstream { .. } | To::Host { .. }) {
                 set(&mut config, "passthrough", true);
+                set(&mut config, "refuse_other_methods", true);
                 set(&mut config, "try_files", known);
                 passed.settings.insert("__files".to_owned(), Value::Object(config));
             }
@@ -183,13 +184,7 @@ impl<'d> Nginx<'_> {
                 one.settings.extend(own);
                 one.plugins = Some(plugins.clone());
             }
-            if known.is_some() {
-                let why =
-                    "methods other than GET and HEAD go on where there is a file, too; nginx answers 405";
-                self.out.partial(tried.at, what, why, "");
-            } else {
-                self.out.done(tried.at, what);
-            }
+            self.out.done(tried.at, what);
             return if passed.len() == 1 { passed.pop() } else { Some(closed()) };
         }
         if let Some(status) = last.strip_prefix('=') {

@@ -38,6 +38,9 @@ pub(crate) struct Config {
     not_found: Option<String>,
     /// Sends requests that lead to no file to the target, rather than answer 404. Default false.
     passthrough: bool,
+    /// With `passthrough`: answers 405 where a method other than GET and HEAD asks for what is there, rather than send it to the
+    /// target. Default false.
+    refuse_other_methods: bool,
     /// Codings whose files beside the plain one (`.br`, `.zst`, `.gz`) are sent to clients that take them; the one to be
     /// preferred first. Files older than the plain one are not used. Default none.
     precompressed: Vec<Coding>,
@@ -97,6 +100,7 @@ impl Default for Config {
             spa_fallback: None,
             not_found: None,
             passthrough: false,
+            refuse_other_methods: false,
             precompressed: Vec::new(),
             listing: false,
             dotfiles: false,
@@ -120,6 +124,7 @@ pub(super) struct Read {
     pub(super) places: Places,
     pub(super) codings: Vec<Coding>,
     pub(super) passes: bool,
+    pub(super) refuses: bool,
     pub(super) hidden: bool,
     pub(super) follows_links: bool,
     pub(super) tags: Tags,
@@ -190,6 +195,7 @@ impl Config {
             },
             codings: self.precompressed,
             passes: self.passthrough,
+            refuses: self.refuse_other_methods,
             hidden: self.dotfiles,
             follows_links: self.symlinks,
             tags: self.etag,
@@ -206,6 +212,11 @@ impl Config {
 impl Config {
     /// Looks at what stands by itself, and says up to which size files are kept in memory.
     fn check_rest(&self, problems: &mut Problems) -> u64 {
+        if self.refuse_other_methods && !self.passthrough {
+            let problem =
+                problems.add("config.refuse_other_methods", "they are refused without `passthrough` anyway");
+            problem.remedy = Some("remove it".into());
+        }
         for (name, count) in [
             ("index", self.index.len()),
             ("try_files", self.try_files.len()),

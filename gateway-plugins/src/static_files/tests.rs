@@ -140,6 +140,17 @@ async fn methods() {
     assert_eq!(text(&passing, "/a.txt").await, is(200, "text"));
     assert_eq!((text(&passing, "/api").await, text(&passing, "/.env").await), (is(200, "ok"), is(200, "ok")));
     assert_eq!(passing.request("POST", "/a.txt", &[], "x").await.text(), "ok");
+    let config = json!({ "passthrough": true, "refuse_other_methods": true });
+    let refusing = trial(&folder, config);
+    // Also when the file is in memory.
+    for _ in 0..2 {
+        for method in ["POST", "OPTIONS", "DELETE"] {
+            let got = refusing.request(method, "/a.txt", &[], "x").await;
+            assert_eq!((got.status, got.field("allow")), (405, "GET, HEAD"), "{method}");
+            assert_eq!(refusing.request(method, "/api", &[], "x").await.text(), "ok", "{method}");
+        }
+        assert_eq!(text(&refusing, "/a.txt").await, is(200, "text"));
+    }
 }
 
 #[tokio::test]
@@ -406,6 +417,7 @@ fn what_can_not_be_served_is_refused() {
         (root(json!({ "spa_fallback": "/../x" })), "config.spa_fallback"),
         (root(json!({ "not_found": "a/" })), "config.not_found"),
         (root(json!({ "not_found": "a", "passthrough": true })), "config.passthrough"),
+        (root(json!({ "refuse_other_methods": true })), "config.refuse_other_methods"),
         (root(json!({ "try_files": [] })), "config.try_files"),
         (root(json!({ "try_files": ["{path}", "/index.html"] })), "config.try_files[1]"),
         (root(json!({ "try_files": ["../{path}"] })), "config.try_files[0]"),

@@ -179,14 +179,23 @@ async fn files_before_a_server() {
     .await;
 }
 
-/// A body has to be small enough for the location that looks for files, too.
+/// A body has to be small enough for the location that looks for files, too, and files are only read.
 #[tokio::test]
 async fn bodies_before_a_named_location() {
     compare(Case {
         config: FILES,
         files: FOLDER,
-        paths: &["/", "/none", "/small/x", "/static/"],
-        methods: &["GET", "POST"],
+        paths: &[
+            "/",
+            "/none",
+            "/small/x",
+            "/static/",
+            "/file.txt",
+            "/file.txt?a=1",
+            "/dirs/",
+            "/dirs/index.html",
+        ],
+        methods: &["GET", "POST", "DELETE", "OPTIONS"],
         ..Case::default()
     })
     .await;
