@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use gateway_core::config::model::Congestion;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 /// Connections the kernel queues while a worker is busy.
 const BACKLOG: i32 = 4096;
@@ -214,16 +214,28 @@ const UDP_BUFFER: usize = 4 << 20;
 
 /// SO_REUSEPORT would let two gateways of one user share a port in silence; binding once without it tells.
 fn probe(address: SocketAddr) -> io::Result<()> {
-    if address.port() == 0 {
-        return Ok(());
+    if address.port() != 0 {
+        drop(deaf(address)?);
     }
+    Ok(())
+}
+
+/// A socket that listens alone and hears nobody: a client that comes meanwhile gets no answer and asks again a second later,
+/// when it is the gateway that listens. Taken by this socket, its connection would be reset.
+fn deaf(address: SocketAddr) -> io::Result<Socket> {
+    /// `BPF_RET | BPF_K` of classic BPF: lets so many bytes of a packet through, none here.
+    const RETURN: u16 = 0x06;
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(1)
+    // Where the system has no filters, that nobody listens has to do.
+    if socket.attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)]).is_ok() {
+        socket.listen(1)?;
+    }
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -288,6 +300,26 @@ mod tests {
         listen(&ours[0], Sending::default()).unwrap();
         assert_eq!(SockRef::from(&ours[0]).tcp_notsent_lowat().unwrap(), 0);
         assert_eq!(congestion(&ours[0]), congestion(&ours[1]), "both are as the system says");
+    }
+
+    #[test]
+    fn clients_that_come_while_a_port_is_tried_are_not_lost() {
+        let listener = listening(Sending::default());
+        let address = listener.local_addr().unwrap();
+        assert!(deaf(address).is_err(), "somebody listens there");
+        drop(listener);
+        let tried = deaf(address).unwrap();
+        assert!(deaf(address).is_err(), "somebody else tries it");
+        let client = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), Some(Protocol::TCP)).unwrap();
+        assert!(
+            client.connect(&address.into()).is_err_and(|error| error.raw_os_error() == Some(115)),
+            "under way"
+        );
+        drop(tried);
+        let listener = tcp(address).unwrap();
+        listen(&listener, Sending::default()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        listener.accept().unwrap();
     }
 
     #[test]
