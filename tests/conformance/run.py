@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs foreign conformance suites against the gateway, and prints one table of their scores.
 
-Usage: tests/conformance/run.py [--gateway PROGRAM] [--bench PROGRAM] [--keep] [NAME...]
+Usage: tests/conformance/run.py [--gateway PROGRAM] [--bench PROGRAM] [--keep] [--seed N] [--seconds N] [NAME...]
 `tests/conformance/setup.sh` installs the suites; one that is missing is left out, and said so. NAME is the beginning of a
 suite's name, as in the table of `--list`. Known exceptions are printed with their reasons; the exit code is 1 when anything
 else failed.
@@ -24,6 +24,7 @@ SUITES = [
     ("tls", "tlsfuzzer and sslyze, with an RSA and an ECDSA certificate side by side"),
     ("dtls", "DTLS clients and servers of OpenSSL, GnuTLS, wolfSSL and pion"),
     ("proxy_header", "PROXY protocol headers of HAProxy and curl, and broken ones, on http and stream ports"),
+    ("importers", "random configurations of nginx, HAProxy and Caddy beside what the gateway imports from them"),
     ("openapi", "schemathesis against the admin API's description"),
     ("metrics", "promtool against /metrics and the alert rules"),
     ("browser", "Chromium over HTTP/1.1, HTTP/2, HTTP/3 and WebSockets"),
@@ -47,6 +48,8 @@ def main():
     parser.add_argument("--gateway", default=str(ROOT / "target" / "debug" / "ferrum-edge"))
     parser.add_argument("--bench", default=str(ROOT / "target" / "debug" / "proto_bench"))
     parser.add_argument("--keep", action="store_true", help="leaves configurations and logs behind")
+    parser.add_argument("--seed", type=int, help="where suites with random input start; drawn, and printed, without it")
+    parser.add_argument("--seconds", type=float, help="how long each part of a suite with random input goes on")
     parser.add_argument("--list", action="store_true", help="lists the suites")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()

@@ -13,7 +13,7 @@ if command -v apt-get >/dev/null; then
   sudo=()
   [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
   try "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq -y install --no-install-recommends \
-    openssl curl dnsutils dnsmasq-base gnutls-bin libwolfssl-dev cmake make gcc libc6-dev haproxy nginx prometheus chromium git python3-venv
+    openssl curl dnsutils dnsmasq-base gnutls-bin libwolfssl-dev cmake make gcc libc6-dev haproxy nginx caddy prometheus chromium git python3-venv
 fi
 
 # h2spec, gRPC's interop client and server, and the peers written for quic-go and pion.

@@ -1,0 +1,144 @@
+"""Differences that are meant to be, as the notes of imports' reports state. Each has a test and a reason."""
+
+import posixpath
+import re
+import urllib.parse
+
+
+def hostile(path):
+    """Whether a path is of those that the gateway answers 400."""
+    return not path.isascii() or bool(re.search(r"%2f|%5c|\\|%25|%00", path, re.I))
+
+
+def resolved(text):
+    """A path, URL or line as the gateway writes its path: one slash for many, no dot segments, no letters encoded."""
+    start, _, query = text.partition("?")
+    start = re.sub(r"(?<!:)/{2,}", "/", start)
+    while (shorter := re.sub(r"/\.(?=/|$)|/(?!\.\./)[^/ ]+/\.\.(?=/|$)", "", start)) != start:
+        start = shorter
+    return urllib.parse.unquote(start) + (f"?{query}" if query else "")
+
+
+def same(one, other, change):
+    """Whether two answers are alike once their Location and what reached the target are changed."""
+    if (one.status, one.target, one.fields, one.text) != (other.status, other.target, other.fields, other.text):
+        return False
+    return (change(one.location) == change(other.location)
+            and sorted(map(change, one.seen)) == sorted(map(change, other.seen)))
+
+
+def own(answer):
+    """Whether a gateway answered by itself."""
+    return not answer.target
+
+
+def path_refused(found, _):
+    return hostile(found.request[2]) and found.ours.status == 400
+
+
+def path_resolved(found, _):
+    return found.kind in ("seen", "location") and same(found.theirs, found.ours, resolved)
+
+
+def path_resolved_before_rules(found, _):
+    path = found.request[2].partition("?")[0]
+    return resolved(path) != path and "%" not in path and found.kind != "OPEN"
+
+
+def own_before_login(found, _):
+    return found.theirs.status == 401 and own(found.ours) and found.ours.status < 400
+
+
+def to_itself(found, _):
+    return found.theirs.status in (301, 302, 303, 307, 308) and found.ours.status == 508
+
+
+def options_of_files(found, _):
+    return found.request[0] == "OPTIONS" and own(found.ours) and found.ours.status == 204
+
+
+def nginx_decodes(found, _):
+    return same(found.theirs, found.ours, urllib.parse.unquote)
+
+
+def nginx_large_body(found, _):
+    path = urllib.parse.urlsplit(found.request[2]).path
+    return found.theirs.status == 413 and found.ours.status == 301 and found.ours.location.split("?")[0] == path + "/"
+
+
+def nginx_host_alone(found, _):
+    def whole(text):
+        return re.sub(r"^(https?://[^/?]+)(?=$|\?)", r"\1/", re.sub(r"\?$", "", text))
+    return found.kind == "location" and same(found.theirs, found.ours, whole)
+
+
+def haproxy_host_alone(found, text):
+    return "host_only" in text and found.request[1].endswith(".") or "field(1,:)" in text and (
+        found.request[1] != found.request[1].lower())
+
+
+def haproxy_scheme(found, text):
+    def short(location):
+        return re.sub(r"^https://([^/:]+)(:\d+)?", lambda url: f"https://{url[1].lower()}", location)
+    return "redirect scheme" in text and found.kind == "location" and (
+        short(found.theirs.location) == short(found.ours.location))
+
+
+def haproxy_own_answers(found, text):
+    one, other = found.theirs, found.ours
+    return found.kind == "fields" and "http-response" in text and own(one) and own(other)
+
+
+def caddy_replaces(found, text):
+    one, other = found.theirs, found.ours
+    names = [line.split(":")[0] for line in set(one.fields) ^ set(other.fields)]
+    return found.kind == "fields" and set(other.fields) < set(one.fields) and all(
+        re.search(rf"header [^\n]*{name}", text, re.I) for name in names)
+
+
+def caddy_placeholders(found, _):
+    def plain(text):
+        return urllib.parse.unquote(text).lower()
+    lower = {line.lower() for line in found.theirs.fields} == {line.lower() for line in found.ours.fields}
+    if found.kind == "fields":
+        return lower
+    return found.kind in ("location", "seen") and same(found.theirs, found.ours, plain)
+
+
+def caddy_says_nothing(found, _):
+    one = found.theirs
+    return one.status == 200 and own(one) and not one.text and found.ours.status == 404 and own(found.ours)
+
+
+EVERYWHERE = [
+    (path_refused, "paths with %2F, backslashes or double encoding are answered 400"),
+    (path_resolved, "dot segments are resolved, slashes in a row are one, letters are decoded, for targets as well"),
+    (own_before_login, "redirects and fixed answers go before the question who it is"),
+    (to_itself, "a redirect to the URL that was asked for is answered 508"),
+]
+OF = {
+    "nginx": [
+        (nginx_decodes, "`$uri` and groups have the path as it was sent; nginx decodes it"),
+        (nginx_large_body, "`/a` is redirected to `/a/` whatever the size of its body"),
+        (nginx_host_alone, "a redirect to a host alone has no slash behind it; nginx keeps the `?` of no query"),
+        (options_of_files, "files answer OPTIONS with what they allow"),
+    ],
+    "haproxy": [
+        (path_resolved_before_rules, "rules see a path whose slashes and dot segments are resolved"),
+        (haproxy_host_alone, "hosts whose port is cut off are compared without a trailing dot, whatever their case"),
+        (haproxy_scheme, "`redirect scheme` leaves the port out, and writes the host in lower case"),
+        (haproxy_own_answers, "rules for responses hold for the gateway's own answers, too"),
+    ],
+    "caddy": [
+        (path_resolved_before_rules, "rules see a path whose slashes and dot segments are resolved"),
+        (caddy_replaces, "`header` replaces a field that the target sends; Caddy sends both"),
+        (caddy_placeholders, "`{host}` is in lower case, and `{path}` as it was sent"),
+        (caddy_says_nothing, "hosts and paths without a site are answered 404; Caddy answers 200 with nothing"),
+        (options_of_files, "files answer OPTIONS with what they allow"),
+    ],
+}
+
+
+def reason(original, found, text):
+    """Why a difference is meant to be, or nothing."""
+    return next((why for test, why in EVERYWHERE + OF[original] if test(found, text)), None)

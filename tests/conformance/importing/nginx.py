@@ -1,0 +1,293 @@
+"""Random configurations of nginx."""
+
+from importing import drawing
+from importing.drawing import PASSWORD, WRONG, blocks, lines, some
+
+NAME, FORMAT, FILE = "nginx", "nginx", "nginx.conf"
+ENDS = 1  # Lines that end a block.
+METHODS = "GET GET GET POST HEAD DELETE OPTIONS PUT".split()
+NAMES = "a.test www.a.test *.w.test .d.test b.test c.test e.test x.w.test _".split()
+HOSTS = """a.test A.test a.test:23010 a.test. www.a.test x.w.test y.x.w.test d.test q.d.test c.test e.test b.test
+none.test""".split()
+PLACES = "/ /api /api/ /api/v1/ /app /app/ /admin /admin/ /img/ /x /secret /secret/ /pub/".split()
+REGEXES = r"""\.php$ ^/api/(\w+)/(\w+) \.(png|jpg)$ ^/admin /\. ^/x/\d+$ ^/(en|de)/(.*)$
+\.(?:css|js)$ private""".split()
+TARGETS = "@A@ @B@ @C@ @D@ pair spare gone $backend".split()
+TARGET_PATHS = ["", "", "/", "/v2", "/v2/", "/secret/", "$request_uri", "/w"]
+PATHS = """/ /api /api/ /api/x /API/x /api/v1/ /api/v1/x?q=1 /api/foo/bar /api/private /app /app/ /app/x.php /app/a.png
+/a.PNG /admin /admin/ /admin/x /Admin/x /administrator /img/a.png /img/a%20b /x /x/12 /x/ab /secret /secret/x /secret//x
+//secret/x /secret/../x /x/../secret/x /./secret /secret%2fx /secret;a=b /pub/x /pub/secret /en/x /de/secret/x /.git/x
+/a/.ht /x.css?v=1 /old/x /old/x?y=1&z=%20 /new/x /none /?debug=1 /x?debug=1&debug=2 /api/x?DEBUG=1 /api? /x%3Fy /ä /a+b
+/img//a.png /foo.php/bar /x.PHP /static/f.txt /static/ /static /static/none /static/secret.txt""".split()
+FIELDS = ["", PASSWORD, WRONG] + lines("""
+    x-key: sesame
+    X-Key: Sesame
+    x-key: open-1
+    user-agent: BadBot/1
+    cookie: group=test; a=b
+    x-gone: here
+    x-forwarded-for: 10.0.0.1
+    referer: http://evil.test/
+    x-real-ip: 10.9.9.9
+    x_key: sesame
+    content-type: application/json
+    accept: text/html""")
+CONDITIONS = lines(r"""
+    $http_x_key = sesame
+    $http_x_key != sesame
+    $http_x_key ~ ^open
+    $request_method = POST
+    $request_method !~ ^(GET|HEAD)$
+    $arg_debug
+    $arg_debug = 1
+    $http_user_agent ~* "badbot"
+    $good_key = 0
+    $inside
+    $inside = 0
+    $host = a.test
+    $host != a.test
+    $uri ~ ^/secret
+    $request_uri ~* /secret
+    $cookie_group = test
+    $http_referer ~ evil
+    $scheme = http
+    $remote_addr = 127.0.0.1
+    $uri = /x
+    $is_post
+    $query_string ~ debug
+    $args = ""
+    $http_cookie ~* group=test
+    $limited
+    $content_type = application/json""")
+ANSWERS = lines("""
+    return 403;
+    return 404;
+    return 401;
+    return 200 "fixed";
+    return 444;
+    return 204;
+    return 301 https://$host$request_uri;
+    return 302 /new$uri;
+    return 410;
+    return 307 $scheme://else.test$uri?$args;
+    return 301 /x$is_args$args;
+    return 302 http://else.test/;
+    return 503 "busy";
+    return 405;
+    return 200 "$host $uri";
+    return https://other.test;""")
+REWRITES = lines(r"""
+    rewrite ^/old/(.*)$ /new/$1@FLAG@;
+    rewrite ^/pub/(.*)$ /secret/$1@FLAG@;
+    rewrite ^/api/(.*)$ /$1@FLAG@;
+    rewrite ^/(en|de)/(.*)$ /$2?lang=$1@FLAG@;
+    rewrite ^/x/(\d+)$ /app?id=$1?@FLAG@;
+    rewrite ^ /app@FLAG@;
+    rewrite ^(.*)$ https://else.test$1@FLAG@;
+    rewrite /old /new@FLAG@;
+    rewrite ^/app(/.*)?$ /x$1@FLAG@;
+    rewrite (?i)^/ADMIN(.*) /app$1@FLAG@;
+    rewrite ^/img/(.+)\.png$ /img/$1.jpg@FLAG@;""")
+FLAGS = ["", " last", " break", " redirect", " permanent"]
+ADDRESSES = ["allow 127.0.0.1;", "allow 10.0.0.0/8;", "allow 127.0.0.0/8;", "deny 127.0.0.1;", "deny 10.0.0.1;"]
+USERS = "auth_basic_user_file @DIR@/users;"
+METHODS_LEFT = ["limit_except GET", "limit_except GET POST", "limit_except GET HEAD OPTIONS"]
+ALONE = lines("""
+    deny all;
+    internal;
+    auth_basic off;
+    auth_request /auth;
+    auth_request /auth;
+    auth_request off;
+    limit_req zone=one burst=1000 nodelay;
+    client_max_body_size 1;""")
+USUAL = lines("""
+    proxy_set_header Host $host;
+    proxy_set_header Host $http_host;
+    proxy_set_header Host fixed.test;
+    proxy_set_header X-Real-IP $remote_addr;
+    proxy_set_header X-Gone "";
+    proxy_set_header X-Path $uri;
+    proxy_set_header X-Uri $request_uri;
+    proxy_set_header X-Q $args;
+    proxy_set_header X-Team blue;
+    proxy_set_header X-Plan $plan;
+    proxy_set_header Connection "";
+    add_header X-Frame-Options DENY;
+    add_header X-Always yes always;
+    add_header X-Host $host;
+    proxy_hide_header X-Powered-By;
+    proxy_hide_header X-Secret;""")
+RARE = lines("""
+    proxy_set_header X-M $request_method;
+    add_header Cache-Control no-store;
+    proxy_set_header X-Mix "a-$http_x_key-b";
+    proxy_set_header X-Sch $scheme;
+    proxy_set_header X-C $cookie_group;
+    proxy_set_header X-Sn $server_name;
+    proxy_set_header X-User $remote_user;
+    proxy_http_version 1.1;
+    proxy_pass_request_headers off;
+    proxy_method GET;
+    error_page 404 /x;
+    error_page 403 =200 /x;
+    error_page 403 404 = @named;
+    error_page 401 = @named;
+    proxy_intercept_errors on;
+    proxy_buffering off;""")
+TRIES = lines("""
+    try_files $uri $uri/ =404;
+    try_files $uri @named;
+    try_files $uri /x;
+    try_files $uri $uri/ /secret/x;
+    try_files $uri =403;
+    try_files $uri @named;
+    try_files /maintenance.html $uri @named;""")
+AUTH = ["internal;", "proxy_pass http://@C@/check;", "proxy_pass_request_body off;",
+        'proxy_set_header Content-Length "";']
+# What is written once for the whole file, where something asks for it: a word of those who ask, and the block.
+SHARED = [
+    ("$inside", ("geo $inside", ["default 0;", "127.0.0.0/8 1;"])),
+    ("zone=one", "limit_req_zone $binary_remote_addr zone=one:1m rate=1000r/s;"),
+    ("$good_key", ("map $http_x_key $good_key", ["default 0;", "sesame 1;", "~^open- 1;"])),
+    ("$is_post", ("map $request_method $is_post", ["POST 1;", 'default "";'])),
+    ("$plan", ("map $http_x_key $plan", ["default free;", "~*SESAME gold;"])),
+    ("$limited", ("geo $limited", ["default 0;", "192.0.2.0/24 1;"])),
+    ("$backend", ("map $host $backend", ["hostnames;", "default @A@;", "a.test @B@;", "*.w.test @C@;"])),
+    ("//pair", ("upstream pair", ["server @A@;", "server @A@ weight=1;"])),
+    ("//spare", ("upstream spare", ["server @DEAD@;", "server @B@ backup;"])),
+    ("//gone", ("upstream gone", ["server @C@;", "server @D@ down;"])),
+]
+
+
+def command(program, file, folder):
+    return [program, "-p", folder, "-c", file, "-g",
+            "daemon off; master_process off; pid nginx.pid; error_log stderr warn;"]
+
+
+def guards(random):
+    """Lines that turn somebody away, or none."""
+    kind = random.randrange(12)
+    if kind == 0:
+        return [random.choice(ADDRESSES), random.choice(["deny all;", "deny all;", "allow all;"])]
+    if kind == 1:
+        return ['auth_basic "staff";', USERS]
+    if kind == 2:
+        way = random.choice(["satisfy any;", "satisfy all;"])
+        return [way, random.choice(ADDRESSES[:2]), "deny all;", 'auth_basic "x";', USERS]
+    if kind == 3:
+        inner = [["deny all;"], ["allow 10.0.0.0/8;", "deny all;"], ['auth_basic "w";', USERS]]
+        return [(random.choice(METHODS_LEFT), random.choice(inner))]
+    return [] if kind < 6 else [random.choice(ALONE)]
+
+
+def headers(random):
+    pool = USUAL + RARE if some(random, 0.2) else USUAL
+    return random.sample(pool, random.choice([0, 0, 1, 1, 2, 3]))
+
+
+def rewrite(random):
+    return random.choice(REWRITES).replace("@FLAG@", random.choice(FLAGS))
+
+
+def to_target(random, is_regex):
+    host = random.choice(TARGETS)
+    paths = ["", "$request_uri"] if host == "$backend" else TARGET_PATHS
+    return [f"proxy_pass http://{host}{'' if is_regex else random.choice(paths)};"]
+
+
+def action(random, is_regex):
+    """What a location does: passes on, answers, or serves files."""
+    kind = random.randrange(12)
+    if kind < 7:
+        return to_target(random, is_regex)
+    if kind < 9:
+        return [random.choice(ANSWERS)]
+    files = ["root @DIR@/www;"]
+    if kind == 9:
+        return files + random.choice([[], ["index f.txt;"], ["autoindex off;"]])
+    return files + [random.choice(TRIES)]
+
+
+def condition(random):
+    inner = random.choice([random.choice(ANSWERS), random.choice(ANSWERS), rewrite(random), "set $team red;"])
+    return f"if ({random.choice(CONDITIONS)})", [inner]
+
+
+def location(random, within=None):
+    """A location, or one within another whose path is `within`."""
+    kind = random.randrange(10)
+    path = (within or "") + random.choice(PLACES)
+    is_regex = 5 <= kind < 8
+    if is_regex:
+        path, head = "", f"location {random.choice(['~', '~*'])} {random.choice(REGEXES)}"
+    else:
+        head = f"location {'= ' if kind == 4 else '^~ ' if kind > 7 else ''}{path}"
+    body = [condition(random)] if some(random, 0.25) else []
+    body += [rewrite(random)] if some(random, 0.2) else []
+    body += guards(random) if some(random, 0.45) else []
+    body += headers(random) if some(random, 0.4) else []
+    body += action(random, is_regex)
+    if within is None and kind != 4 and not is_regex and some(random, 0.12):
+        body.append(location(random, path.rstrip("/")))
+    return head, body
+
+
+def locations(random):
+    """Locations of different paths."""
+    found = {}
+    for _ in range(random.choice([0, 1, 1, 2, 2, 3])):
+        head, body = location(random)
+        found.setdefault(head.replace("^~ ", ""), (head, body))
+    if "location /" not in found and some(random, 0.7):
+        found["location /"] = ("location /", to_target(random, False))
+    return list(found.values())
+
+
+def server(random, number):
+    default = " default_server" if number == 0 and some(random, 0.5) else ""
+    body = [f"listen 127.0.0.1:@PORT@{default};",
+            f"server_name {' '.join(random.sample(NAMES, random.choice([1, 1, 2, 3])))};"]
+    body += ["set $team blue;"] if some(random, 0.3) else []
+    for _ in range(random.choice([0, 0, 0, 1, 1])):
+        body.append(condition(random) if some(random, 0.5) else rewrite(random))
+    body += plain(guards(random)) if some(random, 0.2) else []
+    body += headers(random) if some(random, 0.2) else []
+    body += locations(random)
+    text = blocks(body)
+    if "@named" in text:
+        body.append(("location @named", ["proxy_pass http://@D@;"]))
+    if "auth_request /auth;" in text:
+        body.append(("location = /auth", AUTH))
+    return "server", body
+
+
+def plain(found):
+    """The guards that may stand outside of a location."""
+    return [one for one in found if isinstance(one, str) and one != "internal;"]
+
+
+def needed(text):
+    """Of what is shared that which a text asks for, also by each other."""
+    found = []
+    while more := [one for word, one in SHARED if one not in found and word in text]:
+        found += more
+        text = blocks(more)
+    return found
+
+
+def draw(random):
+    http = plain(guards(random)) if some(random, 0.1) else []
+    http += headers(random) if some(random, 0.15) else []
+    http += [server(random, number) for number in range(random.choice([1, 1, 1, 2]))]
+    if "auth_request /auth;" in http:
+        http.remove("auth_request /auth;")
+    return [("events", []), ("http", ["access_log off;", *needed(blocks(http)), *http])]
+
+
+def write(tree):
+    return blocks(tree) + "\n"
+
+
+def requests(random):
+    return drawing.requests(random, METHODS, HOSTS, PATHS, FIELDS)
