@@ -235,10 +235,8 @@ impl What {
             Self::Strip { prefix, sure } => {
                 let start = format!("(?i:{})", text::literal(prefix));
                 let inner = inner(&regex)?;
-                let below = Cond::path("regex", &checked(format!("{start}(?:{inner})"))?);
-                // Nothing is left of it: a slash.
-                let itself = Cond::path("regex", &start);
-                let stripped = if fits("/")? { below.or(itself) } else { below };
+                // Nothing is left of the prefix itself, which to Caddy's matchers is no slash.
+                let stripped = Cond::path("regex", &checked(format!("{start}(?:{inner})"))?);
                 if *sure {
                     return Some(stripped);
                 }

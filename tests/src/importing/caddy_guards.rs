@@ -46,6 +46,33 @@ http://b.test:@PORT@ {
     .await;
 }
 
+/// A prefix that is the whole path leaves nothing, which is no slash.
+#[tokio::test]
+async fn what_is_left_of_a_prefix() {
+    run(
+        "http://a.test:@PORT@ {
+	handle_path /api* {
+		reverse_proxy / @C@
+		respond /x 403
+		respond 404
+	}
+	handle_path /img* {
+		@root path /
+		respond @root 403
+		reverse_proxy @A@
+	}
+	reverse_proxy @B@
+}
+",
+        Case {
+            hosts: &["a.test"],
+            paths: &["/", "/api", "/api/", "/api/x", "/api/y", "/img", "/img/", "/img/x", "/other"],
+            ..Case::default()
+        },
+    )
+    .await;
+}
+
 /// Of `header` with and without `!` in one set, the last one counts.
 #[tokio::test]
 async fn the_last_word_on_a_header() {
