@@ -1,7 +1,7 @@
 //! PostgreSQL: how it is connected to.
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Row};
+use sqlx::{ConnectOptions, Connection, Row};
 
 use super::Failure;
 
@@ -21,9 +21,11 @@ pub(super) async fn keeps_sessions(
     target: &PgConnectOptions,
 ) -> Result<bool, Failure> {
     const SESSION: &str = "SELECT pg_backend_pid()";
-    let mut other = connect(target).await?;
+    // Where the server takes no second connection, nobody shares the first one.
+    let Ok(mut other) = connect(target).await else { return Ok(true) };
     // Without a prepared statement: that one would be left behind in a session of somebody else's.
     let of_this: i32 = sqlx::raw_sql(SESSION).fetch_one(link).await?.try_get(0)?;
     let of_other: i32 = sqlx::raw_sql(SESSION).fetch_one(&mut other).await?.try_get(0)?;
+    drop(other.close().await);
     Ok(of_this != of_other)
 }
